@@ -23,6 +23,7 @@ from zonda_lab.experiment import PrimarySpec, RigSpec, Settings, load
 from zonda_lab.fleet import doctor as fleet_doctor
 from zonda_lab.fleet import read, ssh
 from zonda_lab.fleet.network import Fleet
+from zonda_lab.fleet.remote_program import LOST
 from zonda_lab.fleet.ssh import ConnectionLostError, SshConnection
 from zonda_lab.host import drop_page_cache
 from zonda_lab.load_generator import ZondaLoad
@@ -90,7 +91,7 @@ def traces(hosts: Hosts) -> set[str]:
             *hosts.inside(name, "ps", "axwwo", "pid,args").splitlines(),
             *hosts.inside(name, "find", str(hosts.folder / "work"), "-name", "zonda-lab-*-*").splitlines(),
         )
-        if "zonda-lab" in line or "sleep 300" in line
+        if any(sign in line for sign in ("zonda-lab", "sleep 300", "exec(eval(sys.stdin"))  # the last: an agent
     }
 
 
@@ -266,24 +267,24 @@ def test_an_unknown_or_wrong_host_key_is_rejected(hosts: Hosts, tmp_path: Path) 
 
 
 def test_a_silent_host_times_out_and_is_retried(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its kernel acknowledges all data; the SSH library would wait an hour for an answer."""
-    monkeypatch.setattr(ssh, "LOST_S", 2.0)
-    start, stopped = SshConnection.start, list[str]()
+    """Its kernel acknowledges all data; without signs of life the lab would wait for an answer."""
+    monkeypatch.setattr(ssh, "ALIVE_S", 1)
+    call, stopped = SshConnection.call, list[str]()
 
-    def start_when_stopped(self: SshConnection, argv: list[str | Path]) -> Any:
+    def call_when_stopped(self: SshConnection, function: str, *arguments: Any) -> Any:
         if self.spec.name == "player1" and not stopped:
             stopped.extend(sessions(hosts, "player1"))
             signal_all(hosts, "player1", "STOP", stopped)
-        return start(self, argv)
+        return call(self, function, *arguments)
 
     with hosts.lab.entered(), Fleet(read(hosts.inventory)) as fleet:
-        monkeypatch.setattr(SshConnection, "start", start_when_stopped)
+        monkeypatch.setattr(SshConnection, "call", call_when_stopped)
         fleet.connect()
         assert stopped and all(player.alive for player in fleet.players)
         signal_all(hosts, "player1", "KILL", stopped)
         stopped = sessions(hosts, "player1")
         signal_all(hosts, "player1", "STOP", stopped)
-        with pytest.raises(ConnectionLostError, match=r"player1: the connection to root@10\.77\.0\.11 is lost: "):
+        with pytest.raises(ConnectionLostError, match=r"player1: the connection to root@10\.77\.0\.11 is lost"):
             fleet.players[0].run("true")
         signal_all(hosts, "player1", "KILL", stopped)
 
@@ -300,12 +301,13 @@ def sessions(hosts: Hosts, name: str) -> list[str]:
 
 
 def test_a_killed_lab_leaves_nothing_on_any_machine(hosts: Hosts) -> None:
-    """After SIGKILL, guard and relay on each machine must notice that the connection has ended."""
+    """After SIGKILL, the agent on each machine must notice that the connection has ended."""
     script = f"""
 import time
 from pathlib import Path
 from zonda_lab.fleet import read, ssh
 from zonda_lab.fleet.network import Fleet
+from zonda_lab.fleet.remote_program import LOST
 fleet = Fleet(read(Path({str(hosts.inventory)!r}))).__enter__()
 fleet.connect()
 for machine in (fleet.server, *fleet.players):
@@ -317,9 +319,26 @@ time.sleep(300)
     before = traces(hosts)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None and running.stdout.readline() == "up\n"
-        assert len(traces(hosts) - before) > 3 * 4  # on each host a relay, a guard, the program, a folder
+        assert len(traces(hosts) - before) > 3 * 3  # on each host the agent, the program, a folder
         running.kill()
     assert eventually(lambda: traces(hosts) <= before), traces(hosts) - before
+
+
+def test_the_agent_ends_everything_when_the_lab_is_silent(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when the network of the lab fails: the connection stays open, but nothing arrives."""
+    monkeypatch.setattr(ssh, "BEAT_S", 3600.0)
+    monkeypatch.setattr(ssh, "SILENCE_S", 2.0)
+    with hosts.lab.entered(), Fleet(read(hosts.inventory)) as fleet:
+        program = fleet.server.start("sleeper", ["sh", "-c", "sleep 300 & sleep 300"], fleet.session / "log")
+        assert program.pid and session_of(fleet, hosts)
+        assert program.wait(10) and program.status == LOST
+        assert "the connection was lost while sleeper ran" in program.tail()
+        assert eventually(lambda: not session_of(fleet, hosts)), session_of(fleet, hosts)
+
+
+def session_of(fleet: Fleet, hosts: Hosts) -> set[str]:
+    """The traces of the fleet's session and of its program."""
+    return {line for line in traces(hosts) if fleet.session.name in line or "sleep 300" in line}
 
 
 def test_a_lost_host_ends_the_run_with_one_message(hosts: Hosts, tmp_path: Path, fake_load: ZondaLoad) -> None:

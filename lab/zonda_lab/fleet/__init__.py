@@ -1,4 +1,4 @@
-"""Measurements on several machines, described in an inventory and reached over SSH (fabric)."""
+"""Measurements on several machines, described in an inventory and reached over SSH (execnet)."""
 
 from __future__ import annotations
 

@@ -1,41 +1,33 @@
-"""A remote machine as a `Host`: programs run under a guard, files are copied if they differ, sockets are relayed."""
+"""A remote machine as a `Host`: an agent there runs programs, opens sockets and reads the clock; files are copied."""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
-import signal
+import os
 import socket
 import tarfile
+import threading
+import time
 from collections.abc import Sequence
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from zonda_lab import machine_info, procfs
 from zonda_lab.errors import LabError, UnsupportedError
-from zonda_lab.fleet import guard, relay
-from zonda_lab.fleet.clock_offset import ClockOffset
+from zonda_lab.fleet import agent
+from zonda_lab.fleet.clock_offset import ClockOffset, Exchange, estimate
 from zonda_lab.fleet.inventory import HostSpec
-from zonda_lab.fleet.relay_client import RelayClient
 from zonda_lab.fleet.remote_program import RemoteProgram
 from zonda_lab.fleet.ssh import SshConnection
 from zonda_lab.host import Stream
 from zonda_lab.process import GUARD, OWN_TREE
 from zonda_lab.server_config import Endpoint
 
-SCRIPTS = (guard, relay, procfs, machine_info)  # run there; standard library only
-TOOLS = ("setpriv", "unshare", "prlimit", "taskset", "ip", "tar", "sha256sum", "xargs", "dd")
+SCRIPTS = (procfs, machine_info)  # run there; standard library only
 OLDEST = (3, 10)
-FACTS = f"""
-import json, os, shutil, sys
-path = os.environ["PATH"]
-print(json.dumps({{"python": sys.executable, "version": sys.version_info[:2], "cpus": os.cpu_count(),
-                   "uid": os.getuid(), "missing": [tool for tool in {TOOLS} if not shutil.which(tool, path=path)]}}))
-"""
-BATCH = 1000  # files compared at once, so that the output fits in an SSH window
+EXCHANGES = 20  # round trips for the clock offset
 
 
 class RemoteHost:
@@ -47,7 +39,7 @@ class RemoteHost:
         self.programs: dict[str, str] = {}  # local path -> path on this machine
         self._work, self._folder, self._pinned = work, folder, pinned
         self._placed: dict[Path, tuple[int, int]] = {}
-        self._connection = SshConnection(spec)
+        self._connection = SshConnection(spec, folder)
         try:
             self._settle()
         except BaseException:
@@ -55,30 +47,18 @@ class RemoteHost:
             raise
 
     def _settle(self) -> None:
-        """Checks the requirements and sets up the session in the work folder."""
-        self.facts = self._examined()
-        self.python = self.facts["python"]  # the interpreter itself, not a slow wrapper
-        script = 'mkdir -p -m 700 "$1" && test -O "$1" || { echo "$1 is not ours" >&2; exit 1; }'
-        self.run("sh", "-c", script, "sh", self._work)
-        scripts = [self._folder / Path(str(module.__file__)).name for module in SCRIPTS]
-        self.place(*scripts)
-        self._relay = RelayClient(self.name, self._connection.start([self.python, self._script(relay), self._folder]))
-        self.read_clock()
-
-    def _examined(self) -> dict[str, Any]:
-        status, printed, errors = self._connection.run([self.python, "-c", FACTS])
-        if status:
-            raise LabError(
-                f"{self.name}: `{self.python}` does not run: {errors.strip()}",
-                "install Python there, or give its path by `python`",
-            )
-        facts: dict[str, Any] = json.loads(printed)
+        """Checks the requirements and copies the scripts."""
+        self.facts = facts = self._connection.facts
         if tuple(facts["version"]) < OLDEST:
             raise LabError(f"{self.name}: `{self.python}` is older than 3.10", "give the path of a newer by `python`")
         if facts["missing"]:
             tools = ", ".join(facts["missing"])
             raise LabError(f"{self.name}: no {tools} there", "install util-linux, iproute2, coreutils, findutils, tar")
-        return facts
+        if facts["owner"] != facts["uid"]:
+            raise LabError(f"{self.name}: {self._work} is not ours", "name another folder by `work` in the inventory")
+        self.python = facts["python"]  # the interpreter itself, not a slow wrapper
+        self.place(*map(self._script, SCRIPTS))
+        self.read_clock()
 
     @property
     def alive(self) -> bool:
@@ -98,12 +78,18 @@ class RemoteHost:
         return self.spec.sources
 
     def close(self) -> None:
-        """Closes the connection; the remote guards and relay stop all programs and remove the lab's files."""
+        """Closes the connection; the agent stops all programs and removes the lab's files."""
         self._connection.close()
 
     def read_clock(self) -> ClockOffset:
-        """Measures the clock offset again."""
-        self.clock, self.real_offset_s = self._relay.clock()
+        """Measures the clock offset again, and that of its time of day."""
+        exchanges = []
+        for _ in range(EXCHANGES):
+            sent, real = time.monotonic(), time.time()
+            monotonic_ns, real_ns = self._connection.ask("clock")
+            exchanges.append(Exchange(sent, monotonic_ns / 1e9, time.monotonic()))
+            self.real_offset_s = real_ns / 1e9 - real
+        self.clock = estimate(exchanges)
         return self.clock
 
     def start(
@@ -112,8 +98,7 @@ class RemoteHost:
         """Starts a program in a process tree of its own, which ends with the connection."""
         tree = OWN_TREE if self.facts["uid"] == 0 else [word for word in OWN_TREE if word != "--pid"]
         command = [*GUARD, *self._pin(cpus), *self._limit(descriptors), *tree, *self._known(argv)]
-        channel = self._connection.start([self.python, self._script(guard), *command])
-        return RemoteProgram(name, self, channel, log, self._spent)
+        return RemoteProgram(name, self, self._connection.call("program", list(map(str, command))), log, self._spent)
 
     def run(self, *argv: str | Path) -> str:
         status, printed, errors = self._connection.run(self._known(argv))
@@ -131,20 +116,26 @@ class RemoteHost:
         found: dict[str, Any] = json.loads(self.run(self.python, self._script(procfs), str(pid)))
         return found
 
-    def kill(self, pid: int, number: signal.Signals) -> None:
-        """Signals the first process below another, if it is still there."""
-        script = 'read -r first rest < "/proc/$1/task/$1/children"; test -z "$first" || kill -"$2" "$first"'
-        self._connection.run(["sh", "-c", script, "sh", str(pid), str(int(number))])
-
     def read_sysctl(self, key: str) -> str:
         return self.run("cat", f"/proc/sys/{key.replace('.', '/')}").strip()
 
     def udp_socket(self, endpoint: Endpoint) -> socket.socket:
-        return self._relay.open(endpoint)
+        return self._socket("udp", endpoint, 0.0)
 
     def tcp_stream(self, endpoint: Endpoint, timeout_s: float) -> Stream:
-        stream: Stream = self._connection.tcp(endpoint.address, endpoint.port, timeout_s)
+        stream = self._socket("tcp", endpoint, timeout_s)
+        stream.settimeout(timeout_s)
         return stream
+
+    def _socket(self, kind: str, endpoint: Endpoint, timeout_s: float) -> socket.socket:
+        """A local socket whose data the agent sends to `endpoint`, and back."""
+        channel = self._connection.call("connect", kind, endpoint.address, endpoint.port, timeout_s)
+        if number := self._connection.receive(channel):
+            raise OSError(number, os.strerror(number))
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM if kind == "tcp" else socket.SOCK_SEQPACKET)
+        channel.setcallback(partial(agent.send, theirs), endmarker=b"")
+        threading.Thread(target=_forward, args=(theirs, channel), name=f"{self.name} {kind}", daemon=True).start()
+        return ours
 
     def place(self, *paths: Path) -> None:
         """Copies files and folders in the work folder that are missing or differ there."""
@@ -157,14 +148,14 @@ class RemoteHost:
         wanted = folders + self._differing(files)
         if wanted:
             argv = ["tar", "--extract", "--absolute-names", "--no-same-owner", "--file", "-"]
-            status, _, errors = self._connection.feed(argv, partial(_pack, wanted))
+            status, _, errors = self._connection.run(argv, partial(_pack, wanted))
             if status:
                 raise LabError(f"{self.name}: files cannot be copied there: {errors.strip() or f'status {status}'}")
         self._placed.update({path: states[path] for path in new})
 
     def clear(self) -> None:
         """Removes the files of one start."""
-        with contextlib.suppress(LabError):  # the host is gone, and its relay has removed them
+        with contextlib.suppress(LabError):  # the host is gone, and its agent has removed them
             self.run("find", self._folder, "-mindepth", "1", "-type", "d", "-prune", "-exec", "rm", "-rf", "{}", "+")
         self._placed = {
             p: s for p, s in self._placed.items() if p.parent == self._folder or self._folder not in p.parents
@@ -205,14 +196,8 @@ class RemoteHost:
 
     def _differing(self, files: Sequence[Path]) -> list[Path]:
         """The files that are missing or differ there."""
-        differing, rest = list[Path](), iter(files)
-        while batch := list(islice(rest, BATCH)):
-            sums = "".join(f"{_digest(path)}  {path}\n" for path in batch).encode()
-            argv = ["env", "LC_ALL=C", "sha256sum", "--check", "--quiet"]
-            printed = self._connection.feed(argv, partial(_write, sums))[1]
-            failed = {line.rpartition(": FAILED")[0] for line in printed.splitlines() if ": FAILED" in line}
-            differing += [path for path in batch if str(path) in failed]
-        return differing
+        digests = self._connection.ask("digests", list(map(str, files)))
+        return [path for path, there in zip(files, digests, strict=True) if agent.digest(path) != there]
 
 
 def _state(path: Path) -> tuple[int, int]:
@@ -220,20 +205,19 @@ def _state(path: Path) -> tuple[int, int]:
     return (found.st_mtime_ns, found.st_size) if path.is_file() else (0, 0)
 
 
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _write(content: bytes, stream: BinaryIO) -> None:
-    stream.write(content)
-
-
-def _pack(paths: Sequence[Path], stream: BinaryIO) -> None:
+def _pack(paths: Sequence[Path], stream: Any) -> None:
     """Writes a tar archive with absolute paths."""
-    with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as archive:
+    with tarfile.open(fileobj=stream, mode="w|", bufsize=agent.PIECE, format=tarfile.PAX_FORMAT) as archive:
         for path in paths:
             entry = archive.gettarinfo(path)
             entry.name = str(path)
             with path.open("rb") if path.is_file() else contextlib.nullcontext() as content:
                 archive.addfile(entry, content)
+
+
+def _forward(link: socket.socket, channel: Any) -> None:
+    """Sends what is written to a local socket, until that is closed."""
+    with link, contextlib.suppress(OSError):  # the connection has ended
+        while piece := link.recv(agent.PIECE):
+            channel.send(piece)
+    channel.close()

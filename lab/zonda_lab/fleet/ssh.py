@@ -1,43 +1,60 @@
-"""One SSH connection to a host: host key check, commands and their input. The only user of fabric."""
+"""One connection to a host: `ssh` starts a Python there, in which execnet runs `agent.py`. The only user of execnet."""
 
 from __future__ import annotations
 
 import contextlib
-import logging
+import json
+import re
 import shlex
-import socket
+import subprocess
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from zonda_lab.errors import HostLostError, LabError
+from zonda_lab.fleet import agent
 from zonda_lab.fleet.inventory import HostSpec
 from zonda_lab.servers.adapter import SYSTEM
 
 try:
-    import fabric
-    import paramiko
+    import execnet
 except ImportError:
-    raise LabError("an inventory needs fabric", "pip install 'zonda-lab[hosts]'") from None
+    raise LabError("an inventory needs execnet", "pip install 'zonda-lab[hosts]'") from None
 
-logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # errors are reported by this module
-CONNECT_S = 10.0
-LOST_S = 15.0  # without a response for this time, the connection counts as lost
-ALIVE_S = 5  # interval of keepalives
-SILENT_S = 300.0  # timeout of a short command without input or output
-BUFFER = 1 << 16
+CONNECT_S = 10
+ALIVE_S, ALIVE_TRIES = 5, 3  # without a response for their product in seconds, the connection counts as lost
+BEAT_S, SILENCE_S = 5.0, 30.0  # signs of life to the agent, and the longest time without one
+ANSWER_S = 300.0  # timeout of a short command
+CLOSE_S = 5.0  # until the agent has ended
 REACH = "is it up, is sshd running, may we connect? `ssh {ssh}` shows details"
-
-
-class _OnlyKnown(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]
-    """Rejects hosts whose key is not known."""
-
-    def missing_host_key(self, _client: object, hostname: str, key: Any) -> None:
-        raise HostLostError(
-            f"{hostname}: its host key is not known ({key.get_name()} {key.fingerprint})",
-            "connect once with ssh, or name a file with the key by `known-hosts` in the inventory",
-        )
+# What ssh prints, what that means, and what helps.
+REFUSALS = (
+    (
+        "HOST IDENTIFICATION HAS CHANGED",
+        "{name}: {ssh} has another host key than the one known",
+        "if it was set up anew, remove the old key (`ssh-keygen -R`); otherwise it is not your machine",
+    ),
+    (
+        "Host key verification failed",
+        "{name}: {ssh}: its host key is not known",
+        "connect once with ssh, or name a file with the key by `known-hosts` in the inventory",
+    ),
+    (
+        "Permission denied",
+        "{name}: {ssh} refuses {identity}",
+        "add the public key to ~/.ssh/authorized_keys there, or name another by `identity`",
+    ),
+)
+TOOLS = ("setpriv", "unshare", "prlimit", "taskset", "ip", "tar", "xargs", "dd")
+FACTS = f"""
+import json, os, shutil, sys
+os.makedirs(work := sys.argv[1], 0o700, exist_ok=True)
+print(json.dumps({{"python": sys.executable, "version": sys.version_info[:2], "cpus": os.cpu_count(),
+                   "uid": os.geteuid(), "owner": os.stat(work).st_uid,
+                   "missing": [tool for tool in {TOOLS} if not shutil.which(tool)]}}))
+"""
 
 
 class ConnectionLostError(LabError):
@@ -45,126 +62,127 @@ class ConnectionLostError(LabError):
 
 
 class SshConnection:
-    """An open connection; errors of the library become one message with the host name."""
+    """An open connection; `folder` is the session folder, at the same path here and there."""
 
-    def __init__(self, spec: HostSpec) -> None:
+    def __init__(self, spec: HostSpec, folder: Path) -> None:
         self.spec = spec
-        identity = {"key_filename": spec.identity, "look_for_keys": False, "allow_agent": False}
-        self._fabric = fabric.Connection(
-            spec.ssh, connect_timeout=CONNECT_S, connect_kwargs=identity if spec.identity else {}
-        )
-        client = self._fabric.client
-        client.load_host_keys(spec.known_hosts) if spec.known_hosts else client.load_system_host_keys()
-        client.set_missing_host_key_policy(_OnlyKnown())
-        try:
-            self._fabric.open()
-        except (paramiko.SSHException, OSError, EOFError) as error:
-            raise self._refused(error) from None
-        self._stay_alive()
+        with tempfile.NamedTemporaryFile("w", prefix="ssh-", dir=folder, delete=False) as config:
+            config.write(_ssh_config(spec))
+        self._closed = threading.Event()
+        self.facts = self._examined(config.name, folder.parent)
+        self._group = execnet.Group()
+        with self._loss_reported():
+            gateway = execnet.XSpec(f"ssh=-q {_host_and_port(spec.ssh)[0]}//ssh_config={config.name}")
+            gateway.python = _shell([self.facts["python"]])
+            self._gateway = self._group.makegateway(gateway)
+            self._requests = self._gateway.remote_exec(agent)
+            self._requests.send((str(folder), SILENCE_S))
+        threading.Thread(target=self._beat, name=f"{spec.name} beat", daemon=True).start()
 
     @property
     def alive(self) -> bool:
         """Whether it is open."""
-        return bool(self._fabric.is_connected and self._fabric.transport.is_active())
+        return not self._closed.is_set() and self._gateway.hasreceiver()
 
     def close(self) -> None:
-        """Closes the connection and everything running over it."""
-        self._fabric.close()
+        """Closes the connection; the agent then ends everything on the host."""
+        self._closed.set()
+        self._group.terminate(CLOSE_S)
 
-    def run(self, argv: Sequence[str | Path]) -> tuple[int, str, str]:
-        """Runs a short command; returns status, standard output and standard error."""
-        return self.feed(argv, lambda _: None)
-
-    def start(self, argv: Sequence[str | Path]) -> Any:
-        """Starts a command; returns its channel."""
-        with self._loss_reported(), self._loss_timeout():
-            channel = self._fabric.create_session()
-            channel.exec_command(_shell(argv))
-        return channel
-
-    def feed(self, argv: Sequence[str | Path], fill: Callable[[Any], None]) -> tuple[int, str, str]:
-        """Like `run`, with input written by `fill`; each output must fit in an SSH window."""
+    def call(self, function: str, *arguments: Any) -> Any:
+        """Starts a function of the agent; returns the channel of its answers."""
         with self._loss_reported():
-            channel = self.start(argv)
-            channel.settimeout(SILENT_S)
-            with channel.makefile_stdin("wb", BUFFER) as stream:
-                fill(stream)
-            with channel.makefile("rb") as output, channel.makefile_stderr("rb") as errors:
-                printed, complained = output.read(), errors.read()
-            with self._loss_timeout():
-                status = channel.recv_exit_status()
-            return status, printed.decode(errors="replace"), complained.decode(errors="replace")
+            answers = self._gateway.newchannel()
+            self._requests.send((function, arguments, answers))
+        return answers
 
-    def tcp(self, address: str, port: int, timeout_s: float) -> Any:
-        """A TCP connection opened by the host (like `ssh -W`); raises OSError on failure."""
+    def ask(self, function: str, *arguments: Any) -> Any:
+        """Calls a function of the agent and returns its first answer."""
+        return self.receive(self.call(function, *arguments))
+
+    def receive(self, answers: Any, timeout_s: float = ANSWER_S) -> Any:
+        """The next answer of a function."""
+        with self._loss_reported():
+            return answers.receive(timeout_s)
+
+    def run(self, argv: Sequence[str | Path], fill: Callable[[Any], None] = lambda _: None) -> tuple[int, str, str]:
+        """Runs a short command with input written by `fill`; returns status, standard output and standard error."""
+        answers = self.call("command", list(map(str, argv)))
+        with self._loss_reported():
+            fill(answers.makefile("w"))
+            answers.send(b"")
+        status, printed, errors = self.receive(answers)
+        return status, printed, errors
+
+    def _examined(self, config: str, work: Path) -> dict[str, Any]:
+        """Facts about the host, by one command, because execnet does not say why a connection fails."""
+        examine = _shell([self.spec.python, "-c", FACTS, str(work)])
+        command = ["ssh", "-F", config, _host_and_port(self.spec.ssh)[0], examine]
         try:
-            channel = self._fabric.transport.open_channel("direct-tcpip", (address, port), ("", 0), timeout=timeout_s)
-        except paramiko.ChannelException as error:
-            if error.code == 1:  # RFC 4254 5.1: administratively prohibited
-                raise LabError(f"{self.spec.name}: its sshd forwards no TCP", "set AllowTcpForwarding there") from None
-            raise ConnectionRefusedError(error.text) from None
-        except paramiko.SSHException as error:
-            raise TimeoutError(str(error)) from None
-        channel.settimeout(timeout_s)
-        return channel
-
-    @contextlib.contextmanager
-    def _loss_reported(self) -> Iterator[None]:
-        try:
-            yield
-        except (paramiko.SSHException, OSError, EOFError, AttributeError) as error:
-            if isinstance(error, AttributeError) and self.alive:
-                raise
-            self.close()  # so that the next command does not read leftovers
-            lost = f"{self.spec.name}: the connection to {self.spec.ssh} is lost: {_cause(error)}"
-            raise ConnectionLostError(lost, self._help) from None
-
-    @contextlib.contextmanager
-    def _loss_timeout(self) -> Iterator[None]:
-        """Closes the connection if sshd does not respond; the library would wait an hour or forever."""
-        watch = threading.Timer(LOST_S, self.close)
-        watch.daemon = True
-        watch.start()
-        try:
-            yield
-        finally:
-            watch.cancel()
-
-    def _refused(self, error: Exception) -> LabError:
-        name, where = self.spec.name, self.spec.ssh
-        if isinstance(error, paramiko.BadHostKeyException):
-            return HostLostError(
-                f"{name}: {where} has another host key than the one known",
-                "if it was set up anew, remove the old key (`ssh-keygen -R`); otherwise it is not your machine",
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=ANSWER_S
             )
-        if isinstance(error, paramiko.AuthenticationException):
-            used = self.spec.identity or "any key of the agent and of ~/.ssh"
-            return HostLostError(
-                f"{name}: {where} refuses {used}",
-                "add the public key to ~/.ssh/authorized_keys there, or name another by `identity`",
+        except subprocess.TimeoutExpired:
+            raise self._refused("no answer") from None
+        if done.returncode == 255:
+            raise self._refused(done.stderr)
+        if done.returncode:
+            raise LabError(
+                f"{self.spec.name}: `{self.spec.python}` does not run: {done.stderr.strip()}",
+                "install Python there, or give its path by `python`",
             )
-        return HostLostError(f"{name}: {where} cannot be reached: {_cause(error)}", self._help)
+        facts: dict[str, Any] = json.loads(done.stdout)
+        return facts
+
+    def _refused(self, errors: str) -> LabError:
+        used = self.spec.identity or "any key of the agent and of ~/.ssh"
+        for printed, what, help_text in REFUSALS:
+            if printed in errors:
+                return HostLostError(what.format(name=self.spec.name, ssh=self.spec.ssh, identity=used), help_text)
+        cause = errors.strip().rpartition("\n")[2].rpartition(": ")[2].strip() or "no answer"
+        return HostLostError(f"{self.spec.name}: {self.spec.ssh} cannot be reached: {cause}", self._help)
 
     @property
     def _help(self) -> str:
         return REACH.format(ssh=self.spec.ssh)
 
-    def _stay_alive(self) -> None:
-        """Sets keepalives and TCP_USER_TIMEOUT, to notice a host that is switched off."""
-        self._fabric.transport.set_keepalive(ALIVE_S)
-        link = self._fabric.transport.sock
-        if isinstance(link, socket.socket):  # otherwise a proxy's
-            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(LOST_S * 1000))
-            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    @contextlib.contextmanager
+    def _loss_reported(self) -> Iterator[None]:
+        try:
+            yield
+        except (EOFError, OSError, AssertionError, execnet.HostNotFound):
+            self.close()
+            lost = f"{self.spec.name}: the connection to {self.spec.ssh} is lost"
+            raise ConnectionLostError(lost, self._help) from None
+
+    def _beat(self) -> None:
+        """Sends signs of life."""
+        with contextlib.suppress(OSError):  # the connection has ended
+            while not self._closed.wait(BEAT_S):
+                self._requests.send(None)
 
 
-def _shell(argv: Sequence[str | Path]) -> str:
+def _ssh_config(spec: HostSpec) -> str:
+    """Options of ssh: the user's, and before them, because the first value counts, what the lab needs."""
+    lines = [
+        *("BatchMode yes", "StrictHostKeyChecking yes", "ControlPath none", "LogLevel ERROR"),
+        *(f"ConnectTimeout {CONNECT_S}", f"ServerAliveInterval {ALIVE_S}", f"ServerAliveCountMax {ALIVE_TRIES}"),
+    ]
+    if port := _host_and_port(spec.ssh)[1]:
+        lines.append(f"Port {port}")
+    if spec.known_hosts:
+        lines.append(f'UserKnownHostsFile "{spec.known_hosts}"')
+    if spec.identity:
+        lines += [f'IdentityFile "{spec.identity}"', "IdentitiesOnly yes", "IdentityAgent none"]
+    return "".join(f"{line}\n" for line in [*lines, "Include ~/.ssh/config", "Include /etc/ssh/ssh_config"])
+
+
+def _host_and_port(destination: str) -> tuple[str, str]:
+    """Splits `[user@]host[:port]`."""
+    match = re.fullmatch(r"([^:]+):(\d+)", destination)
+    return (match[1], match[2]) if match else (destination, "")
+
+
+def _shell(argv: Sequence[str]) -> str:
     """The shell command for `argv`, with the system folders on PATH."""
-    script = f'PATH="$PATH:{SYSTEM}" exec "$@"'
-    return shlex.join(["sh", "-c", script, "sh", *map(str, argv)])
-
-
-def _cause(error: Exception) -> str:
-    if isinstance(error, paramiko.ssh_exception.NoValidConnectionsError):
-        error = next(iter(error.errors.values()))
-    return (error.strerror if isinstance(error, OSError) and error.strerror else str(error)) or "no answer"
+    return shlex.join(["sh", "-c", f'PATH="$PATH:{SYSTEM}" exec "$@"', "sh", *argv])
