@@ -1,5 +1,6 @@
 //! The command line, with a module for each command.
 
+mod echo;
 mod hold;
 mod input;
 mod maintenance;
@@ -22,9 +23,11 @@ use std::time::Duration;
 use clap::{CommandFactory, Parser, Subcommand};
 use netio::signal::{Signal, Signals};
 
+use crate::report;
+
 /// Load generator for DNS servers: open or closed loop, latency without coordinated omission, every response checked.
 ///
-/// Writes results to standard output as JSON lines, in the dns-metrics format of DNS-OARC. Exit status: 0 the run is
+/// Writes results to standard output as JSON lines in the dns-metrics format of DNS-OARC, or to a terminal as text. Exit status: 0 the run is
 /// valid, 1 a system error ended it, 2 wrong arguments or input (nothing was sent), 3 the run is invalid (see
 /// `invalid_because`).
 #[derive(Debug, Parser)]
@@ -32,6 +35,9 @@ use netio::signal::{Signal, Signals};
 struct Cli {
     #[command(subcommand)]
     command: Command,
+    /// Write JSON lines also to a terminal, which otherwise gets a summary
+    #[arg(long, global = true)]
+    json: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -51,6 +57,10 @@ enum Command {
     Notify(maintenance::NotifyArguments),
     /// Send dynamic updates that add and delete records.
     Update(maintenance::UpdateArguments),
+    /// Answer every query with a copy of it: the limit for a server on this machine's sockets.
+    Echo(echo::EchoArguments),
+    /// Discard all queries except SOA: the limit of a load generator.
+    Sink(echo::EchoArguments),
     /// Write a manual page for each command into a folder.
     Man {
         /// The folder.
@@ -110,6 +120,9 @@ pub fn main() -> ExitCode {
         Ok(stop) => stop,
         Err(error) => return fail(&CommandError::System { what: "blocking signals".into(), error }),
     };
+    if cli.json {
+        report::write_json_to_terminals();
+    }
     // If the limit cannot be raised, opening sockets fails later.
     let _ = netio::resource_limits::raise_open_files();
     let validity = match cli.command {
@@ -120,6 +133,8 @@ pub fn main() -> ExitCode {
         Command::Probe(arguments) => probe::run(&arguments, &stop),
         Command::Notify(arguments) => maintenance::notify(&arguments, &stop),
         Command::Update(arguments) => maintenance::update(&arguments, &stop),
+        Command::Echo(arguments) => echo::echo(&arguments, &stop),
+        Command::Sink(arguments) => echo::sink(&arguments, &stop),
         Command::Man { folder } => clap_mangen::generate_to(Cli::command(), &folder)
             .map(|()| Validity::Valid)
             .map_err(CommandError::system(folder.display().to_string())),

@@ -1,17 +1,17 @@
-//! A non-blocking client connection, over TCP or TLS, driven by the events of [`netio::epoll::Poll`].
+//! A non-blocking connection, over TCP or TLS, driven by the events of [`netio::epoll::Poll`].
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 
 use netio::epoll::Interest;
 use netio::tcp;
-use rustls::HandshakeKind;
-use rustls::client::ClientConnection as TlsSession;
+use rustls::{Connection as TlsSession, HandshakeKind, ServerConfig, ServerConnection};
 
 use crate::tls::TlsConfig;
 
-/// A connection to a server.
+/// A connection to a server, or one that a client opened.
 pub struct Connection {
     stream: TcpStream,
     tls: Option<Box<TlsSession>>,
@@ -20,8 +20,15 @@ pub struct Connection {
 impl Connection {
     /// Starts to connect, without waiting; see [`tcp::connect`]. Poll for [`Interest::Writable`] first.
     pub fn connect(server: SocketAddr, local: Option<SocketAddr>, tls: Option<&TlsConfig>) -> io::Result<Connection> {
-        let tls = tls.map(|tls| tls.new_session().map(Box::new)).transpose().map_err(io::Error::other)?;
+        let session = tls.map(TlsConfig::new_session).transpose().map_err(io::Error::other)?;
+        let tls = session.map(|session| Box::new(session.into()));
         Ok(Connection { stream: tcp::connect(server, local)?, tls })
+    }
+
+    /// A connection that a client opened. Poll for [`Interest::Readable`] first; with TLS it is not established yet.
+    pub fn accepted(stream: TcpStream, tls: Option<&Arc<ServerConfig>>) -> io::Result<Connection> {
+        let session = tls.map(|config| ServerConnection::new(config.clone())).transpose().map_err(io::Error::other)?;
+        Ok(Connection { stream, tls: session.map(|session| Box::new(session.into())) })
     }
 
     /// Continues the TCP and TLS handshakes after an event; returns whether the connection is established.
@@ -91,8 +98,11 @@ impl Read for Connection {
     /// With TLS, `buffer` must hold a whole record (16 KiB): no event announces the part that does not fit.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let Some(tls) = &mut self.tls else { return self.stream.read(buffer) };
-        receive(tls, &mut self.stream)?;
-        tls.reader().read(buffer)
+        match receive(tls, &mut self.stream) {
+            // The end of the handshake may have come with data.
+            Err(error) if error.kind() != ErrorKind::WouldBlock => Err(error),
+            _ => tls.reader().read(buffer),
+        }
     }
 }
 

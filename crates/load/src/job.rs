@@ -28,9 +28,11 @@ pub struct Job {
     pub queries_per_connection: u32,
     /// The source addresses; `None` for the one that the kernel chooses.
     pub sources: Option<Sources>,
-    /// The maximum number of UDP queries sent together by one socket, as segment bursts (UDP_SEGMENT) where their
-    /// lengths allow it; 1 to [`MAX_BURST_LEN`].
+    /// The maximum number of queries in a segment burst (UDP_SEGMENT), in which the kernel gets them as one send and the
+    /// server may get them as one receive; 1 to [`MAX_BURST_LEN`]. With 1, every query is a datagram of its own.
     pub burst_len: usize,
+    /// Whether every [`SORT_WINDOW`] consecutive queries are sorted by length, for longer segment bursts.
+    pub sort_by_length: bool,
     /// Set for TLS instead of plain TCP.
     pub tls: Option<TlsConfig>,
     /// The TSIG key, if queries are signed.
@@ -84,8 +86,8 @@ pub enum Timing {
 /// The largest [`Job::burst_len`]: the kernel's limit of segments in one send.
 pub const MAX_BURST_LEN: usize = 64;
 
-/// How many consecutive queries a closed loop sorts by length: enough for full segment bursts, few enough that the
-/// order hardly changes what the server has in its caches.
+/// How many consecutive queries [`Job::sort_by_length`] sorts: enough for full segment bursts, few enough that the order
+/// hardly changes what the server has in its caches.
 const SORT_WINDOW: usize = 1024;
 
 impl Job {
@@ -98,7 +100,8 @@ impl Job {
             connections: 1,
             queries_per_connection: 0,
             sources: None,
-            burst_len: 8,
+            burst_len: 1,
+            sort_by_length: false,
             tls: None,
             key: None,
             queries,
@@ -124,13 +127,11 @@ impl Job {
         }
     }
 
-    /// The order of sending; empty for ascending numbers. A closed loop over UDP reorders for longer segment bursts.
+    /// The order of sending; empty for ascending numbers. Captures keep theirs.
     pub fn order(&self) -> Arc<[u32]> {
-        let may_reorder = matches!(self.timing, Timing::Closed { .. }) && self.queries.origins().is_empty();
-        if may_reorder && self.transport == Transport::Udp && self.burst_len > 1 {
-            self.queries.sorted_by_length(SORT_WINDOW)
-        } else {
-            Arc::default()
+        match self.sort_by_length && self.queries.origins().is_empty() {
+            true => self.queries.sorted_by_length(SORT_WINDOW),
+            false => Arc::default(),
         }
     }
 

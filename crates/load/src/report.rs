@@ -1,9 +1,12 @@
-//! Writes results as JSON lines in the dns-metrics format of DNS-OARC, and progress to a terminal.
+//! Writes results as JSON lines in the dns-metrics format of DNS-OARC, or as text to a terminal, and progress to a terminal.
 //!
 //! Times are in nanoseconds. Members that dns-metrics does not define are in the object `zonda`.
 
+mod summary;
+
 use std::cell::RefCell;
 use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use data_encoding::BASE64;
@@ -13,6 +16,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use wire::message::Rcode;
 
+use crate::echo::Exchanges;
+use crate::job::{Job, Timing, Transport};
 use crate::metrics::Metrics;
 use crate::run::RunResult;
 
@@ -21,12 +26,73 @@ const DNS_METRICS_COUNTERS: [&str; 6] = ["queries", "responses", "timeouts", "in
 /// The metrics of connections, in `conn_info`.
 const HANDSHAKE_METRICS: [&str; 4] = ["handshakes", "handshakes_failed", "handshakes_resumed", "handshake_failure"];
 
+/// The version of the schema that the records comply with, in its form YYYYMMDD.
+const SCHEMA_VERSION: u32 = 20_221_207;
+
+/// Whether a terminal gets JSON lines too.
+static JSON_ON_TERMINALS: AtomicBool = AtomicBool::new(false);
+
+/// Makes reporters that are created from now on write JSON lines also to terminals.
+pub fn write_json_to_terminals() {
+    JSON_ON_TERMINALS.store(true, Ordering::Relaxed);
+}
+
+/// How a run is described in its header.
+#[derive(Clone, Debug)]
+pub struct ReportHeader {
+    /// `open` or `closed`.
+    pub loop_kind: &'static str,
+    /// `udp`, `tcp`, `tls` or `mixed`.
+    pub transport: &'static str,
+    /// The reporting interval; zero without periodic reports.
+    pub interval: Duration,
+    /// The time-out of a query.
+    pub timeout: Duration,
+    /// How queries are sent, if the run sends any.
+    pub sending: Value,
+}
+
+impl Default for ReportHeader {
+    /// An open loop over UDP without periodic reports.
+    fn default() -> ReportHeader {
+        let (interval, timeout) = (Duration::ZERO, Duration::ZERO);
+        ReportHeader { loop_kind: "open", transport: "udp", interval, timeout, sending: Value::Null }
+    }
+}
+
+impl ReportHeader {
+    /// The header of a command that waits for each result before it continues.
+    pub fn closed(transport: &'static str) -> ReportHeader {
+        ReportHeader { loop_kind: "closed", transport, ..ReportHeader::default() }
+    }
+
+    /// The header of a run of queries.
+    pub fn of(job: &Job) -> ReportHeader {
+        ReportHeader {
+            loop_kind: if matches!(job.timing, Timing::Closed { .. }) { "closed" } else { "open" },
+            transport: match job.transport {
+                Transport::Udp => "udp",
+                Transport::Tcp if job.tls.is_some() => "tls",
+                Transport::Tcp => "tcp",
+                Transport::Mixed => "mixed",
+            },
+            interval: job.interval,
+            timeout: job.timeout,
+            sending: json!({
+                "burst": job.burst_len,
+                "order": if job.sort_by_length { "length" } else { "file" },
+                "timestamps": "user",
+            }),
+        }
+    }
+}
+
 /// Writes the records of a run to standard output, flushing each, and progress to standard error if that is a terminal.
 pub struct Reporter {
     run_id: String,
-    /// `open` or `closed`.
-    loop_kind: &'static str,
-    transport: &'static str,
+    header: ReportHeader,
+    /// Whether standard output gets text for people instead of records.
+    writes_text: bool,
     shows_progress: bool,
     began: Option<Duration>,
     /// The first error of writing a record.
@@ -35,24 +101,27 @@ pub struct Reporter {
 
 impl Reporter {
     /// A reporter; writes the header, which has the command line.
-    pub fn new(loop_kind: &'static str, transport: &'static str) -> Reporter {
+    pub fn new(header: ReportHeader) -> Reporter {
         let now = netio::clock::real();
-        let run_id = format!("{:x}-{:x}", now.as_nanos(), std::process::id());
-        let shows_progress = io::stderr().is_terminal();
-        let reporter =
-            Reporter { run_id, loop_kind, transport, shows_progress, began: None, write_error: RefCell::default() };
-        let command = without_secrets(std::env::args());
-        reporter.write(
-            "header",
-            json!({
-                "schema_version": 20221114,
-                "generator": "zonda-load",
-                "generator_version": env!("CARGO_PKG_VERSION"),
-                "time": nanoseconds(now),
-                "time_units_per_sec": 1_000_000_000,
-                "zonda": {"command": command},
-            }),
-        );
+        let record = json!({
+            "schema_version": SCHEMA_VERSION,
+            "generator": "zonda-load",
+            "generator_version": env!("CARGO_PKG_VERSION"),
+            "generator_params": without_secrets(std::env::args().skip(1)),
+            "time_units_per_sec": 1_000_000_000,
+            "stats_interval": header.interval.as_secs_f64(),
+            "timeout": header.timeout.as_secs_f64(),
+            "zonda": {"time": nanoseconds(now), "loop": header.loop_kind, "sending": header.sending},
+        });
+        let reporter = Reporter {
+            run_id: format!("{:x}-{:x}", now.as_nanos(), std::process::id()),
+            header,
+            writes_text: io::stdout().is_terminal() && !JSON_ON_TERMINALS.load(Ordering::Relaxed),
+            shows_progress: io::stderr().is_terminal(),
+            began: None,
+            write_error: RefCell::default(),
+        };
+        reporter.write("header", record);
         reporter
     }
 
@@ -89,6 +158,16 @@ impl Reporter {
         self.first_error()
     }
 
+    /// Writes the totals of a server; returns errors like [`Reporter::write_sum`].
+    pub fn write_totals(&self, since: Duration, until: Duration, total: Exchanges, zonda: Value) -> io::Result<()> {
+        let mut record = fields(total);
+        record["since"] = json!(nanoseconds(since));
+        record["until"] = json!(nanoseconds(until));
+        record["zonda"] = zonda;
+        self.write("stats_sum", record);
+        self.first_error()
+    }
+
     fn first_error(&self) -> io::Result<()> {
         self.write_error.take().map_or(Ok(()), Err)
     }
@@ -97,7 +176,8 @@ impl Reporter {
         record["runid"] = json!(self.run_id);
         record["type"] = json!(kind);
         let mut out = io::stdout().lock();
-        if let Err(error) = writeln!(out, "{record}").and_then(|()| out.flush()) {
+        let text = if self.writes_text { summary::text_of(&record) } else { format!("{record}\n") };
+        if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
             self.write_error.borrow_mut().get_or_insert(error);
         }
     }
@@ -111,13 +191,13 @@ impl Reporter {
         record["until"] = json!(nanoseconds(result.until));
         record["response_rcodes"] = rcodes(metrics);
         record["response_latency"] = latency(&metrics.latency_actual);
-        if self.transport != "udp" {
-            connections["type"] = json!(self.transport);
+        if self.header.transport != "udp" {
+            connections["type"] = json!(if self.header.transport == "tls" { "tls_conn" } else { "tcp" });
             connections["conn_latency"] = json!({"handshake": latency(&metrics.handshake)});
             record["conn_info"] = connections;
         }
-        zonda["loop"] = json!(self.loop_kind);
-        zonda["transport"] = json!(self.transport);
+        zonda["loop"] = json!(self.header.loop_kind);
+        zonda["transport"] = json!(self.header.transport);
         zonda["schedule_error"] = quantiles(&metrics.schedule_error);
         zonda["quantiles_intended"] = quantiles(&metrics.latency_intended);
         zonda["quantiles_actual"] = quantiles(&metrics.latency_actual);

@@ -80,16 +80,21 @@ impl TlsConfig {
     }
 }
 
-/// The TLS configuration of a primary, from its certificate chain and key.
+/// The TLS configuration of a server, from its certificate chain and key.
 pub fn server_config(
     certificates: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
+    purpose: Purpose,
 ) -> Result<Arc<ServerConfig>, Error> {
     let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-        .with_protocol_versions(Purpose::Transfers.versions())?
+        .with_protocol_versions(purpose.versions())?
         .with_no_client_auth()
         .with_single_cert(certificates, key)?;
     config.alpn_protocols = vec![ALPN_DOT.to_vec()];
+    if purpose == Purpose::Queries {
+        // Stateless: clients resume however many connections there have been.
+        config.ticketer = aws_lc_rs::Ticketer::new()?;
+    }
     Ok(Arc::new(config))
 }
 

@@ -298,17 +298,23 @@ fn segment_bursts_lose_and_confuse_nothing() {
     }
 }
 
-/// A closed loop sorts queries by length, and sends all of them equally often.
+/// Queries keep the order of the file, also in a closed loop, unless they are sorted by length; all are sent equally often.
 #[test]
-fn a_closed_loop_sends_queries_of_equal_length_together() {
-    let (sender, receiver) = std::sync::mpsc::channel();
-    let server = serve(move |_, response| sender.send(response[12..].to_vec()).is_ok());
-    let timing = Timing::Closed { outstanding: 16, seconds: 0.3 };
-    let metrics = run(&Job { timing, ..job(server, 1.0, 1.0) }).metrics;
-    assert_eq!((metrics.wrong, metrics.timeouts), (0, 0));
-    let asked: Vec<_> = receiver.try_iter().take(100).collect();
-    assert!(asked.len() == 100 && asked.is_sorted_by_key(|question| std::cmp::Reverse(question.len())), "{asked:?}");
-    assert_eq!(asked.iter().collect::<std::collections::HashSet<_>>().len(), 100);
+fn queries_are_sent_in_the_order_of_the_file_or_by_length() {
+    let queries = queries();
+    for (sort_by_length, burst_len) in [(false, 1), (false, 8), (true, 8)] {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let server = serve(move |_, response| sender.send(response[12..].to_vec()).is_ok());
+        let timing = Timing::Closed { outstanding: 16, seconds: 0.3 };
+        let metrics = run(&Job { timing, sort_by_length, burst_len, ..job(server, 1.0, 1.0) }).metrics;
+        assert_eq!((metrics.wrong, metrics.timeouts), (0, 0));
+        let asked: Vec<_> = receiver.try_iter().take(100).collect();
+        let mut expected: Vec<_> = (0..100).map(|number| queries.at(number).message[12..].to_vec()).collect();
+        if sort_by_length {
+            expected.sort_by_key(|question| std::cmp::Reverse(question.len()));
+        }
+        assert!(asked == expected, "sorted: {sort_by_length}, burst of {burst_len}");
+    }
 }
 
 /// Replays a capture of a root server twenty times as fast, over UDP, with a source for each client.

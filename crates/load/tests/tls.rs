@@ -37,7 +37,7 @@ impl Server {
         let mut primary = Primary::bind(any, [(apex, zone)].into_iter().collect(), None).expect("loopback");
         let (certificates, key) = tls::self_signed().expect("random numbers");
         let certificate = certificates[0].clone();
-        let config = tls::server_config(certificates, key).expect("a matching pair");
+        let config = tls::server_config(certificates, key, Purpose::Queries).expect("a matching pair");
         let address = primary.bind_tls(any, config).expect("loopback");
         let stop = Arc::new(AtomicBool::new(false));
         let flag = stop.clone();
@@ -135,7 +135,7 @@ fn certificates_are_verified_against_authorities() {
 #[test]
 fn rfc_8446_6_1_connections_end_with_close_notify() {
     let (certificates, key) = tls::self_signed().expect("random numbers");
-    let config = tls::server_config(certificates, key).expect("a matching pair");
+    let config = tls::server_config(certificates, key, Purpose::Queries).expect("a matching pair");
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
     let address = listener.local_addr().expect("bound");
     let server = thread::spawn(move || {

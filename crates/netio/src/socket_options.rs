@@ -55,6 +55,32 @@ pub(crate) fn set(
     Ok(())
 }
 
+/// The kernel's memory of a socket (SO_MEMINFO, sock_diag(7)), and what it dropped because that was full.
+pub(crate) struct SocketMemory {
+    /// Octets of written but unacknowledged data: more than the data itself, as whole buffers are counted.
+    pub(crate) send_octets: u32,
+    /// The limit of the receive buffer, in octets.
+    pub(crate) receive_limit: u32,
+    /// Datagrams that were dropped, mostly because the receive buffer was full; it wraps around.
+    pub(crate) drops: u32,
+}
+
+impl SocketMemory {
+    pub(crate) fn of(fd: &impl AsRawFd) -> io::Result<SocketMemory> {
+        let mut values = [0u32; 9];
+        let mut len = mem::size_of_val(&values) as libc::socklen_t;
+        // SAFETY: `values` and `len` live through the call; `len` is the size of `values`.
+        let result = unsafe {
+            let values = (&raw mut values).cast();
+            libc::getsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO, values, &mut len)
+        };
+        checked(result)?;
+        // SK_MEMINFO_RCVBUF, SK_MEMINFO_WMEM_QUEUED, SK_MEMINFO_DROPS (linux/sock_diag.h).
+        let [_, receive_limit, _, _, _, send_octets, _, _, drops] = values;
+        Ok(SocketMemory { send_octets, receive_limit, drops })
+    }
+}
+
 /// Sets the size of a socket buffer in octets; over net.core.rmem_max or wmem_max only with CAP_NET_ADMIN.
 pub(crate) fn set_buffer(
     fd: &OwnedFd,

@@ -118,18 +118,9 @@ pub fn reset(stream: TcpStream) -> io::Result<()> {
     checked(result).map(drop)
 }
 
-/// The kernel memory of written but unacknowledged data, in octets (SO_MEMINFO): more than the data itself, as it counts whole
-/// buffers.
+/// The kernel memory of written but unacknowledged data, in octets: more than the data itself, as it counts whole buffers.
 pub fn send_memory(stream: &TcpStream) -> io::Result<usize> {
-    // sock_diag(7): SK_MEMINFO_WMEM_QUEUED is the sixth value.
-    let mut values = [0u32; 6];
-    let mut len = mem::size_of_val(&values) as libc::socklen_t;
-    // SAFETY: `values` and `len` live through the call; `len` is the size of `values`.
-    let result = unsafe {
-        let values = (&raw mut values).cast();
-        libc::getsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO, values, &mut len)
-    };
-    checked(result).map(|_| values[5] as usize)
+    socket_options::SocketMemory::of(stream).map(|memory| memory.send_octets as usize)
 }
 
 /// Whether an error means that the process or system has no descriptors, or memory for them, left.

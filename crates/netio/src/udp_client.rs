@@ -88,6 +88,13 @@ impl ClientSocket {
     }
 }
 
+impl ClientSocket {
+    /// How many datagrams the kernel has dropped because the receive buffer was full.
+    pub fn receive_drops(&self) -> io::Result<u32> {
+        socket_options::SocketMemory::of(&self.fd).map(|memory| memory.drops)
+    }
+}
+
 impl AsFd for ClientSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()

@@ -99,6 +99,11 @@ impl ServerSocket {
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
+
+    /// The limit of the receive buffer in octets: the kernel doubles the SO_RCVBUF that it allows (socket(7)).
+    pub fn receive_buffer(&self) -> io::Result<u32> {
+        socket_options::SocketMemory::of(&self.inner).map(|memory| memory.receive_limit)
+    }
 }
 
 /// A socket with the buffers to receive and answer many datagrams per system call. Stays on the thread that created it.
@@ -179,6 +184,11 @@ impl ServerBatch {
     /// The local address of the socket.
     pub fn local_addr(&self) -> SocketAddr {
         self.socket.local
+    }
+
+    /// How many datagrams the kernel has dropped because the receive buffer was full.
+    pub fn receive_drops(&self) -> io::Result<u32> {
+        socket_options::SocketMemory::of(&self.socket.inner).map(|memory| memory.drops)
     }
 
     /// Points the headers at their buffers and sets all fields that the kernel does not change. The length of the address is the

@@ -21,7 +21,7 @@ use crate::hold::{Behaviour, HoldConfig, HoldResult};
 use crate::job::{Job, Timing};
 use crate::metrics::Metrics;
 use crate::queries::{Queries, QueryTemplate, file};
-use crate::report::{Reporter, fields};
+use crate::report::{ReportHeader, Reporter, fields};
 use crate::run::RunResult;
 use crate::schedule::{ArrivalProcess, RateProfile};
 use crate::tls::Purpose;
@@ -93,7 +93,7 @@ impl HoldArguments {
             behaviour,
             queries: &queries,
         };
-        let reporter = Reporter::new("open", self.transport.name());
+        let reporter = Reporter::new(ReportHeader { transport: self.transport.name(), ..ReportHeader::default() });
         let since = clock::real();
         let (held, probes) = self.with_probes(&queries, || {
             config.run(stop, |held| {
@@ -159,8 +159,7 @@ impl HoldArguments {
         // The probes end with `hold`, so the profile only has to be longer.
         let profile = RateProfile::flat(1000.0 / f64::from(probe_ms), 1e7);
         let server = SocketAddr::new(self.target.server, self.probe_port.unwrap_or(self.target.port));
-        let job =
-            Job { burst_len: 1, ..Job::new(server, queries.clone(), Timing::Rate(profile, ArrivalProcess::Constant)) };
+        let job = Job::new(server, queries.clone(), Timing::Rate(profile, ArrivalProcess::Constant));
         let stop_probes = AtomicBool::new(false);
         thread::scope(|scope| {
             let probes = scope.spawn(|| job.run(&stop_probes, |_| ()));

@@ -8,11 +8,10 @@ use netio::clock;
 use serde_json::{Value, json};
 
 use super::number::percent;
-use super::transport::transport_name;
 use super::{CommandError, Validity, conclude};
 use crate::job::{Job, Timing};
 use crate::metrics::{Metrics, UNANSWERED};
-use crate::report::Reporter;
+use crate::report::{ReportHeader, Reporter};
 use crate::run::RunResult;
 use crate::schedule::{ArrivalProcess, RateProfile};
 use crate::search::{Peak, Search, Trial};
@@ -47,7 +46,7 @@ pub fn find_peaks(
     arrivals: ArrivalProcess,
     stop: &AtomicBool,
 ) -> Result<Validity, CommandError> {
-    let reporter = Reporter::new("open", transport_name(job));
+    let reporter = Reporter::new(ReportHeader::of(job));
     let (since, mut total, mut peaks) = (clock::real(), Metrics::default(), Vec::new());
     let searched = search.run(&mut peaks, |rate| {
         let timing = Timing::Rate(RateProfile::flat(rate, seconds), arrivals);

@@ -19,7 +19,7 @@ use super::{CommandError, Validity, conclude};
 use crate::metrics::LatencyHistogram;
 use crate::probe::{ProbeConfig, ProbeLimits, Prober, Progress, WantedAnswer};
 use crate::queries::{Queries, QueryEncoder, QueryTemplate, file};
-use crate::report::{Reporter, encode_histogram, fields, quantiles};
+use crate::report::{ReportHeader, Reporter, encode_histogram, fields, quantiles};
 
 /// Arguments of `zonda-load probe`.
 #[derive(Debug, Args)]
@@ -75,7 +75,7 @@ pub fn run(arguments: &ProbeArguments, stop: &AtomicBool) -> Result<Validity, Co
         patience: Duration::from_secs_f64(arguments.seconds),
     });
     let prober = prober.map_err(CommandError::system("opening sockets"))?;
-    let reporter = Reporter::new("closed", "udp");
+    let reporter = Reporter::new(ReportHeader::closed("udp"));
     reporter.event("probing", &format!("asking {} questions", queries.len()), json!({"questions": queries.len()}));
     let since = clock::real();
     let (progress, counters) = prober.run(stop).map_err(CommandError::system("probing"))?;

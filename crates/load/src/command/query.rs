@@ -13,11 +13,10 @@ use super::number::{interval, positive, rate, seconds, seconds_or_none, share};
 use super::peak::{PeakArguments, find_peaks};
 use super::target::Target;
 use super::tls_tsig::{TlsClientArguments, TsigArguments};
-use super::transport::transport_name;
 use super::{CommandError, Validity, conclude};
 use crate::job::{Job, MAX_BURST_LEN, Timing, Transport};
 use crate::queries::Queries;
-use crate::report::Reporter;
+use crate::report::{ReportHeader, Reporter};
 use crate::schedule::{ArrivalProcess, RateProfile};
 use crate::tls::{Purpose, TlsConfig};
 use crate::verify::ResponseChecker;
@@ -39,10 +38,13 @@ pub struct QueryArguments {
     /// Close a connection after this many queries; 0: never
     #[arg(long, default_value_t = 0, value_name = "N")]
     queries_per_connection: u32,
-    /// Maximum burst: due UDP queries that one socket sends together, in segments (UDP_SEGMENT) where their lengths allow
-    /// it; 1: send each separately [default: 8; in a closed loop an eighth of --outstanding, at most 64]
-    #[arg(long = "burst", alias = "bunch", value_name = "N", value_parser = clap::value_parser!(u8).range(1..=MAX_BURST_LEN as i64))]
-    burst_len: Option<u8>,
+    /// Send up to this many UDP queries as the segments of one send (UDP_SEGMENT), which also changes what the server
+    /// receives; 1: every query is a datagram of its own
+    #[arg(long = "burst", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=MAX_BURST_LEN as i64))]
+    burst_len: u8,
+    /// Sort every 1024 consecutive queries by length, for longer bursts; without it, they keep the order of the file
+    #[arg(long)]
+    sort_by_length: bool,
     /// Resume TLS sessions; without it, every connection makes a full handshake
     #[arg(long)]
     resume: bool,
@@ -130,8 +132,7 @@ pub fn run(arguments: &QueryArguments, stop: &AtomicBool) -> Result<Validity, Co
 
 /// Runs a job and reports it.
 pub fn run_job(job: &Job, stop: &AtomicBool) -> Result<Validity, CommandError> {
-    let loop_kind = if matches!(job.timing, Timing::Closed { .. }) { "closed" } else { "open" };
-    let mut reporter = Reporter::new(loop_kind, transport_name(job));
+    let mut reporter = Reporter::new(ReportHeader::of(job));
     let result =
         job.run(stop, |interval| reporter.write_interval(interval)).map_err(CommandError::system("sending queries"))?;
     conclude(reporter.write_sum(&result, json!({})), &result.metrics.invalid_because())
@@ -153,7 +154,8 @@ impl QueryArguments {
             connections: self.connections as usize,
             queries_per_connection: self.queries_per_connection,
             sources: self.target.sources()?,
-            burst_len: self.burst_len(),
+            burst_len: self.burst_len.into(),
+            sort_by_length: self.sort_by_length,
             tls: self.tls()?,
             key: self.tsig.key.clone(),
             checker: self.checker(&queries)?,
@@ -164,14 +166,6 @@ impl QueryArguments {
             interval: Duration::from_secs_f64(self.interval),
             cpus: self.cpus.clone(),
         })
-    }
-
-    /// The default amortizes a system call, but does not fill the queue of one thread of a server that distributes
-    /// clients by address and port.
-    fn burst_len(&self) -> usize {
-        let default =
-            self.timing.outstanding.map_or(8, |outstanding| (outstanding as usize / 8).clamp(1, MAX_BURST_LEN));
-        self.burst_len.map_or(default, usize::from)
     }
 
     fn tls(&self) -> Result<Option<TlsConfig>, CommandError> {

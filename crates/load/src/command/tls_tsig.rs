@@ -67,7 +67,7 @@ pub struct TlsServerArguments {
 
 impl TlsServerArguments {
     /// The TLS configuration of the server.
-    pub fn config(&self) -> Result<Arc<rustls::ServerConfig>, CommandError> {
+    pub fn config(&self, purpose: Purpose) -> Result<Arc<rustls::ServerConfig>, CommandError> {
         let (certificates, key) = match (&self.cert, &self.key) {
             (Some(cert), Some(key)) => {
                 let read = PrivateKeyDer::from_pem_file(key).map_err(CommandError::input(key.display()))?;
@@ -75,7 +75,7 @@ impl TlsServerArguments {
             }
             _ => tls::self_signed().map_err(CommandError::input("generating a certificate"))?,
         };
-        tls::server_config(certificates, key).map_err(CommandError::input("--cert"))
+        tls::server_config(certificates, key, purpose).map_err(CommandError::input("--cert"))
     }
 }
 

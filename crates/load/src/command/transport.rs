@@ -6,18 +6,7 @@ use clap::ValueEnum;
 
 use super::CommandError;
 use super::tls_tsig::TlsClientArguments;
-use crate::job::{Job, Transport};
 use crate::tls::{Purpose, TlsConfig};
-
-/// The transport of a run, in reports.
-pub fn transport_name(job: &Job) -> &'static str {
-    match job.transport {
-        Transport::Udp => "udp",
-        Transport::Tcp if job.tls.is_some() => "tls",
-        Transport::Tcp => "tcp",
-        Transport::Mixed => "mixed",
-    }
-}
 
 /// TCP, plain or with TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -20,7 +20,7 @@ use super::maintenance::zone_names;
 use super::tls_tsig::{TlsClientArguments, TlsServerArguments, TsigArguments};
 use super::transport::StreamTransport;
 use super::{CommandError, Validity, conclude};
-use crate::report::{Reporter, fields};
+use crate::report::{ReportHeader, Reporter, fields};
 use crate::tls::Purpose;
 use crate::xfr::encode::encode;
 use crate::xfr::pull::PullConfig;
@@ -103,7 +103,7 @@ fn pull(arguments: &PullArguments, stop: &AtomicBool) -> Result<Validity, Comman
         tls: arguments.transport.tls(&arguments.tls, arguments.server, Purpose::Transfers)?,
         key: arguments.tsig.key.clone(),
     };
-    let reporter = Reporter::new("closed", arguments.transport.name());
+    let reporter = Reporter::new(ReportHeader::closed(arguments.transport.name()));
     let (since, began) = (clock::real(), clock::monotonic_exact());
     let pulled = config.run(stop);
     let seconds = (clock::monotonic_exact() - began).as_secs_f64();
@@ -125,7 +125,7 @@ fn serve(arguments: &ServeArguments, stop: &Arc<AtomicBool>) -> Result<Validity,
     let mut primary = primary.map_err(CommandError::system(format!("listening on {address}")))?;
     let port = primary.local_addr().map_err(CommandError::system("listening"))?.port();
     let tls_port = arguments.tls_port.map(|port| listen_tls(&mut primary, arguments, port)).transpose()?;
-    let reporter = Reporter::new("closed", "tcp");
+    let reporter = Reporter::new(ReportHeader::closed("tcp"));
     let since = clock::real();
     let message = format!("serving {count} zones on port {port}");
     reporter.event("ready", &message, json!({"zones": count, "records": records, "port": port, "tls_port": tls_port}));
@@ -136,7 +136,7 @@ fn serve(arguments: &ServeArguments, stop: &Arc<AtomicBool>) -> Result<Validity,
 }
 
 fn listen_tls(primary: &mut Primary, arguments: &ServeArguments, port: u16) -> Result<u16, CommandError> {
-    let (address, config) = (SocketAddr::new(arguments.listen, port), arguments.tls.config()?);
+    let (address, config) = (SocketAddr::new(arguments.listen, port), arguments.tls.config(Purpose::Transfers)?);
     let bound = primary.bind_tls(address, config).map_err(CommandError::system(format!("listening on {address}")))?;
     Ok(bound.port())
 }

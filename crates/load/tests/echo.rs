@@ -1,0 +1,178 @@
+//! `zonda-load echo` and `sink`, queried over each transport.
+
+use std::io::{BufRead, BufReader};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use load::job::{Job, Timing, Transport};
+use load::metrics::Metrics;
+use load::queries::{QueryTemplate, file};
+use load::schedule::{ArrivalProcess, RateProfile};
+use load::tls::{Purpose, TlsConfig};
+use rustls::pki_types::ServerName;
+use serde_json::Value;
+
+const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// A running server, killed on drop unless it was stopped.
+struct Server {
+    child: Child,
+    lines: std::io::Lines<BufReader<ChildStdout>>,
+    ready: Value,
+}
+
+impl Server {
+    fn start(arguments: &str) -> Server {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_zonda-load"));
+        command.args(arguments.split_whitespace()).args(["--listen", "127.0.0.1", "--port", "0"]);
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("the program was built");
+        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let mut records = lines.by_ref().map(|line| parse(&line.expect("UTF-8")));
+        let ready = records.find(|record| record["msg_type"] == "ready").expect("it starts");
+        Server { child, lines, ready: ready["zonda"].clone() }
+    }
+
+    fn address(&self, port: &str) -> SocketAddr {
+        SocketAddr::new(LOCALHOST, self.ready[port].as_u64().expect("a port") as u16)
+    }
+
+    /// Sends SIGTERM and returns the totals.
+    fn stop(mut self) -> Value {
+        let killed = Command::new("sh").args(["-c", &format!("kill {}", self.child.id())]).status();
+        assert!(killed.expect("sh runs").success());
+        let sum = parse(&self.lines.by_ref().last().expect("a sum").expect("UTF-8"));
+        assert_eq!(self.child.wait().expect("it was started here").code(), Some(0));
+        assert_eq!(sum["type"], "stats_sum");
+        sum
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It has ended if it was stopped.
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}
+
+fn parse(line: &str) -> Value {
+    serde_json::from_str(line).expect("JSON")
+}
+
+fn job(server: SocketAddr, line: &str, count: u32) -> Job {
+    let queries = Arc::new(file::read(line.as_bytes(), &QueryTemplate::default()).expect("a query"));
+    let profile = RateProfile::flat(f64::from(count) * 5.0, 0.2);
+    Job {
+        connections: 4,
+        timeout: Duration::from_secs(2),
+        ..Job::new(server, queries, Timing::Rate(profile, ArrivalProcess::Constant))
+    }
+}
+
+fn run(job: &Job) -> Metrics {
+    job.run(&AtomicBool::new(false), |_| ()).expect("loopback").metrics
+}
+
+fn tls(resume: bool) -> Option<TlsConfig> {
+    let name = ServerName::try_from("localhost").expect("a literal");
+    Some(TlsConfig::new(name, Vec::new(), resume, Purpose::Queries).expect("a good configuration"))
+}
+
+#[test]
+fn echo_answers_every_query_of_every_transport() {
+    for cpus in ["", "--cpus 0,0"] {
+        let server = Server::start(&format!("echo --tls-port 0 --answer-octets 300 {cpus}"));
+        let address = server.address("port");
+        let udp = run(&job(address, "www.example A", 500));
+        let tcp = run(&Job { transport: Transport::Tcp, ..job(address, "www.example A", 400) });
+        let over_tls =
+            Job { transport: Transport::Tcp, tls: tls(false), ..job(server.address("tls_port"), ". NS", 300) };
+        let over_tls = run(&over_tls);
+        for (metrics, count) in [(&udp, 500), (&tcp, 400), (&over_tls, 300)] {
+            assert_eq!((metrics.queries, metrics.responses, metrics.wrong), (count, count, 0), "{metrics:?}");
+            assert_eq!(metrics.response_octets, 300 * count);
+        }
+        assert_eq!(server.ready["threads"], if cpus.is_empty() { 1 } else { 2 });
+        let sum = server.stop();
+        assert_eq!((&sum["queries"], &sum["responses"]), (&1200.into(), &1200.into()));
+        let zonda = &sum["zonda"];
+        for (transport, count) in [("udp", 500), ("tcp", 400), ("tls", 300)] {
+            assert_eq!((&zonda[transport]["queries"], &zonda[transport]["responses"]), (&count.into(), &count.into()));
+        }
+        assert_eq!((&zonda["connections"], &zonda["udp_drops"]), (&8.into(), &0.into()));
+        assert!(zonda["cpu_ns"].as_u64().is_some_and(|cpu| cpu > 0) && zonda["seconds"].as_f64() > Some(0.6));
+    }
+}
+
+#[test]
+fn echo_resumes_tls_sessions() {
+    let server = Server::start("echo --tls-port 0");
+    let timing = Timing::Closed { outstanding: 1, seconds: 0.2 };
+    let one_by_one = Job {
+        transport: Transport::Tcp,
+        tls: tls(true),
+        queries_per_connection: 1,
+        timing,
+        ..job(server.address("tls_port"), ". NS", 1)
+    };
+    let metrics = run(&one_by_one);
+    assert!(metrics.handshakes > 1 && metrics.responses > 1, "{metrics:?}");
+    let resumed = server.stop()["zonda"]["handshakes_resumed"].as_u64().expect("a number");
+    assert!(resumed >= metrics.handshakes_resumed && metrics.handshakes_resumed > 0, "{resumed}");
+}
+
+/// A client that sends 1000 queries before it reads: more answers than the buffers of both sockets hold.
+#[test]
+fn echo_waits_for_clients_that_do_not_read() {
+    use std::io::{Read, Write};
+    let server = Server::start("echo --answer-octets 60000");
+    let mut client = std::net::TcpStream::connect(server.address("port")).expect("loopback");
+    let queries = file::read(b"www.example A", &QueryTemplate::default()).expect("a query");
+    client.write_all(&load::framing::frame(queries.at(0).message).repeat(1000)).expect("it fits into the buffers");
+    let mut answer = vec![0; 60_002];
+    for number in 0..1000 {
+        client.read_exact(&mut answer).expect("an answer");
+        assert_eq!(answer[..2], 60_000u16.to_be_bytes(), "{number}");
+    }
+    assert_eq!(server.stop()["zonda"]["tcp"]["responses"], 1000);
+}
+
+#[test]
+fn a_sink_answers_soa_queries_alone() {
+    let server = Server::start("sink");
+    let short = |line| Job { timeout: Duration::from_millis(20), ..job(server.address("port"), line, 100) };
+    assert_eq!(run(&short("www.example A")).responses, 0);
+    assert!(run(&short(". SOA")).responses > 0);
+    let sum = server.stop();
+    assert_eq!(sum["queries"], 200);
+    assert!(sum["responses"].as_u64().is_some_and(|responses| (1..=100).contains(&responses)));
+}
+
+#[test]
+fn faults_are_injected() {
+    let server = Server::start("echo --fault drop-every=10,wrong-every=4");
+    let metrics = run(&Job { timeout: Duration::from_millis(200), ..job(server.address("port"), ". NS", 100) });
+    assert_eq!((metrics.responses, metrics.timeouts, metrics.rcodes[2]), (90, 10, 20));
+    let bad = Command::new(env!("CARGO_BIN_EXE_zonda-load"))
+        .args(["echo", "--listen", "127.0.0.1", "--port", "0", "--fault", "loss=1"])
+        .output()
+        .expect("the program was built");
+    assert_eq!(bad.status.code(), Some(2));
+}
+
+/// More datagrams than the receive buffer holds while the server pauses.
+#[test]
+fn datagrams_that_the_kernel_drops_are_counted() {
+    let server = Server::start("echo --receive-buffer 1 --fault delay-us=300000");
+    let client = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+    let queries = file::read(b"www.example A", &QueryTemplate::default()).expect("a query");
+    for _ in 0..1000 {
+        client.send_to(queries.at(0).message, server.address("port")).expect("loopback");
+    }
+    let sum = server.stop();
+    let drops = sum["zonda"]["udp_drops"].as_u64().expect("a number");
+    assert!(drops > 500 && drops + sum["queries"].as_u64().expect("a number") <= 1000, "{sum}");
+}
