@@ -29,8 +29,10 @@ pub(crate) fn answer(
         rdata[1..1 + len].copy_from_slice(&text[..len]);
         let asked = qname.offset(qname.labels());
         let mut owner = OwnerName::at(MessageOffsets { owner: asked, apex: asked });
-        let pushed = message.push_record(Section::Answer, &mut owner, Class::CH, Rtype::TXT, 0, &rdata[..1 + len]);
-        message.truncated = pushed.is_err();
+        let rdata = &rdata[..1 + len];
+        if message.push_record(Section::Answer, &mut owner, Class::CH, Rtype::TXT, 0, rdata).is_err() {
+            message.set_truncated();
+        }
     }
     ResponseStatus { rcode: Rcode::NOERROR, authoritative: true, rrl_suffix_len: qname.wire().len() as u8 }
 }

@@ -1,7 +1,7 @@
 //! Query bytes to response bytes over the published zones.
 //!
 //! [`respond`] is the only entry: UDP, TCP, tests, fuzzers and benchmarks call it. It parses the query ([`query`]), decides
-//! what kind of response it gets ([`decision`]), writes that ([`lookup`], [`chaos`], [`transfer`], [`notify`], [`update`]) with its OPT record
+//! what kind of response it gets ([`query_decision`]), writes that ([`lookup`], [`chaos`], [`transfer_response`], [`notify`], [`update`]) with its OPT record
 //! ([`edns_response`]), and applies response rate limiting ([`rrl`]).
 #![forbid(unsafe_code)]
 #![allow(rustdoc::private_intra_doc_links)]
@@ -13,7 +13,6 @@ mod chaos;
 mod config;
 mod cookie;
 mod counters;
-mod decision;
 mod denial;
 mod edns;
 mod edns_response;
@@ -29,6 +28,7 @@ mod pending_update;
 mod published;
 mod qname;
 mod query;
+mod query_decision;
 mod referral_cache;
 mod refused_request;
 mod request;
@@ -38,7 +38,7 @@ mod rrl;
 mod served_zone;
 mod signed_query;
 mod targets;
-mod transfer;
+mod transfer_response;
 mod truncation;
 mod update;
 mod update_acl;
@@ -69,10 +69,10 @@ pub use worker::{PREFETCH_BATCH, WorkerState, prefetch};
 pub use zone_acls::ZoneAcls;
 pub use zone_map::ZoneMap;
 
-use decision::Decision;
 use edns_response::{ResponseEdns, write_opt};
 use message_writer::{MessageWriter, ResponseStatus};
 use query::{Header, Query};
+use query_decision::Decision;
 use rrl::RrlAction;
 use wire::message::{Opcode, Rcode};
 
@@ -141,7 +141,7 @@ fn write_response(
             ResponseStatus::empty(Rcode::REFUSED)
         }
         Decision::Transfer(zone) => {
-            return transfer::respond(served, worker, zone, query, out);
+            return transfer_response::respond(served, worker, zone, query, out);
         }
     };
     message.write_header(query, status);

@@ -127,7 +127,7 @@ impl<'z> Lookup<'_, 'z, '_> {
                 Ok(Step::Cname(target)) => target,
                 Ok(Step::Done(rcode)) => return self.finish(rcode),
                 Err(Full) => {
-                    self.message.truncated = true;
+                    self.message.set_truncated();
                     return self.status(Rcode::NOERROR);
                 }
             };
@@ -165,7 +165,7 @@ impl<'z> Lookup<'_, 'z, '_> {
     /// Adds the denial of existence for the whole chain, and then the addresses.
     fn finish(&mut self, rcode: Rcode) -> ResponseStatus {
         if self.proofs.write(self.message).is_err() {
-            self.message.truncated = true;
+            self.message.set_truncated();
         } else if let Some((rrset, at)) = &self.answered {
             add_addresses(self.zone, self.qname, rrset, *at, self.dnssec, self.message);
         }

@@ -16,7 +16,7 @@ pub(crate) struct MessageWriter<'o> {
     pub(crate) limit: usize,
     /// Records by [`Section`].
     pub(crate) counts: [u16; 3],
-    /// Something required did not fit: TC.
+    /// TC: see [`MessageWriter::set_truncated`].
     pub(crate) truncated: bool,
 }
 

@@ -4,11 +4,11 @@ use wire::message::Rcode;
 use wire::{Class, Name};
 
 use crate::acknowledgement::write_acknowledgement;
-use crate::decision::Decision;
 use crate::pending_notify::{PendingNotify, ReceivedNotify};
 use crate::published::Served;
 use crate::qname::Qname;
 use crate::query::{Header, Query};
+use crate::query_decision::Decision;
 use crate::refused_request::RefusalReason;
 use crate::request::Request;
 use crate::response::Response;

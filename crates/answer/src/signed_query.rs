@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use wire::tsig::{TsigKey, VerificationFailure, verify_query};
 
-use crate::decision::Decision;
 use crate::edns_response::reserved_len;
 use crate::key_ring::ResponseSigner;
 use crate::published::Served;
 use crate::query::Query;
+use crate::query_decision::Decision;
 use crate::refused_request::RefusalReason;
 use crate::response::Response;
 use crate::truncation::{max_response_len, truncate};

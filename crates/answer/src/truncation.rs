@@ -1,6 +1,4 @@
-//! How long a response may be, and the truncated response to a rate-limited query.
-//!
-//! TC is set in [`crate::lookup`] where a required RRset does not fit (RFC 2181 9).
+//! Truncation: how long a response may be, when TC is set, and the truncated response to a rate-limited query.
 
 use wire::HEADER_LEN;
 use wire::message::Rcode;
@@ -21,6 +19,13 @@ pub(crate) fn max_response_len(config: &AnswerConfig, query: &Query<'_>) -> usiz
             let wanted = query.edns.map_or(MIN_UDP, |edns| usize::from(edns.payload));
             wanted.clamp(MIN_UDP, usize::from(config.udp_payload).clamp(MIN_UDP, MAX_UDP))
         }
+    }
+}
+
+impl MessageWriter<'_> {
+    /// Sets TC, because an RRset that the response requires does not fit (RFC 2181 9). Of additional records only glue is required.
+    pub(crate) fn set_truncated(&mut self) {
+        self.truncated = true;
     }
 }
 

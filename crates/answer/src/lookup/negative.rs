@@ -41,7 +41,7 @@ impl<'z> Lookup<'_, 'z, '_> {
             None => OwnerName::at(self.offsets(apex_labels)),
         };
         if self.message.push(Section::Authority, &soa, &mut owner, self.dnssec).is_err() {
-            self.message.truncated = true;
+            self.message.set_truncated();
         }
         Ok(Step::Done(rcode))
     }

@@ -191,8 +191,14 @@ fn rfc_8914_4_15_and_4_25_a_zone_without_data_is_not_ready_or_expired() {
     let apex = |name: &str| name.parse().expect("a name");
     let states = [ZoneState::Unavailable(apex("gone.example.")), ZoneState::Expired(apex("old.example."))];
     let server = Server::without_data(states);
-    for (name, code) in [("www.gone.example. A", 14), ("www.old.example. A", 24), ("old.example. SOA", 24)] {
-        let got = server.ask(&query(name).with_edns(Edns::default()), Udp);
+    for (name, transport, code) in [
+        ("www.gone.example. A", Udp, 14),
+        ("www.old.example. A", Udp, 24),
+        ("old.example. SOA", Udp, 24),
+        ("gone.example. AXFR", TCP, 14),
+        ("old.example. AXFR", TCP, 24),
+    ] {
+        let got = server.ask(&query(name).with_edns(Edns::default()), transport);
         let error = option(&got, EXTENDED_ERROR).expect("an extended error");
         assert_eq!((got.rcode, &error[..2]), (Rcode::SERVFAIL, &[0, code][..]), "{name}");
         assert!(!got.flags.authoritative);

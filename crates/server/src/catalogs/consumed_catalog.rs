@@ -1,4 +1,4 @@
-//! A consumed catalog: compares its versions and serves its members, a few at a time.
+//! A consumed catalog: compares its versions, a few members at a time. [`super::member_placement`] serves, removes and hands over members.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use zone::Zone;
 use zone::catalog::{self, CatalogError, CatalogMember, MemberChange};
 use zone::change::ChangeSet;
 
-use super::member_zones::{Context, Placed};
+use super::member_placement::{Context, Placed};
 use crate::zones::work_pool::{WorkId, WorkPool};
 
 /// A catalog whose members are served here.

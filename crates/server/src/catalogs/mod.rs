@@ -4,7 +4,7 @@
 //! delays no other zone. Versions are compared and listed in a pool.
 
 mod consumed_catalog;
-mod member_zones;
+mod member_placement;
 mod produced_catalog;
 #[cfg(test)]
 mod tests;
@@ -25,7 +25,7 @@ use crate::zones::zone_origin::ZoneOrigin;
 use crate::zones::{ZoneNotice, ZoneRegistry};
 use consumed_catalog::ConsumedCatalog;
 pub use consumed_catalog::MemberWork;
-use member_zones::Placements;
+use member_placement::Placements;
 use produced_catalog::ProducedCatalog;
 
 /// The catalogs of this server.
@@ -141,7 +141,8 @@ impl Catalogs {
 
     /// A zone that was not a member is gone: the first catalog that lists it serves it now.
     pub fn zone_freed(&mut self, zone: &Name, zones: &mut ZoneRegistry) {
-        let mut context = member_zones::Context { templates: &self.templates, placements: &mut self.placements, zones };
+        let mut context =
+            member_placement::Context { templates: &self.templates, placements: &mut self.placements, zones };
         context.place_next(zone);
     }
 
@@ -190,7 +191,8 @@ impl Catalogs {
             return true;
         }
         let mut has_more = false;
-        let mut context = member_zones::Context { templates: &self.templates, placements: &mut self.placements, zones };
+        let mut context =
+            member_placement::Context { templates: &self.templates, placements: &mut self.placements, zones };
         for (name, catalog) in &mut self.consumed {
             has_more |= catalog.step(name, &mut context, &self.pool);
         }

@@ -9,9 +9,9 @@ use rustls::pki_types::ServerName;
 use rustls::sign::SingleCertAndKey;
 use rustls::{ClientConfig, Error};
 
+use super::certificate_verifier::PrimaryVerifier;
 use super::files::{Authorities, TlsFileError, read_certified_key};
 use super::stream::TlsStream;
-use super::verifier::PrimaryVerifier;
 use super::{ALPN_DOT, VERSIONS, crypto};
 use crate::config::remote_server::RemoteTls;
 

@@ -3,6 +3,7 @@
 //! Only TLS 1.3 is spoken (RFC 9103 7.2). [`ServerTls`] is for the listeners, [`TlsPeers`] for connections to primaries.
 
 mod byte_stream;
+mod certificate_verifier;
 mod client_config;
 mod error_text;
 mod files;
@@ -16,7 +17,6 @@ mod stream;
 mod test_certificates;
 #[cfg(test)]
 mod tests;
-mod verifier;
 
 pub use byte_stream::TlsConnector;
 pub use client_config::{ClientTls, TlsError};

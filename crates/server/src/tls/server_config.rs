@@ -11,9 +11,9 @@ use rustls::{HandshakeKind, ServerConfig};
 use webpki::EndEntityCert;
 use wire::Name;
 
+use super::certificate_verifier::ClientVerifier;
 use super::files::{Authorities, TlsFileError, read_certified_key};
 use super::stream::TlsStream;
-use super::verifier::ClientVerifier;
 use super::{ALPN_DOT, VERSIONS, crypto};
 use crate::config::Server;
 use crate::config::value::FilePath;

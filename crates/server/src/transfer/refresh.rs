@@ -8,10 +8,10 @@
 //! All times are seconds since 1970. Nothing is allocated per zone but its 48 octets here, its timers and its queue entries.
 
 mod actions;
+mod check_results;
 mod dispatch;
 mod primary_state;
 mod quick_checks;
-mod results;
 #[cfg(test)]
 mod tests;
 mod triggers;

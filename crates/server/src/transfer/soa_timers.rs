@@ -1,4 +1,5 @@
-//! When a secondary checks its primaries: the intervals of the SOA record, their configured limits, and the stored times.
+//! The timers of a secondary: the intervals of the SOA record, their configured limits, and the stored times. Checks set them
+//! ([`super::refresh`], `refresh/check_results.rs`).
 
 use std::ops::RangeInclusive;
 

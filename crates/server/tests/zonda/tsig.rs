@@ -29,6 +29,7 @@ fn dig_and_kdig_transfer_with_keys_and_a_reload_changes_them() {
     folder.write_zone("example.com", 1, "192.0.2.1");
     folder.write("zonda.toml", &config(&[("old.", SECRET)], "old."));
     let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let mut is_transferred = false;
     let (old, new) = (format!("hmac-sha256:old.:{SECRET}"), format!("hmac-sha256:new.:{OTHER}"));
     for program in ["dig", "kdig"] {
         let ask = |arguments: &[&str]| ask(program, &daemon, arguments);
@@ -37,6 +38,7 @@ fn dig_and_kdig_transfer_with_keys_and_a_reload_changes_them() {
             continue;
         };
         assert!(transferred.contains("192.0.2.1") && transferred.contains("TSIG"), "{program}: {transferred}");
+        is_transferred = true;
         let answer = ask(&["www.example.com", "A", "-y", &old]).expect("it is installed");
         assert!(answer.contains("192.0.2.1") && answer.to_lowercase().contains("tsig"), "{program}: {answer}");
         let unsigned = ask(&["example.com", "AXFR"]).expect("it is installed");
@@ -53,6 +55,6 @@ fn dig_and_kdig_transfer_with_keys_and_a_reload_changes_them() {
         assert!(answer.contains("192.0.2.1"), "both keys are valid: {answer}");
     }
     let log = daemon.log();
-    assert!(log.contains("zone transferred") && log.contains("old."), "{log}");
+    assert!(!is_transferred || log.contains("zone transferred") && log.contains("old."), "{log}");
     assert!(!log.contains(SECRET) && !log.contains(OTHER), "{log}");
 }

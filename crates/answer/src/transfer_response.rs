@@ -1,17 +1,18 @@
-//! Zone transfers (AXFR, IXFR). [`crate::decision`] decides who gets one, `zone::axfr` and `zone::ixfr` make the messages.
+//! Zone transfers (AXFR, IXFR). [`crate::query_decision`] decides who gets one, `zone::axfr` and `zone::ixfr` make the messages.
 
 use wire::message::Rcode;
 use wire::{HEADER_LEN, Rtype};
 use zone::Zone;
 use zone::axfr::AxfrStream;
+use zone::encoded_change::EncodedChange;
 use zone::ixfr::IxfrStream;
 use zone::transfer_stream::TransferStream;
 
-use crate::decision::Decision;
 use crate::edns_response::{ResponseEdns, write_opt};
 use crate::message_writer::{MessageWriter, ResponseStatus};
 use crate::published::Served;
 use crate::query::Query;
+use crate::query_decision::Decision;
 use crate::request::MIN_UDP;
 use crate::response::Response;
 use crate::response_stream::ResponseStream;
@@ -36,29 +37,48 @@ pub(crate) fn respond(
     let id = query.header.id;
     // RFC 1995 4: the changes since the version of the client if they are known, else the whole zone.
     let changes = (query.qtype == Rtype::IXFR).then(|| served_zone.changes_since(query.client_serial)).flatten();
-    let incremental = changes.and_then(|changes| IxfrStream::new(zone, changes.to_vec(), id, question, opt));
+    let stream = |changes: Vec<EncodedChange>| IxfrStream::new(zone, changes, id, question, opt);
     if query.request.transport.is_udp() {
-        return respond_over_udp(served, worker, zone, incremental, query, out);
+        let limit = max_response_len(&served.config, query).min(out.len());
+        let len = changes.and_then(|changes| write_one_message(changes, stream, &mut out[..limit]));
+        return respond_over_udp(served, worker, zone, len, query, out);
     }
     worker.counters.transfers += 1;
-    let transfer = match incremental {
+    // Not condensed: the client may need each version for its own secondaries.
+    let transfer = match changes.and_then(|changes| stream(changes.to_vec())) {
         Some(stream) => TransferStream::Ixfr(stream),
         None => TransferStream::Axfr(AxfrStream::new(zone.clone(), id, question, opt)),
     };
     Response::Stream(Box::new(ResponseStream::new(transfer)))
 }
 
-/// RFC 1995 2: all changes in one message if they fit, else the SOA record alone, after which the client retries over TCP.
+/// Longer changes are not condensed for a datagram. It bounds the work.
+const MAX_CONDENSED: usize = 64 << 10;
+
+/// Writes all changes as one message (RFC 1995 2): as they are, or condensed to one change (RFC 1995 4). Returns its length if it fits.
+fn write_one_message(
+    changes: &[EncodedChange],
+    stream: impl Fn(Vec<EncodedChange>) -> Option<IxfrStream>,
+    out: &mut [u8],
+) -> Option<usize> {
+    let octets: usize = changes.iter().map(|change| change.as_bytes().len()).sum();
+    stream(changes.to_vec())?.udp_message(out).or_else(|| {
+        let is_worth_it = changes.len() > 1 && octets <= MAX_CONDENSED;
+        let change = is_worth_it.then(|| EncodedChange::condense(changes))??;
+        stream(vec![change])?.udp_message(out)
+    })
+}
+
+/// Sends the message with all changes, or the SOA record alone, after which the client retries over TCP (RFC 1995 2).
 fn respond_over_udp(
     served: &Served,
     worker: &mut WorkerState,
     zone: &Zone,
-    incremental: Option<IxfrStream>,
+    changes_len: Option<usize>,
     query: &Query<'_>,
     out: &mut [u8],
 ) -> Response {
-    let limit = max_response_len(&served.config, query).min(out.len());
-    let Some(len) = incremental.and_then(|stream| stream.udp_message(&mut out[..limit])) else {
+    let Some(len) = changes_len else {
         return write_response(served, worker, query, Decision::Lookup(zone), out);
     };
     worker.counters.transfers += 1;

@@ -63,9 +63,16 @@ impl<'s> Decision<'s> {
         };
         match &found.state {
             ZoneState::Loaded(zone) => Decision::Lookup(zone),
-            ZoneState::Unavailable(_) => Decision::Refuse(Rcode::SERVFAIL, Some(ExtendedError::NotReady)),
-            ZoneState::Expired(_) => Decision::Refuse(Rcode::SERVFAIL, Some(ExtendedError::InvalidData)),
+            without_data => Decision::without_data(without_data),
         }
+    }
+
+    /// SERVFAIL, because the zone is not loaded or has expired (RFC 8914 4.15, 4.25).
+    #[cold]
+    fn without_data(state: &ZoneState) -> Decision<'s> {
+        let is_expired = matches!(state, ZoneState::Expired(_));
+        let error = if is_expired { ExtendedError::InvalidData } else { ExtendedError::NotReady };
+        Decision::Refuse(Rcode::SERVFAIL, Some(error))
     }
 
     /// Decides about an AXFR or IXFR query. `None`: it gets the current SOA record alone (RFC 1995 2, 4): if the client may transfer
@@ -91,10 +98,10 @@ impl<'s> Decision<'s> {
             (Some((served, _)), _) if !over_udp && query.qclass == Class::IN => Decision::Transfer(served),
             // RFC 5936 2.2.1: the name is not the apex of a zone here.
             (_, None) => Decision::refuse(Rcode::NOTAUTH),
-            (_, Some(ZoneState::Unavailable(_) | ZoneState::Expired(_))) => Decision::refuse(Rcode::SERVFAIL),
             (None, Some(ZoneState::Loaded(_))) => Decision::RefuseClient(RefusalReason::Transfer),
             // AXFR over UDP is not defined (RFC 5936 4.2).
             (_, Some(ZoneState::Loaded(_))) => Decision::refuse(Rcode::REFUSED),
+            (_, Some(without_data)) => Decision::without_data(without_data),
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Adds members of catalogs to the registry and removes them, and keeps those that cannot be served.
+//! Where members of catalogs go: into the registry, out of it, to another catalog (`coo`), or onto the list of those that cannot be served.
 
 use std::collections::HashMap;
 
