@@ -8,7 +8,7 @@ mod tests;
 mod write;
 
 pub use codes::{Opcode, Rcode};
-pub use compressed_labels::{CompressedLabels, read_name};
+pub use compressed_labels::{CompressedLabels, append_name, read_name};
 
 use crate::{Class, Name, Rtype};
 

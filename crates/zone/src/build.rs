@@ -264,7 +264,7 @@ fn encode_range(
     mut occlusion: Occlusion,
     mut take: impl FnMut(&[u8], &[u8]),
 ) -> RangeResult {
-    let mut encoder = NodeEncoder::new(interner, plan.apex);
+    let mut encoder = NodeEncoder::new(plan.apex);
     let mut result = RangeResult::default();
     staged.for_each_owner(runs, plan.apex, |StagedOwner { key, case, name }, records| {
         let flags = occlusion.flags(key, own_flags(key, records));
@@ -273,7 +273,7 @@ fn encode_range(
             collect_targets(plan, key, flags, records, &mut result.summary.targets);
             check_records(plan, name, records, &mut result.found);
         }
-        take(key, encoder.encode(name, case, flags, records));
+        take(key, encoder.encode(interner, name, case, flags, records));
         result.summary.names += 1;
         result.summary.has_wildcards |= has_wildcard_label(key);
     });

@@ -198,7 +198,8 @@ const MIN_EDITS: usize = 4096;
 struct Editor<'z, 'p> {
     zone: &'z Zone,
     options: &'p BuildOptions<'p>,
-    encoder: NodeEncoder<'p>,
+    interner: &'p Interner<'p>,
+    encoder: NodeEncoder,
     edits: Vec<TreeEdit>,
     found: Findings,
     difference: Difference,
@@ -210,7 +211,8 @@ impl<'z, 'p> Editor<'z, 'p> {
         Editor {
             zone,
             options,
-            encoder: NodeEncoder::new(interner, options.apex),
+            interner,
+            encoder: NodeEncoder::new(options.apex),
             edits: Vec::new(),
             found: Findings::default(),
             difference: Difference::default(),
@@ -305,7 +307,7 @@ impl<'z, 'p> Editor<'z, 'p> {
         }
         check_node(self.options, owner, key, flags, &records, &mut self.found);
         self.has_wildcards |= has_wildcard_label(key);
-        let value = self.encoder.encode(owner, case, flags, &mut records);
+        let value = self.encoder.encode(self.interner, owner, case, flags, &mut records);
         if old.is_none_or(|old| old.value != value) {
             *if old.is_some() { &mut self.difference.changed } else { &mut self.difference.added } += 1;
             self.edits.push(TreeEdit { key: key.into(), value: Some(value.into()) });

@@ -117,6 +117,7 @@ impl RunLeaf {
 /// Encodes owners that arrive in key order.
 pub(crate) struct RunEncoder {
     apex: Name,
+    encoder: NodeEncoder,
     tree: TreeBuilder,
     leaves: Vec<(Box<[u32]>, u16)>,
     /// The positions of the entries of the open leaf.
@@ -133,6 +134,7 @@ impl RunEncoder {
     pub(crate) fn new(apex: NameRef<'_>) -> RunEncoder {
         RunEncoder {
             apex: apex.to_owned(),
+            encoder: NodeEncoder::new(apex),
             tree: TreeBuilder::default(),
             leaves: Vec::new(),
             positions: Vec::new(),
@@ -158,7 +160,7 @@ impl RunEncoder {
         self.positions.is_empty() && self.staged.count() == 0
     }
 
-    /// Checks and encodes the owners of sorted runs.
+    /// Checks and encodes the owners of sorted runs. `interner` is the same in each call.
     pub(crate) fn append(
         &mut self,
         options: &BuildOptions<'_>,
@@ -168,8 +170,7 @@ impl RunEncoder {
     ) {
         let apex = self.apex.clone();
         let options = &BuildOptions { apex: apex.as_ref(), ..*options };
-        let mut encoder = NodeEncoder::new(interner, options.apex);
-        staged.for_each_owner(runs, options.apex, |owner, records| self.push(options, &mut encoder, owner, records));
+        staged.for_each_owner(runs, options.apex, |owner, records| self.push(options, interner, owner, records));
         if let Some(last) = runs.last() {
             self.last_key.clear();
             self.last_key.extend_from_slice(staged.key(last));
@@ -179,7 +180,7 @@ impl RunEncoder {
     fn push(
         &mut self,
         options: &BuildOptions<'_>,
-        encoder: &mut NodeEncoder<'_>,
+        interner: &Interner<'_>,
         StagedOwner { key, case, name }: StagedOwner<'_>,
         records: &mut [StagedRecord<'_>],
     ) {
@@ -193,7 +194,7 @@ impl RunEncoder {
         }
         let position = (records[0].file, records[0].line);
         let leaves = self.tree.leaf_count();
-        self.tree.push(key, encoder.encode(name, case, flags, records));
+        self.tree.push(key, self.encoder.encode(interner, name, case, flags, records));
         if self.tree.leaf_count() > leaves {
             self.close_leaf();
         }

@@ -151,6 +151,11 @@ impl Interner<'_> {
         Interner::Existing(tables)
     }
 
+    /// Whether everything that is interned gets a number.
+    pub(crate) fn is_new(&self) -> bool {
+        matches!(self, Interner::New(_))
+    }
+
     /// The number of a TTL; `None` if it is not interned.
     pub(crate) fn ttl(&self, ttl: u32) -> Option<u8> {
         match self {

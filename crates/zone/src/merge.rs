@@ -56,12 +56,12 @@ pub(crate) fn merge(
     parts: Vec<RunPart<'_>>,
     occlusion: Occlusion,
 ) -> Merged {
-    let interner = Interner::existing(tables);
     let mut merger = Merger {
         options,
         tables,
         range,
-        encoder: NodeEncoder::new(&interner, options.apex),
+        interner: Interner::existing(tables),
+        encoder: NodeEncoder::new(options.apex),
         occlusion,
         value: Vec::new(),
         merged: Merged { tree: TreeBuilder::default(), found: Findings::default(), joined: 0, owners: 0 },
@@ -88,7 +88,8 @@ struct Merger<'m> {
     options: &'m BuildOptions<'m>,
     tables: &'m InternTables,
     range: KeyRange<'m>,
-    encoder: NodeEncoder<'m>,
+    interner: Interner<'m>,
+    encoder: NodeEncoder,
     occlusion: Occlusion,
     value: Vec<u8>,
     merged: Merged,
@@ -178,7 +179,7 @@ impl Merger<'_> {
         }
         let flags = self.occlusion.flags(key, own_flags(key, &records));
         check_node(self.options, owner, key, flags, &records, &mut self.merged.found);
-        self.merged.tree.push(key, self.encoder.encode(owner, case, flags, &mut records));
+        self.merged.tree.push(key, self.encoder.encode(&self.interner, owner, case, flags, &mut records));
         self.merged.owners += 1;
         self.merged.joined += usize::from(decoders.len() > 1);
     }

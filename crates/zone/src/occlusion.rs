@@ -15,8 +15,18 @@ pub(crate) struct Occlusion {
 impl Occlusion {
     /// The occlusion of the names below an owner with these [`own_flags`].
     pub(crate) fn below(key: &[u8], own: u8) -> Occlusion {
+        let mut occlusion = Occlusion::default();
+        occlusion.set(key, own);
+        occlusion
+    }
+
+    fn set(&mut self, key: &[u8], own: u8) {
+        // Most owners of a TLD are zone cuts: no allocation for each.
+        let top = self.key.get_or_insert_default();
+        top.clear();
+        top.extend_from_slice(key);
         // RFC 6672 2.3: below the apex DNAME and NS exclude each other; if both exist, the delegation wins.
-        Occlusion { key: Some(key.to_vec()), is_dname: own & CUT == 0 }
+        self.is_dname = own & CUT == 0;
     }
 
     /// The length of the key of the cut or DNAME above `key`, and whether it is a DNAME.
@@ -43,7 +53,7 @@ impl Occlusion {
             }
             _ => {
                 if own != 0 {
-                    *self = Occlusion::below(key, own);
+                    self.set(key, own);
                 }
                 own
             }

@@ -1,13 +1,15 @@
 //! Reads the records of a received message, with names decompressed, without allocating for each. For `transfer_receiver`.
 
-use wire::message::{MessageError, read_name};
+use wire::message::{MessageError, append_name, read_name};
 use wire::rdata::{self, Form};
-use wire::{Class, MAX_NAME_LEN, NameRef, Rtype};
+use wire::{Class, HEADER_LEN, MAX_NAME_LEN, NameRef, Rtype};
 
 /// Reads a message from its start to its end.
 pub(crate) struct MessageReader<'m> {
-    pub(crate) message: &'m [u8],
-    pub(crate) at: usize,
+    message: &'m [u8],
+    at: usize,
+    /// Where the name is that was read into the buffer last.
+    owner_at: usize,
 }
 
 /// The octets of a name and of RDATA, reused from record to record.
@@ -40,7 +42,12 @@ impl RecordBuffer {
     }
 }
 
-impl MessageReader<'_> {
+impl<'m> MessageReader<'m> {
+    /// Reads what follows the header.
+    pub(crate) fn new(message: &'m [u8]) -> MessageReader<'m> {
+        MessageReader { message, at: HEADER_LEN, owner_at: usize::MAX }
+    }
+
     /// Reads the name, type and class of a question.
     pub(crate) fn question(&mut self, buffer: &mut RecordBuffer) -> Result<(Rtype, Class), MessageError> {
         self.owner(buffer)?;
@@ -64,7 +71,18 @@ impl MessageReader<'_> {
     }
 
     fn owner(&mut self, buffer: &mut RecordBuffer) -> Result<(), MessageError> {
-        (buffer.owner_len, self.at) = read_name(self.message, self.at, &mut buffer.owner)?;
+        let start = self.at;
+        // Most owners are those of the record before, as a pointer.
+        let pointer = match self.message.get(start..start + 2) {
+            Some(&[high @ 0xc0..=0xff, low]) => usize::from(u16::from_be_bytes([high & 0x3f, low])),
+            _ => start,
+        };
+        if pointer == self.owner_at {
+            self.at += 2;
+            return Ok(());
+        }
+        (buffer.owner_len, self.at) = read_name(self.message, start, &mut buffer.owner)?;
+        self.owner_at = pointer;
         Ok(())
     }
 
@@ -84,14 +102,11 @@ impl MessageReader<'_> {
         for field in fields {
             at = match field.form {
                 Form::CompressibleName | Form::Name => {
-                    let mut name = [0; MAX_NAME_LEN];
                     // The name itself ends within the RDATA.
-                    let (len, next) = read_name(&self.message[..end], at, &mut name).map_err(|error| match error {
+                    append_name(&self.message[..end], at, out).map_err(|error| match error {
                         MessageError::Short => MessageError::Rdata(rtype),
                         other => other,
-                    })?;
-                    out.extend_from_slice(&name[..len]);
-                    next
+                    })?
                 }
                 _ => {
                     let next = field.end(plain, at - start).map_err(|_| MessageError::Rdata(rtype))?;

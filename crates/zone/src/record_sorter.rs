@@ -84,15 +84,28 @@ impl RecordSorter {
     /// Adds a record.
     #[inline]
     pub(crate) fn push(&mut self, context: &SorterContext<'_>, record: ZoneRecord<'_>) {
-        if record.owner.wire().len() == context.options.apex.wire().len() {
-            context.apex.get_or_init(|| record.owner.to_owned());
+        if self.stage(context.apex, record) {
+            self.encode_full(context);
+        }
+    }
+
+    /// Stages a record; returns whether a batch is full: then [`Self::encode_full`] must follow. `apex` is that of the context, which
+    /// most records do without.
+    #[inline]
+    pub(crate) fn stage(&mut self, apex: &OnceLock<Name>, record: ZoneRecord<'_>) -> bool {
+        if record.owner.wire().len() == self.stage.apex_len() {
+            apex.get_or_init(|| record.owner.to_owned());
         }
         self.stage.record(record);
-        if self.stage.names.octets() >= self.names.limit {
-            self.names.encode_batch(context, &mut self.stage.names);
-        }
-        if self.stage.nsec3.octets() >= self.nsec3.limit {
-            self.nsec3.encode_batch(context, &mut self.stage.nsec3);
+        self.names.is_full(&self.stage.names) || self.nsec3.is_full(&self.stage.nsec3)
+    }
+
+    /// Encodes full batches.
+    pub(crate) fn encode_full(&mut self, context: &SorterContext<'_>) {
+        for (part, stage) in [(&mut self.names, &mut self.stage.names), (&mut self.nsec3, &mut self.stage.nsec3)] {
+            if part.is_full(stage) {
+                part.encode_batch(context, stage);
+            }
         }
     }
 
@@ -127,6 +140,11 @@ impl RecordSorter {
 }
 
 impl PartSorter {
+    #[inline]
+    fn is_full(&self, stage: &OwnerRuns) -> bool {
+        stage.octets() >= self.limit
+    }
+
     /// Encodes a full batch, except for its last owner, which may get more records; or raises the limit.
     #[cold]
     fn encode_batch(&mut self, context: &SorterContext<'_>, stage: &mut OwnerRuns) {

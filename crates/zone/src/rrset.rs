@@ -1,4 +1,4 @@
-//! The stored form of RRsets, and access to it. `encode` writes it, `compression` compresses its names, `write` copies it into
+//! The stored form of RRsets, and access to it. `encode` writes it, `compression` compresses its names, `recurring` finds it again by its records, `write` copies it into
 //! messages, `validate` checks it when it comes from outside.
 //!
 //! The value of a tree entry is a node, all RRsets of one owner by type. Sizes are in octets; 255 (or a count of 63) means that
@@ -22,6 +22,7 @@
 
 mod compression;
 mod encode;
+mod recurring;
 mod validate;
 mod write;
 

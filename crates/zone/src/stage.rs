@@ -89,6 +89,12 @@ impl StagedChunk {
             key: CanonicalKey::new(),
         }
     }
+
+    /// The octets of the apex.
+    #[inline]
+    pub(crate) fn apex_len(&self) -> usize {
+        self.apex_len
+    }
 }
 
 impl RecordSink for StagedChunk {

@@ -171,7 +171,7 @@ impl TransferReceiver {
     pub fn receive(&mut self, message: &[u8]) -> Result<ReceiveStatus, TransferError> {
         let header: &[u8; HEADER_LEN] = message.first_chunk().ok_or(MessageError::Short)?;
         check_header(header)?;
-        let mut reader = MessageReader { message, at: HEADER_LEN };
+        let mut reader = MessageReader::new(message);
         let [questions, answers] = [[header[4], header[5]], [header[6], header[7]]].map(u16::from_be_bytes);
         for _ in 0..questions {
             self.check_question(&mut reader)?;

@@ -87,9 +87,11 @@ impl ZoneBuilder {
             self.report(&check_list::LARGE_TTL, owner, rtype);
         }
         let ttl = if is_large { 0 } else { ttl };
-        let options = build_options(self.apex.as_ref(), &self.options);
-        let context = SorterContext { options: &options, interner: &self.interner, apex: &self.apex_in_original_case };
-        self.sorter.push(&context, ZoneRecord { owner, rtype, ttl, rdata, file: 0, line: 0 });
+        let apex = &self.apex_in_original_case;
+        if self.sorter.stage(apex, ZoneRecord { owner, rtype, ttl, rdata, file: 0, line: 0 }) {
+            let options = &build_options(self.apex.as_ref(), &self.options);
+            self.sorter.encode_full(&SorterContext { options, interner: &self.interner, apex });
+        }
     }
 
     /// About the octets of memory that the records take so far.

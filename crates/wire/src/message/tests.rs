@@ -75,7 +75,7 @@ fn malformed_messages_are_errors() {
         ("half the RDATA", with_header([0, 1, 0, 0], b"\0\0\x01\0\x01\0\0\0\0\0\x04\x01\x02"), MessageError::Short),
         ("left over", with_header([0, 0, 0, 0], b"\x00"), MessageError::Trailing),
         ("label type 01", with_header([1, 0, 0, 0], b"\x41a\x00\x00\x01\x00\x01"), MessageError::LabelType),
-        ("256 octets", with_header([1, 0, 0, 0], &long_label.repeat(4)), MessageError::LongName),
+        ("257 octets", with_header([1, 0, 0, 0], &[long_label.repeat(4), vec![0]].concat()), MessageError::LongName),
         ("to itself", with_header([1, 0, 0, 0], b"\xc0\x0c\x00\x01\x00\x01"), MessageError::Pointer),
         ("a loop", with_header([1, 0, 0, 0], b"\x01a\xc0\x0c\x00\x01\x00\x01"), MessageError::Pointer),
         ("forwards", with_header([1, 0, 0, 0], b"\xc0\x0e\x00\x00\x01\x00\x01"), MessageError::Pointer),

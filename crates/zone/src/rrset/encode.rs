@@ -3,6 +3,7 @@
 use wire::{NameRef, Rtype};
 
 use super::compression::{NameCompressor, SplitName};
+use super::recurring::{InternedRrset, RecurringRrsets};
 use super::{COUNT, INTERNED, RECORD_HEAD_LEN, RdataLayout, SIGNED, rdata_layout};
 use crate::intern::Interner;
 use crate::owner_case::OwnerCase;
@@ -11,30 +12,34 @@ use crate::stage::StagedRecord;
 /// As many octets as most nodes have: a zone of few records makes each buffer for one or two.
 const TYPICAL_LEN: usize = 128;
 
-/// Encodes nodes, reusing its buffers.
-pub(crate) struct NodeEncoder<'e> {
-    interner: &'e Interner<'e>,
+/// The types whose RRsets recur on many owners.
+const RECURRING: [Rtype; 6] = [Rtype::NS, Rtype::MX, Rtype::TXT, Rtype::HTTPS, Rtype::SVCB, Rtype::CNAME];
+
+/// Encodes nodes with one interner, reusing its buffers.
+pub(crate) struct NodeEncoder {
     apex_len: usize,
     out: Vec<u8>,
     rrset: RrsetEncoder,
     /// The last TTL and its number: most sets have the same.
     ttl: Option<(u32, Option<u8>)>,
+    recurring: RecurringRrsets,
 }
 
-impl<'e> NodeEncoder<'e> {
-    pub(crate) fn new(interner: &'e Interner<'e>, apex: NameRef<'_>) -> NodeEncoder<'e> {
+impl NodeEncoder {
+    pub(crate) fn new(apex: NameRef<'_>) -> NodeEncoder {
         NodeEncoder {
-            interner,
             apex_len: apex.wire().len(),
             out: Vec::new(),
             rrset: RrsetEncoder::default(),
             ttl: None,
+            recurring: RecurringRrsets::default(),
         }
     }
 
-    /// The stored form of all `records` of `owner`, which has its original case. Sorts the records.
+    /// The stored form of all `records` of `owner`, which has its original case. Sorts the records. `interner` is the same in each call.
     pub(crate) fn encode(
         &mut self,
+        interner: &Interner<'_>,
         owner: NameRef<'_>,
         case: OwnerCase<'_>,
         flags: u8,
@@ -46,19 +51,21 @@ impl<'e> NodeEncoder<'e> {
         case.append(&mut self.out);
         // RFC 4592 3.3.1: records of a wildcard are synthesized with another owner, so they must not point to this one.
         let base_len = if owner.is_wildcard() { self.apex_len } else { owner.wire().len() };
-        let owner = SplitName::new(&owner.wire()[owner.wire().len() - base_len..]);
+        let owner = &owner.wire()[owner.wire().len() - base_len..];
         records.sort_unstable_by_key(|record| (record.set_rtype(), record.rtype == Rtype::RRSIG));
         for set in records.chunk_by_mut(|a, b| a.set_rtype() == b.set_rtype()) {
             let signatures = set.iter().position(|record| record.rtype == Rtype::RRSIG).unwrap_or(set.len());
             let (data, signatures) = set.split_at_mut(signatures);
-            self.write_rrset(&owner, data, signatures);
+            self.write_rrset(interner, owner, data, signatures);
         }
         &self.out
     }
 
+    /// `owner` is the owner as names of the set may point to it.
     fn write_rrset(
         &mut self,
-        owner: &SplitName<'_>,
+        interner: &Interner<'_>,
+        owner: &[u8],
         records: &mut [StagedRecord<'_>],
         signatures: &mut [StagedRecord<'_>],
     ) {
@@ -69,10 +76,19 @@ impl<'e> NodeEncoder<'e> {
             return;
         };
         let rtype = records.first().map_or_else(|| signatures[0].set_rtype(), |record| record.rtype);
-        let records = sort_and_dedup(rtype, records);
-        self.rrset.encode(rtype, owner, self.apex_len, records);
-        let interned = self.rrset.is_worth_interning(rtype).then(|| self.interner.rrset(&self.rrset.data)).flatten();
-        self.write_head(rtype, ttl, records.len(), interned.is_some(), !signatures.is_empty());
+        let can_be_known = interner.is_new() && RECURRING.contains(&rtype);
+        let known = can_be_known.then(|| self.recurring.find(rtype, owner, records)).flatten();
+        let (count, interned) = match known {
+            Some(InternedRrset { number, count }) => (count, Some(number)),
+            None => {
+                let records = sort_and_dedup(rtype, records);
+                self.rrset.encode(rtype, owner, self.apex_len, records);
+                let number = self.rrset.is_worth_interning(rtype).then(|| interner.rrset(&self.rrset.data)).flatten();
+                self.recurring.remember(number.map(|number| InternedRrset { number, count: records.len() }));
+                (records.len(), number)
+            }
+        };
+        self.write_head(interner, rtype, ttl, count, interned.is_some(), !signatures.is_empty());
         match interned {
             Some(number) => self.out.extend_from_slice(&number.to_le_bytes()[..3]),
             None => {
@@ -85,7 +101,15 @@ impl<'e> NodeEncoder<'e> {
         self.write_signatures(signatures);
     }
 
-    fn write_head(&mut self, rtype: Rtype, ttl: u32, count: usize, interned: bool, signed: bool) {
+    fn write_head(
+        &mut self,
+        interner: &Interner<'_>,
+        rtype: Rtype,
+        ttl: u32,
+        count: usize,
+        interned: bool,
+        signed: bool,
+    ) {
         match u8::try_from(rtype.0) {
             Ok(code) if code < 255 => self.out.push(code),
             _ => {
@@ -94,7 +118,7 @@ impl<'e> NodeEncoder<'e> {
             }
         }
         let known = self.ttl.filter(|&(known, _)| known == ttl);
-        let (_, number) = *self.ttl.insert(known.unwrap_or_else(|| (ttl, self.interner.ttl(ttl))));
+        let (_, number) = *self.ttl.insert(known.unwrap_or_else(|| (ttl, interner.ttl(ttl))));
         match number {
             Some(number) => self.out.push(number),
             None => {
@@ -182,23 +206,27 @@ struct RrsetEncoder {
 }
 
 impl RrsetEncoder {
-    fn encode(&mut self, rtype: Rtype, owner: &SplitName<'_>, apex_len: usize, records: &[StagedRecord<'_>]) {
+    fn encode(&mut self, rtype: Rtype, owner: &[u8], apex_len: usize, records: &[StagedRecord<'_>]) {
         self.data.clear();
         self.data.reserve(TYPICAL_LEN);
-        self.compressor.clear();
-        self.message_len = 0;
-        for record in records {
-            match rdata_layout(rtype) {
-                RdataLayout::Address(_) => self.data.extend_from_slice(record.rdata),
-                RdataLayout::Opaque => {
+        let (skip, names) = match rdata_layout(rtype) {
+            RdataLayout::Address(_) => {
+                return records.iter().for_each(|record| self.data.extend_from_slice(record.rdata));
+            }
+            RdataLayout::Opaque => {
+                return records.iter().for_each(|record| {
                     self.data.extend_from_slice(&(record.rdata.len() as u16).to_be_bytes());
                     self.data.extend_from_slice(record.rdata);
-                }
-                RdataLayout::NameLast(skip) => {
-                    self.push_names(owner, apex_len, record.rdata, skip, 1, records.len());
-                }
-                RdataLayout::TwoNames => self.push_names(owner, apex_len, record.rdata, 0, 2, records.len()),
+                });
             }
+            RdataLayout::NameLast(skip) => (skip, 1),
+            RdataLayout::TwoNames => (0, 2),
+        };
+        self.compressor.clear();
+        self.message_len = 0;
+        let owner = SplitName::new(owner);
+        for record in records {
+            self.push_names(&owner, apex_len, record.rdata, skip, names, records.len());
         }
     }
 
@@ -230,9 +258,8 @@ impl RrsetEncoder {
         self.message_len += RECORD_HEAD_LEN + len;
     }
 
-    /// Whether to intern the set: only types that recur on many owners, and only if the number is shorter than the data.
+    /// Whether to intern the set: only if it may recur, and if the number is shorter than the data.
     fn is_worth_interning(&self, rtype: Rtype) -> bool {
-        const RECURRING: [Rtype; 6] = [Rtype::NS, Rtype::MX, Rtype::TXT, Rtype::HTTPS, Rtype::SVCB, Rtype::CNAME];
         self.data.len() > 8 && RECURRING.contains(&rtype)
     }
 }
