@@ -18,7 +18,7 @@ from zonda_lab.experiment import RigSpec
 from zonda_lab.latency_histogram import LatencyHistogram, write_log
 from zonda_lab.load_generator import ZondaLoad
 from zonda_lab.namespaces import NamespaceNetwork
-from zonda_lab.results import Results, WindowRecord
+from zonda_lab.results import FORMAT, Results, WindowRecord
 from zonda_lab.run import described
 
 FAKE = Path(__file__).with_name("fake_load.py")
@@ -162,6 +162,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Results:
     servers = {label: {"kind": label, "version": "1.0", "sha256": "0" * 64} for label in ("nsd", "knot")}
     results.create(
         {
+            "format": FORMAT,
             "options": {"quick": True, "server": ["nsd=/some/where/nsd"]},
             "machine": machine_info.describe(),
             "generator": {"name": "zonda-load", "version": "0.1"},

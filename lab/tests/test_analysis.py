@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from zonda_lab import analysis, statistics
+from zonda_lab import analysis, claims, effects, statistics
 from zonda_lab.experiment import AnalysisSpec, Claim
 from zonda_lab.results import WindowRecord
 
@@ -48,9 +49,9 @@ def test_the_a_a_control_compares_the_two_baselines(make_record: Make) -> None:
 
 def test_more_is_better_for_rates() -> None:
     effect = statistics.paired_effect([1.0, 1.1, 0.9, 1.0, 1.05], [2.0, 2.1, 1.9, 2.0, 2.05], 0.02)
-    assert analysis.classify(effect, 0.001, "answered_qps") == "better"
-    assert analysis.classify(effect, 0.001, "cpu_us_per_query") == "worse"
-    assert analysis.classify(effect, 0.001, "time_wait_max") == "different"
+    assert effects.classify(effect, "answered_qps") == "better"
+    assert effects.classify(effect, "cpu_us_per_query") == "worse"
+    assert effects.classify(effect, "time_wait_max") == "different"
 
 
 def test_only_an_equivalence_test_shows_equivalence(make_record: Make) -> None:
@@ -81,8 +82,8 @@ def test_invalid_latency_excludes_only_latency_metrics(make_record: Make) -> Non
     assert [found.metric for found in analysis.analyse(records[:2], plan)] == ["cpu_us_per_query"]
     claim = Claim("x", "y", "latency_p99_us", {"server.name": "nsd"})
     assert (
-        analysis.check_claim(records, claim)[0].n == 2
-        and analysis.check_claim(records[:2], claim)[0].outcome == "not measured"
+        claims.check_claim(records, claim)[0].n == 2
+        and claims.check_claim(records[:2], claim)[0].outcome == "not measured"
     )
 
 
@@ -118,7 +119,7 @@ def test_zero_values_are_not_compared_as_ratios(make_record: Make) -> None:
 def test_claims_are_ratios_paired_by_block(make_record: Make, low: float, high: float, outcome: str) -> None:
     records = blocks(make_record, {"knot": 1.1}, n=30, noise=0.005, seed=11)
     claim = Claim("x", "y", "cpu_us_per_query", {"server.name": "knot"}, {"server.name": "nsd"}, low, high)
-    done = analysis.check_claim(records, claim)[0]
+    done = claims.check_claim(records, claim)[0]
     assert done.value == pytest.approx(1.1, abs=0.01)
     assert done.outcome == outcome
 
@@ -135,14 +136,175 @@ def test_a_claim_about_spreads_compares_them(make_record: Make, noise: float, ou
         for level, copy in (("pinned", 0), ("pinned", 1), ("free", 0))
     ]
     claim = Claim("x", "y", "cpu_us_per_query", {"placement": "free"}, {"placement": "pinned"}, low=2.0, spread=True)
-    done = analysis.check_claim(records, claim)[0]
+    done = claims.check_claim(records, claim)[0]
     assert done.outcome == outcome and done.n == 20
     assert done.value == pytest.approx(noise / 0.01, rel=0.6) and done.low < done.value < done.high
-    assert analysis.check_claim(records[:6], claim)[0].outcome == "not measured"  # of two blocks
+    assert claims.check_claim(records[:6], claim)[0].outcome == "not measured"  # of two blocks
 
 
 def test_a_claim_without_measurements_is_not_measured(make_record: Make) -> None:
     claim = Claim("x", "y", "transfer_s", {"server.name": "bind"}, {})
-    assert analysis.check_claim(blocks(make_record, {}), claim)[0].outcome == "not measured"
+    assert claims.check_claim(blocks(make_record, {}), claim)[0].outcome == "not measured"
     absolute = Claim("x", "y", "cpu_us_per_query", {"server.name": "nsd"}, {}, 0.0, 100.0)
-    assert analysis.check_claim(blocks(make_record, {}), absolute)[0].outcome == "confirmed"
+    assert claims.check_claim(blocks(make_record, {}), absolute)[0].outcome == "confirmed"
+
+
+def test_censored_values_are_never_equal(make_record: Make) -> None:
+    """E14: five starts with and without a setting, all without some zones after 8 s, were called equal."""
+    plan = AnalysisSpec(metric="transfer_s", compare="tuning", baseline="default", margin=0.05)
+    seconds = {"default": 8.01, "ports reused": 8.02, "more ports": 0.98, "1,000 buckets": 5.9}
+    records = [
+        make_record(block, tuning=tuning, transfer_s=took + 0.002 * block, zones_missing=200.0 if took > 8 else 0.0)
+        for block in range(5)
+        for tuning, took in seconds.items()
+    ]
+    found = analysis.analyse(records, plan)[0]
+    comparisons = {c.level: c for c in found.strata[0].comparisons}
+    assert comparisons["ports reused"].outcome == "inconclusive"
+    assert (comparisons["ports reused"].effect.low, comparisons["ports reused"].effect.bound) == (0.0, "unknown")
+    assert comparisons["more ports"].outcome == "better" and comparisons["more ports"].effect.bound == "at most"
+    assert comparisons["more ports"].effect.low == 0.0
+    assert found.strata[0].tukey == []  # tests of all pairs need values
+    cells = {cell.levels["tuning"]: cell for cell in found.cells}
+    assert cells["default"].bound == "at least" and cells["default"].high == float("inf")
+    assert cells["more ports"].bound == ""
+    claim = Claim("x", "y", "transfer_s", {"tuning": "more ports"}, {"tuning": "default"}, 0.0, 0.2)
+    assert claims.check_claim(records, claim)[0].outcome == "confirmed"
+    claim = Claim("x", "y", "transfer_s", {"tuning": "1,000 buckets"}, {"tuning": "default"}, 0.0, 0.2)
+    assert claims.check_claim(records, claim)[0].outcome == "inconclusive"  # the ratio is at most 0.74
+
+
+def test_a_median_is_censored_only_if_most_starts_are(make_record: Make) -> None:
+    records = [make_record(b, transfer_s=float(b), zones_missing=float(b > 4)) for b in range(1, 7)]
+    cell = analysis.tabulate(records, "transfer_s")[0]
+    assert (cell.median, cell.bound, cell.high) == (3.5, "", float("inf"))
+    most = [make_record(b, transfer_s=float(b), zones_missing=float(b > 2)) for b in range(1, 7)]
+    assert analysis.tabulate(most, "transfer_s")[0].bound == "at least"
+
+
+def test_a_rig_bound_rate_is_a_lower_bound_and_not_equivalent(make_record: Make) -> None:
+    """Both at the limit of the generator: nothing is known of their ratio, which was called equivalent."""
+    records = [make_record(b, server=s, answered_qps=300_000.0 + b) for b in range(8) for s in ("nsd", "zonda", "knot")]
+    for record in records:
+        if record.treatment["server.name"] != "knot":
+            record.bounds = {"answered_qps": "at least"}
+    plan = AnalysisSpec(metric="answered_qps", compare="server.name", baseline="nsd")
+    outcomes = {c.level: c.outcome for c in analysis.analyse(records, plan)[0].strata[0].comparisons}
+    assert outcomes == {"zonda": "inconclusive", "knot": "inconclusive"}
+
+
+def test_an_a_a_alarm_withholds_the_verdicts_of_its_stratum(make_record: Make) -> None:
+    records = blocks(make_record, {"zonda": 0.9}, noise=0.005)
+    for record in records:
+        record.within = {"load": "10 %"}
+        if record.copy:
+            record.metrics["cpu_us_per_query"] *= 1.05
+    records += [dataclasses.replace(r, within={"load": "100 %"}) for r in blocks(make_record, {"zonda": 0.9})]
+    found = analysis.analyse(records, SPEC)[0]
+    assert found.aa_control == (1, 2)
+    assert [s.comparisons[0].outcome for s in found.strata] == ["withheld", "better"]
+    claim = Claim("x", "y", "cpu_us_per_query", {"server.name": "zonda"}, {"server.name": "nsd"}, 0.8, 0.95)
+    for load, outcome in (("10 %", "withheld"), ("100 %", "confirmed")):
+        here = dataclasses.replace(claim, of={**claim.of, "load": load}, to={**claim.to, "load": load})
+        assert claims.check_claim(records, here, found.aa_pairs)[0].outcome == outcome
+
+
+def test_a_difference_below_the_minimum_detectable_effect_is_inconclusive() -> None:
+    """Significant, but such a difference would be found in only half of all repetitions."""
+    ratios = np.exp([0.011, 0.002, 0.014, 0.004, 0.016, -0.001, 0.012])
+    effect = statistics.paired_effect([1.0] * 7, list(ratios), 0.001)
+    assert effect.p < 0.05 and effect.low > 1 and effect.ratio - 1 < effect.mde
+    assert effects.classify(effect, "cpu_us_per_query") == "inconclusive"
+
+
+def test_loss_is_compared_in_absolute_terms(make_record: Make) -> None:
+    """Within a margin of 2 %, a server that loses one query in a hundred was equivalent to one that loses none."""
+    plan = AnalysisSpec(metric="answered_share", compare="server.name", baseline="nsd", margin=0.02)
+    shares = {"nsd": 1.0, "same": 0.99999, "zonda": 0.99}
+    records = [
+        make_record(block, server=server, answered_share=share - 1e-5 * (block % 3))
+        for block in range(8)
+        for server, share in shares.items()
+    ]
+    outcomes = {c.level: c.outcome for c in analysis.analyse(records, plan)[0].strata[0].comparisons}
+    assert outcomes == {"same": "equivalent", "zonda": "worse"}
+
+
+def test_one_block_decides_no_claim(make_record: Make) -> None:
+    claim = Claim("x", "y", "cpu_us_per_query", {"server.name": "nsd"}, {}, 2.0, 4.0)
+    assert claims.check_claim([make_record(0, cpu_us_per_query=3.0)], claim)[0].outcome == "inconclusive"
+
+
+def test_what_this_machine_cannot_answer_is_not_testable_here(make_record: Make) -> None:
+    claim = Claim("x", "y", "answered_qps", {"server.name": "bind"}, untestable="needs four cores")
+    assert claims.check_claim([make_record(0, answered_qps=3.0)], claim)[0].outcome == "not testable here"
+
+
+@pytest.mark.parametrize(
+    ("order", "outcome", "measured"),
+    [
+        (["knot", "nsd", "zonda"], "confirmed", "knot > nsd > zonda"),
+        (["knot", "absent", "nsd = zonda"], "confirmed", "knot > nsd > zonda"),
+        (["zonda", "nsd", "knot"], "refuted", "knot > nsd > zonda"),
+        (["same", "nsd", "zonda"], "inconclusive", None),
+        (["nsd"], "not measured", ""),
+    ],
+)
+def test_a_claimed_order_of_servers(make_record: Make, order: list[str], outcome: str, measured: str | None) -> None:
+    records = blocks(make_record, {"knot": 1.2, "zonda": 0.8, "same": 1.0})
+    done = claims.check_claim(records, Claim("x", "y", "cpu_us_per_query", order=order))
+    assert [each.outcome for each in done] == [outcome]
+    assert measured is None or done[0].text == measured
+
+
+@pytest.mark.parametrize(
+    ("power", "shape", "outcome"),
+    [
+        (1.0, "linear", "confirmed"),
+        (1.5, "linear", "refuted"),
+        (1.5, "faster than linear", "confirmed"),
+        (0.0, "flat", "confirmed"),
+        (0.5, "flat", "refuted"),
+        (0.5, "slower than linear", "confirmed"),
+        (-1.0, "falling", "confirmed"),
+        (0.9, "linear", "inconclusive"),
+    ],
+)
+def test_a_claimed_shape_of_a_curve(make_record: Make, power: float, shape: str, outcome: str) -> None:
+    draw = np.random.default_rng(3)
+    records = [
+        make_record(b, server=server, zones=str(n), transfer_s=(n / 1000) ** power * draw.lognormal(0, 0.01))
+        for b in range(6)
+        for server in ("nsd", "knot")
+        for n in (1000, 4000, 16_000)
+    ]
+    claim = Claim("x", "y", "transfer_s", shape=shape, along="zones")  # type: ignore[arg-type]
+    done = claims.check_claim(records, claim)
+    assert [(each.server, each.outcome) for each in done] == [("nsd", outcome), ("knot", outcome)]
+    assert done[0].value == pytest.approx(power, abs=0.02)
+    two = [record for record in records if record.treatment["zones"] != "16000"]
+    assert claims.check_claim(two, claim)[0].outcome == "not measured"
+    records[0].metrics["zones_missing"] = 1.0
+    assert claims.check_claim(records, claim)[0].outcome == "inconclusive"
+
+
+def test_a_curve_that_levels_off_is_flat_in_its_upper_half(make_record: Make) -> None:
+    draw = np.random.default_rng(3)
+    records = [
+        make_record(b, rate=str(rate), answered_qps=min(rate, 100_000) * draw.lognormal(0, 0.005))
+        for b in range(6)
+        for rate in (10_000, 40_000, 80_000, 160_000, 240_000, 320_000)
+    ]
+    claim = Claim("x", "y", "answered_qps", shape="levels off", along="rate")
+    assert claims.check_claim(records, claim)[0].outcome == "confirmed"
+
+
+def test_a_peak_lies_between_the_last_passing_and_the_first_failing_rate(make_record: Make) -> None:
+    records = [make_record(block, peak_100_qps=100_000.0) for block in range(6)]
+    for record in records:
+        record.detail["peaks"] = {"peak_100_qps": {"passed": 100_000.0, "failed": 103_000.0}}
+    cell = analysis.tabulate(records, "peak_100_qps")[0]
+    assert (cell.median, cell.low, cell.high, cell.bound) == (100_000.0, 100_000.0, 103_000.0, "")
+    for record in records:
+        record.detail["peaks"]["peak_100_qps"]["failed"] = None
+    assert analysis.tabulate(records, "peak_100_qps")[0].bound == "at least"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from zonda_lab import report
-from zonda_lab.report.number_format import number
+from zonda_lab.report.number_format import measured, number
 from zonda_lab.results import Results
 
 VOID = {"meta", "br", "img", "hr", "link", "input", "path", "use", "rect", "circle"}
@@ -108,15 +108,26 @@ def test_disturbed_windows_count_only_on_request_and_the_page_says_so(made: Resu
         assert (late in text) == ("Latency excluded because (8)" in text) == (not disturbed)
 
 
-def test_numbers_are_short() -> None:
-    assert [number(value) for value in (0.0, 0.0123456, 3.14159, 123.456, 1_234_567.8, float("inf"))] == [
-        "0",
-        "0.0123",
-        "3.14",
-        "123",
-        "1,234,568",
-        "∞",
-    ]
+def test_numbers_have_three_digits_without_a_known_resolution() -> None:
+    values = (0.0, 0.0123456, 3.14159, 123.456, 1_234_567.8, float("inf"), float("nan"))
+    assert [number(value) for value in values] == ["0", "0.0123", "3.14", "123", "1,230,000", "∞", "–"]
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "bound", "text"),
+    [
+        (271_740.3, 268_532.1, 279_638.9, "", "272,000 (269,000 – 280,000)"),  # was printed with six digits
+        (92_681.0, 75_934.0, 111_903.0, "", "93,000 (76,000 – 112,000)"),
+        (3.01234, 3.00891, 3.01777, "", "3.0123 (3.0089 – 3.0178)"),
+        (1.41, 1.374, 1.461, "", "1.410 (1.374 – 1.461)"),
+        (5000.0, 5000.0, 5000.0, "", "5,000 (5,000 – 5,000)"),
+        (8.0141, 8.0092, float("inf"), "at least", "at least 8.01 (8.01 – ∞)"),
+        (2.0, float("nan"), float("nan"), "", "2"),
+        (0.74, 0.0, float("inf"), "unknown", "unknown: both values are only bounds"),
+    ],
+)
+def test_digits_follow_from_the_interval(value: float, low: float, high: float, bound: str, text: str) -> None:
+    assert measured(value, low, high, bound) == text
 
 
 LOOK = """<script>addEventListener("load", () => {

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from zonda_lab import compare
@@ -134,13 +135,42 @@ def test_a_factor_of_three_is_significant_with_few_blocks_and_many_metrics(
     sides = [compare.Side(results.folder, "nsd"), compare.Side(worse.folder, "zonda" if interleaved else "nsd")]
     done = compare.compare(sides[0], sides[1], 0.02)
     assert len(done.metrics) == metrics and done.interleaved == interleaved
-    assert done.status == compare.WORSE and {line.outcome for line in done.metrics} == {"worse"}
+    assert done.status == compare.WORSE and {line.decision for line in done.metrics} == {"worse"}
 
 
-def test_a_significant_difference_within_the_margin_is_equivalent(results: Results, make_record: Make) -> None:
+def test_a_significant_loss_within_the_margin_is_not_worse(results: Results, make_record: Make) -> None:
     fill(results, make_record, {"nsd": 3.0, "zonda": 3.03}, n=12)
     done = compare.compare(compare.Side(results.folder, "nsd"), compare.Side(results.folder, "zonda"), 0.05)
-    assert done.metrics[0].p < 0.05 and done.metrics[0].outcome == "equivalent" and done.status == compare.NOT_WORSE
+    found = done.metrics[0]
+    assert found.effect and found.effect.p < 0.05
+    assert found.decision == "not worse" and done.status == compare.NOT_WORSE
+    strict = compare.compare(compare.Side(results.folder, "nsd"), compare.Side(results.folder, "zonda"), 0.005)
+    assert strict.metrics[0].decision == "worse" and strict.status == compare.WORSE
+
+
+def test_an_undetected_loss_is_status_2(results: Results, make_record: Make) -> None:
+    """Noise of 10 % hides a loss of 7 % in five blocks; "no evidence" is not evidence."""
+    draw = np.random.default_rng(4)
+    for block in range(5):
+        for server, value in (("nsd", 3.0), ("zonda", 3.2)):
+            cost = value * draw.lognormal(0, 0.1)
+            results.append(make_record(block, server=server, cpu_us_per_query=cost))
+    done = compare.compare(compare.Side(results.folder, "nsd"), compare.Side(results.folder, "zonda"), 0.02)
+    assert done.status == compare.UNDETECTED and done.summary.startswith("undetected: more blocks are needed")
+
+
+@pytest.mark.parametrize(("b", "decision"), [(0, "not worse"), (500, "worse")])
+def test_counts_of_zero_are_compared(results: Results, make_record: Make, b: int, decision: str) -> None:
+    """Ratios to zero do not exist, so lost queries were not compared at all."""
+    for block in range(5):
+        results.append(make_record(block, server="nsd", cpu_us_per_query=3.0, lost=0))
+        results.append(make_record(block, server="zonda", cpu_us_per_query=3.0, lost=b))
+    manifest = results.manifest()
+    manifest["experiments"]["E1"]["analysis"]["metrics"] = ["lost"]
+    results.write("manifest.json", manifest)
+    done = compare.compare(compare.Side(results.folder, "nsd"), compare.Side(results.folder, "zonda"), 0.02)
+    assert [line.decision for line in done.metrics] == ["not worse", decision]
+    assert done.status == (compare.WORSE if b else compare.NOT_WORSE)
 
 
 def test_invalid_latency_is_not_compared(results: Results, make_record: Make) -> None:
@@ -159,7 +189,7 @@ def test_invalid_latency_is_not_compared(results: Results, make_record: Make) ->
 def test_nothing_to_compare_is_status_2(results: Results, make_record: Make) -> None:
     fill(results, make_record, {"nsd": 3.0}, n=4)
     done = compare.compare(compare.Side(results.folder, "nsd"), compare.Side(results.folder, "zonda"), 0.02)
-    assert done.status == compare.NO_DATA and "no metric has enough starts on both sides" in done.summary
+    assert done.status == compare.UNDETECTED and "no metric has enough starts on both sides" in done.summary
     with pytest.raises(LabError, match="has no server znoda\n  help: did you mean `zonda`"):
         compare.compare(compare.Side(results.folder, "nsd"), compare.Side(results.folder, "znoda"), 0.02)
     with pytest.raises(LabError, match="both sides are the same"):

@@ -1,4 +1,4 @@
-"""Analyses window records: medians per treatment, comparisons with the baseline, A/A control, published claims."""
+"""Analyses window records: medians per treatment, comparisons with the baseline, A/A control."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 import numpy as np
 
+from zonda_lab import effects
 from zonda_lab import statistics as st
-from zonda_lab.experiment import AnalysisSpec, Claim, Published
+from zonda_lab.effects import MIN_STARTS, ComparisonOutcome, Sample
+from zonda_lab.experiment import AnalysisSpec, Published
 from zonda_lab.metrics import METRICS, level_words
-from zonda_lab.results import WindowRecord, selected
+from zonda_lab.results import Bound, WindowRecord, selected
 
-ComparisonOutcome = Literal["better", "worse", "different", "equivalent", "inconclusive", "too few starts"]
 Levels = tuple[tuple[str, str], ...]
-MIN_STARTS = 3  # with fewer, no comparison is made
 
 
 @dataclass(frozen=True)
@@ -27,12 +26,18 @@ class Cell:
 
     levels: dict[str, str]
     copy: int
-    values: dict[int, float]
+    sample: Sample
     median: float
     low: float
     high: float
+    bound: Bound
     variation: float
     outliers: list[int]
+
+    @property
+    def values(self) -> dict[int, float]:
+        """The value of each block."""
+        return self.sample.values
 
     @property
     def label(self) -> str:
@@ -48,10 +53,23 @@ class LevelComparison:
     factor: str
     level: str
     effect: st.Effect
-    p: float
     dunn: float
     dunnett: float
     outcome: ComparisonOutcome
+
+
+@dataclass(frozen=True)
+class AaPair:
+    """The two runs of the baseline at fixed levels of all other factors, compared."""
+
+    metric: str
+    levels: dict[str, str]
+    effect: st.Effect
+
+    @property
+    def alarm(self) -> bool:
+        """Whether one program differs from itself significantly, which withholds the verdicts at these levels."""
+        return self.effect.p < st.ALPHA
 
 
 @dataclass(frozen=True)
@@ -59,11 +77,11 @@ class Stratum:
     """The comparisons of one factor at fixed levels of all other factors."""
 
     levels: dict[str, str]
-    omnibus: list[st.Test]
-    variances: st.Test | None
     comparisons: list[LevelComparison]
-    tukey: list[st.PairwiseTest]
-    games_howell: list[st.PairwiseTest]
+    omnibus: list[st.Test] = field(default_factory=list)
+    variances: st.Test | None = None
+    tukey: list[st.PairwiseTest] = field(default_factory=list)
+    games_howell: list[st.PairwiseTest] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -73,28 +91,17 @@ class MetricAnalysis:
     metric: str
     cells: list[Cell]
     strata: list[Stratum] = field(default_factory=list)
-    aa_control: tuple[int, int] = (0, 0)  # significant A/A comparisons, all A/A comparisons
-
-
-@dataclass(frozen=True)
-class ClaimCheck:
-    """A published claim and the value measured here."""
-
-    claim: Claim
-    value: float | None
-    low: float = math.nan
-    high: float = math.nan
-    n: int = 0
-    server: str = ""
+    aa_pairs: list[AaPair] = field(default_factory=list)
 
     @property
-    def outcome(self) -> str:
-        """Whether the confidence interval lies inside the claimed range, outside it, or across a bound."""
-        if self.value is None:
-            return "not measured"
-        if self.claim.low <= self.low and self.high <= self.claim.high:
-            return "confirmed"
-        return "refuted" if self.high < self.claim.low or self.claim.high < self.low else "inconclusive"
+    def aa_control(self) -> tuple[int, int]:
+        """Significant A/A comparisons, all A/A comparisons."""
+        return sum(pair.alarm for pair in self.aa_pairs), len(self.aa_pairs)
+
+    @property
+    def comparisons(self) -> list[LevelComparison]:
+        """Those of all strata."""
+        return [comparison for stratum in self.strata for comparison in stratum.comparisons]
 
 
 def analyse(records: Sequence[WindowRecord], analysis: AnalysisSpec) -> list[MetricAnalysis]:
@@ -112,162 +119,140 @@ def analyse_metric(records: Sequence[WindowRecord], metric: str, analysis: Analy
     cells = tabulate(records, metric)
     if not analysis.baseline:
         return MetricAnalysis(metric, cells)
-    grouped: dict[Levels, list[Cell]] = defaultdict(list)
-    for cell in cells:
-        grouped[tuple((name, level) for name, level in cell.levels.items() if name != analysis.compare)].append(cell)
-    strata = [_stratum(dict(key), group, metric, analysis) for key, group in grouped.items()]
-    aa_pairs = [
-        _common(first, second)
-        for group in grouped.values()
-        for first, second in itertools.product(group, group)
-        if first.levels == second.levels
-        and (first.copy, second.copy) == (0, 1)
-        and _positive(first)
-        and _positive(second)
+    pairs = aa_pairs(cells, metric, analysis)
+    alarms = {tuple(pair.levels.items()) for pair in pairs if pair.alarm}
+    strata = [
+        _stratum(dict(key), group, metric, analysis, alarm=key in alarms)
+        for key, group in _grouped(cells, analysis).items()
     ]
-    aa_control = st.significant_aa_pairs(aa_pairs, analysis.margin)
-    return MetricAnalysis(metric, cells, [stratum for stratum in strata if stratum.comparisons], aa_control)
+    return MetricAnalysis(metric, cells, [stratum for stratum in strata if stratum.comparisons], pairs)
+
+
+def aa_pairs(cells: Sequence[Cell], metric: str, analysis: AnalysisSpec) -> list[AaPair]:
+    """Every two runs of one treatment, compared by block; those that are only bounds cannot be."""
+    found = []
+    for key, group in _grouped(cells, analysis).items():
+        for first, second in itertools.product(group, group):
+            if first.levels != second.levels or (first.copy, second.copy) != (0, 1):
+                continue
+            effect = effects.compared(metric, first.sample, second.sample, analysis.margin)
+            if effect and effect.n >= MIN_STARTS and not effect.bound:
+                found.append(AaPair(metric, dict(key), effect))
+    return found
 
 
 def tabulate(records: Iterable[WindowRecord], metric: str) -> list[Cell]:
     """One cell per treatment; windows with the same levels in one start are reduced to their median."""
-    values: dict[tuple[Levels, int], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for record in _valid(records, metric):
-        values[tuple(record.levels.items()), record.copy][record.block].append(record.metrics[metric])
-    return [
-        _cell(dict(levels), copy, {b: float(np.median(v)) for b, v in blocks.items()})
-        for (levels, copy), blocks in values.items()
-    ]
+    treatments: dict[tuple[Levels, int], list[WindowRecord]] = defaultdict(list)
+    for record in valid(records, metric):
+        treatments[tuple(record.levels.items()), record.copy].append(record)
+    return [cell_of(dict(levels), copy, sample_of(windows, metric)) for (levels, copy), windows in treatments.items()]
 
 
-def check_claim(records: Sequence[WindowRecord], claim: Claim) -> list[ClaimCheck]:
-    """Checks a claim for each measured server; once if it names its server or nothing was measured."""
-    servers = dict.fromkeys(
-        record.treatment["server.name"]
-        for record in _valid(selected(records, **claim.of), claim.metric)
-        if "server.name" in record.treatment
-    )
-    if "server.name" in claim.of or len(servers) < 2:
-        return [_check(records, claim)]
-    return [replace(_check(selected(records, **{"server.name": name}), claim), server=name) for name in servers]
-
-
-def _check(records: Sequence[WindowRecord], claim: Claim) -> ClaimCheck:
-    """Checks a median, a ratio of medians paired by block, or a ratio of coefficients of variation."""
-    if claim.spread:
-        return _check_spread([record for record in records if not record.copy], claim)
-    top = _by_block(selected(records, **claim.of), claim.metric)
-    if not top:
-        return ClaimCheck(claim, None)
-    if not claim.to:
-        return ClaimCheck(claim, *st.median_interval(list(top.values())), len(top))
-    bottom = _by_block(selected(records, **claim.to), claim.metric)
-    blocks = [block for block in top if block in bottom and top[block] > 0 and bottom[block] > 0]
-    if not blocks:
-        return ClaimCheck(claim, None)
-    ratios = np.log([top[block] / bottom[block] for block in blocks])
-    low, high = st.interval(ratios)
-    return ClaimCheck(claim, math.exp(st.hodges_lehmann(ratios)), math.exp(low), math.exp(high), len(blocks))
-
-
-def _check_spread(records: Sequence[WindowRecord], claim: Claim) -> ClaimCheck:
-    """Ignores second baselines: the mean of two starts varies less than a single start."""
-    top, bottom = (
-        list(_by_block(selected(records, **levels), claim.metric).values()) for levels in (claim.of, claim.to)
-    )
-    if min(len(top), len(bottom)) < MIN_STARTS:
-        return ClaimCheck(claim, None)
-    return ClaimCheck(claim, *st.variation_ratio(bottom, top), min(len(top), len(bottom)))
+def sample_of(records: Iterable[WindowRecord], metric: str) -> Sample:
+    """One value per block: the median of its valid windows, a bound if one of them is."""
+    found: dict[int, list[float]] = defaultdict(list)
+    bounds, uppers = dict[int, Bound](), dict[int, float]()
+    for record in valid(records, metric):
+        found[record.block].append(record.metrics[metric])
+        if bound := record.bound(metric):
+            bounds[record.block] = bound
+        elif failed := record.detail.get("peaks", {}).get(metric, {}).get("failed"):
+            uppers[record.block] = failed
+    return Sample({block: float(np.median(values)) for block, values in sorted(found.items())}, bounds, uppers)
 
 
 def measured_for(records: Sequence[WindowRecord], row: Published) -> list[Cell]:
     """A published metric per server: of each start the best window if higher is better, else the median."""
     chosen = [record for record in selected(records, **row.of) if not record.copy]
-    best = max if METRICS[row.metric].better == "higher" else np.median
     servers = dict.fromkeys(record.treatment.get("server.name", "") for record in chosen)
     cells = []
     for server in servers:
-        blocks: dict[int, list[float]] = defaultdict(list)
-        for record in _valid(selected(chosen, **{"server.name": server}), row.metric):
-            blocks[record.block].append(record.metrics[row.metric])
-        if blocks:
-            cells.append(_cell({"server.name": server}, 0, {block: float(best(v)) for block, v in blocks.items()}))
+        windows = selected(chosen, **{"server.name": server}) if server else chosen
+        if METRICS[row.metric].better == "higher":
+            windows = _best_of_each_block(windows, row.metric)
+        sample = sample_of(windows, row.metric)
+        if sample.values:
+            cells.append(cell_of({"server.name": server}, 0, sample))
     return cells
 
 
-def classify(effect: st.Effect, p: float, metric: str) -> ComparisonOutcome:
-    """What the interval, the corrected p value and the equivalence test support."""
-    if effect.n < MIN_STARTS:
-        return "too few starts"
-    if p < st.ALPHA and not effect.low <= 1 <= effect.high:
-        if METRICS[metric].better == "neither":
-            return "different"
-        return "better" if (effect.ratio < 1) == (METRICS[metric].better == "lower") else "worse"
-    return "equivalent" if effect.equivalent else "inconclusive"
+def valid(records: Iterable[WindowRecord], metric: str) -> list[WindowRecord]:
+    """The valid windows that have the metric, without the trials of a peak search."""
+    return [r for r in records if metric in r.metrics and r.counts_for(metric) and not r.detail.get("trial")]
 
 
-def _cell(levels: dict[str, str], copy: int, values: dict[int, float]) -> Cell:
-    ordered = dict(sorted(values.items()))
-    numbers = list(ordered.values())
-    median, low, high = st.median_interval(numbers)
-    marked = [list(ordered)[i] for i in st.outliers(numbers)]
-    return Cell(levels, copy, ordered, median, low, high, st.variation(numbers), marked)
+def cell_of(levels: dict[str, str], copy: int, sample: Sample) -> Cell:
+    """The summary of a sample."""
+    numbers = list(sample.values.values())
+    marked = [list(sample.values)[i] for i in st.outliers(numbers)]
+    return Cell(levels, copy, sample, *sample.median(), st.variation(numbers), marked)
 
 
-def _stratum(levels: dict[str, str], cells: list[Cell], metric: str, analysis: AnalysisSpec) -> Stratum:
-    firsts = [cell for cell in cells if not cell.copy and _positive(cell)]
-    names = [cell.levels[analysis.compare] for cell in firsts]
+def _best_of_each_block(records: Sequence[WindowRecord], metric: str) -> list[WindowRecord]:
+    best: dict[int, WindowRecord] = {}
+    for record in valid(records, metric):
+        if record.block not in best or record.metrics[metric] > best[record.block].metrics[metric]:
+            best[record.block] = record
+    return list(best.values())
+
+
+def _grouped(cells: Sequence[Cell], analysis: AnalysisSpec) -> dict[Levels, list[Cell]]:
+    """The cells by the levels of all factors but the compared one."""
+    grouped: dict[Levels, list[Cell]] = defaultdict(list)
+    for cell in cells:
+        grouped[tuple((name, level) for name, level in cell.levels.items() if name != analysis.compare)].append(cell)
+    return grouped
+
+
+def _stratum(levels: dict[str, str], cells: list[Cell], metric: str, analysis: AnalysisSpec, alarm: bool) -> Stratum:
+    firsts = [cell for cell in cells if not cell.copy]
     base = next((cell for cell in firsts if cell.levels[analysis.compare] == analysis.baseline), None)
     if base is None or len(firsts) < 2:
-        return Stratum(levels, [], None, [], [], [])
-    comparisons = _comparisons(levels, base, [cell for cell in firsts if cell is not base], metric, analysis)
+        return Stratum(levels, [])
+    comparisons = _comparisons(levels, base, [cell for cell in firsts if cell is not base], metric, analysis, alarm)
     groups = {
-        name: list(cell.values.values())
-        for name, cell in zip(names, firsts, strict=True)
-        if len(cell.values) >= MIN_STARTS
+        cell.levels[analysis.compare]: cell.sample
+        for cell in firsts
+        if len(cell.values) >= MIN_STARTS and cell.sample.positive
     }
-    if len(groups) < 2 or analysis.baseline not in groups:
-        return Stratum(levels, [], None, comparisons, [], [])
-    dunn = {pair.b: pair.p for pair in st.dunn_to_baseline(groups, analysis.baseline)}
-    dunnett = {pair.b: pair.p for pair in st.dunnett(groups, analysis.baseline)}
-    comparisons = [
-        replace(c, dunn=dunn.get(c.level, math.nan), dunnett=dunnett.get(c.level, math.nan)) for c in comparisons
-    ]
-    omnibus = [st.kruskal(groups)]
-    if len(groups) > 2 and len({len(values) for values in groups.values()}) == 1:
-        omnibus.append(st.friedman(groups))
-    return Stratum(levels, omnibus, st.brown_forsythe(groups), comparisons, st.tukey(groups), st.games_howell(groups))
+    if len(groups) < 2 or analysis.baseline not in groups or any(sample.bounds for sample in groups.values()):
+        return Stratum(levels, comparisons)
+    return _with_group_tests(levels, comparisons, {name: sample.values for name, sample in groups.items()}, analysis)
+
+
+def _with_group_tests(
+    levels: dict[str, str],
+    comparisons: list[LevelComparison],
+    groups: dict[str, dict[int, float]],
+    analysis: AnalysisSpec,
+) -> Stratum:
+    """Adds the tests over all levels and all pairs; they need values, not bounds."""
+    values = {name: list(by_block.values()) for name, by_block in groups.items()}
+    dunn = {pair.b: pair.p for pair in st.dunn_to_baseline(values, analysis.baseline)}
+    dunnett = {pair.b: pair.p for pair in st.dunnett(values, analysis.baseline)}
+    return Stratum(
+        levels,
+        [replace(c, dunn=dunn.get(c.level, math.nan), dunnett=dunnett.get(c.level, math.nan)) for c in comparisons],
+        [test for test in (st.kruskal(values), st.friedman(groups)) if test],
+        st.brown_forsythe(values),
+        st.tukey(values),
+        st.games_howell(values),
+    )
 
 
 def _comparisons(
-    levels: dict[str, str], base: Cell, others: list[Cell], metric: str, analysis: AnalysisSpec
+    levels: dict[str, str], base: Cell, others: list[Cell], metric: str, analysis: AnalysisSpec, alarm: bool
 ) -> list[LevelComparison]:
-    pairs = [(cell.levels[analysis.compare], *_common(base, cell)) for cell in others]
-    pairs = [pair for pair in pairs if pair[1]]
-    effects = [(level, st.paired_effect(a, b, analysis.margin, len(pairs))) for level, a, b in pairs]
-    corrected = st.holm([effect.p for _, effect in effects])
-    return [
-        LevelComparison(levels, analysis.compare, level, effect, p, math.nan, math.nan, classify(effect, p, metric))
-        for (level, effect), p in zip(effects, corrected, strict=True)
+    found = [
+        (cell.levels[analysis.compare], effect)
+        for cell in others
+        if (effect := effects.compared(metric, base.sample, cell.sample, analysis.margin, len(others)))
     ]
-
-
-def _common(a: Cell, b: Cell) -> tuple[list[float], list[float]]:
-    blocks = [block for block in a.values if block in b.values]
-    return [a.values[block] for block in blocks], [b.values[block] for block in blocks]
-
-
-def _positive(cell: Cell) -> bool:
-    return min(cell.values.values()) > 0
-
-
-def _by_block(records: Sequence[WindowRecord], metric: str) -> dict[int, float]:
-    found: dict[int, list[float]] = defaultdict(list)
-    for record in _valid(records, metric):
-        found[record.block].append(record.metrics[metric])
-    return {block: float(np.median(values)) for block, values in found.items()}
-
-
-def _valid(records: Iterable[WindowRecord], metric: str) -> list[WindowRecord]:
-    """The valid windows that have the metric, without the trials of a peak search."""
-    return [r for r in records if metric in r.metrics and r.counts_for(metric) and not r.detail.get("trial")]
+    corrected = st.corrected([effect for _, effect in found])
+    return [
+        LevelComparison(
+            levels, analysis.compare, level, effect, math.nan, math.nan, effects.classify(effect, metric, alarm)
+        )
+        for (level, _), effect in zip(found, corrected, strict=True)
+    ]

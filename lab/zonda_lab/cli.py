@@ -77,7 +77,6 @@ def parser() -> argparse.ArgumentParser:
     )
     kept.add_argument("results", type=Path)
     kept.add_argument("target", type=Path, metavar="FOLDER", help="target folder; in this repository lab/records")
-    kept.add_argument("--disturbed", action="store_true", help="include windows disturbed by other programs")
     doctor = _command(
         commands, "doctor", examine, "check whether this machine is fit for measurements, and measure its limits"
     )
@@ -86,11 +85,13 @@ def parser() -> argparse.ArgumentParser:
         commands,
         "compare",
         compare_results,
-        "compare B with A; exit status 0: no metric worse, 1: worse, 2: not enough data",
+        "compare B with A; exit status 0: no metric worse by more than the margin, 1: worse, 2: undetected",
     )
     compared.add_argument("a", metavar="A", help="RESULTS or RESULTS:SERVER")
     compared.add_argument("b", metavar="B", help="RESULTS or RESULTS:SERVER")
-    compared.add_argument("--margin", type=float, default=0.02, help="equivalence margin, relative (default 0.02)")
+    compared.add_argument(
+        "--margin", type=float, default=0.02, help="largest loss that is acceptable, relative (default 0.02)"
+    )
     _zonegen_parser(
         _command(commands, "zonegen", generate_zones, "write synthetic zones; the same options give identical files")
     )
@@ -214,7 +215,7 @@ def keep_results(given: argparse.Namespace) -> int:
     """`zonda-lab keep`."""
     from zonda_lab.report.committed import keep
 
-    kept, left = keep(Results(given.results), given.target, given.disturbed)
+    kept, left = keep(Results(given.results), given.target)
     for folder in kept:
         print(folder)
     if left:
@@ -245,8 +246,11 @@ def compare_results(given: argparse.Namespace) -> int:
     done = compare.compare(compare.Side.parse(given.a), compare.Side.parse(given.b), given.margin)
     for line in done.metrics:
         effect, levels = line.effect, ", ".join(line.levels.values())
-        change = f"{effect.ratio - 1:+.1%} ({effect.low - 1:+.1%} to {effect.high - 1:+.1%})"
-        print(f"{line.outcome:14} {line.experiment} {line.metric} {levels}: {change}, p {line.p:.3f}, n {effect.n}")
+        change = "a value is zero, so no ratio"
+        if effect:
+            interval = f"({effect.low - 1:+.1%} to {effect.high - 1:+.1%})"
+            change = f"{effect.ratio - 1:+.1%} {interval}, p {effect.p:.3f}, n {effect.n}"
+        print(f"{line.decision:14} {line.experiment} {line.metric} {levels}: {change}")
     if not done.interleaved:
         print("note: the two were not measured in the same blocks, so drift of the machine can appear as a difference")
     print(done.summary)

@@ -16,6 +16,16 @@ from zonda_lab.schema import doc, parse, section, suggestion
 
 FOLDER = Path(__file__).resolve().parent.parent / "experiments"
 MEASURED_LEVELS = ("state",)  # levels that procedures add themselves, see `procedures.startup.memory`
+# The exponents that make a shape: flat is 0, linear 1. "levels off" is about the upper half of the levels.
+SHAPES: Mapping[str, tuple[float, float]] = {
+    "flat": (-0.05, 0.05),
+    "levels off": (-0.2, 0.2),
+    "rising": (0.05, float("inf")),
+    "falling": (float("-inf"), -0.05),
+    "slower than linear": (0.0, 0.9),
+    "linear": (0.9, 1.1),
+    "faster than linear": (1.1, float("inf")),
+}
 TomlTable = Mapping[str, Any]
 
 
@@ -141,7 +151,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Claim:
-    """`[[claims]]`: a published claim, checked as a ratio of medians or as one median."""
+    """`[[claims]]`: a published claim, checked as a ratio of medians, one median, an order or a shape."""
 
     says: str = doc("the claim")
     published: str = doc("the published figure")
@@ -151,6 +161,12 @@ class Claim:
     low: float = doc("lowest value that confirms the claim", 0.0)
     high: float = doc("highest value that confirms the claim", float("inf"))
     spread: bool = doc("compare coefficients of variation over starts instead of medians", False)
+    order: list[str] = doc('levels from the highest value to the lowest; `"a = b"` has no order among them', [])
+    shape: Literal[
+        "", "flat", "rising", "falling", "linear", "slower than linear", "faster than linear", "levels off"
+    ] = doc("shape of the curve over the factor `along`, by the exponent of the metric over it", "")
+    along: str = doc("the factor of an order (default: server.name) or of a shape (with numbers as levels)", "")
+    untestable: str = doc("why this machine cannot test the claim, and what it would take", "")
 
 
 @dataclass(frozen=True)
@@ -162,6 +178,7 @@ class AnalysisSpec:
     baseline: str = doc("the level others are compared with; runs twice per block (A/A pair)", "")
     metrics: list[str] = doc("further metrics to analyse", [])
     margin: float = doc("equivalence margin, relative", 0.02)
+    effect: float = doc("the effect to detect with 80 % power, relative: blocks are planned for it", 0.05, least=0.001)
     plots: list[str] = doc("plots of the report", ["boxes"])
     x: str = doc("the factor along the x axis of line plots", "")
 
@@ -355,6 +372,7 @@ def _check(experiment: Experiment) -> None:
     about = [
         *(name for claim in definition.claims for name in (*claim.of, *claim.to)),
         *(n for r in definition.published for n in r.of),
+        *(claim.along for claim in definition.claims if claim.along),
     ]
     for name in about:
         if name not in (*names, *MEASURED_LEVELS):

@@ -14,6 +14,8 @@ class Metric:
     unit: str
     better: Literal["lower", "higher", "neither"]
     is_latency: bool = False  # of queries, so invalid if the generator sent them late
+    margin: float = 0.0  # if not 0, differences are absolute instead of ratios, and this is the equivalence margin
+    capacity: bool = False  # a rate of queries, also shown as a share of what the echo server answers
 
     @property
     def heading(self) -> str:
@@ -60,15 +62,18 @@ def level_words(name: str, level: str) -> str:
     return f"{what} {number:,g}{f' {unit}' if unit else ''}" if abs(number) < 1e6 else f"{what} {number:,.0f}"
 
 
+LIMITS = ("null", "echo")  # programs without DNS that show the limits of the rig
+
 METRICS: dict[str, Metric] = {
     # queries
     "offered_qps": Metric("offered rate", "q/s", "neither"),
     "sent_qps": Metric("sent rate", "q/s", "neither"),
-    "answered_qps": Metric("answered rate", "q/s", "higher"),
-    "answered_share": Metric("share of queries answered", "", "higher"),
+    "answered_qps": Metric("answered rate", "q/s", "higher", capacity=True),
+    "answered_share": Metric("share of queries answered", "", "higher", margin=0.001),
     "lost": Metric("queries without an answer", "", "lower"),
     "wrong": Metric("wrong answers", "", "lower"),
     "cpu_us_per_query": Metric("server CPU time per answer", "µs", "lower"),
+    "answers_per_cpu_s": Metric("answers per second of server CPU time", "/s", "higher"),
     "latency_mean_us": Metric("mean latency", "µs", "lower", is_latency=True),
     "latency_p50_us": Metric("median latency from the intended send time", "µs", "lower", is_latency=True),
     "latency_p99_us": Metric("99th percentile latency from the intended send time", "µs", "lower", is_latency=True),
@@ -76,16 +81,16 @@ METRICS: dict[str, Metric] = {
     "uncorrected_p99_us": Metric("99th percentile latency from the actual send time", "µs", "lower", is_latency=True),
     "schedule_error_p99_us": Metric("99th percentile schedule error of the generator", "µs", "lower"),
     "connect_mean_us": Metric("mean connection latency", "µs", "lower", is_latency=True),
-    "capacity_qps": Metric("closed-loop capacity of this start", "q/s", "higher"),
+    "capacity_qps": Metric("closed-loop capacity of this start", "q/s", "higher", capacity=True),
     # peak rates, by required share of answers
-    "peak_100_qps": Metric("highest rate with 100 % answered", "q/s", "higher"),
-    "peak_9999_qps": Metric("highest rate with 99.99 % answered", "q/s", "higher"),
-    "peak_999_qps": Metric("highest rate with 99.9 % answered", "q/s", "higher"),
-    "peak_99_qps": Metric("highest rate with 99 % answered", "q/s", "higher"),
-    "first_loss_qps": Metric("lowest rate with a lost query", "q/s", "higher"),
+    "peak_100_qps": Metric("highest rate with 100 % answered", "q/s", "higher", capacity=True),
+    "peak_9999_qps": Metric("highest rate with 99.99 % answered", "q/s", "higher", capacity=True),
+    "peak_999_qps": Metric("highest rate with 99.9 % answered", "q/s", "higher", capacity=True),
+    "peak_99_qps": Metric("highest rate with 99 % answered", "q/s", "higher", capacity=True),
+    "first_loss_qps": Metric("lowest rate with a lost query", "q/s", "higher", capacity=True),
     # the machine
     "server_cpu": Metric("CPU used by the server", "cores", "neither"),
-    "softirq_share": Metric("share of all CPU time in softirq", "", "neither"),
+    "softirq_share": Metric("share of all CPU time in softirq", "", "neither", margin=0.02),
     "udp_drops": Metric("datagrams dropped at the server's sockets", "", "lower"),
     "listen_drops": Metric("connections dropped at the listener", "", "lower"),
     "time_wait_max": Metric("maximum sockets in TIME_WAIT", "", "neither"),
@@ -116,7 +121,7 @@ METRICS: dict[str, Metric] = {
     "connects_per_s": Metric("connections accepted per second", "/s", "higher"),
     "probe_p99_us": Metric("99th percentile latency of UDP probes meanwhile", "µs", "lower"),
     "reclaim_s": Metric("time until idle connections are closed", "s", "lower"),
-    "udp_answered_share": Metric("share of UDP queries answered", "", "higher"),
+    "udp_answered_share": Metric("share of UDP queries answered", "", "higher", margin=0.001),
     "tcp_recovery_s": Metric("time until TCP answers again", "s", "lower"),
     "updates_per_s": Metric("successful updates per second", "/s", "higher"),
 }

@@ -10,13 +10,27 @@ import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from zonda_lab import validity
 from zonda_lab.errors import LabError
 from zonda_lab.metrics import METRICS
 
 SCHEMA = 1
+# Of the manifest. Format 2: trials, bounds and the echo of the same rig are recorded.
+FORMAT = 2
+Bound = Literal["", "at least", "at most"]
+LOWER_BOUNDS = "the load generator could not send more: peak rates are lower bounds"  # a note of format 1
+
+
+# Zones that never arrive: the time to transfer all is longer than the patience, and the rate of all lower.
+CENSORED: dict[str, Bound] = {
+    "transfer_s": "at least",
+    "all_zones_s": "at least",
+    "zones_per_s": "at most",
+    "records_per_s": "at most",
+    "cpu_us_per_record": "at least",
+}
 
 
 @dataclass
@@ -44,7 +58,14 @@ class WindowRecord:
     detail: dict[str, Any] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
     skipped: str = ""
+    bounds: dict[str, Bound] = field(default_factory=dict)  # metrics whose true value is beyond the recorded one
+    rig_bound: str = ""  # why the rig was the limit, and not the server
+    echo: dict[str, float] = field(default_factory=dict)  # metrics of the echo in the same rig, hour and transport
     schema: int = SCHEMA
+
+    def __post_init__(self) -> None:
+        if cost := self.metrics.get("cpu_us_per_query"):  # records of format 1 have the cost alone
+            self.metrics.setdefault("answers_per_cpu_s", 1e6 / cost)
 
     @property
     def levels(self) -> dict[str, str]:
@@ -59,6 +80,17 @@ class WindowRecord:
     def counts_for(self, metric: str) -> bool:
         """Whether this metric of the window may be analysed."""
         return self.counts and not (self.latency_reasons and METRICS[metric].is_latency)
+
+    def bound(self, metric: str) -> Bound:
+        """Whether the recorded value is only a bound: the rig, a ceiling or a timeout ended the measurement."""
+        if metric in self.bounds:
+            return self.bounds[metric]
+        if self.metrics.get("zones_missing") and metric in CENSORED:
+            return CENSORED[metric]
+        searched = self.detail.get("peaks", {}).get(metric)
+        if searched and searched.get("failed") is None:
+            return "at least"
+        return "at least" if metric.startswith("peak_") and LOWER_BOUNDS in self.notes else ""
 
     @property
     def disturbed(self) -> bool:

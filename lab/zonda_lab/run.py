@@ -19,7 +19,7 @@ from zonda_lab.harness import Harness, MakeNetwork, Span, remove_stale_folders
 from zonda_lab.load_generator import LoadGenerator
 from zonda_lab.procedures import PROCEDURES
 from zonda_lab.progress import Progress
-from zonda_lab.results import Results, WindowRecord
+from zonda_lab.results import FORMAT, Results, WindowRecord
 from zonda_lab.servers import InstalledServer
 from zonda_lab.telemetry_series import Telemetry, saturated
 from zonda_lab.window import Window, machine_metrics
@@ -223,6 +223,7 @@ def manifest(
     environment = environment or Environment()
     return {
         "lab": __version__,
+        "format": FORMAT,
         "source": machine_info.source_version(),
         "began": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         **environment.describe(),

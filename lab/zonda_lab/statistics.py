@@ -9,8 +9,8 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,8 @@ POWER = 0.80
 RESAMPLES = 10_000
 # Below it, 95 % bootstrap intervals covered the true value in 70 % (n = 3) or 87 % (n = 5, 6) of runs.
 MIN_BOOTSTRAP = 8
+MIN_INTERVAL, MIN_ORDER_STATISTICS = 3, 6  # fewer starts: no interval of a median; none from order statistics
+MOST_BLOCKS = 2_000
 ROUNDING = 1e-12  # smaller differences of logarithms count as equal
 SEED = 20_261
 Floats = NDArray[np.float64]
@@ -33,7 +35,10 @@ Groups = Mapping[str, Sequence[float]]
 
 @dataclass(frozen=True)
 class Effect:
-    """Candidate over baseline: ratio, 95 % interval, p values and the minimum detectable effect (MDE)."""
+    """Candidate over baseline: ratio, 95 % interval, p values and the minimum detectable effect (MDE).
+
+    `p_not_lower` and `p_not_higher` are one-sided: small if the ratio is not below, or not above, the margin.
+    """
 
     ratio: float
     low: float
@@ -41,9 +46,16 @@ class Effect:
     p: float
     n: int
     paired: bool
-    equivalent: bool
+    p_not_lower: float
+    p_not_higher: float
     p_equivalence: float
     mde: float
+    bound: str = ""  # "at least" or "at most" if values were only bounds; "unknown" if they leave the ratio open
+
+    @property
+    def equivalent(self) -> bool:
+        """Whether the ratio is within the margin on both sides."""
+        return self.p_equivalence < ALPHA
 
 
 @dataclass(frozen=True)
@@ -70,12 +82,14 @@ def paired_effect(baseline: Sequence[float], candidate: Sequence[float], margin:
     """Compares values paired by block: Hodges-Lehmann estimate of the log ratios, interval, Wilcoxon signed-rank test.
 
     With too few blocks for the signed-rank test to reach 5 % after correcting for `comparisons` (five or fewer blocks
-    for one comparison), the p value is that of the paired t test.
+    for one comparison), the p value is that of the paired t test. The p values are not corrected yet (`corrected`);
+    the minimum detectable effect is that of a test at 5 % divided by `comparisons`.
     """
     ratios = np.log(np.asarray(candidate, float)) - np.log(np.asarray(baseline, float))
-    bounds, p_equivalence = interval(ratios), _tost_paired(ratios, margin)
-    p, sigma = _paired_p(ratios, comparisons), _standard_deviation(ratios)
-    return _effect(hodges_lehmann(ratios), bounds, p, len(ratios), True, p_equivalence, sigma)
+    sides, sigma = _one_sided_paired(ratios, margin), _standard_deviation(ratios)
+    mde = minimum_detectable(sigma, len(ratios), comparisons)
+    estimate, p = hodges_lehmann(ratios), _paired_p(ratios, comparisons)
+    return _effect(estimate, interval(ratios), p, len(ratios), True, sides, mde)
 
 
 def unpaired_effect(
@@ -88,8 +102,39 @@ def unpaired_effect(
     a, b = np.log(np.asarray(baseline, float)), np.log(np.asarray(candidate, float))
     n = min(len(a), len(b))
     bounds = _bootstrap_shift(a, b) if n >= MIN_BOOTSTRAP else _welch_shift(a, b)
-    pooled = math.sqrt(_variance(a) + _variance(b))
-    return _effect(shift(a, b), bounds, _unpaired_p(a, b, comparisons), n, False, _tost_unpaired(a, b, margin), pooled)
+    mde = minimum_detectable(math.sqrt(_variance(a) + _variance(b)), n, comparisons)
+    p, sides = _unpaired_p(a, b, comparisons), _one_sided_unpaired(a, b, margin)
+    return _effect(shift(a, b), bounds, p, n, False, sides, mde)
+
+
+def corrected(effects: Sequence[Effect]) -> list[Effect]:
+    """The effects of one family with Holm's correction of all their p values: difference, equivalence, one-sided."""
+    kinds = ("p", "p_not_lower", "p_not_higher", "p_equivalence")
+    columns = [holm([getattr(effect, kind) for effect in effects]) for kind in kinds]
+    return [
+        replace(effect, **dict(zip(kinds, row, strict=True)))
+        for effect, row in zip(effects, zip(*columns, strict=True), strict=True)
+    ]
+
+
+def minimum_detectable(sigma: float, n: int, comparisons: int = 1) -> float:
+    """Minimum detectable effect: (t(1 - alpha/2) + t(power)) sigma / sqrt(n), as a ratio minus one.
+
+    With several comparisons alpha is divided by their number, the first and strictest step of Holm's correction.
+    """
+    if n < 2 or not math.isfinite(sigma):
+        return math.inf
+    quantiles = stats.t.ppf(1 - ALPHA / 2 / max(1, comparisons), n - 1) + stats.t.ppf(POWER, n - 1)
+    return math.expm1(min(700.0, float(quantiles) * sigma / math.sqrt(n)))
+
+
+def blocks_needed(sigma: float, effect: float, comparisons: int = 1) -> int | None:
+    """Blocks that detect a relative effect with 80 % power, from the standard deviation of paired log ratios.
+
+    None above `MOST_BLOCKS`.
+    """
+    enough = (n for n in range(2, MOST_BLOCKS + 1) if minimum_detectable(sigma, n, comparisons) <= effect)
+    return next(enough, None)
 
 
 def hodges_lehmann(values: ArrayLike, axis: int = -1) -> Any:
@@ -133,9 +178,24 @@ def interval(log_ratios: Floats) -> tuple[float, float]:
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float, float]:
-    """The median over starts and its interval."""
-    low, high = bca(np.asarray(values, float))
-    return float(np.median(values)), low, high
+    """The median over starts and its interval; NaN below three starts.
+
+    From six starts on, the narrowest symmetric order statistics that cover the median with at least 95 % (exact
+    binomial). Five do not suffice for that: there it is Student's t interval of the logarithms, or the range if a value
+    is zero.
+    """
+    x = np.sort(np.asarray(values, float))
+    n, middle = len(x), float(np.median(x))
+    if n < MIN_INTERVAL:
+        return middle, math.nan, math.nan
+    if n >= MIN_ORDER_STATISTICS:
+        left_out = int(stats.binom.ppf(ALPHA / 2, n, 0.5))  # P(fewer than this many values below the median) < 2.5 %
+        return middle, float(x[left_out - 1]), float(x[n - left_out])
+    if x[0] <= 0 or not np.isfinite(x[-1]) or np.ptp(np.log(x)) < ROUNDING:
+        return middle, float(x[0]), float(x[-1])
+    logs = np.log(x)
+    reach = float(stats.t.ppf(1 - ALPHA / 2, n - 1) * np.std(logs, ddof=1) / math.sqrt(n))
+    return middle, math.exp(float(np.mean(logs)) - reach), math.exp(float(np.mean(logs)) + reach)
 
 
 def kruskal(groups: Groups) -> Test:
@@ -146,9 +206,13 @@ def kruskal(groups: Groups) -> Test:
     return Test("Kruskal-Wallis", float(found.statistic), float(found.pvalue))
 
 
-def friedman(groups: Groups) -> Test:
-    """Whether any group differs, by block: the n-th values of all groups form a block. Needs three groups."""
-    values = list(groups.values())
+def friedman(groups: Mapping[str, Mapping[int, float]]) -> Test | None:
+    """Whether any group differs, over the blocks that all groups have; None below three groups or blocks."""
+    by_block = list(groups.values())
+    common = set.intersection(*(set(group) for group in by_block)) if by_block else set()
+    if len(by_block) < 3 or len(common) < 3:
+        return None
+    values = [[group[block] for block in sorted(common)] for group in by_block]
     if all(np.ptp(block) == 0 for block in zip(*values, strict=True)):
         return Test("Friedman", 0.0, 1.0)
     found = stats.friedmanchisquare(*values)
@@ -253,10 +317,10 @@ def falling(x: Sequence[float], y: Sequence[float]) -> Floats:
     return fitted
 
 
-def significant_aa_pairs(pairs: Iterable[tuple[Sequence[float], Sequence[float]]], margin: float) -> tuple[int, int]:
-    """How many A/A comparisons (two runs of one treatment) are significant, and of how many; 5 % are expected."""
-    effects = [paired_effect(a, b, margin) for a, b in pairs if len(a) > 2]
-    return sum(effect.p < ALPHA for effect in effects), len(effects)
+def exact_share(count: int, of: int) -> tuple[float, float]:
+    """The exact 95 % interval (Clopper and Pearson) of a share."""
+    found = stats.binomtest(count, of).proportion_ci(1 - ALPHA, method="exact")
+    return float(found.low), float(found.high)
 
 
 def _paired_p(ratios: Floats, comparisons: int = 1) -> float:
@@ -279,36 +343,36 @@ def _unpaired_p(a: Floats, b: Floats, comparisons: int) -> float:
     return float(stats.ttest_ind(b, a, equal_var=False).pvalue)
 
 
-def _tost_paired(ratios: Floats, margin: float) -> float:
+def _one_sided_paired(ratios: Floats, margin: float) -> tuple[float, float]:
+    """One-sided p values of: not below minus the margin, not above the margin."""
     bound = math.log1p(margin)
     if len(ratios) < 2:
-        return 1.0
-    if np.ptp(ratios) == 0:
-        return float(abs(ratios[0]) >= bound)
-    return float(ttost_paired(ratios, np.zeros_like(ratios), -bound, bound)[0])
+        return 1.0, 1.0
+    if np.ptp(ratios) < ROUNDING:
+        return float(ratios[0] <= -bound), float(ratios[0] >= bound)
+    _, (_, lower, _), (_, upper, _) = ttost_paired(ratios, np.zeros_like(ratios), -bound, bound)
+    return float(lower), float(upper)
 
 
-def _tost_unpaired(a: Floats, b: Floats, margin: float) -> float:
+def _one_sided_unpaired(a: Floats, b: Floats, margin: float) -> tuple[float, float]:
     bound = math.log1p(margin)
     if not _spread(a, b):
-        return float(abs(shift(a, b)) >= bound)
-    return float(ttost_ind(b, a, -bound, bound, usevar="unequal")[0])
+        return float(shift(a, b) <= -bound), float(shift(a, b) >= bound)
+    _, (_, lower, _), (_, upper, _) = ttost_ind(b, a, -bound, bound, usevar="unequal")
+    return float(lower), float(upper)
 
 
 def _effect(
-    log_ratio: float, bounds: tuple[float, float], p: float, n: int, paired: bool, p_equivalence: float, sigma: float
+    log_ratio: float,
+    bounds: tuple[float, float],
+    p: float,
+    n: int,
+    paired: bool,
+    sides: tuple[float, float],
+    mde: float,
 ) -> Effect:
     low, high = map(math.exp, bounds)
-    equivalent = p_equivalence < ALPHA
-    return Effect(math.exp(log_ratio), low, high, p, n, paired, equivalent, p_equivalence, _mde(sigma, n))
-
-
-def _mde(sigma: float, n: int) -> float:
-    """Minimum detectable effect: (t(1 - alpha/2) + t(power)) sigma / sqrt(n), as a ratio minus one."""
-    if n < 2 or not math.isfinite(sigma):
-        return math.inf
-    quantiles = stats.t.ppf(1 - ALPHA / 2, n - 1) + stats.t.ppf(POWER, n - 1)
-    return math.expm1(min(700.0, float(quantiles) * sigma / math.sqrt(n)))
+    return Effect(math.exp(log_ratio), low, high, p, n, paired, *sides, max(sides), mde)
 
 
 def _bootstrap_shift(a: Floats, b: Floats) -> tuple[float, float]:

@@ -7,26 +7,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from zonda_lab.analysis import ClaimCheck, analyse, check_claim
+from zonda_lab.analysis import AaPair, MetricAnalysis, aa_pairs, analyse, analyse_metric, tabulate
+from zonda_lab.claims import ClaimCheck, check_claim
 from zonda_lab.experiment import AnalysisSpec, Claim, Published
-from zonda_lab.metrics import factor_words
 from zonda_lab.report import conclusion, html, markdown, validity_tables
+from zonda_lab.report.alarms import false_alarms
 from zonda_lab.report.document import Document, Figure, Folded, Heading, Part, Table, Text
 from zonda_lab.report.number_format import number
+from zonda_lab.report.opening import opening
 from zonda_lab.report.plot_style import PlotData
 from zonda_lab.report.plots import PLOTS
+from zonda_lab.report.reading import DISTURBED, INTERVALS, OLD, READING
 from zonda_lab.report.result_tables import claims, metric_tables, published
-from zonda_lab.results import Results, WindowRecord
+from zonda_lab.report.rig_limits import Echo, rig_bound
+from zonda_lab.report.size import FEW, size
+from zonda_lab.results import FORMAT, Results, WindowRecord
 from zonda_lab.schema import parse
-
-READING = """Each value is the median over independent starts of the server, with a 95 % interval (BCa bootstrap). \
-With few starts it is little more than their range; three starts cover the true median only three times in four. \
-Treatments are compared by the ratio of values from the same block, with Student's t intervals below eight blocks. \
-Each block runs every treatment once in random order and the baseline twice: “again” marks the second run, and the \
-A/A control counts how often the two runs differ significantly. Windows that broke a validity rule fixed in advance \
-are excluded; each experiment lists how many and why."""
-DISTURBED = """Windows disturbed by other programs on the machine are counted as if they were valid. This shows that \
-the experiments work, but none of the values below may be quoted."""
 
 
 def write(folder: Path, disturbed: bool = False) -> Path:
@@ -50,8 +46,12 @@ def write(folder: Path, disturbed: bool = False) -> Path:
 def document(results: Results, disturbed: bool = False) -> Document:
     """The report, built from the records alone."""
     read = chapters(results, disturbed)
+    manifest = results.manifest()
     parts: list[Part] = [Text(DISTURBED, "Do not quote.")] if disturbed else []
-    parts += [*_machine(results.manifest()), Text(READING, "How to read this."), _overview(read)]
+    parts += [] if manifest.get("format", 1) >= FORMAT else [Text(OLD, "These records predate the format.")]
+    parts += opening([record for chapter in read for record in chapter.records], FEW)
+    parts += [_overview(read), *false_alarms([pair for chapter in read for pair in chapter.aa_pairs])]
+    parts += [Text(READING, "How to read this."), Text(INTERVALS, "Intervals."), *_machine(manifest)]
     for chapter in read:
         parts += chapter.parts(results.folder)
     return Document("DNS measurements", parts)
@@ -78,15 +78,31 @@ class Chapter:
         self.analysis = parse(AnalysisSpec, _keys(described["analysis"]), id_)
         self.published = [parse(Published, _keys(row), id_) for row in described["published"]]
         claimed = [parse(Claim, _keys(row), id_) for row in described["claims"]]
-        self.claims: list[ClaimCheck] = [done for claim in claimed for done in check_claim(self.records, claim)]
         self.metrics = analyse(self.records, self.analysis)
-        primary = next((found for found in self.metrics if found.metric == self.analysis.metric), None)
-        self.conclusion = conclusion.conclusion(primary, self.claims, self.analysis)
-        self.summary_text = conclusion.primary_metric(primary, self.analysis)
+        self.aa_pairs = [pair for found in self.metrics for pair in found.aa_pairs]
+        pairs = [*self.aa_pairs, *self._pairs_of({claim.metric for claim in claimed})]
+        self.claims: list[ClaimCheck] = [done for claim in claimed for done in check_claim(self.records, claim, pairs)]
+        self.primary = next((found for found in self.metrics if found.metric == self.analysis.metric), None)
+        self.conclusion = conclusion.conclusion(self.primary, self.claims, self.analysis, self._cost())
+        self.summary_text = conclusion.primary_metric(self.primary, self.analysis)
+        self.verdict = conclusion.verdict(self.claims, self.primary)
         if records and all(record.skipped for record in records):
             self.conclusion = self.summary_text = (
                 f"Skipped: {'; '.join(dict.fromkeys(r.skipped.splitlines()[0] for r in records))}."
             )
+
+    def _pairs_of(self, metrics: set[str]) -> list[AaPair]:
+        """The A/A pairs of metrics that are only claimed, not analysed."""
+        if not self.analysis.baseline:
+            return []
+        others = sorted(metrics - {found.metric for found in self.metrics})
+        return [pair for metric in others for pair in aa_pairs(tabulate(self.records, metric), metric, self.analysis)]
+
+    def _cost(self) -> MetricAnalysis | None:
+        """Answers per CPU second, if the rig limited windows of the primary metric."""
+        limited = any(record.counts and record.rig_bound for record in self.records)
+        measured = any("answers_per_cpu_s" in record.metrics for record in self.records)
+        return analyse_metric(self.records, "answers_per_cpu_s", self.analysis) if limited and measured else None
 
     def parts(self, folder: Path) -> list[Part]:
         """Question, published and measured values, plots, tables, validity and result."""
@@ -99,12 +115,14 @@ class Chapter:
         )
         parts: list[Part] = [Heading(2, f"{self.id} {described['title']}", self.id.lower())]
         parts += [Text(described[key], f"{word}.") for key, word in introduction if described[key]]
-        parts += [Text(_size(described), "Size."), *validity_tables.counted(self.records)]
+        parts += [Text(size(described, self.records, self.analysis, self.primary), "Size.")]
+        parts += [*validity_tables.counted(self.records), *rig_bound(self.records)]
         parts += [*published(self.published, self.records), *claims(self.claims)]
         source = PlotData(self.id, self.records, self.analysis, folder)
         parts += [figure for name in self.analysis.plots for figure in PLOTS[name](source)]
+        echo = Echo(self.records)
         for found in self.metrics:
-            parts += metric_tables(found, self.analysis)
+            parts += metric_tables(found, self.analysis, echo)
         return [
             *parts,
             *validity_tables.predictions(self.records),
@@ -118,21 +136,18 @@ class Chapter:
         windows = [record for record in self.records if not record.skipped]
         skipped = len(self.records) - len(windows)
         valid = f"{sum(record.counts for record in windows)} of {len(windows)}"
-        confirmed = sum(done.outcome == "confirmed" for done in self.claims)
-        of_claims = f"{confirmed} of {len(self.claims)}" if self.claims else "–"
         return [
             self.id,
             self.described["title"],
             self.summary_text,
             valid + (f", {skipped} skipped" if skipped else ""),
-            of_claims,
+            self.verdict,
         ]
 
 
 def _overview(read: Sequence[Chapter]) -> Table:
     return Table(
-        ["", "experiment", "result", "valid windows", "published claims confirmed"],
-        [chapter.summary for chapter in read],
+        ["", "experiment", "result", "valid windows", "published claims"], [chapter.summary for chapter in read]
     )
 
 
@@ -166,35 +181,6 @@ def _machine(manifest: Mapping[str, Any]) -> list[Part]:
         parts.append(Text("; ".join(why.splitlines()[0] for why in manifest["absent"].values()) + ".", "Not measured:"))
     kernel = [[key, value] for key, value in machine["sysctl"].items() if value]
     return [*parts, Folded("Kernel settings", [Table(["setting", "value"], kernel)])]
-
-
-def _size(described: Mapping[str, Any]) -> str:
-    """Blocks and window length, and how this run is smaller than the full form."""
-    timing, full = described["settings"]["timing"], described["timing"]
-    varied = {name: [str(level) for level in levels] for name, levels in _full_levels(described).items()}
-    left = {
-        name: [level for level in levels if level not in described["levels"].get(name, levels)]
-        for name, levels in varied.items()
-    }
-    sizes = [
-        f"{timing['blocks']} blocks" + (f" (full form: {full['blocks']})" if timing["blocks"] != full["blocks"] else "")
-    ]
-    if timing["seconds"] != full["seconds"]:
-        sizes.append(f"windows of {timing['seconds']:g} s (full form: {full['seconds']:g} s)")
-    for key, unit in (("zones", "zones"), ("records", "records per zone")):
-        here, whole = described["settings"]["zones"][key], described["zones"][key]
-        if here != whole:
-            sizes.append(f"{here:,} {unit} (full form: {whole:,})")
-    sizes += [
-        f"{factor_words(name)} levels not run: {', '.join(map('“{}”'.format, levels))}"
-        for name, levels in left.items()
-        if levels
-    ]
-    return "; ".join(sizes) + "."
-
-
-def _full_levels(described: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
-    return {name: list(levels) for name, levels in {**described["factors"], **described["within"]}.items()}
 
 
 def _level_order(record: WindowRecord, levels: Mapping[str, Sequence[str]]) -> list[int]:

@@ -1,22 +1,57 @@
-"""The result of an experiment in sentences, generated from its analysis."""
+"""The result of an experiment in sentences and as a verdict of at most five words, generated from its analysis."""
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Sequence
 
-from zonda_lab.analysis import MIN_STARTS, ClaimCheck, LevelComparison, MetricAnalysis
+from zonda_lab import claims as checks
+from zonda_lab.analysis import LevelComparison, MetricAnalysis
+from zonda_lab.claims import ClaimCheck
+from zonda_lab.effects import MIN_STARTS
 from zonda_lab.experiment import AnalysisSpec
 from zonda_lab.metrics import METRICS, level_words
-from zonda_lab.report.number_format import minimum_effect, number, ratio
+from zonda_lab.report.number_format import minimum_effect
+from zonda_lab.report.result_tables import claim_value, effect_text, value_text
 
 MOST = 6  # items listed by name; more are counted
+WORDS = (
+    checks.CONFIRMED,
+    checks.REFUTED,
+    checks.INCONCLUSIVE,
+    checks.WITHHELD,
+    checks.NOT_TESTABLE,
+    checks.NOT_MEASURED,
+)
+UNDECIDED = ("equivalent", "inconclusive", "withheld")
 
 
-def conclusion(finding: MetricAnalysis | None, claims: Sequence[ClaimCheck], analysis: AnalysisSpec) -> str:
-    """The primary metric and the published claims."""
-    return " ".join([primary_metric(finding, analysis, MOST), *(_claims(claims) if finding else [])])
+def conclusion(
+    finding: MetricAnalysis | None,
+    claims: Sequence[ClaimCheck],
+    analysis: AnalysisSpec,
+    cost: MetricAnalysis | None = None,
+) -> str:
+    """The primary metric and the published claims; `cost` is the headline if the rig limited the primary metric."""
+    headline = [_cost(cost)] if cost else []
+    return " ".join([*headline, primary_metric(finding, analysis, MOST), *(_claims(claims) if finding else [])])
+
+
+def verdict(claims: Sequence[ClaimCheck], finding: MetricAnalysis | None) -> str:
+    """At most five words: the outcome of the claims."""
+    if finding is None or not finding.cells:
+        return checks.NOT_MEASURED
+    count = Counter(done.outcome for done in claims)
+    if not count:
+        alarmed = finding.comparisons and all(c.outcome == "withheld" for c in finding.comparisons)
+        return checks.WITHHELD if alarmed else "measured; no published claim"
+    if len(count) == 1:
+        return next(iter(count))
+    if len(count) > 2:
+        return f"mixed: {count[checks.CONFIRMED]} of {count.total()} confirmed"
+    return ", ".join(f"{count[word]} {word.removesuffix(' here')}" for word in WORDS if count[word])
 
 
 def primary_metric(finding: MetricAnalysis | None, analysis: AnalysisSpec, most: int = 3) -> str:
@@ -26,35 +61,46 @@ def primary_metric(finding: MetricAnalysis | None, analysis: AnalysisSpec, most:
     return _differences(finding, analysis, most) or _medians(finding, most)
 
 
+def _cost(found: MetricAnalysis) -> str:
+    """Answers per CPU second, where rates are only lower bounds."""
+    best: dict[str, str] = {}
+    for cell in sorted(found.cells, key=lambda cell: cell.median):
+        if not cell.copy:
+            best[cell.levels.get("server.name", cell.label)] = value_text(cell)
+    listed = "; ".join(f"{name}: {value}" for name, value in sorted(best.items()))
+    return f"The rig limited some rates, which are lower bounds. Most answers per second of server CPU time: {listed}."
+
+
 def _differences(finding: MetricAnalysis, analysis: AnalysisSpec, most: int) -> str:
-    """Which levels differ from the baseline, which are equivalent, and which are inconclusive."""
-    comparisons = [
-        each for stratum in finding.strata for each in stratum.comparisons if each.outcome != "too few starts"
-    ]
-    if not comparisons:
+    """Which levels differ from the baseline, which are equivalent, and which are inconclusive or withheld."""
+    found = [each for each in finding.comparisons if each.outcome != "too few starts"]
+    if not found:
         return ""
     metric = METRICS[finding.metric]
-    significant = [c for c in comparisons if c.outcome in ("better", "worse", "different")]
+    significant = [c for c in found if c.outcome in ("better", "worse", "different")]
     differing = sorted(significant, key=lambda c: -abs(math.log(c.effect.ratio)))
-    listed = [f"{_levels(c)} {ratio(c.effect.ratio, c.effect.low, c.effect.high)}" for c in differing[:most]]
+    listed = [f"{_levels(c)} {effect_text(c.effect, metric.margin)}" for c in differing[:most]]
     more = [f"{len(differing) - most} more in the tables"] if len(differing) > most else []
-    equal = [_levels(c) for c in comparisons if c.outcome == "equivalent"]
-    unknown = [c for c in comparisons if c.outcome == "inconclusive"]
-    named = _listed([_levels(c) for c in unknown], most)
+    named = {outcome: [c for c in found if c.outcome == outcome] for outcome in UNDECIDED}
+    names = {outcome: _listed([_levels(c) for c in group], most) for outcome, group in named.items()}
+    mde = _mde_range([c for c in named["inconclusive"] if not c.effect.bound])
+    margin = metric.margin or analysis.margin
     parts = [
-        *([f" Significantly different: {'; '.join([*listed, *more])}."] if listed else []),
-        *([f" Equivalent within {analysis.margin:.0%}: {_listed(equal, most)}."] if equal else []),
-        *([f" Inconclusive (minimum detectable effect {_mde_range(unknown)}): {named}."] if unknown else []),
+        f" Significantly different: {'; '.join([*listed, *more])}." if listed else "",
+        f" Equivalent within {margin:.1%}: {names['equivalent']}." if named["equivalent"] else "",
+        f" Inconclusive{mde}: {names['inconclusive']}." if named["inconclusive"] else "",
+        f" Withheld because of an A/A alarm: {names['withheld']}." if named["withheld"] else "",
     ]
     baseline = level_words(analysis.compare, analysis.baseline)
-    return f"{metric.heading}, as a ratio to {baseline} (n = {_starts(comparisons)} starts).{''.join(parts)}"
+    kind = "as a difference from" if metric.margin else "as a ratio to"
+    return f"{metric.heading}, {kind} {baseline} (n = {_starts(found)} starts).{''.join(parts)}"
 
 
 def _medians(finding: MetricAnalysis, most: int) -> str:
     """The medians alone, where there are too few starts for a test."""
     metric = METRICS[finding.metric]
     cells = [cell for cell in finding.cells if not cell.copy]
-    listed = [f"{cell.label}: {number(cell.median)}" for cell in cells[:most]]
+    listed = [f"{cell.label}: {value_text(cell, interval=False)}" for cell in cells[:most]]
     more = [f"{len(cells) - most} more in the table"] if len(cells) > most else []
     few = (
         f" Fewer than {MIN_STARTS} starts per treatment: differences may be due to chance."
@@ -74,8 +120,8 @@ def _claims(claims: Sequence[ClaimCheck]) -> list[str]:
 
 
 def claim_outcome(done: ClaimCheck) -> str:
-    """`1.11, confirmed`."""
-    return done.outcome if done.value is None else f"{number(done.value)}, {done.outcome}"
+    """`1.11 (1.08 – 1.14), confirmed`."""
+    return ", ".join(filter(None, (claim_value(done), done.outcome)))
 
 
 def _levels(comparison: LevelComparison) -> str:
@@ -90,8 +136,10 @@ def _listed(names: Sequence[str], most: int) -> str:
 
 def _mde_range(comparisons: Sequence[LevelComparison]) -> str:
     """The range of the minimum detectable effects."""
+    if not comparisons:
+        return ""
     low, high = (minimum_effect(f(c.effect.mde for c in comparisons)) for f in (min, max))
-    return low if low == high else f"{low} to {high}"
+    return f" (minimum detectable effect {low if low == high else f'{low} to {high}'})"
 
 
 def _starts(comparisons: Sequence[LevelComparison]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -64,6 +65,28 @@ def canvas_of(width: float = 8.0, height: float = 4.0) -> tuple[Canvas, Axes]:
     axes.xaxis.set_major_formatter(thousands)
     axes.yaxis.set_major_formatter(thousands)
     return canvas, axes
+
+
+Bar = tuple[str, float, tuple[float, float], str]  # name, value, interval, colour
+
+
+def bars_of(panels: Sequence[tuple[str, Sequence[Bar], float | None]]) -> str:
+    """Bar charts side by side, each with its title, bars and the value of a dashed line."""
+    canvas = Canvas(figsize=(9, 1.2 + 0.42 * max(len(bars) for _, bars, _ in panels)), layout="constrained")
+    for axes, (title, bars, line) in zip(canvas.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        for row, (_, value, (low, high), colour) in enumerate(bars):
+            axes.barh(row, value, 0.62, color=colour)
+            if math.isfinite(high - low):
+                axes.plot([low, high], [row, row], color="#1c2430", linewidth=1.4)
+        if line is not None:
+            axes.axvline(line, color="#4a5568", linestyle="--", linewidth=1.2)
+        axes.set_yticks(range(len(bars)), [name for name, *_ in bars])
+        axes.invert_yaxis()
+        axes.set_title(title, loc="left", fontsize=10)
+        axes.xaxis.set_major_formatter(thousands)
+        axes.locator_params(axis="x", nbins=5)
+        axes.grid(visible=False, axis="y")
+    return svg(canvas)
 
 
 def styles(names: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 
-from zonda_lab.analysis import Cell, ClaimCheck, LevelComparison, MetricAnalysis, measured_for
+from zonda_lab import statistics as st
+from zonda_lab.analysis import Cell, LevelComparison, MetricAnalysis, measured_for
+from zonda_lab.claims import ClaimCheck
 from zonda_lab.experiment import AnalysisSpec, Published
 from zonda_lab.metrics import METRICS, factor_words, level_words
 from zonda_lab.report.document import Folded, Heading, Part, Table, Text
-from zonda_lab.report.number_format import interval, minimum_effect, number, p_value
+from zonda_lab.report.number_format import difference, measured, minimum_effect, number, p_value, resolution
+from zonda_lab.report.rig_limits import Echo
 from zonda_lab.results import WindowRecord
 
 MOODS = {
     "better": "good",
     "worse": "bad",
     "inconclusive": "dim",
+    "withheld": "dim",
+    "not testable here": "dim",
+    "not measured": "dim",
     "too few starts": "dim",
     "confirmed": "good",
     "refuted": "bad",
@@ -34,15 +41,22 @@ def published(rows: Sequence[Published], records: Sequence[WindowRecord]) -> lis
     ]
 
 
-def measured_here(row: Published, records: Sequence[WindowRecord]) -> str:
+def measured_here(row: Published, records: Sequence[WindowRecord], intervals: bool = True) -> str:
     """The values measured here for a published figure, per server."""
     if not row.metric:
         return "see below"
     unit, cells = f" {METRICS[row.metric].unit}".rstrip(), measured_for(records, row)
-    values = [
-        f"{cell.label} {interval(cell.median, cell.low, cell.high)}{unit}, n = {len(cell.values)}" for cell in cells
-    ]
-    return "; ".join(values) or "not measured"
+    values = [f"{cell.label} {value_text(cell, intervals)}{unit}" for cell in cells]
+    counts = [f" (n = {n})" for n in dict.fromkeys(len(cell.values) for cell in cells)] if intervals else []
+    return ("; ".join(values) + (counts[0] if len(counts) == 1 else "")) if values else "not measured"
+
+
+def value_text(cell: Cell, interval: bool = True) -> str:
+    """The median of a cell with its interval, `at least` if it is a lower bound."""
+    if interval:
+        return measured(cell.median, cell.low, cell.high, cell.bound)
+    text = number(cell.median, resolution(cell.low, cell.high))
+    return f"{cell.bound} {text}" if cell.bound else text
 
 
 def claims(checked: Sequence[ClaimCheck]) -> list[Part]:
@@ -50,103 +64,125 @@ def claims(checked: Sequence[ClaimCheck]) -> list[Part]:
     if not checked:
         return []
     rows = [
-        [
-            done.claim.says,
-            done.claim.published,
-            done.server,
-            interval(done.value, done.low, done.high),
-            str(done.n),
-            done.outcome,
-        ]
+        [done.claim.says, done.claim.published, done.server, claim_value(done), str(done.n), done.outcome]
         for done in checked
     ]
-    return [
+    parts: list[Part] = [
         Heading(3, "Published claims"),
         Table(
-            ["claim", "published", "server", "measured here (95 % interval)", "blocks", "outcome"],
+            ["claim", "published", "server", "measured here (95 % interval)", "blocks", "verdict"],
             rows,
             [MOODS.get(c.outcome, "") for c in checked],
         ),
     ]
+    needs = dict.fromkeys(f"{done.claim.says}: {done.claim.untestable}" for done in checked if done.claim.untestable)
+    return [*parts, *(Text(f"{need}.", "Not testable here.") for need in needs)]
 
 
-def metric_tables(found: MetricAnalysis, analysis: AnalysisSpec) -> list[Part]:
+def claim_value(done: ClaimCheck) -> str:
+    """The measured value of a claim as text; empty if nothing was measured."""
+    if done.text or done.value is None:
+        return done.text
+    return ("exponent " if done.claim.shape else "") + measured(done.value, done.low, done.high, done.bound)
+
+
+def metric_tables(found: MetricAnalysis, analysis: AnalysisSpec, echo: Echo) -> list[Part]:
     """One metric: medians, comparisons with the baseline, A/A control, and all pairs folded away."""
     metric = METRICS[found.metric]
-    parts: list[Part] = [Heading(3, metric.heading + (f", {metric.unit}" if metric.unit else ""))]
-    head = [
-        *map(factor_words, found.cells[0].levels if found.cells else []),
-        "",
-        "median",
-        "95 % interval",
-        "starts",
-        "coefficient of variation",
-        "outliers",
+    parts: list[Part] = [
+        Heading(3, metric.heading + (f", {metric.unit}" if metric.unit else "")),
+        _medians(found, echo),
     ]
-    parts.append(Table(head, [_cell_row(cell) for cell in found.cells]))
-    comparisons = [comparison for stratum in found.strata for comparison in stratum.comparisons]
-    if comparisons:
-        parts.append(_comparison_table(comparisons, analysis))
+    if found.comparisons:
+        parts.append(_comparison_table(found.comparisons, analysis, metric.margin))
         parts.append(_aa_control(found))
         parts.append(Folded("Omnibus tests, all pairs", _pairs(found)))
     return parts
 
 
-def _cell_row(cell: Cell) -> list[str]:
-    outliers = ", ".join(f"block {block}" for block in cell.outliers)
-    again = "again" if cell.copy else ""
+def effect_text(effect: st.Effect, absolute: float) -> str:
+    """The ratio, or the absolute difference, with its interval."""
+    if absolute:
+        return difference(effect.ratio, effect.low, effect.high)
+    return measured(effect.ratio, effect.low, effect.high, effect.bound)
+
+
+def _medians(found: MetricAnalysis, echo: Echo) -> Table:
+    """Medians with intervals; rates also as a share of echo, latencies beside echo's."""
+    beside = {id(cell): _beside(found.metric, cell, echo) for cell in found.cells}
+    title = "echo's latency" if METRICS[found.metric].is_latency else "share of echo"
+    extra = [title] if any(beside.values()) else []
+    head = [*map(factor_words, found.cells[0].levels if found.cells else []), "", "median", "95 % interval"]
+    head += [*extra, "starts", "coefficient of variation", "outliers"]
+    return Table(head, [_cell_row(cell, [beside[id(cell)]] if extra else []) for cell in found.cells])
+
+
+def _beside(metric: str, cell: Cell, echo: Echo) -> str:
+    if METRICS[metric].is_latency:
+        floor = echo.latency(metric, cell)
+        return "" if floor is None else number(floor)
+    share = echo.share(metric, cell)
+    return "" if share is None else f"{f'{cell.bound} ' if cell.bound else ''}{share:.0%}"
+
+
+def _cell_row(cell: Cell, extra: list[str]) -> list[str]:
+    step = resolution(cell.low, cell.high)
+    interval = "–" if math.isnan(cell.low) else f"{number(cell.low, step)} – {number(cell.high, step)}"
     return [
         *cell.levels.values(),
-        again,
-        number(cell.median),
-        f"{number(cell.low)} – {number(cell.high)}",
+        "again" if cell.copy else "",
+        value_text(cell, interval=False),
+        interval,
+        *extra,
         str(len(cell.values)),
         f"{cell.variation:.1%}",
-        outliers,
+        ", ".join(f"block {block}" for block in cell.outliers),
     ]
 
 
-def _comparison_table(comparisons: Sequence[LevelComparison], analysis: AnalysisSpec) -> Table:
+def _comparison_table(comparisons: Sequence[LevelComparison], analysis: AnalysisSpec, absolute: float) -> Table:
     head = [
         *map(factor_words, comparisons[0].stratum),
         factor_words(analysis.compare),
-        f"ratio to {analysis.baseline}",
-        "95 % interval",
+        f"{'difference from' if absolute else 'ratio to'} {analysis.baseline} (95 % interval)",
         "p (Holm)",
         "p Dunn",
         "p Dunnett",
         "outcome",
     ]
-    rows = []
-    for each in comparisons:
-        effect = each.effect
-        outcome = {
-            "equivalent": f"equivalent within {analysis.margin:.0%} (p {effect.p_equivalence:.3f})",
-            "inconclusive": f"inconclusive, minimum detectable effect {minimum_effect(effect.mde)}",
-        }.get(each.outcome, each.outcome)
-        rows.append(
-            [
-                *each.stratum.values(),
-                each.level,
-                f"{effect.ratio:.3f}",
-                f"{effect.low:.3f} – {effect.high:.3f}",
-                p_value(each.p),
-                p_value(each.dunn),
-                p_value(each.dunnett),
-                outcome,
-            ]
-        )
+    rows = [
+        [
+            *each.stratum.values(),
+            each.level,
+            effect_text(each.effect, absolute),
+            p_value(each.effect.p),
+            p_value(each.dunn),
+            p_value(each.dunnett),
+            _outcome(each, absolute or analysis.margin),
+        ]
+        for each in comparisons
+    ]
     return Table(head, rows, [MOODS.get(each.outcome, "") for each in comparisons])
+
+
+def _outcome(each: LevelComparison, margin: float) -> str:
+    if each.outcome == "inconclusive" and each.effect.bound:
+        return "inconclusive: values are only bounds"
+    return {
+        "equivalent": f"equivalent within {margin:.1%} (p {each.effect.p_equivalence:.3f})",
+        "inconclusive": f"inconclusive, minimum detectable effect {minimum_effect(each.effect.mde)}",
+        "withheld": "withheld: A/A alarm",
+    }.get(each.outcome, each.outcome)
 
 
 def _aa_control(finding: MetricAnalysis) -> Text:
     significant, compared = finding.aa_control
     if not compared:
         return Text("too few starts of the repeated baseline.", "A/A control:")
-    return Text(
-        f"{significant} of {compared} comparisons of the baseline with itself are significant (5% expected by chance).",
-        "A/A control:",
-    )
+    alarms = [", ".join(pair.levels.values()) or "the baseline" for pair in finding.aa_pairs if pair.alarm]
+    text = f"{significant} of {compared} comparisons of the baseline with itself are significant"
+    withheld = f"; verdicts are withheld for: {'; '.join(alarms)}" if alarms else ""
+    return Text(f"{text} (5% expected by chance){withheld}.", "A/A control:")
 
 
 def _pairs(finding: MetricAnalysis) -> list[Part]:
@@ -155,7 +191,7 @@ def _pairs(finding: MetricAnalysis) -> list[Part]:
         levels = ", ".join(itertools.starmap(level_words, stratum.levels.items()))
         tests = [*stratum.omnibus, *([stratum.variances] if stratum.variances else [])]
         results = "; ".join(f"{test.name}: statistic {test.statistic:.3g}, p {p_value(test.p)}" for test in tests)
-        parts.append(Text(results or "too few starts", levels))
+        parts.append(Text(results or "not computed: too few starts, or values that are only bounds", levels))
         rows = [
             [
                 f"{one.b} / {one.a}",

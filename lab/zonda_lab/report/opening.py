@@ -1,0 +1,136 @@
+"""The top of a page: one picture and three sentences: who answers most, who costs least, what cannot be said."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from zonda_lab.analysis import Cell, measured_for
+from zonda_lab.experiment import Published
+from zonda_lab.metrics import LIMITS
+from zonda_lab.report.document import Figure, Part, Text
+from zonda_lab.report.number_format import number
+from zonda_lab.report.plot_style import COLOURS, SERVERS, Bar, bars_of
+from zonda_lab.report.result_tables import value_text
+from zonda_lab.results import WindowRecord
+
+RATES = ("answered_qps", "peak_999_qps")  # the first that was measured is shown
+COST = "cpu_us_per_query"
+ANSWERED = 0.999
+MOST = 3  # limits named in the sentence; the experiments below have all of them
+CLEAR = 3  # starts that a comparison needs
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The servers by one metric, the best first, and the echo server if it was measured."""
+
+    metric: str
+    servers: list[Cell]
+    echo: Cell | None
+
+    @property
+    def leaders(self) -> list[Cell]:
+        """The best server and all whose interval overlaps its interval, or that are only bounds."""
+        best = self.servers[0]
+        return [cell for cell in self.servers if cell is best or _overlap(best, cell) or cell.bound]
+
+
+def opening(records: Sequence[WindowRecord], few: int) -> list[Part]:
+    """The picture and the sentences; nothing if fewer than two servers were measured with queries."""
+    plain = [r for r in records if r.levels.get("traffic.transport", "udp") == "udp"]
+    rate = next((found for metric in RATES if (found := _ranking(plain, metric))), None)
+    cost = _ranking(plain, COST)
+    if not rate or not cost:
+        return []
+    return [
+        Figure("overview", _picture(rate, cost), _caption(rate)),
+        Text(_who(rate, "answers most", "queries per second on one core"), "Who answers most?"),
+        Text(_who(cost, "costs least", "µs of CPU time per answer"), "Who costs least?"),
+        Text(_unknown(rate, cost, records, few), "What cannot be said?"),
+    ]
+
+
+def _ranking(records: Sequence[WindowRecord], metric: str) -> Ranking | None:
+    """Each server's best rate, or its cost where each answered everything, in the experiment with most servers."""
+    groups: dict[tuple[str, ...], list[WindowRecord]] = {}
+    for record in records:
+        if metric in record.metrics and record.counts_for(metric):
+            at = () if metric in RATES else _conditions(record)
+            if at is not None:
+                groups.setdefault((record.experiment, *at), []).append(record)
+    found = [measured_for(windows, Published("", "", metric)) for _, windows in sorted(groups.items(), key=_offered)]
+    cells = max(reversed(found), key=len, default=[])
+    named = [cell for cell in cells if cell.levels["server.name"] not in LIMITS]
+    if len(named) < 2:
+        return None
+    echo = next((cell for cell in cells if cell.levels["server.name"] == "echo"), None)
+    return Ranking(metric, sorted(named, key=lambda cell: cell.median * (1 if metric == COST else -1)), echo)
+
+
+def _conditions(record: WindowRecord) -> tuple[str, ...] | None:
+    """What a cost is measured at; None if the server did not answer everything, which changes the cost."""
+    if record.metrics.get("answered_share", 1.0) < ANSWERED:
+        return None
+    return tuple(level for name, level in record.levels.items() if name != "server.name")
+
+
+def _offered(group: tuple[tuple[str, ...], list[WindowRecord]]) -> float:
+    return max(record.metrics.get("offered_qps", 0.0) for record in group[1])
+
+
+def _picture(rate: Ranking, cost: Ranking) -> str:
+    return bars_of([("queries answered per second", *_bars(rate)), ("CPU time per answer, µs", *_bars(cost))])
+
+
+def _bars(ranking: Ranking) -> tuple[list[Bar], float | None]:
+    bars = [
+        (_name(cell), cell.median, (cell.low, cell.high), SERVERS.get(_name(cell), COLOURS[0]))
+        for cell in ranking.servers
+    ]
+    return bars, ranking.echo.median if ranking.echo else None
+
+
+def _caption(rate: Ranking) -> str:
+    counts = sorted({len(cell.values) for cell in rate.servers})
+    starts = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    echo = " Dashed: an echo program without DNS, which hardly any server on sockets can beat." if rate.echo else ""
+    return f"Left: more is better; right: less is better. Medians of {starts} starts, lines: 95 % intervals.{echo}"
+
+
+def _who(ranking: Ranking, does: str, unit: str) -> str:
+    leaders = ranking.leaders
+    if len(leaders) == 1:
+        second = ranking.servers[1]
+        values = f"{value_text(leaders[0], interval=False)} {unit}"
+        next_one = f"next is {_name(second)} with {value_text(second, interval=False)}"
+        return f"{_name(leaders[0])} {does}: {values}; {next_one}."
+    listed = ", ".join(f"{_name(cell)} {value_text(cell, interval=False)}" for cell in leaders)
+    return f"No single server {does}; too close to call between {listed} ({unit})."
+
+
+def _unknown(rate: Ranking, cost: Ranking, records: Sequence[WindowRecord], few: int) -> str:
+    """The limits of these figures that were found, the most important first."""
+    reasons = []
+    if any(cell.bound for cell in rate.servers):
+        bound = ", ".join(_name(cell) for cell in rate.servers if cell.bound)
+        reasons.append(f"how much more than shown {bound} could answer, because the load generator was the limit")
+    if rate.echo and (near := [_name(c) for c in rate.servers if c.median > 0.9 * rate.echo.median]):
+        reasons.append(f"whether {', '.join(near)} could answer more, because the echo program cannot either")
+    if min(len(cell.values) for cell in (*rate.servers, *cost.servers)) < few:
+        reasons.append("small differences, because there were few starts")
+    excluded = sum(not record.counts and not record.skipped for record in records)
+    if excluded:
+        reasons.append(f"anything about the {number(excluded)} windows that broke a validity rule")
+    reasons.append("how the servers compare on other hardware or with other zones")
+    return f"These figures do not show {', or '.join(reasons[:MOST])}."
+
+
+def _overlap(a: Cell, b: Cell) -> bool:
+    if min(len(a.values), len(b.values)) < CLEAR:
+        return True
+    return a.low <= b.high and b.low <= a.high
+
+
+def _name(cell: Cell) -> str:
+    return cell.levels["server.name"]

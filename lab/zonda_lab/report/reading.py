@@ -1,0 +1,20 @@
+"""Fixed texts of a report: how to read it, how each interval was made, what old records lack."""
+
+from __future__ import annotations
+
+INTERVALS = """Medians over independent starts: order statistics with exact coverage of at least 95 % from six \
+starts on, Student's t on logarithms for three to five, none for fewer. Ratios and differences: pairs of the \
+same block, BCa bootstrap of the Hodges-Lehmann estimate from eight blocks on, Student's t for fewer; 95 % each, \
+not corrected. A peak's interval reaches from the last passing to the first failing rate. “At least” and “at \
+most” mark values that a timeout, a ceiling or the rig cut off. P values, equivalence and minimum detectable \
+effects are corrected for the comparisons of one table part (Holm)."""
+READING = """Each block runs every treatment once in random order and the baseline twice: “again” marks the \
+second run. If the two runs differ significantly (an A/A alarm), verdicts at those levels are withheld. A claim \
+is confirmed or refuted if its interval lies inside or outside the claimed range, and inconclusive otherwise. A \
+difference below the minimum detectable effect is inconclusive. Windows that broke a validity rule fixed in \
+advance are excluded; each experiment lists how many and why."""
+OLD = """These records were measured in quick form by an earlier version of the lab: its own peak search with a \
+ceiling, trials not kept, late answers counted, no echo server in the same rig and no counters around each \
+window. The verdicts are those of today's rules, but they cannot repair such windows: do not quote the values."""
+DISTURBED = """Windows disturbed by other programs on the machine are counted as if they were valid. This shows \
+that the experiments work, but none of the values below may be quoted."""

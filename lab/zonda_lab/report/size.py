@@ -1,0 +1,60 @@
+"""How large an experiment was: blocks, window length, the effect it could detect, and how the run was cut."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from zonda_lab.analysis import MetricAnalysis
+from zonda_lab.block_plan import sigma_of
+from zonda_lab.experiment import AnalysisSpec
+from zonda_lab.metrics import factor_words
+from zonda_lab.report.number_format import minimum_effect
+from zonda_lab.results import WindowRecord
+from zonda_lab.statistics import MOST_BLOCKS, blocks_needed
+
+TIMED = ("queries", "peak", "updating", "memory")  # procedures whose windows have a set length
+FEW = 8  # blocks; below, intervals are wide
+
+
+def size(
+    described: Mapping[str, Any],
+    records: Sequence[WindowRecord],
+    analysis: AnalysisSpec,
+    primary: MetricAnalysis | None,
+) -> str:
+    """Blocks, windows and detectable effect, and how this run is smaller than the full form."""
+    timing = described["settings"]["timing"]
+    windows = [f"windows of {timing['seconds']:g} s"] if described["procedure"] in TIMED else []
+    sizes = [f"{timing['blocks']} blocks", *windows, *_power(records, analysis, primary), *_cut(described)]
+    return "; ".join(sizes) + "."
+
+
+def _power(records: Sequence[WindowRecord], analysis: AnalysisSpec, primary: MetricAnalysis | None) -> list[str]:
+    """The minimum detectable effect of the primary metric, and the blocks that its planned effect needs."""
+    effects = [c.effect.mde for c in primary.comparisons if not c.effect.bound] if primary else []
+    if not effects:
+        return []
+    text = f"minimum detectable effect {minimum_effect(max(effects))}"
+    sigma = sigma_of(records, analysis)
+    if max(effects) <= analysis.effect or sigma is None or primary is None:
+        return [text]
+    comparisons = max(len(stratum.comparisons) for stratum in primary.strata)
+    needed = blocks_needed(sigma, analysis.effect, comparisons) or f"more than {MOST_BLOCKS:,}"
+    return [f"{text} ({analysis.effect:.1%} would need about {needed} blocks)"]
+
+
+def _cut(described: Mapping[str, Any]) -> list[str]:
+    timing, full = described["settings"]["timing"], described["timing"]
+    sizes = [f"blocks in the full form: {full['blocks']}"] if timing["blocks"] != full["blocks"] else []
+    if timing["seconds"] != full["seconds"] and described["procedure"] in TIMED:
+        sizes.append(f"windows in the full form: {full['seconds']:g} s")
+    for key, unit in (("zones", "zones"), ("records", "records per zone")):
+        here, whole = described["settings"]["zones"][key], described["zones"][key]
+        if here != whole:
+            sizes.append(f"{here:,} {unit} (full form: {whole:,})")
+    for name, levels in {**described["factors"], **described["within"]}.items():
+        left = [str(level) for level in levels if str(level) not in described["levels"].get(name, map(str, levels))]
+        if left:
+            sizes.append(f"{factor_words(name)} levels not run: {', '.join(map('“{}”'.format, left))}")
+    return sizes
