@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import shutil
 from pathlib import Path
 
@@ -7,7 +8,8 @@ import pytest
 
 from zonda_lab import cli, report
 from zonda_lab.experiment import catalogue
-from zonda_lab.results import Results
+from zonda_lab.report import committed
+from zonda_lab.results import FORMAT, Results
 
 RECORDS = Path(__file__).parents[1] / "records"
 PUBLISHED = [f"e{path.stem[1:]}" for path in catalogue() if int(path.stem[1:3]) <= 20]
@@ -30,9 +32,22 @@ def test_a_committed_result_can_be_rebuilt(name: str, tmp_path: Path) -> None:
     assert "<svg" in page and "Result." in page and "published" in page
 
 
-def test_keep_writes_small_folders_and_an_index(made: Results, tmp_path: Path) -> None:
+@pytest.fixture
+def full(made: Results, tmp_path: Path) -> Results:
+    """A run that may be kept: not quick, of a clean commit."""
+    results = Results(Path(shutil.copytree(made.folder, tmp_path / "results")))
+    change(results, source="0123456789abcdef", quick=False)
+    return results
+
+
+def change(results: Results, source: str, quick: bool, **more: object) -> None:
+    manifest = results.manifest()
+    results.write("manifest.json", {**manifest, "source": source, "options": {"quick": quick}, **more})
+
+
+def test_keep_writes_small_folders_and_an_index(full: Results, tmp_path: Path) -> None:
     target = tmp_path / "records"
-    assert cli.main(["keep", str(made.folder), str(target)]) == 0
+    assert cli.main(["keep", str(full.folder), str(target)]) == 0
     folders = sorted(path.name for path in target.iterdir() if path.is_dir())
     assert folders == ["e01-response-rate", "e02-peak", "e12-many-zones", "e16-sysctl-sweep", "e21-transports"]
     listed = (target / "README.md").read_text()
@@ -46,17 +61,85 @@ def test_keep_writes_small_folders_and_an_index(made: Results, tmp_path: Path) -
         assert f"]({name}/report.md)" in listed
         assert "/some/where" not in (target / name / "manifest.json").read_text()
         assert len(list((target / name / "figures").glob("*.svg"))) == 1
-    assert "140,000 to 160,000 answers per second" in listed and "refuted" in listed
     again = report.write(target / "e16-sysctl-sweep").read_text()
     assert "Published claims" in again and "<svg" in again
 
 
-def test_keep_names_and_omits_experiments_without_valid_windows(
-    made: Results, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_the_index_has_one_short_row_per_experiment_and_says_how_it_was_measured(full: Results, tmp_path: Path) -> None:
+    assert cli.main(["keep", str(full.folder), str(tmp_path / "records")]) == 0
+    listed = (tmp_path / "records" / "README.md").read_text()
+    assert "**Measured commit.** `0123456789abcdef`." in listed
+    assert "**Intervals.** Medians" in listed and "Holm" in listed
+    rows = [line.strip("|").split("|") for line in listed.splitlines() if line.startswith("| [")]
+    assert [row[0].strip()[1:].partition("]")[0] for row in rows] == ["E1", "E2", "E12", "E16", "E21"]
+    for row in rows:
+        assert len(row) == 5 and len("|".join(row)) < 500
+        assert 1 <= len(row[-1].split()) <= 5, row[-1]
+
+
+def test_keep_keeps_the_trials_of_a_peak_search(full: Results, tmp_path: Path) -> None:
+    trial = dataclasses.replace(next(r for r in full.records() if r.experiment == "E2"), detail={"trial": True})
+    full.append(trial)
+    assert cli.main(["keep", str(full.folder), str(tmp_path / "records")]) == 0
+    kept = Results(tmp_path / "records" / "e02-peak").records()
+    assert sum(bool(record.detail.get("trial")) for record in kept) == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "quick", "message"),
+    [
+        ("0123456-dirty", False, "was not measured from a commit (source: 0123456-dirty)"),
+        ("unknown", False, "was not measured from a commit (source: unknown)"),
+        ("0123456", True, "is a quick run"),
+    ],
+)
+def test_keep_refuses_what_cannot_be_quoted(
+    full: Results, tmp_path: Path, source: str, quick: bool, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = Path(shutil.copytree(made.folder, tmp_path / "results"))
-    lines = (folder / "records.jsonl").read_text().splitlines(keepends=True)
-    (folder / "records.jsonl").write_text("".join(line for line in lines if '"E2"' not in line))
-    assert cli.main(["keep", str(folder), str(tmp_path / "records")]) == 1
+    change(full, source, quick)
+    assert cli.main(["keep", str(full.folder), str(tmp_path / "records")]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "records").exists()
+
+
+@pytest.mark.parametrize(
+    ("id_", "name", "folder"),
+    [
+        ("E7", "memory", "e07-memory"),
+        ("mine", "", "mine"),
+        ("My test/1", "../x", "my-test-1-x"),
+        ("???", "", "experiment"),
+    ],
+)
+def test_an_experiment_of_any_id_has_a_folder(id_: str, name: str, folder: str) -> None:
+    assert committed.folder_name(id_, name) == folder
+
+
+def test_keep_stores_a_user_defined_experiment(full: Results, tmp_path: Path) -> None:
+    """Ids that are not a letter and a number ended in a traceback."""
+    described = {**full.manifest()["experiments"]["E2"], "id": "mine", "name": ""}
+    records = [dataclasses.replace(record, experiment="mine") for record in full.records() if record.experiment == "E2"]
+    full.lines.write_text("")
+    for record in records:
+        full.append(record)
+    change(full, "0123456", False, experiments={"mine": described})
+    assert cli.main(["keep", str(full.folder), str(tmp_path / "records")]) == 0
+    assert "| [mine](mine/report.md) |" in (tmp_path / "records" / "README.md").read_text()
+
+
+def test_records_of_the_old_format_are_marked(full: Results, tmp_path: Path) -> None:
+    assert cli.main(["keep", str(full.folder), str(tmp_path / "records")]) == 0
+    change(full, "0123456", False, format=1)
+    assert "predate the format" in report.write(full.folder).read_text()
+    change(full, "0123456", False, format=FORMAT)
+    assert "predate the format" not in report.write(full.folder).read_text()
+
+
+def test_keep_names_and_omits_experiments_without_valid_windows(
+    full: Results, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = (full.folder / "records.jsonl").read_text().splitlines(keepends=True)
+    (full.folder / "records.jsonl").write_text("".join(line for line in lines if '"E2"' not in line))
+    assert cli.main(["keep", str(full.folder), str(tmp_path / "records")]) == 1
     assert "not stored, because no window was valid: E2" in capsys.readouterr().err
     assert not (tmp_path / "records" / "e02-peak").exists()

@@ -46,10 +46,13 @@ def describe() -> dict[str, Any]:
 
 
 def source_version() -> str:
-    """The git commit of this tree, or `unknown`."""
+    """The git commit of this tree, with `-dirty` if a tracked file differs from it, or `unknown`."""
     here = Path(__file__).resolve().parent
     done = subprocess.run(
-        ["git", "-C", here, "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
+        ["git", "-C", here, "describe", "--always", "--dirty", "--exclude=*", "--abbrev=40"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return done.stdout.strip() or "unknown"
 

@@ -12,80 +12,151 @@ from typing import Any
 
 from zonda_lab.errors import LabError
 from zonda_lab.report import markdown
-from zonda_lab.report.build import chapters, document
-from zonda_lab.report.conclusion import claim_outcome
+from zonda_lab.report.build import Chapter, chapters, document
 from zonda_lab.report.document import Document, Figure, Heading, Part, Text
-from zonda_lab.report.result_tables import measured_here
-from zonda_lab.results import Results, WindowRecord
+from zonda_lab.report.reading import INTERVALS
+from zonda_lab.report.result_tables import claim_value, measured_here, value_text
+from zonda_lab.results import FORMAT, Results, WindowRecord
 
 DIGITS, POINTS = 6, 100  # significant digits of a metric; points of an arrival curve
+MOST, LONGEST = 4, 140  # values and characters in a cell of the index
+UNCOMMITTED = ("-dirty", "unknown")
 INDEX = """# Committed results
 
-One folder per experiment, written by `zonda-lab keep`: the window records (without the trials of a peak search), the
+One folder per experiment, written by `zonda-lab keep`: the window records with all trials of a peak search, the
 manifest, and `report.md` with the main plot. Telemetry and histograms are not stored.
 
 ```sh
 zonda-lab report lab/records/e01-response-rate     # the full page with all plots, from the records
-make lab-records                                   # measure E1 to E20 again on an idle machine and replace this folder
+zonda-lab plan E1-E20 --from lab/records --hours 6 # blocks and duration of a new recording
+zonda-lab history lab/records                      # how the values changed from commit to commit
 ```
 
-`make lab-records` runs `zonda-lab run --quick --set timing.blocks=5 --out RESULTS E1-E20` and `zonda-lab keep RESULTS
-lab/records`; it resumes an interrupted run. Experiments without a valid window are not stored; the command lists them.
+`keep` accepts only runs of a clean commit that are not `--quick`. Experiments without a valid window are not stored.
 """
-HEAD = "| experiment | published | measured here | result |\n| --- | --- | --- | --- |\n"
+HEAD = "| | question | published | here | verdict |\n| --- | --- | --- | --- | --- |\n"
 
 
-def keep(results: Results, target: Path, disturbed: bool = False) -> tuple[list[Path], list[str]]:
+def keep(results: Results, target: Path) -> tuple[list[Path], list[str]]:
     """Writes a folder per experiment and the index; returns the folders and the experiments without a valid window."""
     manifest, kept, left = results.manifest(), list[Path](), list[str]()
+    _require_keepable(results.folder, manifest)
+    windows = results.records()
     for id_, described in manifest["experiments"].items():
-        records = [record for record in results.records() if record.experiment == id_]
-        if not any(record.counts or (disturbed and record.disturbed) for record in records):
+        records = [record for record in windows if record.experiment == id_]
+        if not any(record.counts for record in records):
             left.append(id_)
             continue
-        folder = target / f"e{int(id_[1:]):02}-{described['name']}"
+        folder = target / folder_name(id_, described["name"])
         shutil.rmtree(folder, ignore_errors=True)
         small = Results(folder)
         small.create({**manifest, "options": _options(manifest), "experiments": {id_: described}})
-        small.lines.write_text("".join(f"{json.dumps(_small(r))}\n" for r in records if not r.detail.get("trial")))
-        _write_report(small, disturbed)
+        small.lines.write_text("".join(f"{json.dumps(_small(record))}\n" for record in records))
+        _write_report(small)
         kept.append(folder)
-    (target / "README.md").write_text(index(target, disturbed))
+    target.mkdir(parents=True, exist_ok=True)
+    (target / "README.md").write_text(index(target))
     return kept, left
 
 
-def index(target: Path, disturbed: bool = False) -> str:
+def folder_name(id_: str, name: str) -> str:
+    """`e01-response-rate`; an experiment outside the catalogue may have any id, and no name."""
+    number = re.fullmatch(r"[Ee](\d+)", id_)
+    first = f"e{int(number[1]):02}" if number else id_
+    return re.sub(r"[^a-z0-9]+", "-", f"{first} {name}".lower()).strip("-") or "experiment"
+
+
+def index(target: Path) -> str:
     """The index of all folders in `target`."""
-    rows = [_row(folder, disturbed) for folder in sorted(target.glob("e[0-9][0-9]-*")) if folder.is_dir()]
-    return f"{INDEX}\n{HEAD}{''.join(rows)}"
+    folders = sorted(path.parent for path in target.glob("*/manifest.json"))
+    manifests = {folder: Results(folder).manifest() for folder in folders}
+    rows = [_row(folder, manifests[folder]) for folder in folders]
+    return f"{INDEX}\n{_measured(manifests)}\n**Intervals.** {INTERVALS}\n\n{HEAD}{''.join(rows)}"
 
 
-def _row(folder: Path, disturbed: bool) -> str:
+def _require_keepable(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """A committed record states the one commit that was measured, and is large enough to be quoted."""
+    source = manifest.get("source", "unknown")
+    if source.endswith(UNCOMMITTED):
+        raise LabError(
+            f"{folder} was not measured from a commit (source: {source})",
+            "commit, check the commit out in its own worktree (git worktree add), and run from there",
+        )
+    if manifest["options"].get("quick"):
+        raise LabError(f"{folder} is a quick run", "run it without --quick; `zonda-lab plan` says how long it takes")
+
+
+def _measured(manifests: Mapping[Path, Mapping[str, Any]]) -> str:
+    """Which commit was measured; one for all, or which experiments at which commit."""
+    commits: dict[str, list[str]] = {}
+    for manifest in manifests.values():
+        commits.setdefault(manifest.get("source", "unknown"), []).extend(manifest["experiments"])
+    old = [id_ for manifest in manifests.values() if _is_old(manifest) for id_ in manifest["experiments"]]
+    one = len(commits) == 1
+    lines = [f"`{commit}`" + ("" if one else f" ({', '.join(ids)})") for commit, ids in commits.items()]
+    texts = [f"**Measured commit{'' if one else 's'}.** {'; '.join(lines)}.\n"] if lines else []
+    if old:
+        texts.append(
+            f"\n**These records predate the format (†).** {', '.join(old)}: quick windows, an earlier peak search and "
+            "no echo server in the same rig. Their values cannot be quoted; they will be recorded again.\n"
+        )
+    return "".join(texts)
+
+
+def _row(folder: Path, manifest: Mapping[str, Any]) -> str:
     try:
-        chapter = chapters(Results(folder), disturbed)[0]
+        chapter = chapters(Results(folder))[0]
     except (IndexError, KeyError, json.JSONDecodeError):
         raise LabError(
             f"{folder} holds no results of one experiment", "remove it, or run `zonda-lab keep` again"
         ) from None
-    published = [f"{row.what}: {row.figure}" for row in chapter.published] or ["–"]
-    measured = [measured_here(row, chapter.records) for row in chapter.published if row.metric]
-    measured += [
-        f"{done.claim.says}{f' ({done.server})' if done.server else ''}: {claim_outcome(done)}"
-        for done in chapter.claims
-    ]
+    old = " †" if _is_old(manifest) else ""
     cells = [
-        f"[{chapter.id} {chapter.described['title']}]({folder.name}/report.md)",
-        "<br>".join(published),
-        "<br>".join(measured) or "see the report",
-        chapter.summary_text,
+        f"[{chapter.id}]({folder.name}/report.md){old}",
+        chapter.described["question"] or chapter.described["title"],
+        _short(_published(chapter)),
+        _short(_here(chapter)),
+        chapter.verdict,
     ]
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
+    return "| " + " | ".join(" ".join(cell.replace("|", "\\|").split()) for cell in cells) + " |\n"
 
 
-def _write_report(results: Results, disturbed: bool) -> None:
+def _is_old(manifest: Mapping[str, Any]) -> bool:
+    return bool(manifest.get("format", 1) < FORMAT)
+
+
+def _published(chapter: Chapter) -> str:
+    """The published figure that `_here` stands beside."""
+    if chapter.claims:
+        return f"{chapter.claims[0].claim.says}: {chapter.claims[0].claim.published}"
+    row = next((row for row in chapter.published if row.metric), None) or next(iter(chapter.published), None)
+    return f"{row.what}: {row.figure}" if row else "–"
+
+
+def _here(chapter: Chapter) -> str:
+    """The value of the first claim, or of the published figure, or of the primary metric; per server."""
+    if chapter.claims:
+        says = chapter.claims[0].claim.says
+        first = [done for done in chapter.claims if done.claim.says == says]
+        return "; ".join(" ".join(filter(None, (done.server, claim_value(done)))) for done in first) or "–"
+    row = next((row for row in chapter.published if row.metric), None)
+    if row:
+        return measured_here(row, chapter.records, intervals=False)
+    if chapter.primary is None:
+        return "–"
+    cells = [cell for cell in chapter.primary.cells if not cell.copy][:MOST]
+    return "; ".join(f"{cell.label} {value_text(cell, interval=False)}" for cell in cells)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST else text[:LONGEST].rsplit(" ", 1)[0] + " …"
+
+
+def _write_report(results: Results) -> None:
     """`report.md` with the first plot only."""
-    built = document(results, disturbed)
-    first = next((part for part in built.parts if isinstance(part, Figure)), None)
+    built = document(results)
+    figures = [part for part in built.parts if isinstance(part, Figure)]
+    first = next((figure for figure in figures if figure.name != "overview"), None)
     (results.folder / "figures").mkdir()
     if first:
         (results.folder / "figures" / f"{first.name}.svg").write_text(first.svg)
@@ -109,4 +180,4 @@ def _small(record: WindowRecord) -> dict[str, Any]:
 
 def _options(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """The options without paths."""
-    return {name: value for name, value in manifest["options"].items() if name in ("quick", "set", "seed")}
+    return {name: value for name, value in manifest["options"].items() if name in ("quick", "set", "seed", "blocks")}
