@@ -8,6 +8,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -137,8 +138,11 @@ pub enum ControlError {
 /// Maximum length of a request in octets: enough for some thousand names on a command line.
 pub const MAX_REQUEST_LEN: u64 = 1 << 20;
 
-/// How long a client may take to send its request, and to read the response.
+/// How long a client may take to send its request, and to read each part of the response.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a client may take to send its request while every thread waits for one.
+const CROWDED_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Clients served at once, besides those that wait for reloads.
 pub const CLIENTS: usize = 8;
@@ -179,6 +183,8 @@ fn exchange(mut stream: UnixStream, request: &ControlRequest) -> io::Result<(Con
 pub struct ControlSocket {
     listener: UnixListener,
     state_dir: StateDir,
+    /// Threads that wait for a request.
+    reading: AtomicUsize,
     /// Clients that requested a reload. They have threads of their own, as a reload takes as long as the slowest zone: nothing
     /// else may wait for it.
     reloads: (SyncSender<UnixStream>, Mutex<Receiver<UnixStream>>),
@@ -200,7 +206,7 @@ impl ControlSocket {
         let listener = UnixListener::bind(&socket)?;
         fs::set_permissions(&socket, fs::Permissions::from_mode(0o600))?;
         let (sender, receiver) = sync_channel(MAX_WAITING);
-        Ok(ControlSocket { listener, state_dir, reloads: (sender, Mutex::new(receiver)) })
+        Ok(ControlSocket { listener, state_dir, reading: AtomicUsize::new(0), reloads: (sender, Mutex::new(receiver)) })
     }
 
     /// Removes the socket as the daemon ends. The next start removes one that is left.
@@ -230,7 +236,10 @@ impl ControlSocket {
         stream: UnixStream,
         respond: &mut impl FnMut(ControlRequest) -> (ControlResponse, Option<TextExport>),
     ) -> io::Result<()> {
-        let (response, text) = match read_request(&stream)? {
+        self.reading.fetch_add(1, Ordering::Relaxed);
+        let request = read_request(RequestStream { stream: &stream, accepted: Instant::now(), reading: &self.reading });
+        self.reading.fetch_sub(1, Ordering::Relaxed);
+        let (response, text) = match request? {
             Ok(ControlRequest::Reload) => return self.queue_reload(stream),
             Ok(request) => respond(request),
             Err(refused) => (refused, None),
@@ -268,9 +277,9 @@ impl ControlSocket {
     }
 }
 
-fn read_request(stream: &UnixStream) -> io::Result<Result<ControlRequest, ControlResponse>> {
+fn read_request(stream: RequestStream<'_>) -> io::Result<Result<ControlRequest, ControlResponse>> {
     let mut line = String::new();
-    BufReader::new(DeadlineStream::new(stream).take(MAX_REQUEST_LEN)).read_line(&mut line)?;
+    BufReader::new(stream.take(MAX_REQUEST_LEN)).read_line(&mut line)?;
     Ok(serde_json::from_str(&line).map_err(|error| ControlResponse::Refused(format!("invalid request: {error}"))))
 }
 
@@ -282,7 +291,32 @@ fn json_line(value: &impl Serialize) -> io::Result<Vec<u8>> {
     Ok(format!("{}\n", serde_json::to_string(value)?).into_bytes())
 }
 
-/// A stream with one deadline for everything read or written, however small the pieces.
+/// A connection whose request is read within [`CLIENT_TIMEOUT`], or [`CROWDED_TIMEOUT`], so that silent clients do not keep others out.
+struct RequestStream<'s> {
+    stream: &'s UnixStream,
+    accepted: Instant,
+    reading: &'s AtomicUsize,
+}
+
+impl Read for RequestStream<'_> {
+    fn read(&mut self, octets: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let is_crowded = self.reading.load(Ordering::Relaxed) >= CLIENTS;
+            let timeout = if is_crowded { CROWDED_TIMEOUT } else { CLIENT_TIMEOUT };
+            let left = timeout.saturating_sub(self.accepted.elapsed());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.stream.set_read_timeout(Some(left.min(CROWDED_TIMEOUT)))?;
+            match self.stream.read(octets) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => (),
+                read => return read,
+            }
+        }
+    }
+}
+
+/// A stream with one deadline for everything written, however small the pieces.
 struct DeadlineStream<'s> {
     stream: &'s UnixStream,
     end: Instant,
@@ -297,13 +331,6 @@ impl<'s> DeadlineStream<'s> {
     fn left(&self) -> io::Result<Option<Duration>> {
         let left = self.end.saturating_duration_since(Instant::now());
         if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
-    }
-}
-
-impl Read for DeadlineStream<'_> {
-    fn read(&mut self, octets: &mut [u8]) -> io::Result<usize> {
-        self.stream.set_read_timeout(self.left()?)?;
-        self.stream.read(octets)
     }
 }
 
