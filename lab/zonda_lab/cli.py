@@ -383,7 +383,7 @@ def _count(text: str) -> int:
 def _zonegen_parser(command: argparse.ArgumentParser) -> None:
     shapes, signed = (get_args(get_type_hints(ZoneSpec)[field]) for field in ("shape", "signed"))
     shape_help = "; ".join(f"{name}: {shape.__doc__}" for name, shape in zonegen.SHAPES.items())
-    command.add_argument("shape", choices=shapes, help=shape_help)
+    command.add_argument("shape", choices=shapes, help=shape_help.replace("%", "%%"))
     command.add_argument("--zones", type=_count, default=1, help="number of zones")
     command.add_argument("--records", type=_count, default=1000, help="records per zone; for root and tld: delegations")
     command.add_argument(
