@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from zonda_lab import __version__, block_design, experiment, load_generator, namespaces, schema, zonegen
+from zonda_lab import __version__, block_design, experiment, load_generator, namespaces, schema, zone_shapes, zonegen
 from zonda_lab.block_design import Start
 from zonda_lab.duration_estimate import estimate_s
 from zonda_lab.environment import Environment
@@ -22,6 +22,7 @@ from zonda_lab.experiment import Experiment, ExperimentDefinition, ZoneSpec
 from zonda_lab.progress import Progress, format_duration
 from zonda_lab.results import Results
 from zonda_lab.servers import ADAPTERS, Adapter, InstalledServer
+from zonda_lab.trace_zones import TraceZones
 
 EPILOG = """examples:
   zonda-lab doctor                                  is this machine fit for measurements?
@@ -259,7 +260,7 @@ def compare_results(given: argparse.Namespace) -> int:
 
 def generate_zones(given: argparse.Namespace) -> int:
     """`zonda-lab zonegen`."""
-    spec = ZoneSpec(shape=given.shape, zones=given.zones, records=given.records, signed=given.signed, seed=given.seed)
+    spec = ZoneSpec(given.shape, given.zones, given.records, given.signed, given.seed, given.trace)
     live = sys.stderr.isatty()
 
     def progress(records: int) -> None:
@@ -382,8 +383,10 @@ def _count(text: str) -> int:
 
 def _zonegen_parser(command: argparse.ArgumentParser) -> None:
     shapes, signed = (get_args(get_type_hints(ZoneSpec)[field]) for field in ("shape", "signed"))
-    shape_help = "; ".join(f"{name}: {shape.__doc__}" for name, shape in zonegen.SHAPES.items())
+    described = zone_shapes.SHAPES | {"trace": TraceZones}
+    shape_help = "; ".join(f"{name}: {shape.__doc__}" for name, shape in described.items())
     command.add_argument("shape", choices=shapes, help=shape_help.replace("%", "%%"))
+    command.add_argument("--trace", default="", metavar="CAPTURE", help="for the shape trace: pcap or pcapng file")
     command.add_argument("--zones", type=_count, default=1, help="number of zones")
     command.add_argument("--records", type=_count, default=1000, help="records per zone; for root and tld: delegations")
     command.add_argument(

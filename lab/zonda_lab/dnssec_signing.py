@@ -24,6 +24,9 @@ INCEPTION, EXPIRATION = 1577836800, 2145916800  # 2020-01-01 to 2038-01-01
 BASE32HEX = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", b"0123456789ABCDEFGHIJKLMNOPQRSTUV")
 
 
+Role = Literal["apex", "own", "cut", "glue"]
+
+
 class RRset(NamedTuple):
     """An RRset as text; `role` controls signing (cut: NS of a delegation, glue: below a delegation)."""
 
@@ -31,7 +34,7 @@ class RRset(NamedTuple):
     ttl: int
     type: str
     rdatas: tuple[str, ...]
-    role: Literal["apex", "own", "cut", "glue"]
+    role: Role
 
 
 class Signer:

@@ -55,11 +55,14 @@ class PrimarySpec:
 class ZoneSpec:
     """`[zones]`: the zones served; the same seed gives identical files."""
 
-    shape: Literal["root", "tld", "flat", "mixed", "tiny"] = doc("shape of a zone, see `zonda-lab zonegen`", "root")
+    shape: Literal["root", "tld", "flat", "mixed", "tiny", "trace"] = doc(
+        "shape of a zone, see `zonda-lab zonegen`", "root"
+    )
     zones: int = doc("number of zones", 1, least=1)
     records: int = doc("approximate records per zone; for root and tld: delegations", 500, least=0)
     signed: Literal["no", "nsec", "nsec3"] = doc("DNSSEC (Ed25519), with the given denial of existence", "no")
     seed: int = doc("seed of the random generator", 1)
+    trace: str = doc("shape trace: capture with the answers of a server; its queries replace `[queries]`", "")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zonda_lab.experiment import QuerySpec, ZoneSpec
-from zonda_lab.zonegen import Question, cache_folder, digest, shape_of
+from zonda_lab.trace_zones import TraceZones
+from zonda_lab.zone_shapes import Question
+from zonda_lab.zonegen import cache_folder, digest, shape_of
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,11 @@ def workload(zones: ZoneSpec, queries: QuerySpec, folder: Path | None = None) ->
 
 
 def draw(zones: ZoneSpec, queries: QuerySpec) -> Iterator[Question]:
-    """Generates the questions in order."""
+    """Generates the questions in order; for zones from a trace, its questions."""
     shape, random_ = shape_of(zones), random.Random(queries.seed)
+    if isinstance(shape, TraceZones):
+        yield from shape.questions[: queries.count]
+        return
     types = queries.types or shape.types
     names, cumulative = list(types), list(itertools.accumulate(types.values()))
     total = zones.zones * max(1, zones.records)
