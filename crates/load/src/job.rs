@@ -31,7 +31,7 @@ pub struct Job {
     /// The maximum number of queries in a segment burst (UDP_SEGMENT), in which the kernel gets them as one send and the
     /// server may get them as one receive; 1 to [`MAX_BURST_LEN`]. With 1, every query is a datagram of its own.
     pub burst_len: usize,
-    /// Whether every [`SORT_WINDOW`] consecutive queries are sorted by length, for longer segment bursts.
+    /// Whether every 1024 consecutive queries are sorted by length, for longer segment bursts.
     pub sort_by_length: bool,
     /// Set for TLS instead of plain TCP.
     pub tls: Option<TlsConfig>,
@@ -86,6 +86,10 @@ pub enum Timing {
 /// The largest [`Job::burst_len`]: the kernel's limit of segments in one send.
 pub const MAX_BURST_LEN: usize = 64;
 
+/// The most due UDP queries that one system call sends.
+const MAX_BATCH_LEN: usize = 64;
+/// The longest [`Job::grace`].
+const MAX_GRACE: Duration = Duration::from_millis(10);
 /// How many consecutive queries [`Job::sort_by_length`] sorts: enough for full segment bursts, few enough that the order
 /// hardly changes what the server has in its caches.
 const SORT_WINDOW: usize = 1024;
@@ -112,6 +116,22 @@ impl Job {
             interval: Duration::from_secs(1),
             cpus: Vec::new(),
         }
+    }
+
+    /// How many due UDP queries are sent by one system call: enough to amortize it, too few to fill the queue of one thread of a
+    /// server that distributes clients by address and port.
+    pub fn batch_len(&self) -> usize {
+        let batch_len = match self.timing {
+            Timing::Closed { outstanding, .. } => (outstanding / 8).clamp(1, MAX_BATCH_LEN),
+            Timing::Rate(..) | Timing::Trace { .. } => 8,
+        };
+        batch_len.max(self.burst_len)
+    }
+
+    /// How long after the end of sending an answer still counts as in the window: time for those on their way, too short
+    /// to count what a server has buffered.
+    pub fn grace(&self) -> Duration {
+        MAX_GRACE.min(self.sending_time().saturating_sub(self.warm_up) / 100)
     }
 
     /// How long queries are scheduled for, including the warm-up.

@@ -19,6 +19,8 @@ pub struct Ledger {
     pub checker: ResponseChecker,
     /// Signs queries and verifies responses, with `--tsig`.
     pub tsig: Option<TsigContext>,
+    /// When the window ends, in which responses must arrive to show what the server sustains: after sending has ended.
+    pub window_end_ns: u64,
     /// Queries due earlier than this are not counted.
     pub warm_up_ns: u64,
     /// The source number of the first TCP connection; lower numbers are UDP sources.
@@ -38,7 +40,7 @@ impl Ledger {
     ) -> Option<u16> {
         let counted = intended_ns >= self.warm_up_ns;
         let Some(id) = self.outstanding.insert(source, number, intended_ns, now, counted) else {
-            self.record_missed(intended_ns, metrics);
+            self.record_missed(intended_ns, now, metrics);
             return None;
         };
         if let Some(tsig) = &mut self.tsig {
@@ -58,10 +60,9 @@ impl Ledger {
     }
 
     /// Counts a scheduled query that is never sent.
-    pub fn record_missed(&self, intended_ns: u64, metrics: &mut Metrics) {
+    pub fn record_missed(&self, intended_ns: u64, now: u64, metrics: &mut Metrics) {
         if intended_ns >= self.warm_up_ns {
-            metrics.scheduled += 1;
-            metrics.missed += 1;
+            metrics.record_missed((now - intended_ns).max(self.outstanding.timeout_ns()));
         }
     }
 
@@ -80,6 +81,7 @@ impl Ledger {
         let tsig_fault = self.tsig.as_mut().and_then(|tsig| tsig.verify(query.source, id, response).err());
         if query.counted {
             metrics.record_response(response, now - query.intended_ns, now - query.sent_ns);
+            metrics.responses_after_window += u64::from(now > self.window_end_ns);
             self.check(&query, response, tsig_fault, metrics);
         }
         true

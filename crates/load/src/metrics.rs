@@ -31,7 +31,7 @@ macro_rules! metrics {
             /// Responses by RCODE.
             #[serde(skip)]
             pub rcodes: [u64; RCODES],
-            /// From the intended send time to the response or the time-out.
+            /// From the intended send time to the response or the time-out; also of queries that were never sent.
             #[serde(skip)]
             pub latency_intended: LatencyHistogram,
             /// From the actual send time to the response or the time-out.
@@ -62,6 +62,10 @@ metrics! {
     timeouts,
     /// Queries outstanding when the run was interrupted.
     interrupted,
+    /// Responses that arrived after sending had stopped, and after the grace: the server may have buffered their queries.
+    responses_after_window,
+    /// Responses that the kernel dropped because a receive buffer of the generator was full.
+    receive_drops,
     /// Responses that match no outstanding query: late, duplicate or spoofed.
     unexpected,
     /// Datagrams that are no DNS response.
@@ -148,6 +152,18 @@ impl Metrics {
         self.latency_actual.saturating_record(actual_ns);
     }
 
+    /// Records a query that was never sent, with a lower bound of the latency that its sender would have seen.
+    pub fn record_missed(&mut self, intended_ns: u64) {
+        self.scheduled += 1;
+        self.missed += 1;
+        self.latency_intended.saturating_record(intended_ns);
+    }
+
+    /// Responses that arrived while queries were sent, or in the grace after that.
+    pub fn responses_in_window(&self) -> u64 {
+        self.responses - self.responses_after_window
+    }
+
     /// Records a wrong response; calls `describe` for the first ten only.
     pub fn record_wrong(&mut self, describe: impl FnOnce() -> String) {
         self.wrong += 1;
@@ -203,6 +219,12 @@ impl Metrics {
         }
         if self.refused > 0 {
             reasons.push(format!("the kernel refused {} datagrams", self.refused));
+        }
+        if self.receive_drops > 0 {
+            reasons.push(format!(
+                "the generator's receive buffers were full: {} responses were dropped",
+                self.receive_drops
+            ));
         }
         if self.queries == 0 {
             reasons.push("nothing was sent".into());

@@ -63,6 +63,10 @@ impl OutstandingQueries {
         }
     }
 
+    pub fn timeout_ns(&self) -> u64 {
+        self.timeout_ns
+    }
+
     /// How many queries are neither answered nor timed out.
     pub fn len(&self) -> usize {
         self.count

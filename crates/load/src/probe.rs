@@ -89,7 +89,7 @@ impl Prober {
             counters: ProbeCounters::default(),
             sockets,
             poll,
-            send_batch: SendBatch::new(BATCH, MAX_QUERY_LEN, false),
+            send_batch: SendBatch::new(BATCH, MAX_QUERY_LEN, 1),
             receive_batch: ReceiveBatch::new(2 * BATCH),
             next_socket: 0,
         })

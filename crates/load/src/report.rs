@@ -204,6 +204,8 @@ impl Reporter {
         zonda["latency_intended"] = encode_histogram(&metrics.latency_intended);
         zonda["latency_actual"] = encode_histogram(&metrics.latency_actual);
         if is_sum {
+            zonda["responses_in_window"] = json!(metrics.responses_in_window());
+            zonda["busy"] = json!((result.busy * 1e4).round() / 1e4);
             zonda["invalid_because"] = json!(metrics.invalid_because());
         }
         for (key, value) in extra.as_object().into_iter().flatten() {
@@ -242,7 +244,8 @@ fn without_secrets(arguments: impl Iterator<Item = String>) -> Vec<String> {
     shown.collect()
 }
 
-fn nanoseconds(time: Duration) -> u64 {
+/// Nanoseconds for reports.
+pub fn nanoseconds(time: Duration) -> u64 {
     time.as_nanos() as u64
 }
 

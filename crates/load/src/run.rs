@@ -21,6 +21,9 @@ pub struct RunResult {
     pub until: Duration,
     /// The metrics.
     pub metrics: Metrics,
+    /// The largest share of the window in which a thread neither slept nor busy-waited for its schedule: above 0.9 the generator
+    /// is at its limit. Only known for whole runs.
+    pub busy: f64,
 }
 
 impl Job {
@@ -45,11 +48,12 @@ impl Job {
             drop(sender);
             let metrics = self.merge(&reports, worker_count, since, &mut on_interval);
             let is_complete = !stop.load(Ordering::Relaxed);
-            let mut sent = if is_complete { self.sending_time() } else { Duration::ZERO };
+            let (mut sent, mut busy) = (if is_complete { self.sending_time() } else { Duration::ZERO }, 0.0);
             for thread in threads {
-                sent = sent.max(thread.join().expect("workers do not panic")?);
+                let end = thread.join().expect("workers do not panic")?;
+                (sent, busy) = (sent.max(end.sent), f64::max(busy, end.busy));
             }
-            Ok(RunResult { since, until: since + sent.saturating_sub(self.warm_up), metrics })
+            Ok(RunResult { since, until: since + sent.saturating_sub(self.warm_up), metrics, busy })
         })
     }
 
@@ -77,8 +81,8 @@ impl Job {
                     merged.add(&part);
                     merged
                 });
-                let result =
-                    RunResult { since: began, until: began + self.interval, metrics: merged.unwrap_or_default() };
+                let metrics = merged.unwrap_or_default();
+                let result = RunResult { since: began, until: began + self.interval, metrics, busy: 0.0 };
                 // The first queries after the warm-up may be counted in its last interval.
                 if result.until > since || result.metrics.scheduled > 0 {
                     on_interval(&result);

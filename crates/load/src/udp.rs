@@ -21,26 +21,27 @@ pub struct UdpSockets {
     send_batch: SendBatch,
     receive_batch: ReceiveBatch,
     addresses: u32,
-    burst_len: usize,
+    batch_len: usize,
     sources_used: u64,
-    bursts: u64,
-    /// After this many bursts of one query, the pairs of address and socket would repeat.
+    batches: u64,
+    /// After this many batches of one query, the pairs of address and socket would repeat.
     period: u64,
-    /// The socket of the current burst.
+    /// The socket of the current batch.
     socket: u32,
     /// The socket of the queued datagrams.
     queued_socket: usize,
 }
 
 impl UdpSockets {
-    /// Opens `sockets` sockets that send up to `burst_len` queries together, and adds them to `poll`.
+    /// Opens `sockets` sockets that send up to `batch_len` due queries in one system call, and adds them to `poll`.
     ///
-    /// Those of one source are a segment burst (UDP_SEGMENT) if their lengths allow it.
+    /// Up to `burst_len` queries of one source are a segment burst (UDP_SEGMENT) if their lengths allow it.
     pub fn open(
         poll: &Poll,
         server: SocketAddr,
         sockets: usize,
         sources: Option<Sources>,
+        batch_len: usize,
         burst_len: usize,
     ) -> io::Result<UdpSockets> {
         let sockets: Vec<ClientSocket> =
@@ -51,12 +52,12 @@ impl UdpSockets {
             period: least_common_multiple(sockets.len() as u64, addresses.into()),
             sockets,
             // Twice the length, so that a TSIG record fits after the longest query.
-            send_batch: SendBatch::new(burst_len, 2 * MAX_QUERY_LEN, burst_len > 1),
+            send_batch: SendBatch::new(batch_len, 2 * MAX_QUERY_LEN, burst_len),
             receive_batch: ReceiveBatch::new(RECEIVE_BATCH),
             addresses,
-            burst_len,
+            batch_len,
             sources_used: 0,
-            bursts: 0,
+            batches: 0,
             socket: 0,
             queued_socket: 0,
         })
@@ -67,8 +68,13 @@ impl UdpSockets {
     }
 
     /// The maximum number of queries that are sent together.
-    pub fn burst_len(&self) -> usize {
-        self.burst_len
+    pub fn batch_len(&self) -> usize {
+        self.batch_len
+    }
+
+    /// How many responses the kernel has dropped because a receive buffer was full.
+    pub fn receive_drops(&self) -> io::Result<u64> {
+        self.sockets.iter().map(|socket| socket.receive_drops().map(u64::from)).sum()
     }
 
     /// How many sockets there are; socket `n` has the poll token `n`.
@@ -76,14 +82,14 @@ impl UdpSockets {
         self.sockets.len()
     }
 
-    /// Starts a burst, which uses the next socket.
-    pub fn begin_burst(&mut self) {
+    /// Starts a batch, which uses the next socket.
+    pub fn begin_batch(&mut self) {
         // Skip a socket after each period, so that every address is used with every socket.
-        self.socket = ((self.bursts + self.bursts / self.period) % self.sockets.len() as u64) as u32;
-        self.bursts += 1;
+        self.socket = ((self.batches + self.batches / self.period) % self.sockets.len() as u64) as u32;
+        self.batches += 1;
     }
 
-    /// The source of the next query: the socket of the burst, with another address each time.
+    /// The source of the next query: the socket of the batch, with another address each time.
     #[inline]
     pub fn next_source(&mut self) -> u32 {
         self.sources_used += 1;
@@ -132,15 +138,15 @@ fn least_common_multiple(a: u64, b: u64) -> u64 {
 mod tests {
     use super::*;
 
-    fn sources_of(bursts: usize, burst_len: usize, addresses: u32) -> Vec<Vec<u32>> {
+    fn sources_of(batches: usize, batch_len: usize, addresses: u32) -> Vec<Vec<u32>> {
         let sources = Sources { first: [127, 6, 0, 1].into(), count: addresses };
         let (poll, server) = (Poll::new().expect("a descriptor"), ([127, 0, 0, 1], 9).into());
-        let mut udp = UdpSockets::open(&poll, server, 4, Some(sources), burst_len).expect("loopback");
-        let mut burst = || {
-            udp.begin_burst();
-            (0..burst_len).map(|_| udp.next_source()).collect()
+        let mut udp = UdpSockets::open(&poll, server, 4, Some(sources), batch_len, 1).expect("loopback");
+        let mut batch = || {
+            udp.begin_batch();
+            (0..batch_len).map(|_| udp.next_source()).collect()
         };
-        (0..bursts).map(|_| burst()).collect()
+        (0..batches).map(|_| batch()).collect()
     }
 
     #[test]
@@ -153,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_uses_one_socket_and_the_next_burst_another() {
+    fn a_batch_uses_one_socket_and_the_next_batch_another() {
         let sockets: Vec<u32> = sources_of(8, 5, 2)
             .iter()
             .map(|sources| {

@@ -23,7 +23,7 @@ use fastrand::Rng;
 /// Queries sent before responses are received again: enough to catch up, few enough not to timestamp responses late.
 const MAX_SENT_PER_TURN: usize = 64;
 /// Queries written to connections before they are flushed, without UDP.
-const TCP_BURST: usize = 8;
+const TCP_BATCH: usize = 8;
 /// Connections that a closed loop opens without waiting for responses: fewer than a short listen backlog holds (10 in
 /// BIND and Knot). The kernel drops a SYN that does not fit and retransmits it after a second, which says nothing about
 /// the server.
@@ -42,6 +42,15 @@ const MAX_SLEEP_NS: u64 = 50_000_000;
 /// The number of an interval and the metrics of one worker in it.
 pub type IntervalReport = (u64, Metrics);
 
+/// What a worker reports at its end.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkerEnd {
+    /// When the last query was sent.
+    pub sent: Duration,
+    /// The share of the window in which the thread neither slept nor busy-waited for its schedule.
+    pub busy: f64,
+}
+
 /// A worker, before and while its thread runs.
 pub struct Worker {
     ledger: Ledger,
@@ -55,7 +64,10 @@ pub struct Worker {
     /// With both transports, the share of queries over TCP. Captured queries use theirs.
     tcp_share: f64,
     /// The numbers and intended times of the queries that are sent together next.
-    burst: Vec<(u32, u64)>,
+    batch: Vec<(u32, u64)>,
+    grace_ns: u64,
+    /// How long the thread has waited in the window.
+    waited_ns: u64,
     random: Rng,
     poll: Poll,
     events: Events,
@@ -75,7 +87,7 @@ impl Worker {
         let connections = share_of(job.connections, index, count);
         let udp = match job.transport {
             Transport::Tcp => None,
-            _ => Some(UdpSockets::open(&poll, job.server, connections, sources, job.burst_len)?),
+            _ => Some(UdpSockets::open(&poll, job.server, connections, sources, job.batch_len(), job.burst_len)?),
         };
         let pool_config = PoolConfig {
             connections,
@@ -95,6 +107,7 @@ impl Worker {
                 checker: job.checker.clone(),
                 tsig: job.key.clone().map(TsigContext::new),
                 warm_up_ns: job.warm_up.as_nanos() as u64,
+                window_end_ns: u64::MAX,
                 first_connection: source_count,
             },
             metrics: Metrics::default(),
@@ -103,7 +116,9 @@ impl Worker {
             udp,
             pool: has_pool.then(|| ConnectionPool::new(job.server, pool_config, first_token)),
             tcp_share: job.tcp_share,
-            burst: Vec::new(),
+            batch: Vec::new(),
+            grace_ns: job.grace().as_nanos() as u64,
+            waited_ns: 0,
             random: Rng::with_seed(index as u64),
             poll,
             events: Events::with_capacity(EVENTS),
@@ -117,9 +132,13 @@ impl Worker {
 
     /// Runs until all queries are sent and answered or timed out, or until `stop`.
     ///
-    /// Reports the metrics of every interval, the last one at the end. `start` is time 0, on the monotonic clock; the
-    /// result is when the last query was sent.
-    pub fn run(mut self, start: Duration, stop: &AtomicBool, reports: &Sender<IntervalReport>) -> io::Result<Duration> {
+    /// Reports the metrics of every interval, the last one at the end. `start` is time 0, on the monotonic clock.
+    pub fn run(
+        mut self,
+        start: Duration,
+        stop: &AtomicBool,
+        reports: &Sender<IntervalReport>,
+    ) -> io::Result<WorkerEnd> {
         if let Some(cpu) = self.cpu {
             netio::cpu_affinity::pin_thread(cpu)?;
         }
@@ -129,23 +148,37 @@ impl Worker {
         self.cpu_before = clock::thread_cpu();
         let mut sent_ns = None;
         while !stop.load(Ordering::Relaxed) {
-            let sent = self.send_due();
+            let may_be_due = self.send_due();
             let now = self.now();
             self.expire(now);
             self.report_intervals(now, reports);
             if self.pacer.is_finished(now) {
-                sent_ns.get_or_insert(now);
+                let sent_ns = *sent_ns.get_or_insert(now);
+                self.ledger.window_end_ns = sent_ns + self.grace_ns;
                 if self.ledger.outstanding.is_empty() {
                     break;
                 }
             }
-            let wait = if sent { 0 } else { self.wait_ns(now) };
-            self.poll.wait_precise(&mut self.events, Duration::from_nanos(wait))?;
+            let wait_ns = if may_be_due { 0 } else { self.wait_ns(now) };
+            self.wait(now, wait_ns, sent_ns.is_none())?;
             self.handle_events()?;
         }
         self.metrics.interrupted = self.ledger.outstanding.len() as u64;
+        self.metrics.receive_drops = self.udp.as_ref().map_or(Ok(0), UdpSockets::receive_drops)?;
         self.report_interval(reports);
-        Ok(Duration::from_nanos(sent_ns.unwrap_or_else(|| self.now())))
+        let sent_ns = sent_ns.unwrap_or_else(|| self.now());
+        let window_ns = sent_ns.saturating_sub(self.ledger.warm_up_ns).max(1);
+        let busy = 1.0 - self.waited_ns.min(window_ns) as f64 / window_ns as f64;
+        Ok(WorkerEnd { sent: Duration::from_nanos(sent_ns), busy })
+    }
+
+    /// Waits for events, and measures how long, unless events were ready.
+    fn wait(&mut self, now: u64, wait_ns: u64, is_sending: bool) -> io::Result<()> {
+        self.poll.wait_precise(&mut self.events, Duration::from_nanos(wait_ns))?;
+        if is_sending && now >= self.ledger.warm_up_ns && (wait_ns > 0 || self.events.is_empty()) {
+            self.waited_ns += self.now() - now;
+        }
+        Ok(())
     }
 
     #[inline]
@@ -153,47 +186,52 @@ impl Worker {
         ns_since(self.start)
     }
 
-    /// Sends a few bursts of due queries; returns whether there were any.
+    /// Sends a few batches of due queries; returns whether more may be due.
     fn send_due(&mut self) -> bool {
         let mut sent = 0;
         while sent < MAX_SENT_PER_TURN {
             let now = self.now();
-            self.collect_burst(now);
-            if self.burst.is_empty() {
-                break;
-            }
-            sent += self.burst.len();
-            for at in 0..self.burst.len() {
-                let (number, intended_ns) = self.burst[at];
+            let was_full = self.collect_batch(now);
+            sent += self.batch.len();
+            for at in 0..self.batch.len() {
+                let (number, intended_ns) = self.batch[at];
                 self.send(number, intended_ns, now);
             }
             self.flush();
+            if !was_full || self.batch.is_empty() {
+                return was_full;
+            }
         }
-        sent > 0
+        true
     }
 
-    /// Collects the next burst of due queries.
-    fn collect_burst(&mut self, now: u64) {
-        self.burst.clear();
-        let burst_len = self.udp.as_ref().map_or(TCP_BURST, UdpSockets::burst_len);
+    /// Collects the next batch of due queries; returns whether it is full, so that more may be due.
+    fn collect_batch(&mut self, now: u64) -> bool {
+        self.batch.clear();
+        let batch_len = self.udp.as_ref().map_or(TCP_BATCH, UdpSockets::batch_len);
         let (max_outstanding, mut missed) = (self.max_outstanding(now), 0);
-        while self.burst.len() < burst_len && missed < MAX_MISSED_PER_TURN {
-            let outstanding = self.ledger.outstanding.len() + self.burst.len();
+        let mut is_full = true;
+        while self.batch.len() < batch_len && missed < MAX_MISSED_PER_TURN {
+            let outstanding = self.ledger.outstanding.len() + self.batch.len();
             match self.pacer.next(now, outstanding, max_outstanding) {
                 Some(Due::Query { number, intended_ns }) => {
                     let number = self.order.get(number as usize).copied().unwrap_or(number);
-                    self.burst.push((number, intended_ns));
+                    self.batch.push((number, intended_ns));
                 }
                 Some(Due::Missed { intended_ns }) => {
-                    self.ledger.record_missed(intended_ns, &mut self.metrics);
+                    self.ledger.record_missed(intended_ns, now, &mut self.metrics);
                     missed += 1;
                 }
-                None => break,
+                None => {
+                    is_full = false;
+                    break;
+                }
             }
         }
-        if let (Some(udp), false) = (&mut self.udp, self.burst.is_empty()) {
-            udp.begin_burst();
+        if let (Some(udp), false) = (&mut self.udp, self.batch.is_empty()) {
+            udp.begin_batch();
         }
+        is_full
     }
 
     /// The limit for a closed loop while it opens its connections: each query opens one.
@@ -244,7 +282,7 @@ impl Worker {
             // Out of descriptors or ports.
             Err(error) => {
                 self.metrics.record_failed_handshake(&error);
-                self.ledger.record_missed(intended_ns, &mut self.metrics);
+                self.ledger.record_missed(intended_ns, now, &mut self.metrics);
             }
         }
     }

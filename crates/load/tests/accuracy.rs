@@ -167,6 +167,52 @@ fn a_second_server_gets_many_queries_at_once_and_retries() {
     assert!(error.to_string().contains("the second server does not answer name"), "{error}");
 }
 
+/// A server that answers slower than it is asked, but buffers everything: it answers all queries in time, most of them
+/// after sending has stopped, which is no rate that it sustains.
+#[test]
+fn answers_from_a_buffer_are_counted_separately() {
+    let server = serve(|_, _| {
+        thread::sleep(Duration::from_millis(2));
+        true
+    });
+    // Few enough for the server's receive buffer.
+    let job = Job { timeout: Duration::from_secs(60), ..job(server, 2000.0, 0.1) };
+    let result = run(&job);
+    let metrics = &result.metrics;
+    assert_eq!((metrics.responses, metrics.timeouts), (200, 0));
+    assert!(metrics.responses_in_window() <= 60, "{} in the window", metrics.responses_in_window());
+    assert_eq!(metrics.responses_in_window() + metrics.responses_after_window, 200);
+    assert!(result.until - result.since < Duration::from_secs(1), "the window ends with the sending");
+}
+
+/// Without a free message id, a query is missed: the histogram has its time-out, and so a value for every scheduled query.
+#[test]
+fn missed_queries_are_in_the_histogram() {
+    let server = serve(|_, _| false);
+    let timing = Timing::Rate(RateProfile::flat(400_000.0, 0.5), ArrivalProcess::Constant);
+    let timeout = Duration::from_secs(2);
+    let metrics = run(&Job { connections: 1, timing, timeout, ..job(server, 1.0, 1.0) }).metrics;
+    assert!(metrics.missed >= 100_000 && metrics.scheduled == 200_000, "{} missed", metrics.missed);
+    assert_eq!(metrics.latency_intended.len(), metrics.scheduled);
+    assert_eq!(metrics.latency_actual.len(), metrics.queries);
+    assert!(metrics.latency_intended.min() >= 1_990_000_000, "{}", metrics.latency_intended.min());
+}
+
+/// A closed loop with one outstanding query waits for a slow server most of the time; an open loop that cannot keep its
+/// schedule never does.
+#[test]
+fn the_time_that_a_thread_waits_is_no_work() {
+    let slow = serve(|_, _| {
+        thread::sleep(Duration::from_millis(5));
+        true
+    });
+    let timing = Timing::Closed { outstanding: 1, seconds: 0.3 };
+    let idle = run(&Job { timing, ..job(slow, 1.0, 1.0) });
+    assert!(idle.busy < 0.5, "{}", idle.busy);
+    let busy = run(&Job { timeout: Duration::from_millis(10), ..job(serve(|_, _| false), 1e8, 0.2) });
+    assert!(busy.busy > 0.9, "{}", busy.busy);
+}
+
 /// Every tenth query is never answered: it is a time-out, with at least the time-out as its latency.
 #[test]
 fn timeouts_are_counted_and_included_in_the_latency() {

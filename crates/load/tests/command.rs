@@ -125,7 +125,7 @@ fn bad_input_is_reported_in_one_line_before_anything_is_sent() {
         (format!("--queries {} --rate 1 --warm-up 1e300", two.display()), "a number from 0 to".into()),
         (format!("--queries {} --rate 1 --seconds 1e300", two.display()), "a number above 0, at most".into()),
         (format!("--queries {} --rate 1 --seconds NaN", two.display()), "a number above 0, at most".into()),
-        (format!("--queries {} --find-peak 200", two.display()), "a number from 0.01 to 100".into()),
+        (format!("--queries {} --find-peak 200", two.display()), "neither a percentage".into()),
         (format!("--queries {} --outstanding 0", two.display()), "0 is not in 1..".into()),
         (format!("--queries {} --rate 1 --resume", two.display()), "--resume needs --transport tls".into()),
         (format!("--queries {} --rate 1 --ca {bad}", two.display()), "need --transport tls".into()),
@@ -306,6 +306,18 @@ fn the_peak_of_a_rate_limited_server_is_found() {
     let peak = &sum["zonda"]["peaks"][0];
     let rate = peak["rate"].as_f64().expect("a number");
     assert!((400.0..800.0).contains(&rate), "{peak}");
+    let failed = peak["failed_rate"].as_f64().expect("a number");
+    assert!(failed > rate && failed <= rate * 1.21 && peak["failure"] == "unanswered", "{peak}");
+    let trials: Vec<Value> = records(&output).into_iter().filter(|record| record["msg_type"] == "trial").collect();
+    assert_eq!(trials.len() as u64, peak["trials"].as_u64().expect("a number"));
+    for trial in trials.iter().map(|trial| &trial["zonda"]) {
+        let window = |key: &str| trial[key].as_u64().expect("a time");
+        let seconds = (window("until") - window("since")) as f64 / 1e9;
+        assert!((0.4..0.6).contains(&seconds) || trial["on_schedule"] == false, "{trial}");
+        let share =
+            trial["responses_in_window"].as_f64().expect("a number") / trial["scheduled"].as_f64().expect("a number");
+        assert!((share - trial["answered"].as_f64().expect("a number")).abs() < 1e-9, "{trial}");
+    }
 }
 
 /// Sends SIGTERM with the shell's built-in `kill`, since a minimal system lacks the program.

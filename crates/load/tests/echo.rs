@@ -1,5 +1,6 @@
 //! `zonda-load echo` and `sink`, queried over each transport.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -161,6 +162,51 @@ fn faults_are_injected() {
         .output()
         .expect("the program was built");
     assert_eq!(bad.status.code(), Some(2));
+}
+
+fn find_peak(server: &Server, options: &str) -> (Value, Vec<Value>) {
+    let folder = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let [queries, expected] = ["peak-echo.queries", "peak-echo.expected"].map(|name| folder.join(name));
+    std::fs::write(&queries, "www.example A\n").expect("a writable folder");
+    std::fs::write(&expected, "NOERROR answer\n").expect("a writable folder");
+    let output = Command::new(env!("CARGO_BIN_EXE_zonda-load"))
+        .args(["query", "--server", "127.0.0.1", "--port", &server.address("port").port().to_string()])
+        .args([OsStr::new("--queries"), queries.as_os_str(), OsStr::new("--expect"), expected.as_os_str()])
+        .args(options.split_whitespace())
+        .output()
+        .expect("the program was built");
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    let records: Vec<Value> = text.lines().map(parse).collect();
+    let trials = records.iter().filter(|record| record["msg_type"] == "trial").map(|record| record["zonda"].clone());
+    (records.last().expect("a sum")["zonda"].clone(), trials.collect())
+}
+
+/// The server falsifies answers above 2000 queries per second, all of which it answers.
+#[test]
+fn a_peak_search_stops_where_answers_become_wrong() {
+    let server = Server::start("echo --fault wrong-above=2000");
+    let (sum, trials) = find_peak(&server, "--find-peak 90 --rate 500 --seconds 0.5 --resolution 20 --timeout-ms 300");
+    let peak = &sum["peaks"][0];
+    let [rate, failed] = ["rate", "failed_rate"].map(|key| peak[key].as_f64().expect("a number"));
+    assert!((800.0..=2000.0).contains(&rate) && failed <= rate * 1.21, "{peak}");
+    assert_eq!(peak["failure"], "wrong");
+    let wrong = trials.iter().find(|trial| trial["wrong"] != 0).expect("a trial with wrong answers");
+    assert!(wrong["void_because"][0].as_str().is_some_and(|why| why.contains("answers are wrong")), "{wrong}");
+    let reasons = sum["invalid_because"].as_array().expect("a list");
+    assert!(
+        reasons.len() == 1 && reasons[0].as_str().is_some_and(|why| why.contains("answers are wrong")),
+        "{reasons:?}"
+    );
+}
+
+/// The server answers at most 128 queries in 40 ms and buffers the others, so all are answered before they time out.
+#[test]
+fn a_peak_search_is_not_deceived_by_a_buffer() {
+    let server = Server::start("echo --fault delay-us=40000");
+    let (sum, _) = find_peak(&server, "--find-peak 90 --rate 8000 --seconds 0.5 --resolution 30 --timeout-ms 9000");
+    let peak = &sum["peaks"][0];
+    assert!(peak["rate"].as_f64().is_some_and(|rate| rate < 4500.0), "{peak}");
+    assert!(sum["responses_after_window"].as_u64() > Some(1000), "{sum}");
 }
 
 /// More datagrams than the receive buffer holds while the server pauses.

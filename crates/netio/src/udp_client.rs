@@ -119,7 +119,7 @@ mod tests {
     fn exchange(sources: Option<Sources>, segmented: bool, datagrams: &[(u32, &[u8])]) -> (Vec<SocketAddr>, Vec<u32>) {
         let server = UdpSocket::bind("127.0.0.1:0").expect("loopback");
         let socket = ClientSocket::open(server.local_addr().expect("bound"), sources, 1 << 20).expect("loopback");
-        let mut batch = SendBatch::new(16, 64, segmented);
+        let mut batch = SendBatch::new(16, 64, if segmented { 16 } else { 1 });
         for (source, datagram) in datagrams {
             batch.push(*source, datagram)[0] = b'!';
         }
@@ -155,7 +155,7 @@ mod tests {
         let server = UdpSocket::bind("127.0.0.1:0").expect("loopback");
         let source = "127.9.0.7".parse().expect("a literal");
         let socket = ClientSocket::open_from(server.local_addr().expect("bound"), source, 1 << 16).expect("loopback");
-        let mut batch = SendBatch::new(1, 8, false);
+        let mut batch = SendBatch::new(1, 8, 1);
         batch.push(0, b"x");
         assert_eq!(batch.send(&socket), SendResult { datagrams: 1, refused: 0 });
         let (_, peer) = server.recv_from(&mut [0; 8]).expect("it was sent");
@@ -177,7 +177,7 @@ mod tests {
         // UDP_SEGMENT needs checksums, so the kernel rejects it.
         socket_options::set(&socket.fd, libc::SOL_SOCKET, libc::SO_NO_CHECK, 1, "SO_NO_CHECK")
             .expect("known to all kernels");
-        let mut batch = SendBatch::new(8, 64, true);
+        let mut batch = SendBatch::new(8, 64, 8);
         for _ in 0..2 {
             let datagrams: [&[u8]; 5] = [b"long1", b"long2", b"long3", b"end", b"end"];
             for datagram in datagrams {
@@ -201,13 +201,13 @@ mod tests {
             let server = UdpSocket::bind("127.0.0.1:0").expect("loopback");
             let address = server.local_addr().expect("bound");
             let socket = ClientSocket::open(address, sources, 1 << 20).expect("loopback");
-            let mut batch = SendBatch::new(1, 8, false);
+            let mut batch = SendBatch::new(1, 8, 1);
             batch.push(4, b"ask");
             batch.send(&socket);
             let (_, peer) = server.recv_from(&mut [0; 8]).expect("it was sent");
             let answering = ClientSocket { fd: server.into(), server: peer, sources: None };
             socket_options::connect(&answering.fd, peer).expect("loopback");
-            let mut batch = SendBatch::new(8, 64, true);
+            let mut batch = SendBatch::new(8, 64, 8);
             let answers: [&[u8]; 4] = [b"answer 1", b"answer 2", b"answer 3", b"short"];
             for answer in answers {
                 batch.push(0, answer);
@@ -230,7 +230,7 @@ mod tests {
             (UdpSocket::bind("127.0.0.1:0").expect("loopback"), UdpSocket::bind("127.0.0.1:0").expect("loopback"));
         let sources = Sources { first: "127.9.0.1".parse().expect("a literal"), count: 1 };
         let socket = ClientSocket::open(server.local_addr().expect("bound"), Some(sources), 1 << 20).expect("loopback");
-        let mut batch = SendBatch::new(1, 8, false);
+        let mut batch = SendBatch::new(1, 8, 1);
         batch.push(0, b"x");
         batch.send(&socket);
         let (_, peer) = server.recv_from(&mut [0; 8]).expect("it was sent");

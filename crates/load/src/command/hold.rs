@@ -113,7 +113,7 @@ impl HoldArguments {
             handshake: held.handshake,
             ..probes.unwrap_or_default()
         };
-        let written = reporter.write_sum(&RunResult { since, until: clock::real(), metrics }, figures);
+        let written = reporter.write_sum(&RunResult { since, until: clock::real(), metrics, busy: 0.0 }, figures);
         conclude(written, &invalid_because)
     }
 

@@ -160,7 +160,7 @@ impl<'q> ReferenceFetcher<'q> {
             queries,
             tsig: key.map(TsigContext::new),
             socket,
-            send_batch: SendBatch::new(OUTSTANDING, 2 * MAX_QUERY_LEN, true),
+            send_batch: SendBatch::new(OUTSTANDING, 2 * MAX_QUERY_LEN, 1),
             receive_batch: ReceiveBatch::new(OUTSTANDING),
             poll,
             outstanding: OutstandingQueries::new(1, timeout.as_nanos() as u64),

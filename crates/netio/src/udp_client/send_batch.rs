@@ -13,8 +13,8 @@ const MAX_SEGMENTS: usize = 64;
 /// Below the kernel's limit of octets per segment burst, which includes the headers.
 const MAX_SEGMENTED_LEN: usize = 60_000;
 
-/// Datagrams queued for one socket. If segmentation is enabled, consecutive datagrams of the same length and source, and a shorter one
-/// after them, form a segment burst (UDP_SEGMENT); the first burst that the kernel rejects disables segmentation.
+/// Datagrams queued for one socket. If there may be several segments, consecutive datagrams of the same length and source, and a shorter
+/// one after them, form a segment burst (UDP_SEGMENT); the first burst that the kernel rejects disables segmentation.
 ///
 /// The headers point into the other vectors, which [`SendBatch::new`] fills and nothing resizes.
 pub struct SendBatch {
@@ -26,7 +26,8 @@ pub struct SendBatch {
     parts: Vec<libc::iovec>,
     controls: Vec<ControlMessages>,
     server: RawAddress,
-    segmented: bool,
+    /// The most datagrams in a segment burst; 1 to send each on its own.
+    max_segments: usize,
     datagrams: usize,
 }
 
@@ -53,8 +54,8 @@ pub struct SendResult {
 }
 
 impl SendBatch {
-    /// A batch of up to `slots` datagrams of up to `datagram_len` octets.
-    pub fn new(slots: usize, datagram_len: usize, segmented: bool) -> SendBatch {
+    /// A batch of up to `slots` datagrams of up to `datagram_len` octets, in segment bursts of up to `max_segments`.
+    pub fn new(slots: usize, datagram_len: usize, max_segments: usize) -> SendBatch {
         SendBatch {
             bytes: vec![0; slots * datagram_len],
             at: 0,
@@ -63,14 +64,14 @@ impl SendBatch {
             parts: vec![libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; slots],
             controls: vec![ControlMessages::empty(); slots],
             server: RawAddress::unspecified(),
-            segmented,
+            max_segments: max_segments.min(MAX_SEGMENTS),
             datagrams: 0,
         }
     }
 
     /// Whether segmentation is enabled and was not rejected so far.
     pub fn is_segmented(&self) -> bool {
-        self.segmented
+        self.max_segments > 1
     }
 
     /// Whether another datagram of `len` octets does not fit.
@@ -87,7 +88,7 @@ impl SendBatch {
         let (start, len) = (self.at, datagram.len());
         self.at += len;
         self.datagrams += 1;
-        match self.sends.last_mut().filter(|send| self.segmented && send.can_take(len, source)) {
+        match self.sends.last_mut().filter(|send| send.count < self.max_segments && send.can_take(len, source)) {
             Some(send) => {
                 send.len += len;
                 send.count += 1;
@@ -113,7 +114,7 @@ impl SendBatch {
                 Err(error) if tries < 2 && is_transient(&error) => tries += 1,
                 // udp(7): no checksum offload on the route, or the path MTU is smaller than the segments. Single datagrams may pass.
                 Err(_) if self.sends[next].count > 1 => {
-                    self.segmented = false;
+                    self.max_segments = 1;
                     self.sends = self.sends[next..].iter().flat_map(SegmentBurst::split).collect();
                     next = 0;
                     self.link(socket);
@@ -169,7 +170,6 @@ impl SegmentBurst {
         len <= self.datagram_len
             && self.len == self.count * self.datagram_len
             && self.source == source
-            && self.count < MAX_SEGMENTS
             && self.len + len <= MAX_SEGMENTED_LEN
     }
 

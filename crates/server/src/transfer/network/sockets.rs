@@ -92,7 +92,7 @@ impl<T> Sockets<T> {
             failed: Vec::new(),
             probes: HashMap::new(),
             notify: Vec::new(),
-            batch: SendBatch::new(SEND_BATCH, DATAGRAM_LEN, false),
+            batch: SendBatch::new(SEND_BATCH, DATAGRAM_LEN, 1),
             batch_of: None,
             received: ReceiveBatch::new(RECEIVE_BATCH),
             make_sink,
