@@ -99,6 +99,19 @@ class Adapter(ABC):
             path.write_text(text)
 
 
+class UnusableAdapter(Adapter):
+    """Stands for an adapter of another package that cannot be loaded; `zonda-lab servers` shows why."""
+
+    def __init__(self, name: str, why: str) -> None:
+        self.name, self._why = name, why
+
+    def find(self, path: Path | None = None) -> Path:  # noqa: ARG002
+        raise LabError(f"{self.name}: no adapter: {self._why}", "repair or uninstall the package that provides it")
+
+    def files(self, config: ServerConfig) -> dict[str, str]:  # noqa: ARG002
+        return {}
+
+
 def version_in(printed: str) -> str:
     """The version in the output of a program."""
     match = re.search(r"\d+\.\d+(?:\.\d+)?[\w.+~-]*", printed)
