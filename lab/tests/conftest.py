@@ -74,18 +74,19 @@ plots = ["boxes", "time", "latency"]
 
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Uses an empty cache for zones, queries and the reflector in each run of the tests."""
+    """Uses an empty cache for zones, and queries in each run of the tests."""
     folder = tmp_path_factory.mktemp("cache")
     os.environ["XDG_CACHE_HOME"] = str(folder)
     return folder
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
 def fake_load(tmp_path_factory: pytest.TempPathFactory) -> ZondaLoad:
-    """The slow reference of `zonda-load`."""
+    """The slow reference of `zonda-load`, also used as the server echo."""
     program = tmp_path_factory.mktemp("bin") / "zonda-load"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} {FAKE} "$@"\n')
     program.chmod(0o755)
+    os.environ["ZONDA_LOAD"] = str(program)
     found = load_generator.find_generator(str(program))
     assert isinstance(found, ZondaLoad)
     return found
@@ -102,13 +103,6 @@ def namespaces() -> None:
         NamespaceNetwork(RigSpec()).close()
     except LabError as error:
         pytest.skip(str(error).splitlines()[0])
-
-
-@pytest.fixture(scope="session")
-def compiler() -> None:
-    """Skips if there is no C compiler for the reflector."""
-    if not any(map(shutil.which, ("cc", "gcc", "clang"))):
-        pytest.skip("a C compiler is not installed; help: apt-get install gcc")
 
 
 @pytest.fixture

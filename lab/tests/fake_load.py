@@ -16,8 +16,11 @@ import sys
 import time
 from pathlib import Path
 
+from fake_echo import reflect
+
 from zonda_lab.latency_histogram import LatencyHistogram
 from zonda_lab.probe import query as message
+from zonda_lab.probe import serial, watch
 
 AXFR = 252
 LATE_S = float(os.environ.get("FAKE_LATE_MS", "0")) / 1000
@@ -30,7 +33,22 @@ def main() -> int:
         return 0
     top = argparse.ArgumentParser()
     commands = top.add_subparsers(required=True)
-    for name, function in (("query", ask), ("hold", hold), ("xfr", pull), ("update", update)):
+    for name in ("echo", "sink"):
+        command = commands.add_parser(name)
+        command.set_defaults(run=reflect, mode=name)
+        command.add_argument("--fault", default="")
+        for option in ("listen", "cert", "key"):
+            command.add_argument(f"--{option}")
+        for option, default in (("port", 53), ("tls-port", 0), ("answer-octets", 0)):
+            command.add_argument(f"--{option}", type=int, default=default)
+    for name, function in (
+        ("query", ask),
+        ("hold", hold),
+        ("hostile", hold),
+        ("xfr", pull),
+        ("update", update),
+        ("probe", probe_zones),
+    ):
         command = commands.add_parser(name)
         command.set_defaults(run=function)
         if name == "xfr":
@@ -46,11 +64,13 @@ def main() -> int:
             "tsig",
             "ca",
             "tls-name",
+            "kind",
         ):
             command.add_argument(f"--{option}")
         for option, default in (
             ("port", 53),
             ("outstanding", 0),
+            ("serial", 0),
             ("connections", 1),
             ("queries-per-connection", 0),
             ("sources", 1),
@@ -62,6 +82,8 @@ def main() -> int:
         for option in ("rate", "seconds", "warm-up", "tcp-share", "do"):
             command.add_argument(f"--{option}", type=float, default=0.0)
         command.add_argument("--transport", choices=["udp", "tcp"])
+        command.add_argument("--find-peak", nargs="?", const="100,99.99,99.9,99")
+        command.add_argument("--resolution", type=float, default=2.0)
     given = top.parse_args()
     say(
         {
@@ -70,6 +92,7 @@ def main() -> int:
             "generator": "fake-load",
             "generator_version": "0.1",
             "stats_interval": 1.0,
+            "zonda": {"sending": {"burst": 1, "order": "file", "timestamps": "user"}},
         }
     )
     given.run(given)
@@ -135,31 +158,112 @@ class Asking:
 
 def ask(given: argparse.Namespace) -> None:
     """Queries over UDP."""
-    asking, began, wall = Asking(given), time.monotonic(), time.time()
-    total = int(given.rate * given.seconds)
+    if given.find_peak:
+        find_peak(given)
+        return
+    wall = time.time()
+    figures, own = window(given, given.rate)
+    summary(wall, wall + given.seconds, figures, own)
+
+
+def window(given: argparse.Namespace, rate: float) -> tuple[dict, dict]:
+    """The figures of one window."""
+    asking, began = Asking(given), time.monotonic()
+    total = int(rate * given.seconds)
     for number in itertools.count():
-        due = began + number / given.rate if given.rate else time.monotonic()
-        if number == total if given.rate else due > began + given.seconds:
+        due = began + number / rate if rate else time.monotonic()
+        if number == total if rate else due > began + given.seconds:
             break
         asking.listen(due + LATE_S)
-        while not given.rate and len(asking.waiting) >= given.outstanding:
+        while not rate and len(asking.waiting) >= given.outstanding:
             asking.listen(time.monotonic() + 0.002)
         asking.send(number, due)
+    took = time.monotonic() - began
+    asking.listen(time.monotonic() + min(0.010, given.seconds / 100))
+    within = asking.counts["responses"]
     while asking.waiting:
         asking.listen(time.monotonic() + 0.01)
     own = {
-        "loop": "open" if given.rate else "closed",
-        "scheduled": total if given.rate else None,
-        "late": total if LATE_S else 0,
+        "loop": "open" if rate else "closed",
+        "scheduled": total if rate else None,
+        "late": 0,
         "missed": 0,
+        "checked": asking.counts["responses"],
         "wrong": len(asking.wrong),
         "wrong_examples": asking.wrong[:10],
+        "responses_in_window": within,
+        "responses_after_window": asking.counts["responses"] - within,
+        "receive_drops": 0,
+        "busy": 1.0 if took > given.seconds * 1.1 else 0.5,
         "schedule_error": {"p50": asking.errors.percentile(50) * 1000, "p99": LATE_S * 1e9, "max": 0},
         "latency_intended": asking.intended.encoded(),
         "latency_actual": asking.actual.encoded(),
         "invalid_because": [f"{total} of {total} queries left more than 1 ms after their time"] if LATE_S else [],
     }
-    summary(wall, wall + given.seconds, {**asking.counts, "response_rcodes": asking.rcodes}, own)
+    return {**asking.counts, "response_rcodes": asking.rcodes}, own
+
+
+def find_peak(given: argparse.Namespace) -> None:
+    """The search of the contract with one trial per rate, coarse and without an upper limit."""
+    wall, peaks, first = time.time(), [], given.rate
+    for objective in sorted(map(float, given.find_peak.split(",")), reverse=True):
+        low, high, rate, failure = 0.0, None, first, None
+        while high is None or (high > max(low, 1.0) * (1 + max(given.resolution, 10) / 100)):
+            answered, void = trial(given, rate)
+            if not void and answered >= objective / 100:
+                low = rate
+            else:
+                high, failure = rate, "wrong" if void else "unanswered"
+            rate = rate * 2 if high is None else (low * high) ** 0.5 if low else rate / 2
+        first = max(low, 1.0)
+        peaks.append(
+            {
+                "objective": f"{objective:g}",
+                "percent": objective,
+                "rate": low,
+                "failed_rate": high,
+                "failure": failure,
+                "generator_bound": False,
+                "trials": 1,
+            }
+        )
+    summary(wall, time.time(), {"queries": 1, "responses": 1}, {"peaks": peaks, "invalid_because": []})
+
+
+def trial(given: argparse.Namespace, rate: float) -> tuple[float, list[str]]:
+    since = time.time_ns()
+    figures, own = window(given, rate)
+    answered = own["responses_in_window"] / max(1, own["scheduled"])
+    void = [f"{own['wrong']} answers are wrong"] if own["wrong"] else []
+    event = {
+        "rate": rate,
+        "since": since,
+        "until": since + int(given.seconds * 1e9),
+        **{name: own[name] for name in ("scheduled", "wrong", "busy", "responses_in_window", "responses_after_window")},
+        **{name: figures[name] for name in ("queries", "responses", "timeouts")},
+        "answered": answered,
+        "on_schedule": True,
+        "void_because": void,
+    }
+    say({"type": "event", "time": time.time_ns(), "msg_type": "trial", "msg": "", "zonda": event})
+    return answered, void
+
+
+def probe_zones(given: argparse.Namespace) -> None:
+    """When each zone is answered, with the serial if asked."""
+    names = Path(given.zones).read_text().split()
+    wall = time.time()
+    say({"type": "event", "time": int(wall * 1e9), "msg_type": "probing", "msg": "", "zonda": {}})
+    began = time.monotonic()
+    link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    link.connect((given.server, given.port))
+    found = watch(link, names, given.seconds, lambda reply: not given.serial or (serial(reply) or 0) >= given.serial)
+    lines = [f"{at - began:.6f} {name} SOA" for name, at in sorted(found.seen.items(), key=lambda item: item[1])]
+    Path(given.arrivals).write_text("".join(f"{line}\n" for line in lines))
+    reasons = [f"{len(found.missing)} of {len(names)} answers did not arrive"] if found.missing else []
+    own = {"questions": len(names), "missing": len(found.missing), "invalid_because": reasons}
+    summary(wall, time.time(), {}, own)
+    sys.exit(3 if reasons else 0)
 
 
 def hold(given: argparse.Namespace) -> None:
@@ -168,7 +272,7 @@ def hold(given: argparse.Namespace) -> None:
     for number in range(given.connections):
         time.sleep(max(0.0, began + number / given.rate - time.monotonic()))
         link = socket.socket()
-        link.settimeout(0.3)
+        link.settimeout(3.0)
         try:
             link.connect((given.server, given.port))
             opened.append(link)

@@ -98,7 +98,7 @@ def test_two_builds_of_one_server_have_two_labels(tmp_path: Path) -> None:
     assert (installed["new"].adapter.name, installed["new"].version) == ("nsd", "4.9.9")
 
 
-@pytest.mark.usefixtures("namespaces", "compiler")
+@pytest.mark.usefixtures("namespaces")
 def test_a_run_ends_with_a_report(lab: Lab, tmp_path: Path, fake_load: ZondaLoad) -> None:
     small = [
         "--set",

@@ -73,9 +73,9 @@ def test_every_experiment_is_complete(path: Path, quick: bool) -> None:
         assert compared is not None and document.analysis.baseline in compared.levels
 
 
-def test_all_quick_forms_take_at_most_15_minutes() -> None:
+def test_all_quick_forms_take_at_most_20_minutes() -> None:
     small = [experiment.load(path, quick=True) for path in FILES]
-    assert sum(estimate_s(block_design.plan_starts(each, 1)) for each in small) < 900
+    assert sum(estimate_s(block_design.plan_starts(each, 1)) for each in small) < 1200
 
 
 def estimated(word: str, *changes: str) -> dict[str, float]:

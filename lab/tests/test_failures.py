@@ -107,7 +107,7 @@ def lab_in_the_middle(small: Path, generator: ZondaLoad, scratch: Path) -> subpr
     return lab
 
 
-@pytest.mark.usefixtures("namespaces", "compiler")
+@pytest.mark.usefixtures("namespaces")
 def test_a_killed_lab_leaves_no_process_and_the_next_removes_its_files(
     small: Path, fake_load: ZondaLoad, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,7 +128,7 @@ def test_a_killed_lab_leaves_no_process_and_the_next_removes_its_files(
     assert [path.name for path in scratch.glob("zonda-lab-*")] == [f"zonda-lab-{os.getpid()}-mine"]
 
 
-@pytest.mark.usefixtures("namespaces", "compiler")
+@pytest.mark.usefixtures("namespaces")
 def test_an_interrupted_run_continues_with_resume(small: Path, fake_load: ZondaLoad, tmp_path: Path, lab: Lab) -> None:
     broken_off = lab_in_the_middle(small, fake_load, tmp_path / "scratch")
     broken_off.send_signal(signal.SIGINT)

@@ -33,7 +33,7 @@ from zonda_lab.run import Runner
 from zonda_lab.server_config import Endpoint
 from zonda_lab.servers import ADAPTERS
 
-pytestmark = pytest.mark.usefixtures("namespaces", "compiler")
+pytestmark = pytest.mark.usefixtures("namespaces")
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ ZONDA_AS_PRIMARY = ("primary.name=zonda",)
 SMALL = ("timing.blocks=1", "timing.seconds=0.5", "timing.retries=0", "queries.count=1000")
 
 pytestmark = [
-    pytest.mark.usefixtures("namespaces", "compiler"),
+    pytest.mark.usefixtures("namespaces"),
     pytest.mark.skipif(not BUILDS, reason="needs zonda and zonda-load: cargo build"),
 ]
 

@@ -37,6 +37,11 @@ class ServerSpec:
     workers: int = doc("threads or processes that answer queries", 1, least=1)
     tcp_clients: int = doc("maximum number of concurrent TCP connections", 1000, least=1)
     tcp_idle_s: int = doc("seconds after which an idle TCP connection is closed", 10, least=1)
+    settings: Literal["tuned", "defaults"] = doc(
+        "tuned: settings that mean the same are equal for all servers; defaults: as installed", "tuned"
+    )
+    receive_buffer: int = doc("octets of the UDP receive buffer, if tuned; equal for all servers", 4 << 20, least=4096)
+    backlog: int = doc("length of the listen queue, if tuned; equal for all servers", 4096, least=1)
     options: dict[str, list[str]] = doc("per adapter: lines added to the server section of the configuration", {})
 
 
@@ -85,7 +90,9 @@ class TrafficSpec:
         "open: fixed schedule; closed: constant number of outstanding queries", "open"
     )
     rate: float | str = doc(
-        'queries per second, or a share of the capacity of this start, for example "50%"', 10_000.0, least=0.001
+        'queries per second, a share of the capacity of this start ("50%"), or of the echo server\'s ("50% of echo")',
+        10_000.0,
+        least=0.001,
     )
     arrivals: Literal["constant", "poisson"] = doc("distribution of send times in an open loop", "constant")
     outstanding: int = doc("outstanding queries in a closed loop", 200, least=1)
@@ -97,6 +104,10 @@ class TrafficSpec:
     dnssec_ok: float = doc("share of queries with the DO bit", 0.0, least=0)
     tcp_share: float = doc("share of queries over TCP; the others use UDP", 0.0, least=0)
     resumption: bool = doc("resume TLS sessions", False)
+    capture: str = doc("pcap file (also .xz) whose queries are replayed with its clients; empty: generated queries", "")
+    speed: float = doc("speed of the replay of a capture", 1.0, least=0.001)
+    client_idle_s: float = doc("seconds after which a client closes an idle connection; 0: never", 0.0, least=0)
+    burst: int = doc("UDP queries sent as segments of one send; more than 1 lowers the server's cost", 1, least=1)
 
 
 @dataclass(frozen=True)
@@ -128,6 +139,7 @@ class TimingSpec:
     censored: bool = doc(
         "treat zones missing after `finish-s` as censored at that time, instead of as a failure", False
     )
+    tolerated: list[Literal["listen-drops", "wrong-answers"]] = doc("what is studied here, so not a fault", [])
     cold_cache: bool = doc("drop zone files from the page cache before the start", False)
 
 
@@ -140,6 +152,10 @@ class ChangeSpec:
     hold_s: float = doc("seconds they stay open", 2.0, least=0)
     changes: int = doc("number of zone changes", 0, least=0)
     updates_per_s: float = doc("dynamic updates per second", 0.0, least=0)
+    transfers: int = doc("concurrent zone transfers out of the server during the queries", 0, least=0)
+    hostile: Literal["", "half-query", "byte-a-second", "never-read", "reset", "silence", "random"] = doc(
+        "behaviour of hostile clients, which hold `connections`; empty: none", ""
+    )
 
 
 @dataclass(frozen=True)
@@ -219,7 +235,7 @@ class ExperimentDefinition(Settings):
     why: str = doc("why it matters", "")
     source: str = doc("who published it", "")
     expect: str = doc("expected result, and why it may differ from the publication", "")
-    procedure: str = doc("measurement procedure: queries, peak, memory, secondary, pull, idle, ...", "queries")
+    procedure: str = doc("measurement procedure: queries, peak, memory, secondary, pull, idle, hostile, ...", "queries")
     published: list[Published] = doc("published figures", [])
     factors: dict[str, Any] = doc("factors varied between starts: setting = [levels], or name.level = {settings}", {})
     within: dict[str, Any] = doc("factors varied within one start, in the same two forms", {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import os
 import shutil
 import signal
@@ -14,25 +15,34 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from zonda_lab import probe, zonegen
+from zonda_lab import probe, server_sockets, zonegen
 from zonda_lab.credentials import TSIG, certificate
 from zonda_lab.environment import Environment
 from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.experiment import Settings, TrafficSpec
 from zonda_lab.host import Host, Network, drop_page_cache
-from zonda_lab.load_generator import GRACE_S, LoadGenerator, LoadResult, QueryJob, events, merge_results
+from zonda_lab.load_generator import (
+    LoadGenerator,
+    LoadResult,
+    PeakSearch,
+    QueryJob,
+    events,
+    merge_results,
+    read_summary,
+)
+from zonda_lab.players import OnEvent, Players, no_event, sources
 from zonda_lab.process import Program
 from zonda_lab.server_config import Certificate, Endpoint, Primary, ServerConfig, Zone
 from zonda_lab.servers import Feature, InstalledServer
 from zonda_lab.telemetry_collector import TelemetryCollector
 from zonda_lab.telemetry_series import Telemetry, with_clients
 from zonda_lab.workload import Workload, workload
+from zonda_lab.zone_probe import Arrivals, ZoneProbe
 from zonda_lab.zonegen import ZoneSet
 
-VALID, INVALID = 0, 3  # exit statuses of a load generator that printed a result
 CAPACITY_S = 2.0  # at most the length of a window
-# Interval of reading the output of the load generator; each read can delay the generator by a millisecond.
-POLL_S = 0.1
+OF_ECHO = "% of echo"
+ROUNDING_S = 1e-6  # of times as floating point numbers
 CLOSED_LOOP = 200  # queries outstanding when measuring the capacity
 SCRATCH = "zonda-lab-"  # followed by the process id of the lab, to find the folders of killed labs
 
@@ -45,6 +55,7 @@ class Server:
     config: ServerConfig
     process: Program
     first_answer_s: float = 0.0
+    sockets: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def checked(self) -> bool:
@@ -61,6 +72,8 @@ class Span:
     server_cpu_s: float = 0.0
     own_cpu_s: float = 0.0  # of the experiment, on the server's machine
     elsewhere_cpu_s: dict[str, float] = field(default_factory=dict)  # of the experiment, on each other machine
+    # Times of the telemetry samples before and after it, per machine.
+    edges: list[tuple[float, float]] = field(default_factory=list)
 
     @property
     def seconds(self) -> float:
@@ -80,11 +93,14 @@ class Harness:
         installed: Mapping[str, InstalledServer],
         generator: LoadGenerator,
         make_network: MakeNetwork | None = None,
+        echo_qps: Callable[[Settings], float] | None = None,
     ) -> None:
         self.settings, self.generator, self._installed = settings, generator, installed
+        self._echo_qps = echo_qps
         self._make_network = make_network or Environment().network
         self._open = contextlib.ExitStack()
         self._capacity: dict[object, float] = {}
+        self._probes = 0
 
     def __enter__(self) -> Harness:
         try:
@@ -108,6 +124,7 @@ class Harness:
         ]
         for collector in self._collectors:
             self._open.enter_context(collector.start())
+        self._players = Players(self.network, self.folder, self.settings.rig.load_cpus, self._label)
 
     @property
     def telemetry_file(self) -> Path:
@@ -155,12 +172,14 @@ class Harness:
             endpoint=self.endpoint,
             zones=tuple(self.zones.zones if zones is None else zones),
             workers=spec.workers,
+            cpus=tuple(rig.server_cpus),
             tcp_clients=spec.tcp_clients,
             tcp_idle_s=spec.tcp_idle_s,
             certificate=self.certificate if tls else None,
             tsig=TSIG if self.settings.primary.tsig else None,
             parallel_transfers=self.settings.primary.parallel_transfers,
             updates=updates,
+            tuned=spec.settings == "tuned",
             options=tuple(spec.options.get(installed.adapter.name, ())),
         )
         self._prepare(installed, config, self.network.server)
@@ -187,7 +206,23 @@ class Harness:
         server.first_answer_s = probe.wait_ready(
             server.process, end, server.config.endpoint, name, self.settings.timing.ready_s
         )
+        self.settle_sockets(server)
         return server.first_answer_s
+
+    def settle_sockets(self, server: Server, change: bool = True) -> None:
+        """Gives the server the receive buffer and backlog that all servers have, if tuned, and reads both."""
+        spec = self.settings.server
+        host = self.network.server if server.config.endpoint == self.endpoint else self.network.primary
+        script = self.folder / "server_sockets.py"
+        shutil.copyfile(server_sockets.__file__, script)
+        host.place(script)
+        wanted = ["--receive-buffer", str(spec.receive_buffer), "--backlog", str(spec.backlog)]
+        tuning = wanted if change and server.config.tuned else []
+        printed = host.run(host.python, script, str(server.process.pid), *tuning)
+        own = {(found["kind"], found["port"]): found["own_receive_buffer"] for found in server.sockets}
+        server.sockets = [json.loads(line) for line in printed.splitlines()]
+        for found in server.sockets:  # as it was before the lab changed it
+            found["own_receive_buffer"] = own.get((found["kind"], found["port"]), found["own_receive_buffer"])
 
     def start_primary(self, zones: Sequence[Zone], notify: tuple[Endpoint, ...] = ()) -> Server:
         """Starts the primary and waits until it answers; `secondary_zones` spreads zones over its addresses."""
@@ -205,6 +240,7 @@ class Harness:
             certificate=self.certificate if spec.transport == "tls" else None,
             tsig=TSIG if spec.tsig else None,
             notify=notify,
+            tuned=self.settings.server.settings == "tuned",
         )
         self._prepare(installed, config, self.network.primary)
         process = self._start_on(self.network.primary, "primary", installed.adapter.command(installed.program, config))
@@ -258,77 +294,69 @@ class Harness:
 
     def load(self, job: QueryJob) -> LoadResult:
         """Runs the load generator on all players, each with an equal part of the rate."""
-        players = self.network.players
-        rate, count = job.rate / len(players), job.traffic.sources
-        parts = [dataclasses.replace(job, rate=rate, source_prefix=self.sources(player, count)) for player in players]
-        for player in players:
-            authority = [job.authority.certificate] if job.authority else []
-            player.place(job.workload.queries, job.workload.expectation, *authority)
-        commands = [(player, self.generator.query(part)) for player, part in zip(players, parts, strict=True)]
-        outputs = self._run_all(commands, job.seconds + job.warm_up_s)
-        return merge_results([self.generator.parse(output, part) for output, part in zip(outputs, parts, strict=True)])
+        parts = self._players.query(self.generator, job, job.seconds + job.warm_up_s)
+        return merge_results([self.generator.parse(output, part) for output, part in parts])
 
-    def sources(self, host: Host, count: int) -> str:
-        """The prefix for `count` source addresses on that host; empty for one address."""
-        return host.sources if count > 1 else ""
+    def find_peak(
+        self, job: QueryJob, search: PeakSearch, patience_s: float
+    ) -> tuple[LoadResult, list[dict[str, Any]]]:
+        """Runs a peak search on the client; returns its result and its trials."""
+        job = dataclasses.replace(job, source_prefix=sources(self.network.client, job.traffic.sources))
+        self.network.client.place(*job.files)
+        output = self._players.run([(self.network.client, self.generator.find_peak(job, search))], patience_s)[0]
+        trials = [event["zonda"] for event in events(output) if event.get("msg_type") == "trial"]
+        return read_summary(output), trials
 
-    def run_load(
-        self, argv: Sequence[str | Path], seconds: float, on_event: Callable[[str], None] = lambda _: None
-    ) -> str:
-        """Runs one generator command and returns its output; calls `on_event` with the type of each event printed."""
+    def start_probe(self, server: Server, names: Sequence[str], seconds: float, serial: int = 0) -> ZoneProbe:
+        """Starts to ask for each zone until it is answered, with `serial` if given, and for at most `seconds`."""
+        self._probes += 1
+        label, endpoint = f"probe{self._probes}", server.config.endpoint
+
+        def start(argv: Sequence[str | Path]) -> Program:
+            return self.start_process(label, argv)
+
+        return ZoneProbe(
+            *(self.network.client, start, self.generator, self.folder / label), endpoint, names, seconds, serial
+        )
+
+    def arrivals(self, probe: ZoneProbe, server: Server) -> Arrivals:
+        """Waits for the end of a probe, as long as the server lives."""
+        clock = next(collector for collector in self._collectors if collector.covers(self.network.client))
+        return probe.arrivals(clock.at_realtime, server.process.require_alive)
+
+    def probe(self, server: Server, names: Sequence[str], seconds: float, serial: int = 0) -> Arrivals:
+        """Starts a probe and waits for its end."""
+        return self.arrivals(self.start_probe(server, names, seconds, serial), server)
+
+    def run_load(self, argv: Sequence[str | Path], seconds: float, on_event: OnEvent = no_event) -> str:
+        """Runs one generator command and returns its output; calls `on_event` with each event printed."""
         self.network.client.place(*(word for word in argv if isinstance(word, Path) and word != self.generator.program))
-        return self._run_all([(self.network.client, argv)], seconds, on_event)[0]
-
-    def _run_all(
-        self,
-        commands: Sequence[tuple[Host, Sequence[str | Path]]],
-        seconds: float,
-        on_event: Callable[[str], None] = lambda _: None,
-    ) -> list[str]:
-        """Runs all commands concurrently and returns their outputs."""
-        seen = read = 0
-        with contextlib.ExitStack() as running:
-            programs = [running.enter_context(self._start_load(*command, i)) for i, command in enumerate(commands)]
-            for (host, _), program in zip(commands, programs, strict=True):
-                self._label("load", program, host)
-            deadline = time.monotonic() + seconds + GRACE_S
-            while living := [program for program in programs if program.alive]:
-                living[0].wait(POLL_S)
-                _check_loads(commands, programs)
-                if time.monotonic() > deadline:
-                    late = f"the load generator is still running {GRACE_S:.0f} s after its scheduled end"
-                    raise LabError(late, detail=programs[0].tail())
-                if programs[0].log.stat().st_size == read:
-                    continue
-                text = programs[0].log.read_text()
-                found = [event["msg_type"] for event in events(text) if "msg_type" in event]
-                for name in found[seen:]:
-                    on_event(name)
-                seen, read = len(found), len(text)
-            _check_loads(commands, programs)
-        return [program.log.read_text() for program in programs]
-
-    def _start_load(self, host: Host, argv: Sequence[str | Path], number: int) -> Program:
-        log = self.folder / f"load{number}.log"
-        log.unlink(missing_ok=True)
-        return host.start("load", argv, log, self.settings.rig.load_cpus)
+        return self._players.run([(self.network.client, argv)], seconds, on_event)[0]
 
     def rate(self, settings: Settings, server: Server) -> float:
-        """Queries per second; a percentage is relative to the capacity of this start."""
+        """Queries per second; a percentage is relative to the capacity of this start, or of the echo server."""
         rate = settings.traffic.rate
-        if isinstance(rate, str):
+        if not isinstance(rate, str):
+            return rate
+        if not rate.endswith(OF_ECHO):
             return self.capacity(settings, server) * float(rate.rstrip("%")) / 100
-        return rate
+        if self._echo_qps is None:
+            raise LabError(f"traffic.rate = {rate!r} without a measured echo server")
+        return self._echo_qps(settings) * float(rate.removesuffix(OF_ECHO)) / 100
 
     def capacity(self, settings: Settings, server: Server) -> float:
         """Answers per second in a closed loop, measured once per start and kind of traffic."""
         traffic = _closed(settings.traffic)
         if traffic not in self._capacity:
-            seconds, authority = min(CAPACITY_S, settings.timing.seconds), self.authority(settings)
-            endpoint, work = server.config.endpoint, self.workload()
-            result = self.load(QueryJob(traffic, 0.0, endpoint, work, seconds, verify=False, authority=authority))
+            result = self.closed_loop(settings, server)
             self._capacity[traffic] = result.answered / result.seconds
         return self._capacity[traffic]
+
+    def closed_loop(self, settings: Settings, server: Server) -> LoadResult:
+        """A short closed loop with this kind of traffic, whose answers are not checked."""
+        seconds, authority = min(CAPACITY_S, settings.timing.seconds), self.authority(settings)
+        job = QueryJob(_closed(settings.traffic), 0.0, server.config.endpoint, self.workload(), seconds)
+        return self.load(dataclasses.replace(job, verify=False, authority=authority))
 
     def authority(self, settings: Settings) -> Certificate | None:
         """The CA certificate of the server, if queries use TLS."""
@@ -336,20 +364,28 @@ class Harness:
 
     @contextlib.contextmanager
     def span(self, server: Server) -> Iterator[Span]:
-        """Measures the time and CPU time of the block."""
+        """Measures the time and CPU time of the block, with telemetry right before and after it."""
+        before_edges = self._mark()
         own_before, before = [collector.own_cpu_s() for collector in self._collectors], server.process.cpu_s()
         span = Span()
         yield span
         span.ended = time.monotonic()
         span.server_cpu_s = server.process.cpu_s() - before
+        span.edges = list(zip(before_edges, self._mark(), strict=True))
         own = [collector.own_cpu_s() - before for collector, before in zip(self._collectors, own_before, strict=True)]
         span.own_cpu_s = span.server_cpu_s + own[0]
         others = zip(self._collectors[1:], own[1:], strict=True)
         span.elsewhere_cpu_s = {collector.host.name: cpu_s for collector, cpu_s in others}
 
+    def _mark(self) -> list[float]:
+        """Has every machine sampled now; returns the times. The server's is last, to cover what players have sent."""
+        for collector in reversed(self._collectors):
+            collector.mark()
+        return [collector.wait_for_mark() for collector in self._collectors]
+
     def observed(self, span: Span) -> Telemetry:
-        """The telemetry of the server's machine during a span."""
-        return self.latest().between(span.began, span.ended)
+        """The telemetry of the server's machine during a span, with the samples at its edges."""
+        return _within(self.latest(), span, 0)
 
     def latest(self) -> Telemetry:
         """The telemetry of the server's machine so far, with the players' network counters, on the lab's clock."""
@@ -358,8 +394,8 @@ class Harness:
 
     def elsewhere(self, span: Span) -> dict[str, Telemetry]:
         """The telemetry of all other machines during a span, by host name."""
-        others = self._collectors[1:]
-        return {other.host.name: other.telemetry().between(span.began, span.ended) for other in others}
+        others = enumerate(self._collectors[1:], 1)
+        return {other.host.name: _within(other.telemetry(), span, i) for i, other in others}
 
     def reload(self, server: Server) -> None:
         """Makes the server reload changed zone files; some servers do so only if the configuration file is newer."""
@@ -376,12 +412,9 @@ class Harness:
                 collector.label(label, program)
 
 
-def _check_loads(commands: Sequence[tuple[Host, Sequence[str | Path]]], programs: Sequence[Program]) -> None:
-    """Raises if a load generator ended without a result; the others are then useless."""
-    for (host, _), program in zip(commands, programs, strict=True):
-        if program.status not in (None, VALID, INVALID):
-            failed = f"{host.name}: the load generator failed with status {program.status}"
-            raise LabError(failed, detail=program.tail())
+def _within(telemetry: Telemetry, span: Span, machine: int) -> Telemetry:
+    first, last = span.edges[machine] if span.edges else (span.began, span.ended)
+    return telemetry.between(min(first, span.began) - ROUNDING_S, max(last, span.ended) + ROUNDING_S)
 
 
 def _credentials(config: ServerConfig) -> list[Path]:
@@ -414,4 +447,4 @@ def set_serial(zone: Path, number: int) -> None:
 
 def _closed(traffic: TrafficSpec) -> TrafficSpec:
     """The same traffic as a closed loop."""
-    return dataclasses.replace(traffic, loop="closed", outstanding=CLOSED_LOOP, rate=0.0)
+    return dataclasses.replace(traffic, loop="closed", outstanding=CLOSED_LOOP, rate=0.0, capture="")

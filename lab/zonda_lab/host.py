@@ -106,6 +106,10 @@ class Network(Protocol):
         """Settings that could not be applied, for the records."""
 
     @property
+    def is_isolated(self) -> bool:
+        """Whether no packets but those of the experiment reach its hosts."""
+
+    @property
     def server_address(self) -> str:
         """The address of the server under test."""
 

@@ -19,12 +19,12 @@ from typing import Any, TypeVar
 
 from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.experiment import TrafficSpec
+from zonda_lab.generator_program import zonda_load
 from zonda_lab.latency_histogram import LatencyHistogram
 from zonda_lab.namespaces import SOURCES
 from zonda_lab.server_config import Certificate, Endpoint, Tsig
 from zonda_lab.workload import Workload
 
-BUILT = Path(__file__).resolve().parents[2] / "target/release/zonda-load"
 N = TypeVar("N", int, float)
 GRACE_S = 20.0  # after its scheduled end, before the generator is considered hung
 
@@ -43,10 +43,37 @@ class QueryJob:
     authority: Certificate | None = None
     source_prefix: str = SOURCES
 
+    @property
+    def files(self) -> list[Path]:
+        """The files that the generator reads."""
+        capture = [Path(self.traffic.capture)] if self.traffic.capture else []
+        authority = [self.authority.certificate] if self.authority else []
+        return [*capture, self.workload.queries, self.workload.expectation, *authority]
+
+
+@dataclass(frozen=True)
+class PeakSearch:
+    """Objectives of a peak search: percentages of answers, or latency limits such as `p99=1ms`."""
+
+    objectives: tuple[str, ...]
+    resolution: float  # relative
+
+
+@dataclass(frozen=True)
+class ProbeJob:
+    """SOA queries for zones until each is answered, with a serial if given; times are written to `arrivals`."""
+
+    endpoint: Endpoint
+    zones: Path
+    arrivals: Path
+    seconds: float
+    serial: int = 0
+    timeout_ms: int = 10  # precision while nothing listens yet
+
 
 @dataclass(frozen=True)
 class HoldJob:
-    """Idle connections, opened at a rate and kept open."""
+    """Connections opened at a rate and kept open, idle or hostile."""
 
     transport: str
     endpoint: Endpoint
@@ -58,6 +85,7 @@ class HoldJob:
     workload: Workload | None = None
     probe_ms: int = 10
     authority: Certificate | None = None
+    hostile: str = ""
 
 
 @dataclass(frozen=True)
@@ -69,6 +97,7 @@ class PullJob:
     zones: Path
     tsig: Tsig | None = None
     authority: Certificate | None = None
+    parallel: int = 1
 
 
 @dataclass(frozen=True)
@@ -87,7 +116,7 @@ class LoadResult:
     """What a load generator measured; None where it does not report a value."""
 
     sent: int
-    answered: int
+    answered: int  # within the window
     timeouts: int
     seconds: float
     scheduled: float | None = None
@@ -102,6 +131,11 @@ class LoadResult:
     schedule_error_p99_us: float | None = None
     connect_mean_us: float | None = None
     invalid: list[str] = field(default_factory=list)
+    late_answers: int = 0  # after sending had stopped
+    busy: float | None = None  # of the busiest thread, without waiting for its schedule
+    receive_drops: int = 0
+    handshakes: int | None = None
+    sending: dict[str, Any] = field(default_factory=dict)
     more: dict[str, Any] = field(default_factory=dict)
 
 
@@ -120,8 +154,17 @@ class LoadGenerator(ABC):
     def parse(self, output: str, job: QueryJob) -> LoadResult:
         """Parses the output of the `query` command."""
 
+    def find_peak(self, job: QueryJob, search: PeakSearch) -> list[str | Path]:
+        """The command line for a peak search that starts at the rate of the job."""
+        requested = f"{', '.join(search.objectives)} over {job.traffic.transport} requested"
+        raise UnsupportedError(f"{self.name} has no peak search ({requested})", "use zonda-load")
+
+    def probe(self, job: ProbeJob) -> list[str | Path]:
+        """The command line for probing when zones are answered."""
+        raise UnsupportedError(f"{self.name} cannot probe zones ({job.zones} requested)", "use zonda-load")
+
     def hold(self, job: HoldJob) -> list[str | Path]:
-        """The command line for idle connections."""
+        """The command line for held connections."""
         raise UnsupportedError(
             f"{self.name} cannot hold idle connections ({job.connections} requested)", "use zonda-load"
         )
@@ -147,19 +190,39 @@ class ZondaLoad(LoadGenerator):
     def query(self, job: QueryJob) -> list[str | Path]:
         traffic = job.traffic
         self._require("query", f"--transport {traffic.transport}", *(["--resume"] if traffic.resumption else []))
+        if traffic.capture:
+            return self._asking(job, ["--speed", f"{traffic.speed:g}"])
         closed = traffic.loop == "closed"
+        pace = (
+            f"--outstanding {traffic.outstanding}" if closed else f"--rate {job.rate:g} --arrivals {traffic.arrivals}"
+        )
+        return self._asking(job, [*pace.split(), "--seconds", f"{job.seconds:g}", "--warm-up", f"{job.warm_up_s:g}"])
+
+    def find_peak(self, job: QueryJob, search: PeakSearch) -> list[str | Path]:
+        self._require("query", "--find-peak", f"--transport {job.traffic.transport}")
+        pace = ["--rate", f"{job.rate:g}", "--seconds", f"{job.seconds:g}", "--warm-up", f"{job.warm_up_s:g}"]
+        goals = ["--find-peak", ",".join(search.objectives), "--resolution", f"{search.resolution * 100:g}"]
+        return self._asking(job, [*pace, *goals])
+
+    def _asking(self, job: QueryJob, pace: Sequence[str]) -> list[str | Path]:
+        """The command line of `query` with its timing."""
+        traffic = job.traffic
         options = [
-            f"--outstanding {traffic.outstanding}" if closed else f"--rate {job.rate:g} --arrivals {traffic.arrivals}",
-            f"--seconds {job.seconds:g} --warm-up {job.warm_up_s:g} --timeout-ms {traffic.timeout_ms}",
+            f"--timeout-ms {traffic.timeout_ms}",
             f"--connections {traffic.connections} --queries-per-connection {traffic.queries_per_connection}",
-            f"--edns {traffic.edns_size}" if traffic.edns_size else "",
+            f"--edns {traffic.edns_size}" if traffic.edns_size and not traffic.capture else "",
             f"--do {traffic.dnssec_ok:g}" if traffic.dnssec_ok else "",
             f"--tcp-share {traffic.tcp_share:g}" if traffic.tcp_share else "",
+            f"--idle-timeout {traffic.client_idle_s:g}" if traffic.client_idle_s else "",
+            f"--burst {traffic.burst}" if traffic.burst > 1 else "",
             "--resume" if traffic.resumption else "",
         ]
+        source = ("--pcap", Path(traffic.capture)) if traffic.capture else ("--queries", job.workload.queries)
+        is_checked = job.verify and not traffic.capture
         return [
-            *(self.program, "query", *_to(job.endpoint, traffic.transport), "--queries", job.workload.queries),
-            *(("--expect", job.workload.expectation) if job.verify else ()),
+            *(self.program, "query", *_to(job.endpoint, traffic.transport), *source),
+            *(("--expect", job.workload.expectation) if is_checked else ()),
+            *pace,
             *" ".join(options).split(),
             *_sources(traffic.sources, job.source_prefix),
             *_trust(job.authority),
@@ -169,10 +232,11 @@ class ZondaLoad(LoadGenerator):
         return read_summary(output)
 
     def hold(self, job: HoldJob) -> list[str | Path]:
-        self._require("hold", f"--transport {job.transport}")
+        command = ["hostile", "--kind", job.hostile] if job.hostile else ["hold"]
+        self._require(command[0], f"--transport {job.transport}")
         pace = f"--connections {job.connections} --rate {job.rate:g} --seconds {job.seconds:g}".split()
         return [
-            *(self.program, "hold", *_to(job.endpoint, job.transport), *pace, "--probe-ms", str(job.probe_ms)),
+            *(self.program, *command, *_to(job.endpoint, job.transport), *pace, "--probe-ms", str(job.probe_ms)),
             *(("--probe-port", str(job.endpoint.port)) if job.transport == "tls" else ()),
             *(("--queries", job.workload.queries) if job.workload else ()),
             *_sources(job.sources, job.source_prefix),
@@ -182,7 +246,15 @@ class ZondaLoad(LoadGenerator):
     def pull(self, job: PullJob) -> list[str | Path]:
         self._require("xfr pull", f"--transport {job.transport}", *(["--tsig"] if job.tsig else []))
         target: list[str | Path] = [*_to(job.endpoint, job.transport), "--zones", job.zones]
-        return [self.program, "xfr", "pull", *target, *_key(job.tsig), *_trust(job.authority)]
+        many = ["--parallel", str(job.parallel)] if job.parallel > 1 else []
+        return [self.program, "xfr", "pull", *target, *many, *_key(job.tsig), *_trust(job.authority)]
+
+    def probe(self, job: ProbeJob) -> list[str | Path]:
+        self._require("probe", "--arrivals")
+        place = ["--server", job.endpoint.address, "--port", str(job.endpoint.port), "--seconds", f"{job.seconds:g}"]
+        place += ["--timeout-ms", str(job.timeout_ms)]
+        wanted = ["--serial", str(job.serial)] if job.serial else []
+        return [self.program, "probe", *place, *wanted, "--zones", job.zones, "--arrivals", job.arrivals]
 
     def update(self, job: UpdateJob) -> list[str | Path]:
         self._require("update", *(["--tsig"] if job.tsig else []))
@@ -276,9 +348,8 @@ def find_generator(wanted: str = "") -> LoadGenerator:
         return Dnsperf(_program(given))
     if given and given != "zonda-load":
         return ZondaLoad(_program(given))
-    built = BUILT if BUILT.exists() else shutil.which("zonda-load")
-    if built:
-        return ZondaLoad(Path(built))
+    if built := zonda_load():
+        return ZondaLoad(built)
     if given:
         raise LabError("zonda-load not found", "build it with `cargo build --release -p zonda-load`")
     return Dnsperf(_program("dnsperf"))
@@ -297,11 +368,18 @@ def read_summary(output: str) -> LoadResult:
             "the load generator printed no result", detail=f"its output ends: {output[-400:].strip() or '(empty)'}"
         )
     total, own = sums[-1], sums[-1].get("zonda", {})
-    handshake = total.get("conn_info", {}).get("conn_latency", {}).get("handshake", {})
+    connections = total.get("conn_info", {})
+    handshake = connections.get("conn_latency", {}).get("handshake", {})
+    headers = [found.get("zonda", {}) for found in events(output) if found.get("type") == "header"]
     intended = own.get("latency_intended", "")
     return LoadResult(
         sent=total.get("queries", 0),
-        answered=total.get("responses", 0),
+        answered=own.get("responses_in_window", total.get("responses", 0)),
+        late_answers=own.get("responses_after_window", 0),
+        busy=own.get("busy"),
+        receive_drops=own.get("receive_drops", 0),
+        handshakes=connections.get("handshakes"),
+        sending=headers[0].get("sending", {}) if headers else {},
         timeouts=total.get("timeouts", 0),
         seconds=(total["until"] - total["since"]) / 1e9,
         scheduled=own.get("scheduled"),
@@ -329,6 +407,11 @@ def merge_results(results: Sequence[LoadResult]) -> LoadResult:
     return LoadResult(
         sent=sum(result.sent for result in results),
         answered=answered,
+        late_answers=sum(result.late_answers for result in results),
+        busy=max((result.busy for result in results if result.busy is not None), default=None),
+        receive_drops=sum(result.receive_drops for result in results),
+        handshakes=_sum(result.handshakes for result in results),
+        sending=results[0].sending,
         timeouts=sum(result.timeouts for result in results),
         seconds=max(result.seconds for result in results),
         scheduled=_sum(result.scheduled for result in results),

@@ -156,6 +156,8 @@ class NamespaceNetwork:
         """Closes both namespaces."""
         self._open.close()
 
+    is_isolated = True
+
     @property
     def players(self) -> list[Namespace]:
         return [self.client]

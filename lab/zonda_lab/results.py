@@ -124,6 +124,11 @@ class Results:
         """Writes a JSON file into the folder."""
         (self.folder / name).write_text(json.dumps(content, indent=1) + "\n")
 
+    def read(self, name: str) -> dict[str, Any]:
+        """Reads a JSON file of the folder."""
+        loaded: dict[str, Any] = json.loads((self.folder / name).read_text())
+        return loaded
+
     def manifest(self) -> dict[str, Any]:
         """The description of the run."""
         try:

@@ -20,9 +20,10 @@ from zonda_lab.load_generator import LoadGenerator
 from zonda_lab.procedures import PROCEDURES
 from zonda_lab.progress import Progress
 from zonda_lab.results import FORMAT, Results, WindowRecord
+from zonda_lab.rig_limits import RigLimits
 from zonda_lab.servers import InstalledServer
 from zonda_lab.telemetry_series import Telemetry, saturated
-from zonda_lab.window import Window, machine_metrics
+from zonda_lab.window import Window, counters, machine_metrics
 
 
 class Runner:
@@ -38,6 +39,7 @@ class Runner:
     ) -> None:
         self.results, self.installed, self.generator, self.progress = results, installed, generator, progress
         self.network = network or Environment().network
+        self.limits = RigLimits(results, installed, generator, self.network)
         self._impossible: dict[str, str] = {}
 
     def run(self, starts: Sequence[Start]) -> None:
@@ -63,7 +65,9 @@ class Runner:
             try:
                 if kind in self._impossible:
                     raise UnsupportedError(self._impossible[kind])
-                with Harness(start.settings, self.installed, self.generator, self.network) as harness:
+                self.limits.prepare(start)
+                given = (self.installed, self.generator, self.network, self.limits.echo_qps)
+                with Harness(start.settings, *given) as harness:
                     recorder.open(harness)
                     procedure.run(harness, recorder)
                     recorder.close()
@@ -107,20 +111,35 @@ class StartRecorder:
         """Validates and records a window; False if it is not valid for the primary metric and worth repeating."""
         if self.harness is None:
             raise LabError("no harness is running")
-        telemetry = self.harness.observed(window.span)
-        checked = self._validity_input(window, telemetry)
+        telemetry, settings = self.harness.observed(window.span), self._settings_of(window)
+        checked = self._validity_input(window, telemetry, settings)
         reasons = window.invalid + validity.reasons(checked) + self._other_machines(window.span)
         record = self._record(attempt + self.attempt)
-        record.within, record.metrics = window.within, {**machine_metrics(telemetry, window.span), **window.metrics}
+        machine = machine_metrics(telemetry, window.span, window.load_s)
+        record.within, record.metrics = window.within, {**machine, **window.metrics}
         record.window = [window.span.began, window.span.ended]
         record.valid, record.reasons, record.latency_reasons = not reasons, reasons, validity.latency_reasons(checked)
         record.notes = [*self.harness.network.notes, *window.notes]
         record.predictions, record.detail = window.predictions, window.detail
+        record.detail["counters"] = counters(telemetry)
+        self._add_limits(record, window, settings)
         record.saturated = [[round(at, 2), what] for at, what in saturated(telemetry)]
         record.files = self._histograms(window, len(self.records))
         self.records.append(record)
         self.runner.progress.window(record)
         return self._is_valid_for_primary(record)
+
+    def _settings_of(self, window: Window) -> Settings:
+        """The settings of the window, or of the start if its levels are not planned ones."""
+        return next((settings for levels, settings in self.windows if levels == window.within), self.start.settings)
+
+    def _add_limits(self, record: WindowRecord, window: Window, settings: Settings) -> None:
+        """The limits of the rig for this traffic, and which metrics they bound."""
+        record.bounds, record.rig_bound = window.bounds, window.rig_bound
+        if PROCEDURES[self.start.experiment.definition.procedure].uses_echo:
+            record.echo, limits = self.runner.limits.describe(settings)
+            record.metrics |= {name: limits[name] for name in ("echo_qps", "generator_qps") if name in limits}
+            record.detail |= {"limits": limits} if limits else {}
 
     def close(self) -> None:
         """Stores the telemetry of the start; called before the harness closes."""
@@ -157,17 +176,28 @@ class StartRecorder:
     def _stem(self) -> str:
         return f"{self.start.experiment.id}-{hashlib.sha256(self.start.key.encode()).hexdigest()[:10]}-{self.attempt}"
 
-    def _validity_input(self, window: Window, telemetry: Telemetry) -> validity.ValidityInput:
-        seconds = window.span.seconds
+    def _validity_input(self, window: Window, telemetry: Telemetry, settings: Settings) -> validity.ValidityInput:
+        seconds, rig, result = window.span.seconds, settings.rig, window.result
         softirq = telemetry.cpu_share("softirq") * len(telemetry.samples[0]["cpu"]) if telemetry.samples else 0.0
-        steered = softirq if self.start.settings.rig.rps_cpus else 0.0  # RPS runs softirqs outside any process
+        steered = softirq if rig.rps_cpus else 0.0  # RPS runs softirqs outside any process
+        is_tuned = settings.server.settings == "tuned"
         return validity.ValidityInput(
             telemetry,
             seconds,
             window.span.own_cpu_s / seconds + steered,
-            window.result,
+            result,
             window.died,
             window.metrics.get("latency_p50_us"),
+            server_cpu_s=window.span.server_cpu_s,
+            server_cores=len(set(rig.server_cpus)),
+            load_s=window.load_s,
+            transport="mixed" if settings.traffic.tcp_share or settings.traffic.capture else settings.traffic.transport,
+            closed=settings.traffic.loop == "closed",
+            is_isolated=self.harness is not None and self.harness.network.is_isolated,
+            has_own_cpu=not set(rig.server_cpus) & set(rig.load_cpus),
+            wanted_receive_buffer=settings.server.receive_buffer if is_tuned and result is not None else 0,
+            receive_buffer=int(window.metrics.get("receive_buffer_kb", 0.0) * 1024),
+            tolerated=settings.timing.tolerated,
         )
 
     def _other_machines(self, span: Span) -> list[str]:

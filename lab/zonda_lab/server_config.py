@@ -68,6 +68,7 @@ class ServerConfig:
     endpoint: Endpoint
     zones: tuple[Zone, ...]
     workers: int = 1
+    cpus: tuple[int, ...] = ()
     tcp_clients: int = 1000
     tcp_idle_s: int = 10
     certificate: Certificate | None = None
@@ -76,6 +77,7 @@ class ServerConfig:
     notify: tuple[Endpoint, ...] = ()
     parallel_transfers: int = 100
     updates: bool = False
+    tuned: bool = True  # else only what the experiment needs, and the server's defaults
     options: tuple[str, ...] = ()
 
     @property

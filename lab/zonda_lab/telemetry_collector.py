@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
+import time
 from pathlib import Path
 
 from zonda_lab import telemetry_sampler
+from zonda_lab.errors import LabError
 from zonda_lab.host import Host, TelemetryTarget
 from zonda_lab.process import Program
 from zonda_lab.telemetry_series import Telemetry
 
 IDLE = ("chrt", "--idle", "0")
+EDGE = '"edge": true}'  # end of the line of such a sample
+PATIENCE_S = 20.0  # with idle priority on a busy machine
 
 
 class TelemetryCollector:
@@ -22,6 +27,7 @@ class TelemetryCollector:
         self.file, self._labels = folder / "telemetry.jsonl", folder / "labels.json"
         self._script = folder / "telemetry.py"
         self._programs: dict[str, Program] = {}
+        self._marked_at = 0
 
     def start(self) -> Program:
         """Starts the sampler; the caller stops it.
@@ -41,9 +47,36 @@ class TelemetryCollector:
             self._labels,
             *self.target.arguments,
         ]
-        program = self.host.start("telemetry", argv, self.file)
-        self.label("telemetry", program)
-        return program
+        self._program = self.host.start("telemetry", argv, self.file)
+        self.label("telemetry", self._program)
+        return self._program
+
+    def mark(self) -> None:
+        """Asks for a sample at once; `wait_for_mark` waits for it."""
+        self._output(0, "\n")  # until its first line, the sampler would die of the signal
+        self._marked_at = self.file.stat().st_size
+        self._program.signal(signal.SIGUSR1)
+
+    def wait_for_mark(self) -> float:
+        """When the sample of the latest mark was taken, on the lab's clock."""
+        lines = self._output(self._marked_at, EDGE).splitlines()
+        taken: int = json.loads(next(line for line in lines if line.endswith(EDGE)))["t"]
+        return taken / 1e9 - self.host.clock_offset_s
+
+    def at_realtime(self, realtime_ns: int) -> float:
+        """A wall-clock time of that machine on the lab's clock."""
+        clock: dict[str, int] = Telemetry.load(self.file).header["clock"]
+        return (clock["monotonic_ns"] + realtime_ns - clock["realtime_ns"]) / 1e9 - self.host.clock_offset_s
+
+    def _output(self, start: int, wanted: str) -> str:
+        """The sampler's output from `start`, as soon as it has a whole line that ends in `wanted`."""
+        deadline = time.monotonic() + PATIENCE_S
+        while f"{wanted.rstrip()}\n" not in (text := self.file.read_bytes()[start:].decode()):
+            self._program.require_alive()
+            if time.monotonic() > deadline:
+                raise LabError(f"{self.host.name}: no telemetry for {PATIENCE_S:.0f} s", "stop other programs there")
+            time.sleep(0.002)
+        return text
 
     def covers(self, host: Host) -> bool:
         """Whether that host is on this machine."""

@@ -2,7 +2,9 @@
 
 `python telemetry_sampler.py --labels FILE [--net NAME=PATH]...` prints a JSON header line, then one sample per line
 with the cumulative counters of the kernel; `telemetry_series.py` computes rates. FILE maps labels to process ids and
-may change. Standard library only, because it also runs on remote machines.
+may change. SIGUSR1 asks for a sample at once, marked `edge`: the lab takes one before and one after each window, so
+that counters cover exactly the window even if samples in between are late. Standard library only, because it also runs
+on remote machines.
 """
 
 from __future__ import annotations
@@ -24,7 +26,10 @@ COUNTERS = {
     "Udp": ("InDatagrams", "OutDatagrams", "InErrors", "RcvbufErrors", "SndbufErrors"),
     "Tcp": ("ActiveOpens", "PassiveOpens", "AttemptFails", "EstabResets", "CurrEstab", "RetransSegs"),
     "TcpExt": ("ListenOverflows", "ListenDrops", "TCPTimeWaitOverflow", "TCPAbortOnMemory", "TW"),
+    # Received packets, counted one by one even if the kernel passes several on as one (GRO, GSO).
+    "IpExt": ("InNoECTPkts",),
 }
+STOP, EDGE = signal.SIGTERM, signal.SIGUSR1
 
 
 def main() -> None:
@@ -37,17 +42,20 @@ def main() -> None:
     nets = {name: NetCounters(path) for name, _, path in (item.partition("=") for item in given.net)} or {
         "host": NetCounters()
     }
-    running = [True]
-    signal.signal(signal.SIGTERM, lambda *_: running.clear())
+    signal.pthread_sigmask(signal.SIG_BLOCK, (STOP, EDGE))
     clock = {"monotonic_ns": time.monotonic_ns(), "realtime_ns": time.time_ns()}
     print(
         json.dumps({"clock": clock, "hz": given.hz, "tick": os.sysconf("SC_CLK_TCK"), "pid": os.getpid()}), flush=True
     )
     due = time.monotonic()
-    while running:
+    while True:
         print(json.dumps(sample(due, labelled(given.labels), nets)), flush=True)
         due += 1 / given.hz
-        time.sleep(max(0.0, due - time.monotonic()))
+        while asked := signal.sigtimedwait((STOP, EDGE), max(0.0, due - time.monotonic())):
+            if asked.si_signo == STOP:
+                return
+            edge = sample(time.monotonic(), labelled(given.labels), nets)
+            print(json.dumps({**edge, "edge": True}), flush=True)
 
 
 def sample(due: float, labels: dict[str, int], nets: dict[str, NetCounters]) -> dict[str, Any]:
@@ -117,9 +125,9 @@ def labelled(path: Path) -> dict[str, int]:
 
 
 def process(root: int) -> dict[str, Any]:
-    """CPU time per thread, and resident memory in kB, of `root` and its descendants."""
+    """Of `root` and its descendants: CPU time per thread, time runnable without a CPU, and resident memory in kB."""
     found: dict[str, int] = {}
-    rss, todo = 0, [str(root)]
+    rss, waited, todo = 0, 0, [str(root)]
     while todo:
         pid = todo.pop()
         rss += resident_kb(pid)
@@ -128,8 +136,10 @@ def process(root: int) -> dict[str, Any]:
             todo += " ".join(lines(f"{folder}/children")).split()
             run, comm = lines(f"{folder}/schedstat"), lines(f"{folder}/comm")
             if run and comm:
-                found[f"{comm[0]}/{task}"] = int(run[0].split()[0])
-    return {"threads": found, "rss_kb": rss}
+                on_cpu, waiting, _ = map(int, run[0].split())
+                found[f"{comm[0]}/{task}"] = on_cpu
+                waited += waiting
+    return {"threads": found, "rss_kb": rss, "wait_ns": waited}
 
 
 def resident_kb(pid: str) -> int:

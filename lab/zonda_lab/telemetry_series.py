@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 CPU_FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 Floats = NDArray[np.float64]
+PACKETS = "IpExt.InNoECTPkts"  # received packets, each counted even if several are passed on as one
 FULL = 0.95  # share of a core at which a thread or CPU counts as saturated
 
 
@@ -83,6 +84,11 @@ class Telemetry:
             for before, after in itertools.pairwise(self.samples)
         ]
         return np.array(grown, dtype=float) / 1e9 / np.diff(self.times)
+
+    def waited_s(self, label: str) -> float:
+        """Seconds in which threads of a labelled process tree were runnable but had no CPU."""
+        waits = [s["processes"][label].get("wait_ns", 0) for s in self.samples if label in s["processes"]]
+        return max(0, max(waits) - waits[0]) / 1e9 if waits else 0.0
 
     def thread_shares(self, label: str) -> dict[str, Floats]:
         """The share of a core used by each thread of a process tree."""

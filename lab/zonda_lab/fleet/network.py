@@ -175,6 +175,8 @@ class Fleet(Environment):
 class FleetNetwork:
     """The machines during one start; their settings are checked, never changed."""
 
+    is_isolated = False
+
     def __init__(self, fleet: Fleet, settings: Settings, players: Sequence[RemoteHost] = ()) -> None:
         self._fleet, self._settings, self._players, self.notes = fleet, settings, players, list[str]()
         self.server_address = fleet.inventory.server.address

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import random
 import time
+from pathlib import Path
 
 import numpy as np
 
-from zonda_lab import probe
+from zonda_lab.block_design import Start
 from zonda_lab.errors import LabError
 from zonda_lab.experiment import Settings
 from zonda_lab.harness import Harness, Server, set_serial
-from zonda_lab.load_generator import UpdateJob, read_summary
-from zonda_lab.procedures.queries import measure_window, warm_up
+from zonda_lab.load_generator import LoadResult, PullJob, UpdateJob, read_summary
+from zonda_lab.procedures.procedure import MEMORY, QUERIES, Procedure
+from zonda_lab.procedures.queries import estimate_s, measure_window, warm_up
 from zonda_lab.procedures.startup import NEW_SERIAL
 from zonda_lab.server_config import Zone
 from zonda_lab.servers import Feature
@@ -38,14 +40,14 @@ def propagation(harness: Harness, recorder: Recorder) -> None:
 
 
 def updating(harness: Harness, recorder: Recorder) -> None:
-    """Windows of queries during dynamic updates; rate 0 is the control without updates."""
+    """Windows of queries during dynamic updates or zone transfers; without both it is the control."""
     server = harness.start_server(harness.changeable_zones(), updates=True)
-    harness.require(server.installed, Feature.UPDATE)
+    if any(settings.change.updates_per_s for _, settings in recorder.windows):
+        harness.require(server.installed, Feature.UPDATE)
     harness.wait_ready(server)
     warm_up(harness, server)
     for levels, settings in recorder.windows:
-        measure = _updated_window if settings.change.updates_per_s else measure_window
-        window = measure(harness, server, settings)
+        window = _disturbed_window(harness, server, settings)
         window.within = levels
         recorder.add(window)
 
@@ -55,32 +57,75 @@ def _changed_ms(harness: Harness, primary: Server, server: Server, zone: Zone, s
     if zone.file is None:
         raise LabError(f"{zone.name} has no file to change")
     time.sleep(random.Random(serial).uniform(0.0, 1.0))  # avoids aliasing with one-second timers
+    probe = harness.start_probe(server, [zone.name], harness.settings.timing.finish_s, serial)
+    probe.wait_started()
     set_serial(zone.file, serial)
     began = time.monotonic()
     harness.reload(primary)
-    with harness.network.client.udp_socket(server.config.endpoint) as asking:
-        served = probe.watch_serial(asking, zone.name, serial, harness.settings.timing.finish_s)
-    if served is None:
+    arrivals = harness.arrivals(probe, server)
+    if arrivals.missing:
         what = f"{server.installed.label} never served serial {serial} of {zone.name}"
         raise LabError(what, detail=server.process.tail())
-    return (served - began) * 1000
+    return (arrivals.seen[zone.name] - began) * 1000
 
 
-def _updated_window(harness: Harness, server: Server, settings: Settings) -> Window:
-    """One window of queries; the updates start before and end after it."""
-    job = UpdateJob(
-        server.config.endpoint,
-        server.config.zones[0].name,
-        settings.change.updates_per_s,
-        settings.timing.seconds + 1.0,
-        server.config.tsig,
-    )
-    stream = harness.start_process("updates", harness.generator.update(job))
+def _disturbed_window(harness: Harness, server: Server, settings: Settings) -> Window:
+    """One window of queries; updates and transfers start before it and end after it."""
+    change, seconds = settings.change, settings.timing.seconds + 1.0
+    updates = transfers = None
+    if change.updates_per_s:
+        zone, key = server.config.zones[0].name, server.config.tsig
+        job = UpdateJob(server.config.endpoint, zone, change.updates_per_s, seconds, key)
+        updates = harness.start_process("updates", harness.generator.update(job))
+    if change.transfers:
+        transfers = harness.start_process("transfers", _endless_pull(harness, server, change.transfers))
     window = measure_window(harness, server, settings)
-    stream.wait(job.seconds + 20.0)
-    result = read_summary(stream.log.read_text())
+    if transfers is not None:
+        transfers.stop()
+        window.metrics["transfers_per_s"] = transfers.log.read_text().count('"stats_sum"') / window.span.seconds
+        transfers.log.unlink()
+    if updates is not None:
+        updates.wait(seconds + 20.0)
+        _add_updates(window, read_summary(updates.log.read_text()))
+    return window
+
+
+def _endless_pull(harness: Harness, server: Server, parallel: int) -> list[str | Path]:
+    """Transfers all zones again and again."""
+    names = harness.folder / "transferred-zones.txt"
+    names.write_text("".join(f"{zone.name}\n" for zone in server.config.zones))
+    harness.network.client.place(names)
+    pull = harness.generator.pull(PullJob("tcp", server.config.endpoint, names, server.config.tsig, parallel=parallel))
+    return ["sh", "-c", 'while "$@"; do :; done', "sh", *pull]
+
+
+def _add_updates(window: Window, result: LoadResult) -> None:
     accepted = result.rcodes.get("NOERROR", 0)
     window.metrics["updates_per_s"] = accepted / result.seconds
     if accepted < result.sent:
         window.invalid.append(f"{result.sent - accepted} of {result.sent} updates failed")
-    return window
+
+
+def propagation_estimate_s(start: Start) -> float:
+    """A change takes half a second on average, to avoid aliasing with timers, and the probe's start."""
+    return 0.5 + start.settings.change.changes * 1.1
+
+
+def updating_estimate_s(start: Start) -> float:
+    """Windows of queries, each with the start and end of the updates."""
+    return estimate_s(start) + 0.5 * len(start.within)
+
+
+PROPAGATION = Procedure(
+    propagation,
+    "a zone changes on the primary: time until the secondary serves it",
+    ("propagation_p50_ms", "propagation_p99_ms"),
+    propagation_estimate_s,
+)
+UPDATING = Procedure(
+    updating,
+    "query load during dynamic updates or zone transfers",
+    (*QUERIES, *MEMORY, "first_answer_s", "updates_per_s", "transfers_per_s"),
+    updating_estimate_s,
+    uses_echo=True,
+)

@@ -1,35 +1,43 @@
-"""Procedures: idle TCP connections, and more connections than file descriptors."""
+"""Procedures: idle connections, hostile clients, and more connections than file descriptors."""
 
 from __future__ import annotations
 
+import json
 import random
+import shutil
 import time
+from typing import Any
 
-from zonda_lab import probe
+from zonda_lab import kernel_memory, probe
+from zonda_lab.block_design import Start
 from zonda_lab.errors import LabError
 from zonda_lab.harness import Harness, Server
 from zonda_lab.host import Host
 from zonda_lab.latency_histogram import LatencyHistogram
 from zonda_lab.load_generator import HoldJob, LoadResult, read_summary
+from zonda_lab.players import sources
+from zonda_lab.procedures.procedure import MEMORY, Procedure
 from zonda_lab.server_config import Endpoint
-from zonda_lab.telemetry_series import net
 from zonda_lab.window import Recorder, memory_metrics, window_of
 
-PAGE = 4096  # sockstat counts TCP memory in pages
 RECOVERY_S = 30.0
+ACCEPTED_PER_S = 3_000  # connections, by a slow server
 
 
 def idle(harness: Harness, recorder: Recorder) -> None:
-    """Opens idle connections, reads memory while all are open, and measures how long the server keeps them."""
+    """Opens connections, reads memory while all are open, and measures how long the server keeps them."""
     server = harness.start_server()
     harness.wait_ready(server)
-    before, kernel_before = server.process.memory().pss_kb, _kernel_bytes(harness)
+    before, kernel_before = server.process.memory().pss_kb, _kernel(harness)
     change, held = harness.settings.change, dict[str, float]()
 
-    def on_event(name: str) -> None:
-        if name == "open":
-            held.update(memory_metrics(server, 0, 0, change.connections, before))
-            held["kernel_bytes_per_connection"] = (_kernel_bytes(harness) - kernel_before) / change.connections
+    def on_event(event: dict[str, Any]) -> None:
+        if event["msg_type"] == "open":
+            count, kernel = max(1, event["zonda"]["open"]), _kernel(harness)
+            held.update(memory_metrics(server, 0, 0, count, before))
+            slab = (kernel["slab"] - kernel_before["slab"]) / count
+            held["kernel_slab_bytes_per_connection"] = slab
+            held["kernel_bytes_per_connection"] = slab + (kernel["buffers"] - kernel_before["buffers"]) / count
 
     with harness.span(server) as span:
         output = harness.run_load(harness.generator.hold(_job(harness, server)), _longest(harness), on_event)
@@ -39,6 +47,19 @@ def idle(harness: Harness, recorder: Recorder) -> None:
         window.invalid.append(f"{result.more['failed']} of {change.connections} connections could not be opened")
     window.predictions = {"connections": float(harness.settings.traffic.sources * _ports(harness))}
     recorder.add(window)
+
+
+def hostile(harness: Harness, recorder: Recorder) -> None:
+    """Hostile clients hold connections: is UDP served meanwhile, at which cost, and does TCP recover?"""
+    server = harness.start_server()
+    harness.wait_ready(server)
+    with harness.span(server) as span:
+        result = read_summary(harness.run_load(harness.generator.hold(_job(harness, server)), _longest(harness)))
+    server.process.require_alive()
+    recovery = _tcp_recovery_s(harness.network.client, server.config.endpoint, server.config.zones[-1].name)
+    metrics = _opened(result) | memory_metrics(server, 0, 0) | {"tcp_recovery_s": recovery}
+    metrics["udp_answered_share"] = _answered_share(result)
+    recorder.add(window_of(server, span, metrics))
 
 
 def descriptors(harness: Harness, recorder: Recorder) -> None:
@@ -52,7 +73,7 @@ def descriptors(harness: Harness, recorder: Recorder) -> None:
     with harness.span(server) as rest:
         time.sleep(1.0)
     metrics = {
-        "udp_answered_share": result.answered / result.sent if result.sent else 0.0,
+        "udp_answered_share": _answered_share(result),
         "tcp_recovery_s": recovery,
         "server_cpu": rest.server_cpu_s / rest.seconds,
         **_opened(result),
@@ -69,7 +90,8 @@ def _job(harness: Harness, server: Server) -> HoldJob:
         rate=change.connect_rate,
         seconds=change.hold_s,
         sources=traffic.sources,
-        source_prefix=harness.sources(harness.network.client, traffic.sources),
+        source_prefix=sources(harness.network.client, traffic.sources),
+        hostile=change.hostile,
         workload=harness.workload() if server.checked else None,
         authority=harness.authority(harness.settings),
     )
@@ -90,10 +112,18 @@ def _opened(result: LoadResult) -> dict[str, float]:
     return metrics
 
 
-def _kernel_bytes(harness: Harness) -> float:
-    """TCP buffer memory of both sides from sockstat; socket structures are not included."""
-    samples = harness.latest().samples
-    return sum(net(end, "TCP.mem")(samples[-1]) for end in ("server", "client")) * PAGE if samples else 0.0
+def _answered_share(result: LoadResult) -> float:
+    """The share of the UDP probes that were answered."""
+    return (result.answered + result.late_answers) / result.sent if result.sent else 0.0
+
+
+def _kernel(harness: Harness) -> dict[str, int]:
+    """Slab objects and socket buffers of the server's machine."""
+    script, host = harness.folder / "kernel_memory.py", harness.network.server
+    shutil.copyfile(kernel_memory.__file__, script)
+    host.place(script)
+    found: dict[str, int] = json.loads(host.run(host.python, script))
+    return found
 
 
 def _ports(harness: Harness) -> int:
@@ -118,3 +148,35 @@ def _asked_over_tcp(client: Host, endpoint: Endpoint, asked: bytes) -> bool:
             return len(stream.recv(2)) == 2
     except OSError:
         return False
+
+
+def held_estimate_s(start: Start) -> float:
+    """Opening and holding the connections."""
+    change = start.settings.change
+    return change.hold_s + change.connections / min(change.connect_rate, ACCEPTED_PER_S) + 0.5
+
+
+def descriptors_estimate_s(start: Start) -> float:
+    """The same, recovery and rest."""
+    return held_estimate_s(start) + 2.5
+
+
+HELD = ("connections_open", "connects_per_s", "reclaim_s", "probe_p99_us")
+IDLE = Procedure(
+    idle,
+    "idle connections: memory, accept rate, latency of UDP probes meanwhile",
+    (*HELD, *MEMORY, "bytes_per_connection", "kernel_bytes_per_connection", "kernel_slab_bytes_per_connection"),
+    held_estimate_s,
+)
+HOSTILE = Procedure(
+    hostile,
+    "hostile clients: UDP service and the server's CPU time meanwhile, recovery of TCP",
+    (*HELD, *MEMORY, "udp_answered_share", "tcp_recovery_s"),
+    descriptors_estimate_s,
+)
+DESCRIPTORS = Procedure(
+    descriptors,
+    "more connections than file descriptors: UDP service meanwhile, recovery of TCP",
+    (*HELD, "udp_answered_share", "tcp_recovery_s"),
+    descriptors_estimate_s,
+)

@@ -1,109 +1,92 @@
-"""Procedure: the peak rate for each required share of answers, by bisection over noisy trials."""
+"""Procedure: the peak rate for each required share of answers, by the search of the load generator."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import math
+from typing import Any
 
+from zonda_lab.block_design import Start
+from zonda_lab.errors import LabError
 from zonda_lab.experiment import Settings
 from zonda_lab.harness import Harness, Server
-from zonda_lab.procedures.queries import measure_window, warm_up
-from zonda_lab.validity import ACHIEVED
-from zonda_lab.window import Recorder, Window
+from zonda_lab.load_generator import PeakSearch
+from zonda_lab.procedures.procedure import WINDOW_COST_S, Procedure
+from zonda_lab.procedures.queries import warm_up, warm_up_estimate_s
+from zonda_lab.window import Recorder, Window, window_of
 
-GOALS = {"peak_99_qps": 0.99, "peak_999_qps": 0.999, "peak_9999_qps": 0.9999, "peak_100_qps": 1.0}
-CONFIRM, TRIALS = 2, 3  # a rate passes if two of three trials do: one dip may be noise
-HEADROOM = 1.5  # the search starts at this multiple of the closed-loop capacity
-STEP = 1.25  # and decreases by this factor until a rate passes
-
-
-@dataclass(frozen=True)
-class Trial:
-    """The shares of the scheduled queries that were answered and sent."""
-
-    answered: float
-    sent: float = 1.0
-
-
-@dataclass
-class Search:
-    """A peak search and its trials so far, by rate."""
-
-    attempt: Callable[[float], Trial]
-    tolerance: float = 0.03
-    trials: dict[float, list[Trial]] = field(default_factory=dict)
-
-    def passes(self, rate: float, goal: float) -> bool:
-        """Whether `CONFIRM` of at most `TRIALS` trials at `rate` reach the goal; reuses earlier trials."""
-        trials = self.trials.setdefault(rate, [])
-        while True:
-            good = sum(trial.answered >= goal for trial in trials)
-            if good >= CONFIRM:
-                return True
-            if len(trials) - good > TRIALS - CONFIRM:
-                return False
-            trials.append(self.attempt(rate))
-
-    def peak(self, goal: float, top: float) -> float:
-        """The highest passing rate up to `top`, within the tolerance; 0 if 1 % of `top` fails."""
-        low = high = top
-        while not self.passes(low, goal):
-            low, high = round(low / STEP), low
-            if low < top / 100:
-                return 0.0
-        while high / low > 1 + self.tolerance:
-            middle = round((low * high) ** 0.5)
-            low, high = (middle, high) if self.passes(middle, goal) else (low, middle)
-        return low
-
-    @property
-    def first_loss(self) -> float:
-        """The lowest rate with a lost query; far below the peak it indicates noise."""
-        return min((rate for rate, trials in self.trials.items() if any(t.answered < 1 for t in trials)), default=0.0)
-
-    def generator_failed_above(self, peak: float) -> bool:
-        """Whether the generator limited the search; the peak is then a lower bound."""
-        above = sorted(rate for rate in self.trials if rate > peak)
-        return not above or any(trial.sent < ACHIEVED for trial in self.trials[above[0]])
+GOALS = {"peak_100_qps": 100.0, "peak_9999_qps": 99.99, "peak_999_qps": 99.9, "peak_99_qps": 99.0}
+MAX_TRIALS = 400  # more than any search needs; bounds its duration
 
 
 def peak(harness: Harness, recorder: Recorder) -> None:
-    """Searches the goals from lowest to highest; each peak bounds the next search from above."""
+    """Searches the peak rates upwards from the closed-loop capacity."""
     server = harness.start_server()
     harness.wait_ready(server)
     warm_up(harness, server)
     for levels, settings in recorder.windows:
-        capacity = harness.capacity(settings, server)
-        search = Search(_attempt(harness, server, settings, levels, recorder), settings.timing.tolerance)
-        with harness.span(server) as span:
-            top, found = capacity * HEADROOM, dict[str, float]()
-            for name, goal in GOALS.items():
-                found[name] = top = search.peak(goal, top)
-                if not top:
-                    break
-        window = Window(span, found | {"first_loss_qps": search.first_loss, "capacity_qps": capacity}, within=levels)
-        window.died = not server.process.alive
-        window.detail["points"] = sorted((rate, t.answered) for rate, trials in search.trials.items() for t in trials)
-        if search.generator_failed_above(found["peak_99_qps"]):
-            window.notes.append("the load generator could not send more: peak rates are lower bounds")
+        window = searched(harness, server, settings)
+        window.within = levels
         recorder.add(window)
 
 
-def _attempt(
-    harness: Harness, server: Server, settings: Settings, levels: dict[str, str], recorder: Recorder
-) -> Callable[[float], Trial]:
-    """A function that measures a window at a rate and repeats it if it is invalid."""
+def searched(harness: Harness, server: Server, settings: Settings) -> Window:
+    """The window of one search."""
+    timing, capacity = settings.timing, max(1.0, harness.capacity(settings, server))
+    job = harness.job(settings, server, rate=capacity)
+    search = PeakSearch(tuple(f"{goal:g}" for goal in GOALS.values()), timing.tolerance)
+    longest = MAX_TRIALS * (timing.seconds + settings.traffic.timeout_ms / 1000)
+    with harness.span(server) as span:
+        result, trials = harness.find_peak(job, search, longest)
+    by_goal = {peak["percent"]: peak for peak in result.more.get("peaks", [])}
+    peaks = {name: by_goal[goal] for name, goal in GOALS.items() if goal in by_goal}
+    if not peaks:
+        raise LabError("the peak search found no peak", detail="; ".join(result.invalid))
+    metrics = {name: found["rate"] for name, found in peaks.items()} | {"capacity_qps": capacity}
+    lossy = [trial["rate"] for trial in trials if not trial["void_because"] and trial["answered"] < 1]
+    metrics["first_loss_qps"] = min(lossy, default=0.0)
+    window = window_of(server, span, metrics)
+    window.detail |= {"trials": [_told(trial) for trial in trials], "sending": result.sending}
+    window.detail["points"] = sorted((trial["rate"], trial["answered"]) for trial in trials)
+    _add_bounds(window, peaks)
+    return window
 
-    def attempt(rate: float) -> Trial:
-        for number in range(settings.timing.retries + 1):
-            window = measure_window(harness, server, settings, rate)
-            window.within, window.detail = levels, {"trial": True}
-            if recorder.add(window, number):
-                break
-        result = window.result
-        if result is None:
-            return Trial(0.0, 0.0)
-        scheduled = max(result.scheduled or 0.0, result.sent, 1.0)
-        return Trial(result.answered / scheduled, result.sent / scheduled)
 
-    return attempt
+def _add_bounds(window: Window, peaks: dict[str, dict[str, Any]]) -> None:
+    """The interval of each peak, and why it may be only a bound."""
+    window.detail["peaks"] = {
+        name: {"passed": found["rate"], "failed": found["failed_rate"], "failure": found["failure"]}
+        for name, found in peaks.items()
+    }
+    limited = [name for name, found in peaks.items() if found["generator_bound"]]
+    open_ended = [name for name, found in peaks.items() if found["failed_rate"] is None]
+    window.bounds = dict.fromkeys([*limited, *open_ended], "at least")
+    if limited:
+        window.rig_bound = "the generator could not send more, or a thread of it was over 90 % busy"
+    if wrong := sorted(found["failed_rate"] for found in peaks.values() if found["failure"] == "wrong"):
+        window.notes.append(f"answers are wrong from {wrong[0]:,.0f} queries per second on, which ends the search")
+        if not any(found["rate"] for found in peaks.values()):
+            window.invalid.append("answers are wrong at every rate")
+
+
+def _told(trial: dict[str, Any]) -> dict[str, Any]:
+    """What the records keep of a trial."""
+    kept = ("rate", "since", "until", "answered", "wrong", "missed", "busy", "on_schedule", "void_because", "latency")
+    return {name: trial[name] for name in kept if name in trial}
+
+
+def estimate_s(start: Start) -> float:
+    """Two trials per rate: some upwards, then a bisection that is mostly shared by the goals."""
+    settings = start.settings
+    trial = settings.timing.seconds + settings.traffic.timeout_ms / 2000
+    rates = 4 + math.log2(max(2.0, math.log(2) / math.log1p(settings.timing.tolerance)))
+    windows = len(start.within) * (2 * rates * trial + settings.timing.seconds + WINDOW_COST_S)
+    return warm_up_estimate_s(settings) + windows
+
+
+PROCEDURE = Procedure(
+    peak,
+    "the highest rates with 100, 99.99, 99.9 and 99 % answered, by the load generator's search",
+    (*GOALS, "first_loss_qps", "capacity_qps", "echo_qps", "generator_qps"),
+    estimate_s,
+    uses_echo=True,
+)

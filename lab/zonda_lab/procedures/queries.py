@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from zonda_lab.block_design import Start
 from zonda_lab.errors import UnsupportedError
 from zonda_lab.experiment import Settings
-from zonda_lab.harness import Harness, Server
+from zonda_lab.harness import CAPACITY_S, OF_ECHO, Harness, Server
+from zonda_lab.procedures.procedure import MEMORY, QUERIES, WINDOW_COST_S, Procedure
+from zonda_lab.validity import rig_bound
 from zonda_lab.window import Recorder, Window, memory_metrics, query_metrics, window_of
 
 
@@ -31,20 +34,57 @@ def _repeated(harness: Harness, server: Server, settings: Settings, levels: dict
 
 def warm_up(harness: Harness, server: Server) -> None:
     """Sends load that is not measured."""
-    timing = harness.settings.timing
-    if timing.warm_up_s:
-        harness.load(harness.job(harness.settings, server, seconds=timing.warm_up_s))
+    settings = harness.settings
+    if settings.timing.warm_up_s and not settings.traffic.capture:
+        harness.load(harness.job(settings, server, seconds=settings.timing.warm_up_s))
 
 
-def measure_window(harness: Harness, server: Server, settings: Settings, rate: float | None = None) -> Window:
-    """Measures one window of queries; `rate` overrides the settings."""
-    job = harness.job(settings, server, rate=rate)
+def measure_window(harness: Harness, server: Server, settings: Settings) -> Window:
+    """Measures one window of queries."""
+    job = harness.job(settings, server)
     with harness.span(server) as span:
         result = harness.load(job)
-    offered = job.rate if settings.traffic.loop == "open" else None
-    metrics = (
-        query_metrics(result, span, offered) | memory_metrics(server, 0, 0) | {"first_answer_s": server.first_answer_s}
-    )
-    if isinstance(settings.traffic.rate, str):
+    harness.settle_sockets(server, change=False)  # the server may have changed them meanwhile
+    is_open = settings.traffic.loop == "open" and not settings.traffic.capture
+    metrics = query_metrics(result, span, job.rate if is_open else None)
+    metrics |= memory_metrics(server, 0, 0) | {"first_answer_s": server.first_answer_s}
+    if is_relative(settings):
         metrics["capacity_qps"] = harness.capacity(settings, server)
-    return window_of(server, span, metrics, result=result)
+    window = window_of(server, span, metrics, result=result, load_s=result.seconds)
+    window.detail["sending"] = result.sending
+    if bound := rig_bound(result, settings.traffic.loop == "closed"):
+        window.rig_bound, window.bounds = bound, {"answered_qps": "at least"}
+    return window
+
+
+def is_relative(settings: Settings) -> bool:
+    """Whether the rate is a share of the capacity of the start."""
+    rate = settings.traffic.rate
+    return isinstance(rate, str) and not rate.endswith(OF_ECHO)
+
+
+def warm_up_estimate_s(settings: Settings) -> float:
+    """How long the warm-up takes."""
+    return settings.timing.warm_up_s + WINDOW_COST_S if settings.timing.warm_up_s else 0.0
+
+
+def capacity_estimate_s(start: Start) -> float:
+    """The closed-loop window needed if a rate is a share of the capacity."""
+    needed = any(is_relative(start.settings_of(inner)) for inner in start.within)
+    return min(CAPACITY_S, start.settings.timing.seconds) + WINDOW_COST_S if needed else 0.0
+
+
+def estimate_s(start: Start) -> float:
+    """One window per level, and what precedes them."""
+    windows = len(start.within) * (start.settings.timing.seconds + WINDOW_COST_S)
+    return warm_up_estimate_s(start.settings) + windows + capacity_estimate_s(start)
+
+
+PROCEDURE = Procedure(
+    queries,
+    "windows of query load, one per level varied within the start",
+    (*QUERIES, *MEMORY, "first_answer_s"),
+    estimate_s,
+    retries_itself=True,
+    uses_echo=True,
+)

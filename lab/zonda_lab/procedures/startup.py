@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 
-from zonda_lab import probe
+from zonda_lab.block_design import Start
 from zonda_lab.errors import LabError
 from zonda_lab.harness import Harness, Server, Span, set_serial
-from zonda_lab.procedures.queries import warm_up
+from zonda_lab.procedures.procedure import MEMORY_OF_ZONES, Procedure
+from zonda_lab.procedures.queries import warm_up, warm_up_estimate_s
 from zonda_lab.server_config import Zone
 from zonda_lab.telemetry_series import Telemetry
 from zonda_lab.window import Recorder, Window, memory_metrics, window_of
@@ -46,20 +47,21 @@ def _started(harness: Harness, zones: list[Zone] | None = None) -> tuple[Server,
     server = harness.start_server(zones)
     names = [zone.name for zone in server.config.zones]
     with harness.span(server) as span:
-        first = harness.wait_ready(server, names[0])
-        with harness.network.client.udp_socket(server.config.endpoint) as asking:
-            arrivals = probe.watch(asking, names, harness.settings.timing.finish_s)
+        arrivals = harness.probe(server, names, harness.settings.timing.finish_s)
+    if not arrivals.seen:
+        raise LabError(f"{server.installed.label} never answered", detail=f"its log ends: {server.process.tail()}")
     time.sleep(SETTLE_S)
-    last = max(arrivals.seen.values(), default=span.ended)
+    harness.settle_sockets(server)
+    server.first_answer_s = min(arrivals.seen.values()) - server.process.began
     metrics = {
-        "first_answer_s": first,
-        "all_zones_s": last - server.process.began,
+        "first_answer_s": server.first_answer_s,
+        "all_zones_s": max(arrivals.seen.values()) - server.process.began,
         "start_cpu_s": server.process.cpu_s(),
-        "zones_missing": float(len(arrivals.missing)),
+        "zones_missing": float(arrivals.missing),
     }
     window = window_of(server, span, metrics | memory_metrics(server, harness.zones.records, len(names)))
     if arrivals.missing:
-        window.invalid.append(f"{len(arrivals.missing)} zones never answered, for example {arrivals.missing[0]}")
+        window.invalid.append(f"{arrivals.missing} of {len(names)} zones never answered")
     return server, window
 
 
@@ -71,12 +73,34 @@ def _state(harness: Harness, server: Server, span: Span, state: str) -> Window:
 
 def _wait_for_serial(harness: Harness, server: Server) -> None:
     name = server.config.zones[-1].name
-    with harness.network.client.udp_socket(server.config.endpoint) as asking:
-        served = probe.watch_serial(asking, name, NEW_SERIAL, harness.settings.timing.finish_s)
-    if served is None:
+    if harness.probe(server, [name], harness.settings.timing.finish_s, NEW_SERIAL).missing:
         what = f"{server.installed.label} does not serve the changed {name} after a reload"
         raise LabError(what, detail=server.process.tail())
 
 
 def _rss_mb(telemetry: Telemetry) -> list[float]:
     return [sample["processes"].get("server", {}).get("rss_kb", 0) / 1024 for sample in telemetry.samples]
+
+
+STARTED = ("first_answer_s", "all_zones_s", "start_cpu_s", "zones_missing")
+
+
+def startup_estimate_s(_: Start) -> float:
+    """Beyond loading the zones."""
+    return 0.4 + SETTLE_S
+
+
+def memory_estimate_s(start: Start) -> float:
+    """Queries and a reload."""
+    return warm_up_estimate_s(start.settings) + 1.5
+
+
+STARTUP = Procedure(
+    startup, "time to the first answer and to answers for all zones", (*STARTED, *MEMORY_OF_ZONES), startup_estimate_s
+)
+MEMORY = Procedure(
+    memory,
+    "memory when idle, under load and during a reload",
+    (*STARTED, *MEMORY_OF_ZONES, "reload_s"),
+    memory_estimate_s,
+)

@@ -2,45 +2,54 @@
 
 from __future__ import annotations
 
-from zonda_lab import probe
+import math
+
+from zonda_lab.block_design import Start
 from zonda_lab.errors import LabError
 from zonda_lab.harness import Harness, Server, Span
 from zonda_lab.load_generator import PullJob, read_summary
 from zonda_lab.port_exhaustion import port_bound
+from zonda_lab.procedures.procedure import MEMORY_OF_ZONES, Procedure
 from zonda_lab.servers import Feature
 from zonda_lab.window import Recorder, memory_metrics, window_of
 
 
 def secondary(harness: Harness, recorder: Recorder) -> None:
-    """Time from the start of an empty secondary until it answers for every zone, measured with probes."""
+    """Time from the start of an empty secondary until it answers for every zone, and the CPU time of both sides."""
     spec, installed = harness.settings.primary, harness.installed(harness.settings.server.name)
     over_tls = Feature.XOT_IN if spec.transport == "tls" else None
     harness.require(installed, Feature.SECONDARY, over_tls, Feature.TSIG if spec.tsig else None)
-    harness.start_primary(harness.zones.zones)
+    primary = harness.start_primary(harness.zones.zones)
+    loaded_cpu_s = primary.process.cpu_s()
     server = harness.start_server(harness.secondary_zones())
     names = [zone.name for zone in server.config.zones]
-    with harness.span(server) as span, harness.network.client.udp_socket(server.config.endpoint) as asking:
-        arrivals = probe.watch(asking, names, harness.settings.timing.finish_s, tick=server.process.require_alive)
+    with harness.span(server) as span:
+        arrivals = harness.probe(server, names, harness.settings.timing.finish_s)
     span.began = server.process.began
     seen = sorted(at - server.process.began for at in arrivals.seen.values())
     if not seen:
         raise LabError(f"{installed.label} never answered for any of {len(names)} zones", detail=server.process.tail())
+    harness.settle_sockets(server, change=False)
     censored = bool(arrivals.missing) and harness.settings.timing.censored
     took = span.ended - span.began if censored else seen[-1]
+    served_cpu_s, cpu_s = primary.process.cpu_s() - loaded_cpu_s, server.process.cpu_s()
     metrics = {
         "transfer_s": took,
         "first_answer_s": seen[0],
         "zones_per_s": len(seen) / took,
         "records_per_s": harness.zones.records / took,
-        "cpu_us_per_record": server.process.cpu_s() * 1e6 / harness.zones.records,
-        "zones_missing": float(len(arrivals.missing)),
+        "cpu_us_per_record": cpu_s * 1e6 / harness.zones.records,
+        "primary_cpu_us_per_record": served_cpu_s * 1e6 / harness.zones.records,
+        "primary_secondary_ratio": served_cpu_s / max(cpu_s, 1e-6),
+        "zones_missing": float(arrivals.missing),
     }
     window = window_of(server, span, metrics | memory_metrics(server, harness.zones.records, len(names)))
     window.detail["arrivals"] = thinned(seen)
     window.predictions = _port_prediction(harness, len(names))
-    late = f"{len(arrivals.missing)} of {len(names)} zones missing after {took:.0f} s"
+    late = f"{arrivals.missing} of {len(names)} zones missing after {took:.0f} s"
     if censored:
         window.notes.append(f"{late}: the transfer time is censored, a lower bound")
+        window.bounds = {"transfer_s": "at least", "zones_per_s": "at most", "records_per_s": "at most"}
     elif arrivals.missing:
         window.invalid.append(late)
     recorder.add(window)
@@ -94,3 +103,35 @@ def _port_prediction(harness: Harness, connections: int) -> dict[str, float]:
     buckets = int(harness.network.server.read_sysctl("net.ipv4.tcp_max_tw_buckets"))
     bound = port_bound((low, high), destinations=harness.settings.primary.addresses, time_wait_buckets=buckets)
     return {"connections_per_s": bound.connections_per_s, "transfer_s": bound.seconds(connections)}
+
+
+PORTS = "32768 60999"  # of Linux; `rig.sysctl` may say otherwise
+TRANSFERRED = ("transfer_s", "first_answer_s", "zones_per_s", "records_per_s", "cpu_us_per_record", *MEMORY_OF_ZONES)
+
+
+def secondary_estimate_s(start: Start) -> float:
+    """How long a secondary waits for local ports, in addition to the transfers."""
+    spec, sysctl = start.settings.primary, start.settings.rig.sysctl
+    low, high = map(int, str(sysctl.get("net.ipv4.ip_local_port_range", PORTS)).split())
+    buckets = float(sysctl.get("net.ipv4.tcp_max_tw_buckets", math.inf))
+    bound = port_bound((low, high), destinations=spec.addresses, time_wait_buckets=buckets)
+    return 0.4 + min(start.settings.timing.finish_s, bound.seconds(start.settings.zones.zones))
+
+
+def pull_estimate_s(_: Start) -> float:
+    """Beyond loading the zones."""
+    return 0.2
+
+
+SECONDARY = Procedure(
+    secondary,
+    "an empty secondary transfers every zone from its primary",
+    (*TRANSFERRED, "zones_missing", "primary_cpu_us_per_record", "primary_secondary_ratio"),
+    secondary_estimate_s,
+)
+PULL = Procedure(
+    pull,
+    "a client transfers every zone from the server and discards it",
+    (*TRANSFERRED, "start_cpu_s", "bytes_per_message", "records_per_message"),
+    pull_estimate_s,
+)

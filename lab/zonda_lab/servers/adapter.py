@@ -14,6 +14,9 @@ from pathlib import Path
 from zonda_lab.errors import LabError
 from zonda_lab.server_config import ServerConfig
 
+# Equal for all servers that are tuned.
+RETRY_S = 1  # after a failed transfer
+RETRY_WHY = f"a failed transfer is tried again after {RETRY_S} s, as by all servers"
 SYSTEM = "/usr/sbin:/usr/local/sbin:/usr/local/bin"
 
 
@@ -46,6 +49,14 @@ class InstalledServer:
     version: str
 
 
+@dataclass(frozen=True)
+class TunedLine:
+    """A line of a configuration that differs from the server's default, and why the lab sets it."""
+
+    text: str
+    why: str
+
+
 class Adapter(ABC):
     """One kind of server."""
 
@@ -66,6 +77,14 @@ class Adapter(ABC):
     @abstractmethod
     def files(self, config: ServerConfig) -> dict[str, str]:
         """Configuration files: path relative to `config.directory` -> text."""
+
+    def tuning(self, config: ServerConfig) -> list[TunedLine]:  # noqa: ARG002
+        """What the condition `tuned` changes; what means the same has the same value in every adapter."""
+        return []
+
+    def tuned(self, config: ServerConfig) -> list[str]:
+        """The lines of `tuning`, if this configuration is tuned."""
+        return [line.text for line in self.tuning(config)] if config.tuned else []
 
     def command(self, program: Path, config: ServerConfig) -> list[str | Path]:
         """The command that starts the server in the foreground."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from zonda_lab.server_config import ServerConfig, Zone
-from zonda_lab.servers.adapter import SERVING, Adapter, Feature
+from zonda_lab.servers.adapter import RETRY_S, RETRY_WHY, SERVING, Adapter, Feature, TunedLine
 
 
 class Bind(Adapter):
@@ -39,20 +39,14 @@ class Bind(Adapter):
             f"listen-on port {here.port} {{ {addresses} }}",
             "listen-on-v6 { none; }",
             "recursion no",
-            "minimal-responses no-auth-recursive",
             "check-names primary ignore",
             "dnssec-validation no",
-            "rrset-order { order none; }",
             f"allow-transfer {trusted}",
             *(["allow-notify { any; }"] if config.primaries else []),
             *([f"allow-update {trusted}"] if config.updates else []),
             f"tcp-clients {config.tcp_clients}",
             f"tcp-idle-timeout {config.tcp_idle_s * 10}",
-            f"transfers-in {config.parallel_transfers}",
-            f"transfers-per-ns {config.parallel_transfers}",
-            "transfers-out 1000",
-            "serial-query-rate 10000",
-            "startup-notify-rate 10000",
+            *self.tuned(config),
             "notify " + ("explicit" if config.notify else "no"),
         ]
         if config.notify:
@@ -60,6 +54,21 @@ class Bind(Adapter):
         if config.certificate:
             lines.append(f"listen-on port {here.tls_port} tls service {{ {addresses} }}")
         return "options {\n" + "".join(f"  {line};\n" for line in [*lines, *config.options]) + "};\n"
+
+    def tuning(self, config: ServerConfig) -> list[TunedLine]:
+        parallel = "as many transfers at once as by all servers"
+        return [
+            TunedLine("rrset-order { order none; }", "other servers do not rotate RRsets"),
+            TunedLine(f"transfers-in {config.parallel_transfers}", parallel),
+            TunedLine(f"transfers-per-ns {config.parallel_transfers}", parallel),
+            TunedLine("transfers-out 1000", "other servers have no limit"),
+            TunedLine("serial-query-rate 10000", "other servers do not limit SOA queries"),
+            TunedLine("startup-notify-rate 10000", "other servers do not limit NOTIFY"),
+            TunedLine("notify-rate 10000", "other servers do not limit NOTIFY"),
+            TunedLine("notify-delay 0", "other servers send NOTIFY at once"),
+            TunedLine(f"min-retry-time {RETRY_S}", RETRY_WHY),
+            TunedLine(f"max-retry-time {RETRY_S}", RETRY_WHY),
+        ]
 
     def _zone(self, config: ServerConfig, zone: Zone) -> str:
         if not zone.primary:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from zonda_lab.server_config import ServerConfig, Zone
-from zonda_lab.servers.adapter import SERVING, Adapter, Feature
+from zonda_lab.servers.adapter import RETRY_S, RETRY_WHY, SERVING, Adapter, Feature, TunedLine
+
+RETRY = f"retry-max-interval: {RETRY_S}s"
 
 
 class Knot(Adapter):
@@ -22,6 +24,12 @@ class Knot(Adapter):
         parts += [self._zone(config, zone) for zone in config.zones]
         return {self.config_file: "".join(parts)}
 
+    def tuning(self, config: ServerConfig) -> list[TunedLine]:
+        if not config.primaries:
+            return []
+        parallel = TunedLine(f"background-workers: {config.parallel_transfers}", "as many transfers at once as by all")
+        return [parallel, TunedLine(RETRY, RETRY_WHY)]
+
     def _server(self, config: ServerConfig) -> str:
         here = config.endpoint
         lines = [
@@ -29,9 +37,9 @@ class Knot(Adapter):
             f"listen: [{', '.join(f'{address}@{here.port}' for address in config.addresses)}]",
             f"udp-workers: {config.workers}",
             f"tcp-workers: {config.workers}",
-            "background-workers: 2",
             f"tcp-max-clients: {config.tcp_clients}",
             f"tcp-idle-timeout: {config.tcp_idle_s}",
+            *([f"background-workers: {config.parallel_transfers}"] if config.tuned and config.primaries else []),
         ]
         if config.certificate:
             lines += [
@@ -63,9 +71,10 @@ class Knot(Adapter):
         source = f"   zonefile-load: {load}\n   journal-content: {journal}\n"
         secondaries = ", ".join(f"secondary{i}" for i in range(len(config.notify)))
         notify = f"   notify: [{secondaries}]\n" if secondaries else ""
+        retry = f"   {RETRY}\n" if config.tuned and config.primaries else ""
         return (
             f"template:\n - id: default\n   storage: {config.directory}\n   semantic-checks: off\n"
-            f"   zonefile-sync: -1\n   acl: [trusted, change]\n{source}{notify}"
+            f"   zonefile-sync: -1\n   acl: [trusted, change]\n{source}{notify}{retry}"
         )
 
     def _zone(self, config: ServerConfig, zone: Zone) -> str:

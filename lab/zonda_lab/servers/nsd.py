@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from zonda_lab.server_config import ServerConfig, Zone
-from zonda_lab.servers.adapter import Adapter, file_of
+from zonda_lab.servers.adapter import RETRY_S, RETRY_WHY, Adapter, TunedLine, file_of
+
+OF_ZONES = [f"min-retry-time: {RETRY_S}", f"max-retry-time: {RETRY_S}"]
 
 
 class Nsd(Adapter):
@@ -23,6 +25,17 @@ class Nsd(Adapter):
         parts += [self._zone(config, zone) for zone in config.zones]
         return {self.config_file: "".join(parts)}
 
+    def tuning(self, config: ServerConfig) -> list[TunedLine]:
+        return [
+            TunedLine("tcp-query-count: 0", "other servers do not limit the queries of a connection"),
+            TunedLine("reuseport: yes", "one UDP socket per process, as other servers have one per thread"),
+            TunedLine("rrl-ratelimit: 0", "other servers limit no rates by default"),
+            TunedLine("refuse-any: no", "other servers answer ANY"),
+            TunedLine("xfrd-reload-timeout: 0", "other servers serve a transferred zone at once, not after 1 s"),
+            TunedLine(f"xfrd-tcp-max: {config.parallel_transfers}", "as many transfers at once as by all servers"),
+            *(TunedLine(line, RETRY_WHY) for line in OF_ZONES),
+        ]
+
     def _server(self, config: ServerConfig) -> str:
         folder, here = config.directory, config.endpoint
         lines = [
@@ -38,11 +51,7 @@ class Nsd(Adapter):
             f"xfrdir: {folder}",
             f"tcp-count: {config.tcp_clients}",
             f"tcp-timeout: {config.tcp_idle_s}",
-            "tcp-query-count: 0",
-            "reuseport: yes",
-            "rrl-ratelimit: 0",
-            "refuse-any: no",
-            f"xfrd-tcp-max: {config.parallel_transfers}",
+            *(line for line in self.tuned(config) if line not in OF_ZONES),
         ]
         if config.certificate:
             lines += [
@@ -68,4 +77,5 @@ class Nsd(Adapter):
         else:
             lines.append(f"zonefile: {zone.file}")
         lines += [f"notify: {other.plain} NOKEY" for other in config.notify]
+        lines += OF_ZONES if config.tuned and zone.primary else []
         return "zone:\n" + "".join(f" {line}\n" for line in lines)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from zonda_lab.server_config import ServerConfig, Zone
-from zonda_lab.servers.adapter import Adapter, Feature
+from zonda_lab.servers.adapter import RETRY_S, RETRY_WHY, Adapter, Feature, TunedLine
 
 # pdns_control gives up after some seconds, although the server finishes loading a large zone.
 IGNORE_TIMEOUT = 'output=$("$@" 2>&1) && exit; case $output in *Timeout*) ;; *) echo "$output" >&2; exit 1 ;; esac'
@@ -27,6 +27,15 @@ class Pdns(Adapter):
         asked = ["pdns_control", f"--config-dir={config.directory}", "bind-reload-now", *names]
         return ["sh", "-c", IGNORE_TIMEOUT, "sh", *asked]
 
+    def tuning(self, config: ServerConfig) -> list[TunedLine]:
+        if not config.primaries:
+            return []
+        threads = f"retrieval-threads={config.parallel_transfers}"
+        return [
+            TunedLine(f"xfr-cycle-interval={RETRY_S}", RETRY_WHY),
+            TunedLine(threads, "as many transfers at once as by all servers"),
+        ]
+
     def files(self, config: ServerConfig) -> dict[str, str]:
         here = config.endpoint
         settings = {
@@ -43,13 +52,12 @@ class Pdns(Adapter):
             "loglevel": "4",
             "secondary": "yes" if config.primaries else "no",
             "primary": "yes" if config.notify else "no",
-            "xfr-cycle-interval": "60",
         }
         if config.notify:
             settings["also-notify"] = ",".join(f"{to.address}:{to.port}" for to in config.notify)
         own = [f"{key}={value}" for key, value in settings.items()]
         return {
-            "pdns.conf": "".join(f"{line}\n" for line in [*own, *config.options]),
+            "pdns.conf": "".join(f"{line}\n" for line in [*own, *self.tuned(config), *config.options]),
             "named.conf": "".join(self._zone(config, zone) for zone in config.zones),
         }
 

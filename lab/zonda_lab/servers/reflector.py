@@ -1,33 +1,36 @@
-"""Echo and null: servers without DNS, to measure the limits of the machine and of the load generator."""
+"""Echo and null: servers without zones in `zonda-load`, which measure the limits of sockets and of the generator."""
 
 from __future__ import annotations
 
-import hashlib
-import os
-import shutil
-import subprocess
-import tempfile
 from pathlib import Path
 
-from zonda_lab.errors import LabError
+from zonda_lab.generator_program import zonda_load
 from zonda_lab.server_config import ServerConfig
 from zonda_lab.servers.adapter import Adapter, Feature
 
-SOURCE = Path(__file__).with_name("reflector.c")
+DNS_OCTETS = 200  # length of an answer: that of a small referral
 
 
 class Echo(Adapter):
-    """Returns every query with QR set, using batched system calls: the limit for a server on sockets."""
+    """Answers every query with a copy of itself: the limit for a server on sockets."""
 
-    name, program, mode = "echo", "reflector", "echo"
-    always = frozenset({Feature.TCP})  # without zones, answers are not checked
+    name, program, mode = "echo", "zonda-load", "echo"
+    always = frozenset({Feature.TCP, Feature.TLS})  # without zones, answers are not checked
 
     def find(self, path: Path | None = None) -> Path:
-        """At the given path, or compiled into the cache."""
-        return super().find(path) if path else compiled()
+        """At the given path, or the load generator of this tree."""
+        return super().find(path or zonda_load())
 
     def command(self, program: Path, config: ServerConfig) -> list[str | Path]:
-        return [program, config.endpoint.address, str(config.endpoint.port), self.mode, *config.options]
+        here, own = config.endpoint, config.certificate
+        with_tls: list[object] = (
+            ["--tls-port", here.tls_port, "--cert", own.certificate, "--key", own.key] if own else []
+        )
+        fixed: list[object] = ["--listen", here.address, "--port", here.port, "--answer-octets", DNS_OCTETS]
+        if config.workers > 1:
+            fixed += ["--cpus", ",".join(map(str, config.cpus[: config.workers]))]
+        words = [word for line in config.options for word in line.split()]
+        return [program, self.mode, *(str(word) for word in (*fixed, *with_tls)), *words]
 
     def files(self, config: ServerConfig) -> dict[str, str]:  # noqa: ARG002
         return {}
@@ -36,26 +39,4 @@ class Echo(Adapter):
 class Null(Echo):
     """Discards all queries except SOA (for readiness probes): the limit of the load generator."""
 
-    name, mode = "null", "null"
-
-
-def compiled() -> Path:
-    """Compiles the reflector with the system's C compiler, unless cached."""
-    text = SOURCE.read_bytes()
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "zonda-lab"
-    target = cache / f"reflector-{hashlib.sha256(text).hexdigest()[:12]}"
-    if target.exists():
-        return target
-    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if compiler is None:
-        raise LabError("echo: no C compiler", "install one (Debian: apt-get install gcc libc6-dev)")
-    cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache) as scratch:
-        built = Path(scratch) / "reflector"
-        done = subprocess.run(
-            [compiler, "-O2", "-Wall", "-Wextra", "-o", built, SOURCE], capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            raise LabError(f"echo: {SOURCE.name} does not compile", detail=done.stderr.strip())
-        built.rename(target)
-    return target
+    name, mode = "null", "sink"

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from zonda_lab.server_config import Primary, ServerConfig, Zone
-from zonda_lab.servers.adapter import SERVING, Adapter, Feature
+from zonda_lab.servers.adapter import RETRY_S, RETRY_WHY, SERVING, Adapter, Feature, TunedLine
 
 BUILT = Path(__file__).resolve().parents[3] / "target/release/zonda"
 
@@ -26,6 +26,9 @@ class Zonda(Adapter):
     def files(self, config: ServerConfig) -> dict[str, str]:
         parts = [self._server(config), self._key(config), *(self._zone(config, zone) for zone in config.zones)]
         return {self.config_file: "".join(parts)}
+
+    def tuning(self, config: ServerConfig) -> list[TunedLine]:  # noqa: ARG002
+        return [TunedLine(f"{key} = {RETRY_S}", RETRY_WHY) for key in ("min-retry-s", "max-retry-s")]
 
     def _server(self, config: ServerConfig) -> str:
         lines = [
@@ -56,6 +59,7 @@ class Zonda(Adapter):
         lines = ["[[zone]]", f'name = "{zone.name}"', f"allow-transfer = {trusted}"]
         if zone.primary:
             lines += [f"primaries = [{self._primary(config, zone.primary)}]", 'allow-notify = ["0.0.0.0/0"]']
+            lines += self.tuned(config)
         else:
             lines.append(f'file = "{zone.file}"')
         if config.updates:

@@ -1,0 +1,192 @@
+"""Servers with faults that once passed as valid measurements: the lab must notice each.
+
+The figures in the docstrings are what the lab reported before it noticed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zonda_lab import harness, validity
+from zonda_lab.block_design import Start, Treatment
+from zonda_lab.experiment import (
+    ChangeSpec,
+    Experiment,
+    QuerySpec,
+    ServerSpec,
+    Settings,
+    TimingSpec,
+    TrafficSpec,
+    ZoneSpec,
+    load,
+)
+from zonda_lab.harness import Harness
+from zonda_lab.load_generator import ZondaLoad
+from zonda_lab.procedures import PROCEDURES
+from zonda_lab.progress import Progress
+from zonda_lab.results import Results, WindowRecord
+from zonda_lab.run import Runner, StartRecorder
+from zonda_lab.server_config import ServerConfig
+from zonda_lab.servers import Echo, Feature, InstalledServer
+
+pytestmark = pytest.mark.usefixtures("namespaces")
+FAULTY = Path(__file__).with_name("faulty_server.py")
+LABEL = "faulty"
+
+
+class Faulty(Echo):
+    """A server with one fault, whose answers are checked."""
+
+    def __init__(self, *options: str) -> None:
+        self.options = options
+
+    def features(self, version: str) -> frozenset[Feature]:  # noqa: ARG002
+        return frozenset({Feature.TCP, Feature.ZONES})
+
+    def command(self, program: Path, config: ServerConfig) -> list[str | Path]:
+        here = config.endpoint
+        return [program, FAULTY, here.address, str(here.port), *self.options]
+
+
+class Plan(Start):
+    """A start with these settings, without an experiment file."""
+
+    def __init__(self, experiment: Experiment, settings: Settings) -> None:
+        super().__init__(experiment, 0, 0, Treatment({}, ()), (Treatment({}, ()),))
+        object.__setattr__(self, "_settings", settings)
+
+    @property
+    def settings(self) -> Settings:
+        found: Settings = self._settings  # type: ignore[attr-defined]
+        return found
+
+    def settings_of(self, inner: Treatment) -> Settings:  # noqa: ARG002
+        return self.settings
+
+
+@pytest.fixture
+def measure(tmp_path: Path, fake_load: ZondaLoad) -> Any:
+    """Runs a procedure against a faulty server; returns its last window as recorded."""
+
+    def run(procedure: str, *fault: str, metric: str = "answered_share", **settings: Any) -> WindowRecord:
+        given = {
+            "server": ServerSpec(LABEL),
+            "zones": ZoneSpec("flat", records=20),
+            "queries": QuerySpec(count=200),
+            "timing": TimingSpec(seconds=0.5, warm_up_s=0.0, retries=0, tolerance=0.1),
+            **settings,
+        }
+        path = tmp_path / "t.toml"
+        path.write_text(
+            f'id = "T1"\ntitle = "t"\nprocedure = "{procedure}"\n[factors]\n"server.name" = ["{LABEL}"]\n'
+            f'[analysis]\nmetric = "{metric}"\ncompare = "server.name"\n'
+        )
+        installed = {LABEL: InstalledServer(LABEL, Faulty(*fault), Path(sys.executable), "1.0")}
+        results = Results(tmp_path / "results")
+        runner = Runner(results, installed, fake_load, Progress(1.0, (tmp_path / "progress").open("w")))
+        plan = Plan(load(path), Settings(**given))
+        recorder = StartRecorder(runner, plan, 0)
+        with Harness(plan.settings, installed, fake_load) as harness:
+            recorder.open(harness)
+            PROCEDURES[procedure].run(harness, recorder)
+        return recorder.records[-1]
+
+    return run
+
+
+def faults(record: WindowRecord) -> list[str]:
+    """Why it is invalid, except for other programs on this machine."""
+    return [reason for reason in record.reasons if not validity.disturbed([reason])]
+
+
+def test_a_server_without_a_fault_is_valid(measure: Any) -> None:
+    record = measure("queries", traffic=TrafficSpec(rate=300.0))
+    assert faults(record) == []
+    assert record.metrics["answered_share"] == pytest.approx(1.0, abs=0.02)
+    assert record.metrics["kernel_queries"] == pytest.approx(150, abs=10)
+    assert record.detail["counters"]["server"]["Udp.InDatagrams"] >= 150
+
+
+def test_a_buffer_that_drains_after_the_load_is_not_throughput(measure: Any) -> None:
+    """A server of 300 answers per second had answered 1,000 queries per second, all of them, validly."""
+    traffic = TrafficSpec(rate=1000.0, timeout_ms=20_000)
+    record = measure("queries", "--answers-per-s", "300", traffic=traffic)
+    assert record.metrics["answered_qps"] < 350
+    assert record.metrics["answered_share"] < 0.35
+    assert any("answers came after the load, from buffers drained for about" in reason for reason in faults(record))
+
+
+def test_cpu_time_above_the_cores_shows_work_after_the_load() -> None:
+    """A server on one core used 1.125 cores during half a second, because it drained its buffer afterwards."""
+    window = validity.ValidityInput(
+        telemetry=validity.Telemetry({}, []),
+        seconds=0.6,
+        own_cores=1.0,
+        result=None,
+        died=False,
+        server_cpu_s=0.5625,
+        server_cores=1,
+        load_s=0.5,
+    )
+    assert "the server used 1.12 of 1 cores: it worked on after the load" in validity.reasons(window)
+    assert not any("cores" in why for why in validity.reasons(dataclasses.replace(window, server_cpu_s=0.49)))
+
+
+def test_wrong_answers_end_a_peak_search(measure: Any) -> None:
+    """A server with SERVFAIL above 2,000 queries per second had a peak of 36,398, and every trial counted."""
+    record = measure("peak", "--wrong-above", "400", metric="peak_99_qps", traffic=TrafficSpec(timeout_ms=300))
+    assert record.metrics["peak_99_qps"] < 600
+    assert record.detail["peaks"]["peak_99_qps"]["failure"] == "wrong"
+    assert record.detail["peaks"]["peak_99_qps"]["failed"] > record.metrics["peak_99_qps"]
+    assert any(trial["wrong"] and trial["void_because"] for trial in record.detail["trials"])
+    assert any(note.startswith("answers are wrong from ") for note in record.notes)
+
+
+def test_a_peak_has_no_ceiling_from_the_closed_loop(measure: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 100 ms of delay, a closed loop of 200 saw 1,939 queries per second; the peak was 1.5 times that, 2,909."""
+    monkeypatch.setattr(harness, "CLOSED_LOOP", 1)
+    timing = TimingSpec(seconds=1.0, warm_up_s=0.0, retries=0, tolerance=0.2)  # answers may be 1 % of a second late
+    record = measure("peak", "--delay-ms", "5", "--drop-above", "2000", metric="peak_99_qps", timing=timing)
+    assert record.metrics["capacity_qps"] < 200  # one query per 5 ms
+    assert record.metrics["peak_99_qps"] > 1.6 * record.metrics["capacity_qps"]
+    assert all(found["failed"] is not None for found in record.detail["peaks"].values())
+
+
+@pytest.mark.parametrize("tolerated", [False, True])
+def test_drops_at_the_listener_invalidate_unless_studied(measure: Any, tolerated: bool) -> None:
+    """114 connections were dropped while 40 were opened, and the window was valid."""
+    timing = TimingSpec(seconds=1.0, retries=0, tolerated=["listen-drops"] if tolerated else [])
+    record = measure(
+        *("idle", "--accepts-per-s", "5"),
+        metric="connects_per_s",
+        server=ServerSpec(LABEL, backlog=1),
+        traffic=TrafficSpec(transport="tcp"),
+        change=ChangeSpec(connections=6, connect_rate=100.0, hold_s=0.1),
+        timing=timing,
+    )
+    assert record.metrics["listen_drops"] > 0
+    found = [reason for reason in faults(record) if "dropped at the server's listen queue" in reason]
+    assert bool(found) != tolerated
+
+
+def test_receive_buffers_are_equal_for_all_servers(measure: Any) -> None:
+    """Zonda had 16 MiB, NSD 2 MiB, Knot and BIND 208 KiB, in the same comparison."""
+    record = measure("queries", traffic=TrafficSpec(rate=100.0))
+    assert record.metrics["receive_buffer_kb"] == 4096
+    sockets = record.detail["settings"]["sockets"]
+    assert {found["own_receive_buffer"] for found in sockets if found["kind"] == "udp"} == {
+        2 << 20
+    }  # twice what it asked for
+    own = measure("queries", server=ServerSpec(LABEL, settings="defaults"), traffic=TrafficSpec(rate=100.0))
+    assert own.metrics["receive_buffer_kb"] == 2048  # the server's: twice what it asked for
+    assert faults(own) == [] and own.detail["settings"]["settings"] == "defaults"
+
+
+def test_a_server_that_changes_its_receive_buffer_is_noticed(measure: Any) -> None:
+    record = measure("queries", "--own-buffer", "32768", traffic=TrafficSpec(rate=100.0))
+    assert "the server's receive buffer is 64 KiB, that of the others 4096 KiB" in faults(record)
