@@ -43,12 +43,18 @@ pub struct Job {
     pub checker: ResponseChecker,
     /// When queries are sent.
     pub timing: Timing,
+    /// The run ends after this many queries, if it does not end earlier.
+    pub max_queries: u64,
     /// How long queries are sent but not counted.
     pub warm_up: Duration,
     /// The time-out of a query.
     pub timeout: Duration,
     /// The reporting interval.
     pub interval: Duration,
+    /// Whether latencies end when the kernel received a response over UDP, instead of when the program read it.
+    pub kernel_timestamps: bool,
+    /// Whether latencies are recorded by query type and RCODE too.
+    pub breakdown: bool,
     /// The processors to pin a thread to each; if empty, there is one thread, which is not pinned.
     pub cpus: Vec<usize>,
 }
@@ -111,9 +117,12 @@ impl Job {
             queries,
             checker: ResponseChecker::Question,
             timing,
+            max_queries: u64::MAX,
             warm_up: Duration::ZERO,
             timeout: Duration::from_secs(1),
             interval: Duration::from_secs(1),
+            kernel_timestamps: false,
+            breakdown: false,
             cpus: Vec::new(),
         }
     }

@@ -21,6 +21,8 @@ pub struct Ledger {
     pub tsig: Option<TsigContext>,
     /// When the window ends, in which responses must arrive to show what the server sustains: after sending has ended.
     pub window_end_ns: u64,
+    /// Whether latencies are recorded by query type and RCODE too.
+    pub has_breakdown: bool,
     /// Queries due earlier than this are not counted.
     pub warm_up_ns: u64,
     /// The source number of the first TCP connection; lower numbers are UDP sources.
@@ -80,7 +82,12 @@ impl Ledger {
         };
         let tsig_fault = self.tsig.as_mut().and_then(|tsig| tsig.verify(query.source, id, response).err());
         if query.counted {
-            metrics.record_response(response, now - query.intended_ns, now - query.sent_ns);
+            let intended_ns = now.saturating_sub(query.intended_ns);
+            metrics.record_response(response, intended_ns, now.saturating_sub(query.sent_ns));
+            if self.has_breakdown {
+                let rcode = Some(response[3] & 0x0f);
+                metrics.breakdown.record(self.queries.qtype(query.number), rcode, intended_ns);
+            }
             metrics.responses_after_window += u64::from(now > self.window_end_ns);
             self.check(&query, response, tsig_fault, metrics);
         }

@@ -1,9 +1,11 @@
 //! The metrics of a run or an interval: counters and latency histograms.
 
+use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
+use wire::Rtype;
 
 /// RCODEs that are counted separately: the header's 4 bits (RFC 1035 4.1.1).
 pub const RCODES: usize = 16;
@@ -43,6 +45,9 @@ macro_rules! metrics {
             /// From opening a connection until it is established.
             #[serde(skip)]
             pub handshake: LatencyHistogram,
+            /// The intended latency by query type and RCODE; empty unless it was asked for.
+            #[serde(skip)]
+            pub breakdown: LatencyBreakdown,
         }
 
         impl Metrics {
@@ -124,6 +129,28 @@ impl DerefMut for LatencyHistogram {
     }
 }
 
+/// Latencies by query type and RCODE; `None` for queries without a response.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LatencyBreakdown(BTreeMap<(Rtype, Option<u8>), LatencyHistogram>);
+
+impl LatencyBreakdown {
+    /// Records the latency of a query of this type.
+    pub fn record(&mut self, qtype: Rtype, rcode: Option<u8>, latency_ns: u64) {
+        self.0.entry((qtype, rcode)).or_default().saturating_record(latency_ns);
+    }
+
+    /// The types and RCODEs that occurred, with their latencies.
+    pub fn iter(&self) -> impl Iterator<Item = (Rtype, Option<u8>, &LatencyHistogram)> {
+        self.0.iter().map(|(&(qtype, rcode), histogram)| (qtype, rcode, histogram))
+    }
+
+    fn add(&mut self, other: &LatencyBreakdown) {
+        for (&key, histogram) in &other.0 {
+            self.0.entry(key).or_default().add(&histogram.0).expect("all histograms have the same bounds");
+        }
+    }
+}
+
 impl Metrics {
     /// Records a query as sent.
     #[inline]
@@ -187,6 +214,7 @@ impl Metrics {
         if self.handshake_failure.is_none() {
             self.handshake_failure.clone_from(&other.handshake_failure);
         }
+        self.breakdown.add(&other.breakdown);
         let room = MAX_EXAMPLES - self.wrong_examples.len().min(MAX_EXAMPLES);
         self.wrong_examples.extend(other.wrong_examples.iter().take(room).cloned());
         for (mine, theirs) in [

@@ -27,6 +27,8 @@ pub struct Pacer {
     number: u64,
     step: u64,
     query_count: u64,
+    /// The run ends at this number.
+    end: u64,
     timeout_ns: u64,
 }
 
@@ -43,14 +45,24 @@ pub enum Due {
 }
 
 impl Pacer {
-    /// A pacer for worker number `worker` of `workers`, which cycles through `query_count` queries.
-    pub fn new(pacing: Pacing, (worker, workers): (usize, usize), query_count: usize, timeout_ns: u64) -> Pacer {
-        Pacer { pacing, number: worker as u64, step: workers as u64, query_count: query_count as u64, timeout_ns }
+    /// A pacer for worker number `worker` of `workers`, which cycles through `query_count` queries, and ends after `end`
+    /// queries of all workers.
+    pub fn new(
+        pacing: Pacing,
+        (worker, workers): (usize, usize),
+        query_count: usize,
+        end: u64,
+        timeout_ns: u64,
+    ) -> Pacer {
+        Pacer { pacing, number: worker as u64, step: workers as u64, query_count: query_count as u64, end, timeout_ns }
     }
 
     /// The next query, if it is due. `max_outstanding` is a further limit for a closed loop.
     #[inline]
     pub fn next(&mut self, now: u64, outstanding_count: usize, max_outstanding: usize) -> Option<Due> {
+        if self.number >= self.end {
+            return None;
+        }
         let intended_ns = match &mut self.pacing {
             Pacing::Open(times) => times.next_if(|&time| time <= now)?,
             Pacing::Closed { outstanding, end_ns } => {
@@ -69,16 +81,17 @@ impl Pacer {
     /// When the next query is due; `None` in a closed loop, and at the end of the schedule.
     pub fn next_ns(&mut self) -> Option<u64> {
         match &mut self.pacing {
-            Pacing::Open(times) => times.peek().copied(),
-            Pacing::Closed { .. } => None,
+            Pacing::Open(times) if self.number < self.end => times.peek().copied(),
+            _ => None,
         }
     }
 
     /// Whether no further query will be sent.
     pub fn is_finished(&mut self, now: u64) -> bool {
-        match &mut self.pacing {
+        let is_over = match &mut self.pacing {
             Pacing::Open(times) => times.peek().is_none(),
             Pacing::Closed { end_ns, .. } => now >= *end_ns,
-        }
+        };
+        is_over || self.number >= self.end
     }
 }

@@ -5,6 +5,7 @@ pub mod maintenance;
 pub mod pcap;
 pub mod zone;
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
@@ -140,6 +141,12 @@ impl Queries {
         Ok(())
     }
 
+    /// The type that a query asks for.
+    pub fn qtype(&self, number: u32) -> Rtype {
+        let question = self.at(number).question();
+        Rtype(u16::from_be_bytes([question[question.len() - 4], question[question.len() - 3]]))
+    }
+
     /// The question of a query as text, `name type`.
     pub fn describe(&self, number: u32) -> String {
         describe_question(self.at(number).question())
@@ -167,7 +174,44 @@ pub struct QueryTemplate {
     pub recursion_desired: bool,
     /// The seed for the choice of queries with DO.
     pub seed: u64,
+    /// EDNS options in wire format (RFC 6891 6.1.2); queries with options always have EDNS.
+    pub options: Vec<u8>,
+    /// Pad queries to a multiple of this many octets (RFC 7830, RFC 8467 4.1); 0: do not.
+    pub padding: u16,
 }
+
+impl QueryTemplate {
+    /// Adds an EDNS option.
+    pub fn push_option(&mut self, code: u16, data: &[u8]) {
+        self.options.extend_from_slice(&code.to_be_bytes());
+        self.options.extend_from_slice(&(data.len() as u16).to_be_bytes());
+        self.options.extend_from_slice(data);
+    }
+
+    /// The options of a query that is this long without them.
+    fn padded_options(&self, len: usize) -> Cow<'_, [u8]> {
+        if self.padding == 0 {
+            return Cow::Borrowed(&self.options);
+        }
+        // The option's own head counts (RFC 8467 4.1).
+        let unpadded = len + self.options.len() + OPTION_HEAD_LEN;
+        let mut padded = self.clone();
+        padded.push_option(OPTION_PADDING, &vec![0; unpadded.next_multiple_of(self.padding.into()) - unpadded]);
+        Cow::Owned(padded.options)
+    }
+}
+
+/// The code and length of an EDNS option.
+const OPTION_HEAD_LEN: usize = 4;
+/// EDNS client subnet (RFC 7871 6).
+pub const OPTION_ECS: u16 = 8;
+/// Cookies (RFC 7873 4).
+pub const OPTION_COOKIE: u16 = 10;
+/// Padding (RFC 7830 3).
+const OPTION_PADDING: u16 = 12;
+
+/// The length of an OPT record without options.
+const OPT_LEN: usize = 11;
 
 /// Encodes questions as queries.
 #[derive(Debug)]
@@ -187,14 +231,20 @@ impl QueryEncoder {
     /// Adds a query.
     pub fn push(&mut self, name: NameRef<'_>, qtype: Rtype, qclass: Class) {
         let dnssec_ok = self.random.f64() < self.template.dnssec_ok;
-        let edns = self.template.edns.or(dnssec_ok.then_some(1232));
+        let has_options = !self.template.options.is_empty() || self.template.padding > 0;
+        let edns = self.template.edns.or((dnssec_ok || has_options).then_some(1232));
         let flags = u8::from(self.template.recursion_desired);
         let header = [0, 0, flags, 0, 0, 1, 0, 0, 0, 0, 0, u8::from(edns.is_some())];
-        // RFC 6891 6.1.2: the root name, OPT, payload size, extended RCODE, version, flags, no options.
-        let [high, low] = edns.unwrap_or_default().to_be_bytes();
-        let opt = [0, 0, 41, high, low, 0, 0, if dnssec_ok { 0x80 } else { 0 }, 0, 0, 0];
-        let opt = if edns.is_some() { &opt[..] } else { &[] };
-        let message = [&header, name.wire(), &qtype.0.to_be_bytes(), &qclass.0.to_be_bytes(), opt].concat();
+        let mut message = [&header, name.wire(), &qtype.0.to_be_bytes(), &qclass.0.to_be_bytes()].concat();
+        if let Some(payload) = edns {
+            let options = self.template.padded_options(message.len() + OPT_LEN);
+            // RFC 6891 6.1.2: the root name, OPT, payload size, extended RCODE, version, flags, options.
+            let ([high, low], [len_high, len_low]) = (payload.to_be_bytes(), (options.len() as u16).to_be_bytes());
+            let opt: [u8; OPT_LEN] =
+                [0, 0, 41, high, low, 0, 0, if dnssec_ok { 0x80 } else { 0 }, 0, len_high, len_low];
+            message.extend_from_slice(&opt);
+            message.extend_from_slice(&options);
+        }
         self.queries.push(&message).expect("one question, shorter than the limit");
     }
 
@@ -215,7 +265,7 @@ mod tests {
 
     #[test]
     fn encoded_queries_are_well_formed() {
-        let template = QueryTemplate { edns: Some(1400), dnssec_ok: 0.5, recursion_desired: false, seed: 1 };
+        let template = QueryTemplate { edns: Some(1400), dnssec_ok: 0.5, seed: 1, ..QueryTemplate::default() };
         let mut encoder = QueryEncoder::new(&template);
         for _ in 0..1000 {
             encoder.push(name("www.example.").as_ref(), Rtype::AAAA, Class::IN);
@@ -232,6 +282,27 @@ mod tests {
         }
         assert!((400..600).contains(&dnssec_ok), "half of them: {dnssec_ok}");
         assert_eq!(queries.describe(0), "www.example. AAAA");
+    }
+
+    /// RFC 7873 4, RFC 7871 6 and RFC 8467 4.1: the options are in each query, whose length is a multiple of the block.
+    #[test]
+    fn rfc_8467_4_1_queries_with_options_are_padded() {
+        let mut template = QueryTemplate { padding: 128, ..QueryTemplate::default() };
+        template.push_option(OPTION_COOKIE, &[1, 2, 3, 4, 5, 6, 7, 8]);
+        template.push_option(OPTION_ECS, &[0, 1, 24, 0, 192, 0, 2]);
+        let mut encoder = QueryEncoder::new(&template);
+        for len in 1..=60 {
+            encoder.push(name(&format!("{}.example.", "a".repeat(len))).as_ref(), Rtype::A, Class::IN);
+        }
+        let queries = encoder.finish();
+        for number in 0..60 {
+            let query = queries.at(number).message;
+            assert_eq!(query.len(), 128, "{number}");
+            let options = Message::parse(query).expect("well-formed").edns.expect("it has options").options;
+            let codes: Vec<u16> = options.iter().map(|option| option.code).collect();
+            assert_eq!(codes, [OPTION_COOKIE, OPTION_ECS, OPTION_PADDING]);
+            assert_eq!(options[0].data, [1, 2, 3, 4, 5, 6, 7, 8]);
+        }
     }
 
     #[test]

@@ -81,7 +81,7 @@ impl ReportHeader {
             sending: json!({
                 "burst": job.burst_len,
                 "order": if job.sort_by_length { "length" } else { "file" },
-                "timestamps": "user",
+                "timestamps": if job.kernel_timestamps { "kernel" } else { "user" },
             }),
         }
     }
@@ -203,6 +203,10 @@ impl Reporter {
         zonda["quantiles_actual"] = quantiles(&metrics.latency_actual);
         zonda["latency_intended"] = encode_histogram(&metrics.latency_intended);
         zonda["latency_actual"] = encode_histogram(&metrics.latency_actual);
+        let breakdown = breakdown(metrics);
+        if is_sum && !breakdown.is_empty() {
+            zonda["breakdown"] = json!(breakdown);
+        }
         if is_sum {
             zonda["responses_in_window"] = json!(metrics.responses_in_window());
             zonda["busy"] = json!((result.busy * 1e4).round() / 1e4);
@@ -252,6 +256,20 @@ pub fn nanoseconds(time: Duration) -> u64 {
 fn rcodes(metrics: &Metrics) -> Value {
     let counted = metrics.rcodes.iter().enumerate().filter(|&(_, &count)| count > 0);
     Value::Object(counted.map(|(rcode, &count)| (Rcode(rcode as u16).to_string(), json!(count))).collect())
+}
+
+/// Latencies by query type and RCODE; the RCODE of queries without a response is null.
+fn breakdown(metrics: &Metrics) -> Vec<Value> {
+    let parts = metrics.breakdown.iter().map(|(qtype, rcode, latency)| {
+        json!({
+            "qtype": qtype.to_string(),
+            "rcode": rcode.map(|rcode| Rcode(rcode.into()).to_string()),
+            "responses": if rcode.is_some() { latency.len() } else { 0 },
+            "queries": latency.len(),
+            "latency": quantiles(latency),
+        })
+    });
+    parts.collect()
 }
 
 fn latency(histogram: &Histogram<u64>) -> Value {

@@ -47,7 +47,8 @@ impl Job {
                 .collect();
             drop(sender);
             let metrics = self.merge(&reports, worker_count, since, &mut on_interval);
-            let is_complete = !stop.load(Ordering::Relaxed);
+            // Otherwise the last query decides.
+            let is_complete = !stop.load(Ordering::Relaxed) && self.max_queries == u64::MAX;
             let (mut sent, mut busy) = (if is_complete { self.sending_time() } else { Duration::ZERO }, 0.0);
             for thread in threads {
                 let end = thread.join().expect("workers do not panic")?;

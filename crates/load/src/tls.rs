@@ -14,7 +14,7 @@ use rustls::server::ParsedCertificate;
 use rustls::version::TLS13;
 use rustls::{
     ALL_VERSIONS, ClientConfig, DigitallySignedStruct, Error, NamedGroup, RootCertStore, ServerConfig, SignatureScheme,
-    SupportedProtocolVersion,
+    SupportedCipherSuite, SupportedProtocolVersion,
 };
 
 /// The ALPN of DNS over TLS (RFC 9103 7.1). It is offered but not required, since NSD 4.6 does not select it.
@@ -41,6 +41,41 @@ impl Purpose {
     }
 }
 
+/// What a client offers, of all that it could.
+#[derive(Clone, Debug, Default)]
+pub struct TlsOffer {
+    /// The only version; `None` for all that the purpose allows.
+    pub version: Option<&'static SupportedProtocolVersion>,
+    /// The only cipher suite, by its IANA name; `None` for all.
+    pub cipher: Option<String>,
+}
+
+impl TlsOffer {
+    fn versions(&self, purpose: Purpose) -> Result<Vec<&'static SupportedProtocolVersion>, Error> {
+        let allowed = purpose.versions().iter().copied();
+        let versions: Vec<_> = allowed.filter(|&version| self.version.is_none_or(|only| only == version)).collect();
+        if versions.is_empty() {
+            Err(Error::General("transfers need TLS 1.3 (RFC 9103 7.2)".into()))
+        } else {
+            Ok(versions)
+        }
+    }
+
+    fn suites(&self, all: Vec<SupportedCipherSuite>) -> Result<Vec<SupportedCipherSuite>, Error> {
+        let Some(wanted) = &self.cipher else { return Ok(all) };
+        let names: Vec<String> = all.iter().map(iana_name).collect();
+        match names.iter().position(|name| name == wanted) {
+            Some(index) => Ok(vec![all[index]]),
+            None => Err(Error::General(format!("no cipher suite {wanted}; there are {}", names.join(", ")))),
+        }
+    }
+}
+
+/// `rustls` marks the suites of TLS 1.3 in their names.
+fn iana_name(suite: &SupportedCipherSuite) -> String {
+    format!("{:?}", suite.suite()).replace("TLS13_", "TLS_")
+}
+
 /// The TLS configuration of a client, for one server.
 #[derive(Clone, Debug)]
 pub struct TlsConfig {
@@ -57,12 +92,25 @@ impl TlsConfig {
         resume: bool,
         purpose: Purpose,
     ) -> Result<TlsConfig, Error> {
-        let provider = Arc::new(aws_lc_rs::default_provider());
+        TlsConfig::offering(&TlsOffer::default(), server_name, authorities, resume, purpose)
+    }
+
+    /// As [`TlsConfig::new`], with an offer.
+    pub fn offering(
+        offer: &TlsOffer,
+        server_name: ServerName<'static>,
+        authorities: Vec<CertificateDer<'static>>,
+        resume: bool,
+        purpose: Purpose,
+    ) -> Result<TlsConfig, Error> {
+        let mut provider = aws_lc_rs::default_provider();
+        provider.cipher_suites = offer.suites(provider.cipher_suites)?;
+        let provider = Arc::new(provider);
         // The first random number takes about 40 ms, which must not be measured as handshake latency.
         provider.secure_random.fill(&mut [0; 32]).map_err(|_| Error::FailedToGetRandomBytes)?;
         let verifier = Arc::new(CertificateVerifier::new(authorities, &provider)?);
         let mut config = ClientConfig::builder_with_provider(provider)
-            .with_protocol_versions(purpose.versions())?
+            .with_protocol_versions(&offer.versions(purpose)?)?
             .dangerous()
             .with_custom_certificate_verifier(verifier)
             .with_no_client_auth();

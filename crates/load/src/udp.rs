@@ -4,6 +4,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use netio::epoll::{Interest, Poll};
 use netio::udp_client::{ClientSocket, ReceiveBatch, SendBatch, Sources};
@@ -117,11 +118,21 @@ impl UdpSockets {
         self.send_batch.send(&self.sockets[self.queued_socket]).refused
     }
 
-    /// Passes each datagram received on a socket to `on_response`; its source is `None` if it is not from the server.
-    pub fn receive(&mut self, socket: usize, mut on_response: impl FnMut(Option<u32>, &[u8])) -> io::Result<usize> {
+    /// Makes the kernel note when it receives each response.
+    pub fn enable_timestamps(&self) -> io::Result<()> {
+        self.sockets.iter().try_for_each(ClientSocket::enable_timestamps)
+    }
+
+    /// Passes each datagram received on a socket to `on_response`. Its source is `None` if it is not from the server; the
+    /// time is when the kernel received it, if timestamps are enabled.
+    pub fn receive(
+        &mut self,
+        socket: usize,
+        mut on_response: impl FnMut(Option<u32>, &[u8], Option<Duration>),
+    ) -> io::Result<usize> {
         let base = socket as u32 * self.addresses;
         self.receive_batch.receive(&self.sockets[socket], |answer| {
-            on_response(answer.source.map(|source| base + source), answer.bytes);
+            on_response(answer.source.map(|source| base + source), answer.bytes, answer.received_at);
         })
     }
 }

@@ -96,6 +96,9 @@ impl Worker {
             sources,
             tls: job.tls.clone(),
         };
+        if let (true, Some(udp)) = (job.kernel_timestamps, &udp) {
+            udp.enable_timestamps()?;
+        }
         let first_token = udp.as_ref().map_or(0, UdpSockets::socket_count) as u64;
         let has_pool = job.transport != Transport::Udp;
         let source_count = udp.as_ref().map_or(0, UdpSockets::source_count);
@@ -107,11 +110,12 @@ impl Worker {
                 checker: job.checker.clone(),
                 tsig: job.key.clone().map(TsigContext::new),
                 warm_up_ns: job.warm_up.as_nanos() as u64,
+                has_breakdown: job.breakdown,
                 window_end_ns: u64::MAX,
                 first_connection: source_count,
             },
             metrics: Metrics::default(),
-            pacer: Pacer::new(job.pacing(index, count), (index, count), job.queries.len(), timeout_ns),
+            pacer: Pacer::new(job.pacing(index, count), (index, count), job.queries.len(), job.max_queries, timeout_ns),
             order,
             udp,
             pool: has_pool.then(|| ConnectionPool::new(job.server, pool_config, first_token)),
@@ -297,11 +301,14 @@ impl Worker {
     }
 
     fn expire(&mut self, now: u64) {
-        let Ledger { outstanding, first_connection, .. } = &mut self.ledger;
+        let Ledger { outstanding, first_connection, queries, has_breakdown, .. } = &mut self.ledger;
         let (pool, metrics) = (&mut self.pool, &mut self.metrics);
         outstanding.expire(now, |query| {
             if query.counted {
                 metrics.record_timeout(now - query.intended_ns, now - query.sent_ns);
+                if *has_breakdown {
+                    metrics.breakdown.record(queries.qtype(query.number), None, now - query.intended_ns);
+                }
             }
             if let (Some(pool), Some(connection)) = (&mut *pool, query.source.checked_sub(*first_connection)) {
                 pool.query_timed_out(connection, metrics);
@@ -315,12 +322,9 @@ impl Worker {
             let (ledger, metrics) = (&mut self.ledger, &mut self.metrics);
             match (&mut self.udp, &mut self.pool) {
                 (Some(udp), _) if event.token < udp.socket_count() as u64 => {
-                    let start = self.start;
-                    let mut received_ns = None;
-                    udp.receive(event.token as usize, |source, response| {
-                        // The clock is read once for a batch, after the system call.
-                        let now = *received_ns.get_or_insert_with(|| ns_since(start));
-                        ledger.record_response(source, response, now, metrics);
+                    let mut arrivals = ArrivalClock { start: self.start, read: None };
+                    udp.receive(event.token as usize, |source, response, received_at| {
+                        ledger.record_response(source, response, arrivals.ns(received_at), metrics);
                     })?;
                 }
                 (_, Some(pool)) => {
@@ -360,6 +364,26 @@ impl Worker {
         // If the receiver is gone, the run was abandoned.
         let _ = reports.send((self.interval, std::mem::take(&mut self.metrics)));
         self.interval += 1;
+    }
+}
+
+/// The times at which the responses of a batch arrived. The clock is read once, after the system call.
+struct ArrivalClock {
+    start: Duration,
+    /// Nanoseconds from the start, and the time since 1970 if the kernel notes arrivals.
+    read: Option<(u64, Duration)>,
+}
+
+impl ArrivalClock {
+    /// When a response arrived, in nanoseconds from the start: when the kernel received it, or else now.
+    #[inline]
+    fn ns(&mut self, received_at: Option<Duration>) -> u64 {
+        let read = || {
+            let real = if received_at.is_some() { clock::real_exact() } else { Duration::ZERO };
+            (ns_since(self.start), real)
+        };
+        let (now, real) = *self.read.get_or_insert_with(read);
+        received_at.map_or(now, |at| now.saturating_sub(real.saturating_sub(at).as_nanos() as u64))
     }
 }
 

@@ -167,6 +167,52 @@ fn a_second_server_gets_many_queries_at_once_and_retries() {
     assert!(error.to_string().contains("the second server does not answer name"), "{error}");
 }
 
+#[test]
+fn a_run_ends_after_the_passes() {
+    let one_by_one = Timing::Closed { outstanding: 7, seconds: 60.0 };
+    let open = Timing::Rate(RateProfile::flat(2000.0, 60.0), ArrivalProcess::Poisson(1));
+    let cpu = netio::cpu_affinity::allowed_cpus().expect("readable")[0];
+    for (timing, cpus) in [(one_by_one, vec![]), (open.clone(), vec![]), (open, vec![cpu, cpu])] {
+        let result = run(&Job { timing, cpus, max_queries: 300, ..job(serve(|_, _| true), 1.0, 1.0) });
+        assert_eq!((result.metrics.queries, result.metrics.responses), (300, 300));
+        assert!(result.until - result.since < Duration::from_secs(30), "until the last query");
+    }
+}
+
+#[test]
+fn latencies_are_reported_by_type_and_rcode() {
+    let server = serve(|number, response| {
+        response[3] = if response[13] == b'x' { 3 } else { 0 };
+        number % 10 != 0
+    });
+    let text = "a.example A\nx.example AAAA\n";
+    let queries = Arc::new(file::read(text.as_bytes(), &QueryTemplate::default()).expect("queries"));
+    let timeout = Duration::from_millis(100);
+    let metrics = run(&Job { queries, breakdown: true, timeout, ..job(server, 1000.0, 0.2) }).metrics;
+    let parts: Vec<_> = metrics
+        .breakdown
+        .iter()
+        .map(|(qtype, rcode, latency)| (qtype.to_string(), rcode, latency.len(), latency.min() > 99_000_000))
+        .collect();
+    // The server loses every tenth query: those of type A.
+    assert_eq!(
+        parts,
+        [("A".into(), None, 20, true), ("A".into(), Some(0), 80, false), ("AAAA".into(), Some(3), 100, false)]
+    );
+}
+
+/// Both ends are read by one clock, so the latency to the kernel is not above that to the program.
+#[test]
+fn the_kernel_notes_arrivals_before_the_program_reads_them() {
+    let latency = |kernel_timestamps| {
+        let metrics = run(&Job { kernel_timestamps, ..job(serve(|_, _| true), 500.0, 0.4) }).metrics;
+        assert_eq!((metrics.responses, metrics.wrong), (200, 0));
+        assert!(metrics.latency_actual.min() < 1_000_000_000, "{}", metrics.latency_actual.min());
+        metrics.latency_actual.min()
+    };
+    assert!(latency(true) > 0 && latency(false) > 0);
+}
+
 /// A server that answers slower than it is asked, but buffers everything: it answers all queries in time, most of them
 /// after sending has stopped, which is no rate that it sustains.
 #[test]

@@ -231,6 +231,35 @@ fn there_is_a_manual_page_for_each_command() {
     assert!(page("zonda-load-query.1").contains("\\-\\-burst") && page("zonda-load-xfr-pull.1").contains("\\-\\-zone"));
 }
 
+/// The options of EDNS and of passes reach the wire.
+#[test]
+fn queries_have_the_options_of_the_command_line() {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+    let port = socket.local_addr().expect("bound").port();
+    let receiver = thread::spawn(move || {
+        let receive = |_| {
+            let mut octets = [0; 2048];
+            let (len, _) = socket.recv_from(&mut octets).expect("loopback");
+            octets[..len].to_vec()
+        };
+        (0..4).map(receive).collect::<Vec<_>>()
+    });
+    let queries = file("options.queries", "a.example A\nb.example A\n");
+    let output = run(&format!(
+        "query --server 127.0.0.1 --port {port} --queries {} -n 2 --rate 100 --timeout-ms 50 \
+         --cookie 0102030405060708 --ecs 192.0.2.0/24 --padding 128",
+        queries.display()
+    ));
+    assert_eq!(records(&output).last().expect("a sum")["queries"], 4);
+    for query in receiver.join().expect("no panic") {
+        let options = wire::Message::parse(&query).expect("well-formed").edns.expect("it has options").options;
+        assert_eq!((query.len(), options.len()), (128, 3));
+        assert_eq!(options[0].data, [1, 2, 3, 4, 5, 6, 7, 8]);
+    }
+    let bad = run("query --server 127.0.0.1 --queries x --rate 1 --cookie 0102");
+    assert!(String::from_utf8_lossy(&bad.stderr).contains("a cookie has 8, or 16 to 40"));
+}
+
 #[test]
 fn notify_and_update_messages_are_sent() {
     let (port, zones) = (serve(|_| false), file("three.zones", "a.example\nb.example\nc.example\n"));

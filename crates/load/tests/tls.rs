@@ -12,7 +12,7 @@ use load::job::{Job, Timing, Transport};
 use load::metrics::Metrics;
 use load::queries::{Queries, QueryTemplate, file};
 use load::schedule::{ArrivalProcess, RateProfile};
-use load::tls::{self, Purpose, TlsConfig};
+use load::tls::{self, Purpose, TlsConfig, TlsOffer};
 use load::xfr::encode::encode;
 use load::xfr::pull::{PullConfig, PullResult};
 use load::xfr::serve::Primary;
@@ -151,6 +151,29 @@ fn rfc_8446_6_1_connections_end_with_close_notify() {
     let metrics = run(address, trusting(false, Purpose::Queries), at_rate(10.0, 0.1), 1);
     assert_eq!(metrics.responses, 1);
     assert_eq!(server.join().expect("no panic"), Ok(0), "an error without close_notify");
+}
+
+#[test]
+fn a_client_offers_one_version_and_cipher_suite() {
+    let server = Server::start();
+    let offering = |version, cipher: Option<&str>| {
+        let name = ServerName::try_from("localhost").expect("a literal");
+        let offer = TlsOffer { version, cipher: cipher.map(str::to_owned) };
+        TlsConfig::offering(&offer, name, Vec::new(), false, Purpose::Queries)
+    };
+    let tls12 = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256";
+    for (version, cipher) in [
+        (None, None),
+        (Some(&rustls::version::TLS12), None),
+        (Some(&rustls::version::TLS12), Some(tls12)),
+        (Some(&rustls::version::TLS13), Some("TLS_CHACHA20_POLY1305_SHA256")),
+    ] {
+        let metrics = run(server.address, offering(version, cipher).expect("a good offer"), at_rate(100.0, 0.1), 0);
+        assert_eq!((metrics.responses, metrics.handshakes_failed), (10, 0), "{version:?} {cipher:?}");
+    }
+    assert!(offering(Some(&rustls::version::TLS13), Some(tls12)).is_err(), "not a suite of this version");
+    let unknown = offering(None, Some("TLS_NULL")).expect_err("no such suite").to_string();
+    assert!(unknown.contains("no cipher suite TLS_NULL; there are TLS_AES_"), "{unknown}");
 }
 
 #[test]

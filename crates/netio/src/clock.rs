@@ -18,6 +18,11 @@ pub fn real() -> Duration {
     read(libc::CLOCK_REALTIME_COARSE)
 }
 
+/// Time since 1970-01-01 UTC, exact: comparable with the kernel's timestamps.
+pub fn real_exact() -> Duration {
+    read(libc::CLOCK_REALTIME)
+}
+
 /// CPU time of the calling thread.
 pub fn thread_cpu() -> Duration {
     read(libc::CLOCK_THREAD_CPUTIME_ID)

@@ -89,6 +89,12 @@ impl ClientSocket {
 }
 
 impl ClientSocket {
+    /// Makes the kernel note when it receives each datagram (SO_TIMESTAMPNS in socket(7)). It begins some milliseconds later; until then
+    /// it notes when a datagram is read.
+    pub fn enable_timestamps(&self) -> io::Result<()> {
+        socket_options::set(&self.fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1, "SO_TIMESTAMPNS")
+    }
+
     /// How many datagrams the kernel has dropped because the receive buffer was full.
     pub fn receive_drops(&self) -> io::Result<u32> {
         socket_options::SocketMemory::of(&self.fd).map(|memory| memory.drops)
@@ -114,6 +120,7 @@ fn empty_header() -> libc::mmsghdr {
 mod tests {
     use super::*;
     use std::net::UdpSocket;
+    use std::time::Duration;
 
     /// Sends datagrams and echoes them; returns their senders, and the source indexes that received the echoes.
     fn exchange(sources: Option<Sources>, segmented: bool, datagrams: &[(u32, &[u8])]) -> (Vec<SocketAddr>, Vec<u32>) {
@@ -221,6 +228,38 @@ mod tests {
             let source = if sources.is_some() { 4 } else { 0 };
             assert_eq!(found, answers.map(|answer| (answer.to_vec(), Some(source))));
             assert_eq!(buffers, 1, "coalesced by the kernel");
+        }
+    }
+
+    /// When a reply was sent, and when the kernel noted its arrival; it is read 50 ms later.
+    fn sent_and_noted(sources: Option<Sources>) -> (Duration, Duration) {
+        let server = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+        let socket = ClientSocket::open(server.local_addr().expect("bound"), sources, 1 << 20).expect("loopback");
+        socket.enable_timestamps().expect("known to all kernels");
+        let mut batch = SendBatch::new(1, 8, 1);
+        batch.push(0, b"x");
+        batch.send(&socket);
+        let (_, peer) = server.recv_from(&mut [0; 8]).expect("it was sent");
+        server.send_to(b"y", peer).expect("loopback");
+        let sent = crate::clock::real_exact();
+        std::thread::sleep(Duration::from_millis(50));
+        let (mut batch, mut noted) = (ReceiveBatch::new(4), None);
+        while noted.is_none() {
+            batch.receive(&socket, |answer| noted = answer.received_at).expect("open");
+        }
+        (sent, noted.expect("received"))
+    }
+
+    #[test]
+    fn the_kernel_notes_when_a_datagram_arrives() {
+        let sources = Sources { first: "127.9.3.1".parse().expect("a literal"), count: 2 };
+        for sources in [None, Some(sources)] {
+            // The kernel begins to note arrivals some time after it was asked to; until then it notes when they are read.
+            let notes_arrival = |_| {
+                let (sent, noted) = sent_and_noted(sources);
+                noted.abs_diff(sent) < Duration::from_millis(40)
+            };
+            assert!((0..100).any(notes_arrival));
         }
     }
 

@@ -3,13 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, ValueEnum};
+use data_encoding::HEXLOWER_PERMISSIVE;
+use fastrand::Rng;
 use wire::{Name, Rtype};
 use zone::text::Source;
 
 use super::CommandError;
 use super::number::{not_negative, positive, share};
+use super::target::{Prefix, prefix};
 use crate::queries::zone::{QueryMix, WINDOWS_MIX};
-use crate::queries::{Queries, QueryTemplate, file, pcap, zone as sampling};
+use crate::queries::{OPTION_COOKIE, OPTION_ECS, Queries, QueryTemplate, file, pcap, zone as sampling};
 
 /// The queries to send.
 #[derive(Debug, Args)]
@@ -32,6 +35,15 @@ pub struct Input {
     /// Share of queries with DO
     #[arg(long = "do", value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
     dnssec_ok: f64,
+    /// Send a cookie (RFC 7873), in hexadecimal: 8 octets, or 16 to 40 with the server's part [without a value: 8 random octets]
+    #[arg(long, value_name = "HEX", num_args = 0..=1, default_missing_value = "", value_parser = cookie)]
+    cookie: Option<Cookie>,
+    /// Send this client subnet (ECS, RFC 7871)
+    #[arg(long, value_name = "ADDRESS/LENGTH", value_parser = prefix)]
+    ecs: Option<Prefix>,
+    /// Pad queries to a multiple of this length (RFC 7830); 128 is usual
+    #[arg(long, value_name = "OCTETS", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=512))]
+    padding: u16,
     /// Set RD
     #[arg(long)]
     recursion: bool,
@@ -78,12 +90,7 @@ enum TypeMix {
 impl Input {
     /// Reads or samples the queries; at least one.
     pub fn queries(&self) -> Result<Queries, CommandError> {
-        let template = QueryTemplate {
-            edns: self.edns,
-            dnssec_ok: self.dnssec_ok,
-            recursion_desired: self.recursion,
-            seed: self.seed,
-        };
+        let template = self.template();
         let (path, queries) = match (&self.queries, &self.pcap, &self.sample.from_zone) {
             (Some(path), ..) => {
                 (path, file::read(&read(path)?, &template).map_err(CommandError::input(path.display()))?)
@@ -95,6 +102,25 @@ impl Input {
             }
         };
         if queries.is_empty() { Err(CommandError::without(path, "queries")) } else { Ok(queries) }
+    }
+
+    fn template(&self) -> QueryTemplate {
+        let mut template = QueryTemplate {
+            edns: self.edns,
+            dnssec_ok: self.dnssec_ok,
+            recursion_desired: self.recursion,
+            seed: self.seed,
+            options: Vec::new(),
+            padding: self.padding,
+        };
+        if let Some(Cookie(cookie)) = &self.cookie {
+            let random = Rng::with_seed(self.seed).u64(..).to_be_bytes();
+            template.push_option(OPTION_COOKIE, if cookie.is_empty() { &random } else { cookie });
+        }
+        if let Some(prefix) = self.ecs {
+            template.push_option(OPTION_ECS, &prefix.client_subnet());
+        }
+        template
     }
 
     fn read_capture(&self, path: &Path) -> Result<Queries, CommandError> {
@@ -136,6 +162,19 @@ pub fn read_text(path: &Path) -> Result<String, CommandError> {
 /// A zone file that was read.
 pub fn zone_source<'b>(path: &Path, bytes: &'b [u8]) -> Source<'b> {
     Source { name: path.display().to_string().into(), bytes }
+}
+
+/// The octets of a cookie; empty for random ones.
+#[derive(Clone, Debug)]
+struct Cookie(Vec<u8>);
+
+/// RFC 7873 4: a client cookie of 8 octets, and a server cookie of 8 to 32.
+fn cookie(text: &str) -> Result<Cookie, String> {
+    let octets = HEXLOWER_PERMISSIVE.decode(text.as_bytes()).map_err(|error| format!("not hexadecimal: {error}"))?;
+    match octets.len() {
+        0 | 8 | 16..=40 => Ok(Cookie(octets)),
+        len => Err(format!("{len} octets, but a cookie has 8, or 16 to 40")),
+    }
 }
 
 fn weighted_type(text: &str) -> Result<(Rtype, f64), String> {

@@ -1,6 +1,7 @@
 //! Numbers on the command line, with their limits.
 
-const MAX_SECONDS: f64 = 1e7;
+/// The longest duration, about four months.
+pub const MAX_SECONDS: f64 = 1e7;
 
 /// A share, from 0 to 1.
 pub fn share(text: &str) -> Result<f64, String> {

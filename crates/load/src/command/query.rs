@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use super::input::{Input, read_text};
-use super::number::{interval, positive, rate, seconds, seconds_or_none, share};
+use super::number::{MAX_SECONDS, interval, positive, rate, seconds, seconds_or_none, share};
 use super::peak::{PeakArguments, find_peaks};
 use super::target::Target;
 use super::tls_tsig::{TlsClientArguments, TsigArguments};
@@ -67,6 +67,12 @@ pub struct QueryArguments {
     /// Reference server: responses must equal its responses, which are fetched before the run (signed with --tsig)
     #[arg(long, value_name = "ADDRESS:PORT")]
     verify: Option<std::net::SocketAddr>,
+    /// End latencies over UDP when the kernel received the response, not when the generator read it
+    #[arg(long)]
+    kernel_timestamps: bool,
+    /// Report latencies by query type and RCODE too
+    #[arg(long)]
+    breakdown: bool,
     /// Time-out of a query
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     timeout_ms: u64,
@@ -107,9 +113,13 @@ struct TimingArguments {
     /// Open loop: send captured queries at their times, faster by this factor
     #[arg(long, value_parser = positive, conflicts_with_all = ["rate", "steps", "outstanding"], requires = "pcap")]
     speed: Option<f64>,
-    /// Duration without the warm-up; with --steps and --find-peak, of each step or trial
-    #[arg(long, default_value_t = 10.0, value_parser = seconds)]
-    seconds: f64,
+    /// Duration without the warm-up; with --steps and --find-peak, of each step or trial [default: 10; none with --passes]
+    #[arg(long, value_parser = seconds)]
+    seconds: Option<f64>,
+    /// End after sending all queries this many times
+    #[arg(short = 'n', long, value_name = "N", conflicts_with_all = ["speed", "steps", "ramp_to", "find_peak", "warm_up"],
+        value_parser = clap::value_parser!(u64).range(1..))]
+    passes: Option<u64>,
     /// Warm-up, in which queries are sent but not counted
     #[arg(long, default_value_t = 0.0, value_name = "SECONDS", value_parser = seconds_or_none)]
     warm_up: f64,
@@ -125,7 +135,7 @@ pub fn run(arguments: &QueryArguments, stop: &AtomicBool) -> Result<Validity, Co
     let job = arguments.job()?;
     let timing = &arguments.timing;
     match arguments.peak.search(timing.rate.unwrap_or(1000.0)) {
-        Some(search) => find_peaks(&job, &search, timing.seconds, timing.arrivals(), stop),
+        Some(search) => find_peaks(&job, &search, timing.seconds(), timing.arrivals(), stop),
         None => run_job(&job, stop),
     }
 }
@@ -159,11 +169,14 @@ impl QueryArguments {
             tls: self.tls()?,
             key: self.tsig.key.clone(),
             checker: self.checker(&queries)?,
+            max_queries: self.timing.passes.map_or(u64::MAX, |passes| passes.saturating_mul(queries.len() as u64)),
             queries,
             timing: self.timing.timing(),
             warm_up: Duration::from_secs_f64(self.timing.warm_up),
             timeout: Duration::from_millis(self.timeout_ms),
             interval: Duration::from_secs_f64(self.interval),
+            kernel_timestamps: self.kernel_timestamps,
+            breakdown: self.breakdown,
             cpus: self.cpus.clone(),
         })
     }
@@ -202,8 +215,12 @@ impl TimingArguments {
         }
     }
 
+    fn seconds(&self) -> f64 {
+        self.seconds.unwrap_or(if self.passes.is_some() { MAX_SECONDS } else { 10.0 })
+    }
+
     fn timing(&self) -> Timing {
-        let (rate, seconds) = (self.rate.unwrap_or_default(), self.seconds);
+        let (rate, seconds) = (self.rate.unwrap_or_default(), self.seconds());
         match (self.speed, self.outstanding, &self.steps) {
             (Some(speed), ..) => Timing::Trace { speed },
             (_, Some(outstanding), _) => Timing::Closed { outstanding: outstanding as usize, seconds },

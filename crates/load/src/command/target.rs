@@ -57,7 +57,24 @@ impl Target {
     }
 }
 
-fn prefix(text: &str) -> Result<Prefix, String> {
+impl Prefix {
+    /// The option of a client subnet: family, prefix length, scope 0, the octets of the prefix with further bits 0
+    /// (RFC 7871 6).
+    pub fn client_subnet(self) -> Vec<u8> {
+        let (family, mut octets) = match self.address {
+            IpAddr::V4(address) => (1, address.octets().to_vec()),
+            IpAddr::V6(address) => (2, address.octets().to_vec()),
+        };
+        octets.truncate(usize::from(self.len).div_ceil(8));
+        if let (Some(last), bits @ 1..) = (octets.last_mut(), self.len % 8) {
+            *last &= !(0xff >> bits);
+        }
+        [&[0, family, self.len, 0], &octets[..]].concat()
+    }
+}
+
+/// Parses `ADDRESS/LENGTH`.
+pub fn prefix(text: &str) -> Result<Prefix, String> {
     let invalid = || "not of the form ADDRESS/LENGTH".to_string();
     let (address, len) = text.split_once('/').ok_or_else(invalid)?;
     let address: IpAddr = address.parse().map_err(|_| invalid())?;
@@ -73,6 +90,15 @@ mod tests {
         let source_prefix = Some(prefix(prefix_text).expect("a literal"));
         let server = server.parse().expect("a literal");
         Target { server, port: 53, sources, source_prefix }.sources().ok().flatten()
+    }
+
+    #[test]
+    fn rfc_7871_6_a_client_subnet_has_the_octets_of_its_prefix() {
+        let option = |text| prefix(text).expect("a literal").client_subnet();
+        assert_eq!(option("192.0.2.255/24"), [0, 1, 24, 0, 192, 0, 2]);
+        assert_eq!(option("192.0.255.0/20"), [0, 1, 20, 0, 192, 0, 240]);
+        assert_eq!(option("2001:db8::/32"), [0, 2, 32, 0, 0x20, 1, 0x0d, 0xb8]);
+        assert_eq!(option("0.0.0.0/0"), [0, 1, 0, 0]);
     }
 
     #[test]

@@ -4,13 +4,14 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::version::{TLS12, TLS13};
 use wire::tsig::TsigKey;
 
 use super::CommandError;
-use crate::tls::{self, Purpose, TlsConfig};
+use crate::tls::{self, Purpose, TlsConfig, TlsOffer};
 
 /// How a client verifies the server.
 #[derive(Clone, Debug, Args)]
@@ -21,6 +22,20 @@ pub struct TlsClientArguments {
     /// With TLS: the server name to verify, also sent as SNI; without it, verify the address
     #[arg(long, value_name = "NAME")]
     tls_name: Option<String>,
+    /// With TLS: offer this version only
+    #[arg(long, value_enum, value_name = "VERSION")]
+    tls_version: Option<TlsVersion>,
+    /// With TLS: offer this cipher suite only, for example TLS_AES_128_GCM_SHA256
+    #[arg(long, value_name = "SUITE")]
+    tls_cipher: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum TlsVersion {
+    #[value(name = "1.2")]
+    Tls12,
+    #[value(name = "1.3")]
+    Tls13,
 }
 
 impl TlsClientArguments {
@@ -33,13 +48,20 @@ impl TlsClientArguments {
             None => server.into(),
         };
         let authorities = self.ca.as_deref().map(certificates).transpose()?.unwrap_or_default();
-        TlsConfig::new(name, authorities, resume, purpose).map_err(CommandError::input("TLS"))
+        let version = self.tls_version.map(|version| match version {
+            TlsVersion::Tls12 => &TLS12,
+            TlsVersion::Tls13 => &TLS13,
+        });
+        let offer = TlsOffer { version, cipher: self.tls_cipher.clone() };
+        TlsConfig::offering(&offer, name, authorities, resume, purpose).map_err(CommandError::input("TLS"))
     }
 
     /// An error if an option was given that needs TLS.
     pub fn reject_without_tls(&self) -> Result<(), CommandError> {
-        match self.ca.is_some() || self.tls_name.is_some() {
-            true => Err(CommandError::Input("--ca and --tls-name need --transport tls".into())),
+        match self.ca.is_some() || self.tls_name.is_some() || self.tls_version.is_some() || self.tls_cipher.is_some() {
+            true => {
+                Err(CommandError::Input("--ca, --tls-name, --tls-version and --tls-cipher need --transport tls".into()))
+            }
             false => Ok(()),
         }
     }

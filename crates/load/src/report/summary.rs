@@ -33,6 +33,11 @@ fn run(record: &Value) -> String {
     let losses: String = losses.map(|(name, count)| format!(", {} {count}", name.replace('_', " "))).collect();
     line("losses", format!("timeouts {}{losses}", count(&record["timeouts"])));
     line("latency", pairs(&zonda["quantiles_intended"], |ns| milliseconds(ns.as_u64().unwrap_or_default())));
+    for part in zonda["breakdown"].as_array().into_iter().flatten() {
+        let rcode = part["rcode"].as_str().unwrap_or("no answer");
+        let latency = pairs(&part["latency"], |ns| milliseconds(ns.as_u64().unwrap_or_default()));
+        line("  by type", format!("{} {rcode} {}: {latency}", plain(&part["qtype"]), part["queries"]));
+    }
     line("generator", format!("busy {:.0} %", 100.0 * zonda["busy"].as_f64().unwrap_or_default()));
     for peak in zonda["peaks"].as_array().into_iter().flatten() {
         line("peak", peak_line(peak));

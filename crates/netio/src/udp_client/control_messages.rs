@@ -1,11 +1,12 @@
-//! Control messages of client datagrams in the layout of cmsg(3): segment length (UDP_SEGMENT, UDP_GRO in udp(7)) and local address
-//! (IP_PKTINFO in ip(7), IPV6_PKTINFO in RFC 3542 6.2).
+//! Control messages of client datagrams in the layout of cmsg(3): segment length (UDP_SEGMENT, UDP_GRO in udp(7)), local address
+//! (IP_PKTINFO in ip(7), IPV6_PKTINFO in RFC 3542 6.2) and time of arrival (SO_TIMESTAMPNS in socket(7)).
 
 use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
 
-/// The size of a segment length and an address with its interface.
-pub(super) const CONTROL_LEN: usize = 64;
+/// The size of a segment length, an address with its interface, and a time.
+pub(super) const CONTROL_LEN: usize = 96;
 const HEAD: usize = mem::size_of::<libc::cmsghdr>();
 
 #[derive(Clone, Copy)]
@@ -19,6 +20,8 @@ pub(super) struct ReceivedControl {
     pub(super) destination: Option<IpAddr>,
     /// The length of each datagram but the last, if several were coalesced (UDP_GRO).
     pub(super) segment_len: Option<usize>,
+    /// When the kernel received it, since 1970.
+    pub(super) received_at: Option<Duration>,
 }
 
 impl ControlMessages {
@@ -72,6 +75,11 @@ impl ControlMessages {
                 }
                 (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
                     received.destination = data.first_chunk::<16>().map(|ip| Ipv6Addr::from(*ip).into());
+                }
+                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
+                    let number = |at: usize| data.get(at..)?.first_chunk().map(|octets| u64::from_ne_bytes(*octets));
+                    // struct timespec: seconds, nanoseconds.
+                    received.received_at = number(0).zip(number(8)).map(|(s, ns)| Duration::new(s, ns as u32));
                 }
                 (libc::SOL_UDP, libc::UDP_GRO) => {
                     let segment_len = data.first_chunk().map(|len| libc::c_int::from_ne_bytes(*len));

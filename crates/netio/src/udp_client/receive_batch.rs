@@ -7,6 +7,7 @@ use crate::socket_address::RawAddress;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr;
+use std::time::Duration;
 
 /// The size of a buffer: the most that UDP_GRO coalesces, and the longest datagram.
 const BUFFER_LEN: usize = 1 << 16;
@@ -34,6 +35,8 @@ pub struct ReceivedDatagram<'a> {
     pub bytes: &'a [u8],
     /// The index of the source address that it was sent to; `None` if that is no source address, or the sender is not the server.
     pub source: Option<u32>,
+    /// When the kernel received it, since 1970, with [`ClientSocket::enable_timestamps`].
+    pub received_at: Option<Duration>,
 }
 
 impl ReceiveBatch {
@@ -93,7 +96,7 @@ impl ReceiveBatch {
         let header = &self.headers[index];
         let bytes = &self.bytes[index * STRIDE..][..header.msg_len as usize];
         let controls_len = header.msg_hdr.msg_controllen;
-        let ReceivedControl { destination, segment_len } = self.controls[index].read(controls_len);
+        let ReceivedControl { destination, segment_len, received_at } = self.controls[index].read(controls_len);
         let source = match socket.sources {
             // A connected socket only receives from its server.
             None => Some(0),
@@ -103,8 +106,8 @@ impl ReceiveBatch {
             Some(_) => None,
         };
         match segment_len {
-            None => take(ReceivedDatagram { bytes, source }),
-            Some(len) => bytes.chunks(len).for_each(|bytes| take(ReceivedDatagram { bytes, source })),
+            None => take(ReceivedDatagram { bytes, source, received_at }),
+            Some(len) => bytes.chunks(len).for_each(|bytes| take(ReceivedDatagram { bytes, source, received_at })),
         }
     }
 }
