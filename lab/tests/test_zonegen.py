@@ -13,7 +13,7 @@ import dns.rdatatype
 import dns.zone
 import pytest
 
-from zonda_lab import dnssec_signing, zone_shapes, zonegen
+from zonda_lab import zone_shapes, zonegen
 from zonda_lab.experiment import QuerySpec, ZoneSpec
 from zonda_lab.workload import draw, workload
 
@@ -96,7 +96,7 @@ def following(zone: dns.zone.Zone, denial: str) -> dict[dns.name.Name, dns.name.
     links = {name: found[0].next for name in zone.nodes if (found := rdataset(zone, name, denial.upper()))}
     if denial == "nsec":
         return links
-    encoded = {name: base64.b32encode(raw).translate(dnssec_signing.BASE32HEX).decode() for name, raw in links.items()}
+    encoded = {name: base64.b32hexencode(raw).decode() for name, raw in links.items()}
     return {name: dns.name.from_text(text, zone.origin) for name, text in encoded.items()}
 
 
@@ -107,11 +107,6 @@ def walked_once(links: dict[dns.name.Name, dns.name.Name]) -> bool:
         walked.append(at)
         at = links[at]
     return at == walked[0] and walked == sorted(links)
-
-
-def test_the_nsec3_hash_is_that_of_rfc_5155() -> None:
-    for name in ("example.", "a.example.", "."):
-        assert dnssec_signing.nsec3_hash(name) == dns.dnssec.nsec3_hash(name, "", 0, 1)
 
 
 @pytest.mark.parametrize("shape", ["root", "tld", "flat", "mixed", "tiny"])

@@ -12,6 +12,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
+import dns.dnssec
 import dns.name
 import dns.rdata
 import dns.rdataclass
@@ -21,7 +22,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 ALGORITHM = 15  # Ed25519, RFC 8080
 INCEPTION, EXPIRATION = 1577836800, 2145916800  # 2020-01-01 to 2038-01-01
-BASE32HEX = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", b"0123456789ABCDEFGHIJKLMNOPQRSTUV")
 
 
 Role = Literal["apex", "own", "cut", "glue"]
@@ -45,19 +45,9 @@ class Signer:
         self.private = Ed25519PrivateKey.from_private_bytes(
             hashlib.sha256(f"zonda-lab {seed} {apex}".encode()).digest()
         )
-        self.public = self.private.public_key().public_bytes_raw()
-
-    @property
-    def dnskey(self) -> str:
-        """The DNSKEY RDATA, with the Zone Key and SEP flags."""
-        return f"257 3 {ALGORITHM} {base64.b64encode(self.public).decode()}"
-
-    @property
-    def key_tag(self) -> int:
-        """RFC 4034 appendix B."""
-        rdata = struct.pack(">HBB", 257, 3, ALGORITHM) + self.public
-        total = sum(byte << 8 if i % 2 == 0 else byte for i, byte in enumerate(rdata))
-        return (total + (total >> 16 & 0xFFFF)) & 0xFFFF
+        public = base64.b64encode(self.private.public_key().public_bytes_raw()).decode()
+        self.dnskey = f"257 3 {ALGORITHM} {public}"  # flags: Zone Key and SEP
+        self.key_tag = dns.dnssec.key_id(dns.rdata.from_text("IN", "DNSKEY", self.dnskey))  # type: ignore[arg-type]
 
     def rrsig(self, rrset: RRset) -> RRset:
         """RFC 4034 3.1.8.1: RRSIG RDATA without the signature, then the RRset in canonical form and order."""
@@ -114,20 +104,12 @@ def nsec_chain(types: dict[str, set[str]], apex: str, ttl: int) -> Iterator[RRse
 
 def nsec3_chain(types: dict[str, set[str]], apex: str, ttl: int) -> Iterator[RRset]:
     """RFC 5155 7.1 with opt-out: delegations without DS are left out; no salt, no iterations (RFC 9276)."""
-    hashed = {nsec3_hash(owner): listed for owner, listed in types.items() if listed != {"NS"}}
+    hashed = {dns.dnssec.nsec3_hash(owner, None, 0, 1): listed for owner, listed in types.items() if listed != {"NS"}}
     order = sorted(hashed)
     for digest, following in zip(order, [*order[1:], order[0]], strict=True):
         listed = hashed[digest] | ({"RRSIG"} if hashed[digest] != {"NS"} else set())
         owner = f"{digest}." if apex == "." else f"{digest}.{apex}"
         yield RRset(owner, ttl, "NSEC3", (f"1 1 0 - {following} {type_list(listed)}",), "own")
-
-
-def nsec3_hash(owner: str) -> str:
-    """RFC 5155 5: SHA-1 over the wire form in lower case, no iterations, no salt."""
-    wire = (
-        b"".join(bytes([len(part)]) + part for part in owner.lower().encode().rstrip(b".").split(b".") if part) + b"\0"
-    )
-    return base64.b32encode(hashlib.sha1(wire).digest()).translate(BASE32HEX).decode()
 
 
 def canonical(owner: str) -> list[str]:
