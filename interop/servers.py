@@ -1,4 +1,4 @@
-"""Finds, configures, starts and stops the servers, each on a port of its own.
+"""Finds, configures, starts and stops the servers, each on a port of its own; the adapters are those of the lab.
 
 All use 127.0.0.1: BIND listens only on addresses that an interface has.
 """
@@ -14,6 +14,11 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from zonda_lab.errors import LabError
+from zonda_lab.server_config import Endpoint, ServerConfig
+from zonda_lab.server_config import Zone as ConfiguredZone
+from zonda_lab.servers import ADAPTERS
 
 import client
 from dns_numbers import AA, SOA
@@ -39,13 +44,10 @@ class ProgramNotFound(RuntimeError):
 
 
 class Server:
-    """A server; each subclass has its program and configuration."""
+    """A server; each subclass has the name of its adapter and lines that the adapter adds to its configuration."""
 
     name = ""
-    programs: tuple[str, ...] = ()
-    version_flag = "--version"
-    command: tuple[str, ...] = ()  # arguments before the path of the configuration
-    config = zone_config = ""  # templates
+    options: tuple[str, ...] = ()
 
     def __init__(self, zones: list[Zone], folder: Path) -> None:
         self.zones, self.folder = zones, folder / self.name
@@ -55,29 +57,21 @@ class Server:
     @classmethod
     def program(cls) -> str:
         """The path of the server's program; raises `ProgramNotFound`."""
-        path = os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin"
-        for program in cls.programs:
-            if found := shutil.which(program, path=path):
-                return found
-        raise ProgramNotFound(f"{cls.name} not found; {cls.help_text()}")
-
-    @classmethod
-    def help_text(cls) -> str:
-        return "run interop/install-peers, or put it on PATH"
+        try:
+            return str(ADAPTERS[cls.name].find())
+        except LabError:
+            raise ProgramNotFound(f"{cls.name} not found; run interop/install-peers, or put it on PATH") from None
 
     @classmethod
     def version(cls) -> str:
-        """The first line of its version output."""
-        done = subprocess.run([cls.program(), cls.version_flag], capture_output=True, text=True, check=False)
-        return next((line for line in (done.stdout + done.stderr).splitlines() if line), "of unknown version")
+        return ADAPTERS[cls.name].installed(path=Path(cls.program())).version
 
     def arguments(self) -> list[str]:
         """Writes the configuration and returns the command line."""
-        host, port = self.address
-        zones = (self.zone_config.format(zone=zone, folder=self.folder) for zone in self.zones)
-        path = self.folder / "config"
-        path.write_text(self.config.format(host=host, port=port, folder=self.folder) + "".join(zones))
-        return [self.program(), *self.command, str(path)]
+        zones = tuple(ConfiguredZone(zone.name, zone.file) for zone in self.zones)
+        config = ServerConfig(self.folder, Endpoint(*self.address), zones, options=self.options)
+        ADAPTERS[self.name].prepare(config)
+        return [str(word) for word in ADAPTERS[self.name].command(Path(self.program()), config)]
 
     def start(self, expected: list[Zone] | None = None) -> None:
         """Starts the server and waits until each zone, or each expected one, answers; raises `RuntimeError` with the log otherwise."""
@@ -115,7 +109,7 @@ class Server:
 class Zonda(Server):
     """Zonda: the binary in `ZONDA`, or the newer of the release and debug builds."""
 
-    name, command = "zonda", ("serve", "--config")
+    name = "zonda"
 
     @classmethod
     def program(cls) -> str:
@@ -123,113 +117,29 @@ class Zonda(Server):
         builds = sorted((b for b in builds if b.exists()), key=lambda b: b.stat().st_mtime, reverse=True)
         if found := os.environ.get("ZONDA") or (str(builds[0]) if builds else None):
             return str(Path(found).resolve())
-        raise ProgramNotFound(f"zonda not found; {cls.help_text()}")
-
-    @classmethod
-    def help_text(cls) -> str:
-        return "run `cargo build -p zonda-server`, or name the binary in ZONDA"
-
-    config = """\
-[server]
-listen = ["{host}:{port}"]
-workers = 1
-state-dir = "{folder}"
-"""
-    zone_config = """\
-[[zone]]
-name = "{zone.name}"
-file = "{zone.file}"
-allow-transfer = ["127.0.0.0/8"]
-"""
+        raise ProgramNotFound("zonda not found; run `cargo build -p zonda-server`, or name the binary in ZONDA")
 
 
 class Nsd(Server):
-    name, programs, version_flag, command = "nsd", ("nsd",), "-v", ("-d", "-c")
-    config = """\
-server:
-  ip-address: {host}@{port}
-  server-count: 1
-  username: ""
-  zonesdir: /
-  pidfile: {folder}/pid
-  xfrdfile: {folder}/xfrd.state
-  zonelistfile: {folder}/zones.list
-  xfrdir: {folder}
-  tcp-query-count: 0
-  rrl-ratelimit: 0
-  refuse-any: no
-  minimal-responses: yes
-remote-control:
-  control-enable: no
-"""
-    zone_config = """\
-zone:
-  name: {zone.name}
-  zonefile: {zone.file}
-  provide-xfr: 127.0.0.0/8 NOKEY
-"""
+    name, options = "nsd", ("minimal-responses: yes",)
 
 
 class Knot(Server):
-    name, programs, command = "knot", ("knotd",), ("-c",)
-    config = """\
-server:
-  listen: {host}@{port}
-  rundir: {folder}
-  udp-workers: 1
-  tcp-workers: 1
-  background-workers: 1
-log:
-  - target: stdout
-    any: warning
-database:
-  storage: {folder}/db
-acl:
-  - id: any
-    address: 127.0.0.0/8
-    action: transfer
-template:
-  - id: default
-    storage: {folder}
-    semantic-checks: off
-    zonefile-sync: -1
-    journal-content: none
-    acl: any
-zone:
-"""
-    zone_config = """\
-  - domain: {zone.name}
-    file: {zone.file}
-"""
+    name = "knot"
 
 
 class Bind(Server):
-    name, programs, version_flag, command = "bind", ("named",), "-v", ("-g", "-n", "1", "-c")
-    config = """\
-options {{
-  directory "{folder}";
-  listen-on port {port} {{ {host}; }};
-  listen-on-v6 {{ none; }};
-  pid-file none;
-  recursion no;
-  notify no;
-  dnssec-validation no;
-  empty-zones-enable no;
-  minimal-responses no-auth;
-  zero-no-soa-ttl no;
-  allow-transfer {{ any; }};
-  max-records-per-type 0;
-  check-names primary ignore;
-  check-integrity no;
-  check-sibling no;
-  check-mx ignore;
-  check-mx-cname ignore;
-  check-srv-cname ignore;
-  check-wildcard no;
-}};
-controls {{ }};
-"""
-    zone_config = 'zone "{zone.name}" {{ type primary; file "{zone.file}"; }};\n'
+    name = "bind"
+    options = (
+        "empty-zones-enable no",
+        "minimal-responses no-auth",
+        "zero-no-soa-ttl no",
+        "max-records-per-type 0",
+        "check-integrity no",
+        "check-sibling no",
+        "check-wildcard no",
+        *(f"check-{check} ignore" for check in ("mx", "mx-cname", "srv-cname")),
+    )
 
 
 SERVERS: dict[str, type[Server]] = {s.name: s for s in (Zonda, Nsd, Knot, Bind)}
