@@ -17,6 +17,7 @@ from zonda_lab.experiment import AnalysisSpec, Experiment
 from zonda_lab.metrics import METRICS
 from zonda_lab.results import Results, WindowRecord
 
+SHORTEST_S = 60.0  # a planned experiment is not cut below it
 MIN_BLOCKS, PILOT_BLOCKS = 5, 5  # at least; without earlier results, to learn the variance
 
 
@@ -43,15 +44,51 @@ class BlockPlan:
         return f"{text}; {self.effect:.1%} needs {enough}" if short else text
 
 
-def plan(
-    experiments: Sequence[Experiment],
-    earlier: Sequence[Path],
-    most_s: float,
-    estimate: Callable[[Experiment, int], float],
-) -> list[BlockPlan]:
-    """A plan for each experiment; `estimate` is the duration of an experiment with that many blocks."""
+@dataclass(frozen=True)
+class Prospect:
+    """What a plan needs to know of an experiment; `sigma` is None without earlier results."""
+
+    experiment: str
+    effect: float
+    sigma: float | None
+    comparisons: int
+    block_s: float
+
+    def plan(self, most_s: float) -> BlockPlan:
+        """The blocks that detect the effect, or those that fit into `most_s` seconds."""
+        affordable = max(MIN_STARTS, int(most_s / max(self.block_s, 1e-9)))
+        if self.sigma is None:
+            blocks = min(affordable, PILOT_BLOCKS)
+            return BlockPlan(self.experiment, self.effect, None, None, blocks, blocks * self.block_s, math.nan)
+        needed = st.blocks_needed(self.sigma, self.effect, self.comparisons)
+        blocks = min(affordable, max(MIN_BLOCKS, needed or st.MOST_BLOCKS))
+        mde = st.minimum_detectable(self.sigma, blocks, self.comparisons)
+        return BlockPlan(self.experiment, self.effect, self.sigma, needed, blocks, blocks * self.block_s, mde)
+
+
+def prospects(
+    experiments: Sequence[Experiment], earlier: Sequence[Path], block_s: Callable[[Experiment], float]
+) -> list[Prospect]:
+    """One for each experiment; `block_s` is the duration of one block, in seconds."""
     records = [record for folder in earlier for record in Results(folder).records()]
-    return [_planned(each, [r for r in records if r.experiment == each.id], most_s, estimate) for each in experiments]
+    found = []
+    for each in experiments:
+        analysis, mine = each.definition.analysis, [record for record in records if record.experiment == each.id]
+        factor = each.factor(analysis.compare)
+        comparisons = max(1, len(factor.levels) - 1) if factor else 1
+        sigma = sigma_of(mine, analysis) if analysis.baseline else None
+        found.append(Prospect(each.id, analysis.effect, sigma, comparisons, block_s(each)))
+    return found
+
+
+def within(prospects_: Sequence[Prospect], each_s: float, total_s: float) -> list[BlockPlan]:
+    """Plans of at most `each_s`; the longest are shortened until all take at most `total_s`, if that is possible."""
+    plans = [prospect.plan(each_s) for prospect in prospects_]
+    limit = each_s
+    while sum(plan.seconds for plan in plans) > total_s and limit > SHORTEST_S:
+        limit *= 0.9
+        plans = [prospect.plan(limit) for prospect in prospects_]
+    return plans
 
 
 def kept_folders(folder: Path) -> list[Path]:
@@ -80,21 +117,6 @@ def sigma_of(records: Sequence[WindowRecord], analysis: AnalysisSpec) -> float |
             break
     spreads = [float(np.var(each, ddof=1)) for group in groups.values() for each in group]
     return math.sqrt(float(np.mean(spreads))) if spreads else None
-
-
-def _planned(
-    experiment: Experiment, records: Sequence[WindowRecord], most_s: float, estimate: Callable[[Experiment, int], float]
-) -> BlockPlan:
-    analysis = experiment.definition.analysis
-    factor = experiment.factor(analysis.compare)
-    comparisons = max(1, len(factor.levels) - 1) if factor else 1
-    sigma = sigma_of(records, analysis) if analysis.baseline else None
-    each = estimate(experiment, 1)
-    affordable = max(MIN_STARTS, int(most_s / each))
-    needed = st.blocks_needed(sigma, analysis.effect, comparisons) if sigma is not None else PILOT_BLOCKS
-    blocks = min(affordable, max(MIN_BLOCKS, needed or st.MOST_BLOCKS))
-    mde = st.minimum_detectable(sigma, blocks, comparisons) if sigma is not None else math.nan
-    return BlockPlan(experiment.id, analysis.effect, sigma, needed, blocks, estimate(experiment, blocks), mde)
 
 
 def _baseline_of(

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from zonda_lab import __version__, block_design, experiment, load_generator, namespaces, schema, zone_shapes, zonegen
 from zonda_lab.block_design import Start
@@ -23,6 +23,9 @@ from zonda_lab.progress import Progress, format_duration
 from zonda_lab.results import Results
 from zonda_lab.servers import ADAPTERS, Adapter, InstalledServer
 from zonda_lab.trace_zones import TraceZones
+
+if TYPE_CHECKING:
+    from zonda_lab.block_plan import Prospect
 
 EPILOG = """examples:
   zonda-lab doctor                                  is this machine fit for measurements?
@@ -96,6 +99,16 @@ def parser() -> argparse.ArgumentParser:
     _zonegen_parser(
         _command(commands, "zonegen", generate_zones, "write synthetic zones; the same options give identical files")
     )
+    planned = _command(commands, "plan", plan_blocks, "plan blocks by the power calculation, and the duration of a run")
+    planned.add_argument(
+        "experiments", nargs="+", metavar="EXPERIMENT", help="number (E1), range (E1-E20), name or file"
+    )
+    _add_plan_options(planned, "--from")
+    planned.add_argument("--hours", type=float, default=6.0, help="limit of all experiments together (default 6)")
+    planned.add_argument("--servers", default="", metavar="A,B", help="measure these servers")
+    planned.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a setting")
+    past = _command(commands, "history", show_history, "show where committed results changed between recordings")
+    past.add_argument("folder", type=Path, nargs="?", default=Path("lab/records"), help="default: lab/records")
     servers = _command(commands, "servers", show_servers, "list installed servers, and how to install the others")
     servers.add_argument("--install", nargs="*", metavar="SERVER", help="install these (default: all) with apt-get")
     keys = _command(commands, "keys", show_keys, "list every key of an experiment file")
@@ -127,10 +140,25 @@ def _add_run_options(run: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="override a setting, for example timing.blocks=20",
     )
+    _add_plan_options(run, "--blocks-from")
+    run.set_defaults(blocks={})
     run.add_argument("--inventory", metavar="FILE", help="run on the machines in this inventory, over SSH")
     run.add_argument("--seed", type=int, default=1, help="seed for the random order of treatments")
     run.add_argument(
         "--dry-run", action="store_true", help="print the planned starts and the estimated duration, then exit"
+    )
+
+
+def _add_plan_options(command: argparse.ArgumentParser, option: str) -> None:
+    command.add_argument(
+        option,
+        dest="earlier",
+        type=Path,
+        metavar="RESULTS",
+        help="plan blocks for the effect of each experiment, with the variance of these earlier results",
+    )
+    command.add_argument(
+        "--each", type=float, default=1.0, metavar="HOURS", help="limit of one planned experiment (default 1)"
     )
 
 
@@ -158,6 +186,10 @@ def run_experiments(given: argparse.Namespace) -> int:
         for option, value in results.manifest()["options"].items():
             setattr(given, option, value)
     experiments = _experiments(given)
+    if given.earlier and not given.resume:
+        plans = [prospect.plan(given.each * 3600) for prospect in _prospects(given, experiments)]
+        given.blocks = {plan.experiment: plan.blocks for plan in plans}
+        experiments = _experiments(given)
     starts = [start for each in experiments for start in block_design.plan_starts(each, given.seed)]
     if given.dry_run:
         return _print_plan(starts)
@@ -180,7 +212,7 @@ def _measure(
     generator = load_generator.find_generator(given.load)
     environment.equip(generator)
     if not given.resume:
-        kept = ("experiments", "quick", "servers", "server", "load", "set", "seed", "inventory")
+        kept = ("experiments", "quick", "servers", "server", "load", "set", "seed", "inventory", "blocks")
         options = {name: getattr(given, name) for name in kept}
         described = manifest(experiments, installed, absent, generator, options, environment)
         results.create({**described, "limits": doctor.limits(generator, environment)})
@@ -272,6 +304,40 @@ def generate_zones(given: argparse.Namespace) -> int:
     return 0
 
 
+def plan_blocks(given: argparse.Namespace) -> int:
+    """`zonda-lab plan`."""
+    from zonda_lab import block_plan
+
+    given.quick, given.blocks = False, {}
+    plans = block_plan.within(_prospects(given, _experiments(given)), given.each * 3600, given.hours * 3600)
+    for done in plans:
+        print(f"{done.experiment:4} {format_duration(done.seconds):>14}  {done.summary}")
+    total = sum(done.seconds for done in plans)
+    print(f"{len(plans)} experiments, about {format_duration(total)}")
+    if total > given.hours * 3600:
+        print(
+            f"three blocks of each take more than {given.hours:g} hours: leave out levels or servers", file=sys.stderr
+        )
+    return 1 if total > given.hours * 3600 else 0
+
+
+def show_history(given: argparse.Namespace) -> int:
+    """`zonda-lab history`."""
+    from zonda_lab import history
+    from zonda_lab.report.number_format import measured, number
+
+    series = history.read(given.folder)
+    for each in series:
+        print(f"{each.experiment} {each.metric} {each.label}: {' → '.join(number(p.median) for p in each.points)}")
+        for change in each.changes:
+            effect = change.effect
+            ratio = measured(effect.ratio, effect.low, effect.high)
+            print(f"     changed at {change.at.commit[:12]} ({change.at.began[:10]}): {ratio}, p {effect.p:.3f}")
+    count = sum(len(each.changes) for each in series)
+    print(f"{len(series)} series of at least two comparable recordings, {count} changes")
+    return 0
+
+
 def show_servers(given: argparse.Namespace) -> int:
     """`zonda-lab servers`."""
     if given.install is not None:
@@ -330,7 +396,27 @@ def _environment(inventory: str | None, machines: contextlib.ExitStack) -> Envir
 def _experiments(given: argparse.Namespace) -> list[Experiment]:
     servers = _names(given.servers)
     paths = dict.fromkeys(path for word in given.experiments for path in experiment.find(word))
-    return [experiment.load(path, given.quick, servers, given.set) for path in paths]
+    loaded = [experiment.load(path, given.quick, servers, given.set) for path in paths]
+    return [
+        experiment.load(each.path, given.quick, servers, [*given.set, f"timing.blocks={given.blocks[each.id]}"])
+        if each.id in given.blocks
+        else each
+        for each in loaded
+    ]
+
+
+def _prospects(given: argparse.Namespace, experiments: Sequence[Experiment]) -> list[Prospect]:
+    """What the block plan needs, with the durations of the servers that are installed."""
+    from zonda_lab import block_plan
+
+    installed, _ = find_servers(getattr(given, "server", []))
+    folders = block_plan.kept_folders(given.earlier) if given.earlier else []
+    return block_plan.prospects(experiments, folders, lambda each: _block_s(each, installed))
+
+
+def _block_s(each: Experiment, installed: Mapping[str, InstalledServer]) -> float:
+    starts = [start for start in block_design.plan_starts(each, 1) if start.settings.server.name in installed]
+    return estimate_s(starts) / each.settings().timing.blocks
 
 
 def _names(text: str) -> list[str]:

@@ -6,6 +6,7 @@ computed on logarithms, because all metrics are positive and noise is proportion
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import math
 import warnings
@@ -133,8 +134,10 @@ def blocks_needed(sigma: float, effect: float, comparisons: int = 1) -> int | No
 
     None above `MOST_BLOCKS`.
     """
-    enough = (n for n in range(2, MOST_BLOCKS + 1) if minimum_detectable(sigma, n, comparisons) <= effect)
-    return next(enough, None)
+    enough = bisect.bisect_left(
+        range(2, MOST_BLOCKS + 1), True, key=lambda n: minimum_detectable(sigma, n, comparisons) <= effect
+    )
+    return enough + 2 if enough + 2 <= MOST_BLOCKS else None
 
 
 def hodges_lehmann(values: ArrayLike, axis: int = -1) -> Any:

@@ -43,13 +43,17 @@ def write(folder: Path, disturbed: bool = False) -> Path:
     return page
 
 
-def document(results: Results, disturbed: bool = False) -> Document:
-    """The report, built from the records alone."""
+def document(results: Results, disturbed: bool = False, opened: bool = True) -> Document:
+    """The report, built from the records alone; it opens with a picture and three sentences if `opened`."""
     read = chapters(results, disturbed)
     manifest = results.manifest()
     parts: list[Part] = [Text(DISTURBED, "Do not quote.")] if disturbed else []
     parts += [] if manifest.get("format", 1) >= FORMAT else [Text(OLD, "These records predate the format.")]
-    parts += opening([record for chapter in read for record in chapter.records], FEW)
+    parts += (
+        opening([record for chapter in read if chapter.ranks_servers for record in chapter.records], FEW)
+        if opened
+        else []
+    )
     parts += [_overview(read), *false_alarms([pair for chapter in read for pair in chapter.aa_pairs])]
     parts += [Text(READING, "How to read this."), Text(INTERVALS, "Intervals."), *_machine(manifest)]
     for chapter in read:
@@ -129,6 +133,11 @@ class Chapter:
             *validity_tables.validity(self.records),
             Text(self.conclusion, "Result."),
         ]
+
+    @property
+    def ranks_servers(self) -> bool:
+        """Whether it compares servers over UDP, so that it can open the page."""
+        return self.analysis.compare == "server.name" and self.described["settings"]["traffic"]["transport"] == "udp"
 
     @property
     def summary(self) -> list[str]:

@@ -154,9 +154,9 @@ def _short(text: str) -> str:
 
 def _write_report(results: Results) -> None:
     """`report.md` with the first plot only."""
-    built = document(results)
+    built = document(results, opened=False)
     figures = [part for part in built.parts if isinstance(part, Figure)]
-    first = next((figure for figure in figures if figure.name != "overview"), None)
+    first = next(iter(figures), None)
     (results.folder / "figures").mkdir()
     if first:
         (results.folder / "figures" / f"{first.name}.svg").write_text(first.svg)

@@ -83,11 +83,11 @@ def _differences(finding: MetricAnalysis, analysis: AnalysisSpec, most: int) -> 
     more = [f"{len(differing) - most} more in the tables"] if len(differing) > most else []
     named = {outcome: [c for c in found if c.outcome == outcome] for outcome in UNDECIDED}
     names = {outcome: _listed([_levels(c) for c in group], most) for outcome, group in named.items()}
-    mde = _mde_range([c for c in named["inconclusive"] if not c.effect.bound])
-    margin = metric.margin or analysis.margin
+    mde = _mde_range([c for c in named["inconclusive"] if not c.effect.bound], metric.margin)
+    margin = minimum_effect(metric.margin or analysis.margin, metric.margin)
     parts = [
         f" Significantly different: {'; '.join([*listed, *more])}." if listed else "",
-        f" Equivalent within {margin:.1%}: {names['equivalent']}." if named["equivalent"] else "",
+        f" Equivalent within {margin}: {names['equivalent']}." if named["equivalent"] else "",
         f" Inconclusive{mde}: {names['inconclusive']}." if named["inconclusive"] else "",
         f" Withheld because of an A/A alarm: {names['withheld']}." if named["withheld"] else "",
     ]
@@ -134,11 +134,11 @@ def _listed(names: Sequence[str], most: int) -> str:
     return "; ".join(names) if len(names) <= most else f"{len(names)} comparisons"
 
 
-def _mde_range(comparisons: Sequence[LevelComparison]) -> str:
+def _mde_range(comparisons: Sequence[LevelComparison], absolute: float) -> str:
     """The range of the minimum detectable effects."""
     if not comparisons:
         return ""
-    low, high = (minimum_effect(f(c.effect.mde for c in comparisons)) for f in (min, max))
+    low, high = (minimum_effect(f(c.effect.mde for c in comparisons), absolute) for f in (min, max))
     return f" (minimum detectable effect {low if low == high else f'{low} to {high}'})"
 
 

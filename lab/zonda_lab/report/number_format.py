@@ -46,8 +46,10 @@ def difference(ratio: float, low: float, high: float) -> str:
     return f"{measured(middle, bottom, top)} points"
 
 
-def minimum_effect(effect: float) -> str:
-    """A minimum detectable effect in percent; not exact above 1000 %."""
+def minimum_effect(effect: float, absolute: float = 0.0) -> str:
+    """A minimum detectable effect or a margin: percent, not exact above 1000 %, or points of absolute differences."""
+    if absolute:
+        return f"{100 * math.log1p(effect):.3g} points"
     return f"{effect:.1%}" if effect < 10 else "more than 1000%"
 
 

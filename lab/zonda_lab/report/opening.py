@@ -11,7 +11,6 @@ from zonda_lab.metrics import LIMITS
 from zonda_lab.report.document import Figure, Part, Text
 from zonda_lab.report.number_format import number
 from zonda_lab.report.plot_style import COLOURS, SERVERS, Bar, bars_of
-from zonda_lab.report.result_tables import value_text
 from zonda_lab.results import WindowRecord
 
 RATES = ("answered_qps", "peak_999_qps")  # the first that was measured is shown
@@ -37,7 +36,7 @@ class Ranking:
 
 
 def opening(records: Sequence[WindowRecord], few: int) -> list[Part]:
-    """The picture and the sentences; nothing if fewer than two servers were measured with queries."""
+    """The picture and the sentences, from windows of UDP; nothing if fewer than two servers were measured."""
     plain = [r for r in records if r.levels.get("traffic.transport", "udp") == "udp"]
     rate = next((found for metric in RATES if (found := _ranking(plain, metric))), None)
     cost = _ranking(plain, COST)
@@ -45,7 +44,7 @@ def opening(records: Sequence[WindowRecord], few: int) -> list[Part]:
         return []
     return [
         Figure("overview", _picture(rate, cost), _caption(rate)),
-        Text(_who(rate, "answers most", "queries per second on one core"), "Who answers most?"),
+        Text(_who(rate, "answers most", "queries per second"), "Who answers most?"),
         Text(_who(cost, "costs least", "µs of CPU time per answer"), "Who costs least?"),
         Text(_unknown(rate, cost, records, few), "What cannot be said?"),
     ]
@@ -60,7 +59,7 @@ def _ranking(records: Sequence[WindowRecord], metric: str) -> Ranking | None:
             if at is not None:
                 groups.setdefault((record.experiment, *at), []).append(record)
     found = [measured_for(windows, Published("", "", metric)) for _, windows in sorted(groups.items(), key=_offered)]
-    cells = max(reversed(found), key=len, default=[])
+    cells = max(reversed(found), key=_comparable, default=[])
     named = [cell for cell in cells if cell.levels["server.name"] not in LIMITS]
     if len(named) < 2:
         return None
@@ -73,6 +72,11 @@ def _conditions(record: WindowRecord) -> tuple[str, ...] | None:
     if record.metrics.get("answered_share", 1.0) < ANSWERED:
         return None
     return tuple(level for name, level in record.levels.items() if name != "server.name")
+
+
+def _comparable(cells: Sequence[Cell]) -> tuple[int, int]:
+    """How many servers have enough starts, and how many were measured at all."""
+    return sum(len(cell.values) >= CLEAR for cell in cells), len(cells)
 
 
 def _offered(group: tuple[tuple[str, ...], list[WindowRecord]]) -> float:
@@ -102,10 +106,10 @@ def _who(ranking: Ranking, does: str, unit: str) -> str:
     leaders = ranking.leaders
     if len(leaders) == 1:
         second = ranking.servers[1]
-        values = f"{value_text(leaders[0], interval=False)} {unit}"
-        next_one = f"next is {_name(second)} with {value_text(second, interval=False)}"
+        values = f"{_plain(leaders[0])} {unit}"
+        next_one = f"next is {_name(second)} with {_plain(second)}"
         return f"{_name(leaders[0])} {does}: {values}; {next_one}."
-    listed = ", ".join(f"{_name(cell)} {value_text(cell, interval=False)}" for cell in leaders)
+    listed = ", ".join(f"{_name(cell)} {_plain(cell)}" for cell in leaders)
     return f"No single server {does}; too close to call between {listed} ({unit})."
 
 
@@ -134,3 +138,8 @@ def _overlap(a: Cell, b: Cell) -> bool:
 
 def _name(cell: Cell) -> str:
     return cell.levels["server.name"]
+
+
+def _plain(cell: Cell) -> str:
+    """Three digits, which are enough for a sentence."""
+    return f"{cell.bound} {number(cell.median)}".strip()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -67,7 +67,8 @@ def bars(data: PlotData) -> list[Figure]:
     for offset, (name, colour) in enumerate(zip(names, COLOURS, strict=False)):
         for cell in found[name]:
             at = labels.index(cell.label) + (offset - 1.5) * 0.2
-            reach = [[cell.median - min(cell.low, cell.median)], [max(cell.high, cell.median) - cell.median]]
+            ends = _ends(cell)
+            reach = [[cell.median - ends[0]], [ends[1] - cell.median]]
             axes.barh(
                 at,
                 cell.median,
@@ -193,9 +194,14 @@ def _line_plot(data: PlotData, metric: str) -> Figure | None:
         x = [_number(cell.levels[data.analysis.x]) or 0 for cell in cells]
         axes.plot(x, [cell.median for cell in cells], color=colour, marker=marker, markersize=4, label=name or None)
         axes.fill_between(
-            x, [cell.low for cell in cells], [cell.high for cell in cells], color=colour, alpha=0.15, linewidth=0
+            x,
+            [_ends(cell)[0] for cell in cells],
+            [_ends(cell)[1] for cell in cells],
+            color=colour,
+            alpha=0.15,
+            linewidth=0,
         )
-    drawn = [number for cells in series.values() for cell in cells for number in (cell.median, cell.high)]
+    drawn = [number for cells in series.values() for cell in cells for number in (cell.median, _ends(cell)[1])]
     positive = [number for number in drawn if number > 0]
     if positive and max(positive) > 50 * min(positive):
         axes.set_yscale("log")
@@ -206,7 +212,8 @@ def _line_plot(data: PlotData, metric: str) -> Figure | None:
         f"{data.id}-{metric}",
         svg(canvas),
         f"{METRICS[metric].heading}: medians, 95 % intervals, "
-        f"{starts([len(cell.values) for cells in series.values() for cell in cells])}.",
+        f"{starts([len(cell.values) for cells in series.values() for cell in cells])}"
+        f"{_bounds([cell for cells in series.values() for cell in cells])}.",
     )
 
 
@@ -224,8 +231,20 @@ def _box_plot(data: PlotData, metric: str) -> Figure | None:
     axes.invert_yaxis()
     axes.set(xlabel=METRICS[metric].axis)
     n = starts(list(map(len, values)))
-    caption = f"{METRICS[metric].heading}: one point per start, box: median and quartiles; {n}."
+    caption = f"{METRICS[metric].heading}: one point per start, box: median and quartiles; {n}{_bounds(cells)}."
     return Figure(f"{data.id}-{metric}-boxes", svg(canvas), caption)
+
+
+def _ends(cell: Cell) -> tuple[float, float]:
+    """The interval as it is drawn: an open or unknown end is not."""
+    low, high = (end if math.isfinite(end) else cell.median for end in (cell.low, cell.high))
+    return min(low, cell.median), max(high, cell.median)
+
+
+def _bounds(cells: Sequence[Cell]) -> str:
+    """How many of the drawn values are only bounds."""
+    count = sum(len(cell.sample.bounds) for cell in cells)
+    return f"; {count} values are only bounds (at least or at most)" if count else ""
 
 
 def _number(level: str) -> float | None:

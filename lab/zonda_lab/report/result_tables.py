@@ -158,19 +158,20 @@ def _comparison_table(comparisons: Sequence[LevelComparison], analysis: Analysis
             p_value(each.effect.p),
             p_value(each.dunn),
             p_value(each.dunnett),
-            _outcome(each, absolute or analysis.margin),
+            _outcome(each, absolute, analysis.margin),
         ]
         for each in comparisons
     ]
     return Table(head, rows, [MOODS.get(each.outcome, "") for each in comparisons])
 
 
-def _outcome(each: LevelComparison, margin: float) -> str:
+def _outcome(each: LevelComparison, absolute: float, margin: float) -> str:
     if each.outcome == "inconclusive" and each.effect.bound:
         return "inconclusive: values are only bounds"
     return {
-        "equivalent": f"equivalent within {margin:.1%} (p {each.effect.p_equivalence:.3f})",
-        "inconclusive": f"inconclusive, minimum detectable effect {minimum_effect(each.effect.mde)}",
+        "equivalent": f"equivalent within {minimum_effect(absolute or margin, absolute)} "
+        f"(p {each.effect.p_equivalence:.3f})",
+        "inconclusive": f"inconclusive, minimum detectable effect {minimum_effect(each.effect.mde, absolute)}",
         "withheld": "withheld: A/A alarm",
     }.get(each.outcome, each.outcome)
 

@@ -8,7 +8,7 @@ from typing import Any
 from zonda_lab.analysis import MetricAnalysis
 from zonda_lab.block_plan import sigma_of
 from zonda_lab.experiment import AnalysisSpec
-from zonda_lab.metrics import factor_words
+from zonda_lab.metrics import METRICS, factor_words
 from zonda_lab.report.number_format import minimum_effect
 from zonda_lab.results import WindowRecord
 from zonda_lab.statistics import MOST_BLOCKS, blocks_needed
@@ -33,15 +33,17 @@ def size(
 def _power(records: Sequence[WindowRecord], analysis: AnalysisSpec, primary: MetricAnalysis | None) -> list[str]:
     """The minimum detectable effect of the primary metric, and the blocks that its planned effect needs."""
     effects = [c.effect.mde for c in primary.comparisons if not c.effect.bound] if primary else []
-    if not effects:
+    if not effects or primary is None:
         return []
-    text = f"minimum detectable effect {minimum_effect(max(effects))}"
+    absolute = METRICS[primary.metric].margin
+    low, high = minimum_effect(min(effects), absolute), minimum_effect(max(effects), absolute)
+    text = f"minimum detectable effect {low if low == high else f'{low} to {high}'}"
     sigma = sigma_of(records, analysis)
-    if max(effects) <= analysis.effect or sigma is None or primary is None:
+    if absolute or max(effects) <= analysis.effect or sigma is None:
         return [text]
     comparisons = max(len(stratum.comparisons) for stratum in primary.strata)
     needed = blocks_needed(sigma, analysis.effect, comparisons) or f"more than {MOST_BLOCKS:,}"
-    return [f"{text} ({analysis.effect:.1%} would need about {needed} blocks)"]
+    return [f"{text} (on average {analysis.effect:.1%} would need {needed} blocks)"]
 
 
 def _cut(described: Mapping[str, Any]) -> list[str]:

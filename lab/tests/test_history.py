@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from zonda_lab import cli, history
+from zonda_lab.history import Recording
+from zonda_lab.results import WindowRecord
+
+Make = Callable[..., WindowRecord]
+
+
+def recording(make: Make, number: int, cost: float, blocks: int = 8, seconds: float = 5.0) -> Recording:
+    draw = np.random.default_rng(number)
+    records = [make(b, server="zonda", cpu_us_per_query=cost * draw.lognormal(0, 0.02)) for b in range(blocks)]
+    described = {
+        "analysis": {"metric": "cpu_us_per_query", "compare": "server.name"},
+        "settings": {"timing": {"blocks": blocks, "seconds": seconds}},
+    }
+    manifest = {
+        "source": f"commit{number}",
+        "began": f"2026-01-{number + 1:02}T00:00:00+00:00",
+        "machine": {"cpu": "x", "cpus": 2},
+        "generator": {"name": "zonda-load"},
+        "servers": {"zonda": {"version": "0.1"}},
+        "experiments": {"E1": described},
+    }
+    return Recording(manifest, [json.dumps(asdict(record)) for record in records])
+
+
+def test_a_change_is_found_at_its_commit(make_record: Make) -> None:
+    costs = [3.0, 3.01, 2.99, 3.0, 2.7, 2.71, 2.69]
+    series = history.series_of([recording(make_record, n, cost) for n, cost in enumerate(costs)])
+    assert [(each.metric, len(each.points)) for each in series] == [("cpu_us_per_query", 7)]
+    assert [change.at.commit for change in series[0].changes] == ["commit4"]
+    assert series[0].changes[0].effect.ratio == pytest.approx(0.9, abs=0.02)
+
+
+def test_unchanged_series_seldom_have_changes(make_record: Make) -> None:
+    """Of 60 unchanged series of six recordings at most 5 % may have a change; 8 is more than two sigma above three."""
+    alarms = 0
+    for run in range(60):
+        points = [recording(make_record, n + 20 * run, 3.0) for n in range(6)]
+        for n, point in enumerate(points):
+            point.manifest["began"] = f"2026-01-{n + 1:02}"  # type: ignore[index]
+        alarms += bool(history.series_of(points)[0].changes)
+    assert alarms < 8
+
+
+def test_recordings_of_other_settings_are_not_compared(make_record: Make) -> None:
+    assert history.series_of([recording(make_record, 0, 3.0), recording(make_record, 1, 9.0, seconds=1.0)]) == []
+    assert history.series_of([recording(make_record, 0, 3.0), recording(make_record, 1, 9.0, blocks=9)])[0].changes
+
+
+def test_history_reads_the_commits_of_a_folder(
+    make_record: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "records" / "e01"
+    folder.mkdir(parents=True)
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=x", "-c", "user.email=x@example.org"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    for number, cost in enumerate((3.0, 3.0, 4.0, 4.0)):
+        made = recording(make_record, number, cost)
+        (folder / "manifest.json").write_text(json.dumps(made.manifest))
+        (folder / "records.jsonl").write_text("\n".join(made.lines) + "\n")
+        subprocess.run([*git, "add", "-A"], check=True)
+        subprocess.run([*git, "commit", "-qm", f"record {number}"], check=True)
+    assert cli.main(["history", str(tmp_path / "records")]) == 0
+    listed = capsys.readouterr().out
+    assert "changed at commit2 (2026-01-03): 1.3" in listed and "1 changes" in listed
+    assert cli.main(["history", str(tmp_path.parent)]) == 2

@@ -1,0 +1,131 @@
+"""The top of the page, and what stands beside figures because of the rig."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from zonda_lab.analysis import analyse_metric
+from zonda_lab.experiment import AnalysisSpec
+from zonda_lab.report.alarms import false_alarms
+from zonda_lab.report.conclusion import conclusion
+from zonda_lab.report.document import Figure, Table, Text
+from zonda_lab.report.opening import opening
+from zonda_lab.report.result_tables import metric_tables
+from zonda_lab.report.rig_limits import Echo, rig_bound
+from zonda_lab.results import WindowRecord
+
+Make = Callable[..., WindowRecord]
+NOISE = (1.0, 1.01, 0.99, 1.005, 0.995, 1.002, 0.998, 1.003)
+SPEC = AnalysisSpec(metric="answered_qps", compare="server.name", baseline="nsd")
+
+
+def windows(make: Make, rates: dict[str, float], costs: dict[str, float]) -> list[WindowRecord]:
+    made = []
+    for block, noise in enumerate(NOISE):
+        for server, rate in rates.items():
+            for offered in (100_000, 400_000):
+                answered = min(offered, rate * noise)
+                metrics = {"answered_qps": answered, "offered_qps": offered, "answered_share": answered / offered}
+                cost = costs[server] * noise * (1 if answered == offered else 0.5)
+                within = {"traffic.rate": str(offered)}
+                record = make(
+                    block, server=server, within=within, cpu_us_per_query=cost, latency_p99_us=90.0, **metrics
+                )
+                record.server["kind"] = server
+                made.append(record)
+    return made
+
+
+def sentences(records: list[WindowRecord]) -> dict[str, str]:
+    parts = opening(records, 8)
+    assert isinstance(parts[0], Figure) and parts[0].svg.startswith("<svg") and len(parts) == 4
+    return {part.strong: part.text for part in parts if isinstance(part, Text)}
+
+
+def test_the_page_opens_with_one_picture_and_three_sentences(make_record: Make) -> None:
+    found = sentences(windows(make_record, {"nsd": 200_000, "zonda": 300_000}, {"nsd": 6.0, "zonda": 3.0}))
+    assert found["Who answers most?"] == "zonda answers most: 300,000 queries per second; next is nsd with 200,000."
+    assert found["Who costs least?"] == "zonda costs least: 3 µs of CPU time per answer; next is nsd with 6.01."
+    assert "how the servers compare on other hardware" in found["What cannot be said?"]
+    assert all(text.count(".") <= 4 for text in found.values())
+
+
+def test_what_overlaps_is_too_close_to_call(make_record: Make) -> None:
+    found = sentences(windows(make_record, {"nsd": 299_000, "zonda": 300_000}, {"nsd": 3.0, "zonda": 3.0}))
+    assert found["Who answers most?"].startswith("No single server answers most; too close to call between zonda")
+
+
+def test_the_limits_of_the_rig_stand_in_the_third_sentence(make_record: Make) -> None:
+    rates = {"nsd": 200_000, "zonda": 300_000, "echo": 305_000}
+    records = windows(make_record, rates, dict.fromkeys(rates, 3.0))
+    for record in records:
+        if record.treatment["server.name"] == "zonda":
+            record.bounds = {"answered_qps": "at least"}
+    found = sentences(records)
+    assert "zonda answers most: at least 300,000" in found["Who answers most?"]
+    assert "how much more than shown zonda could answer" in found["What cannot be said?"]
+    assert "whether zonda could answer more, because the echo program cannot either" in found["What cannot be said?"]
+
+
+def test_without_two_servers_there_is_no_opening(make_record: Make) -> None:
+    assert opening(windows(make_record, {"nsd": 2.0, "echo": 3.0}, {"nsd": 1.0, "echo": 1.0}), 8) == []
+
+
+def medians(records: list[WindowRecord], metric: str) -> tuple[list[str], list[list[str]]]:
+    parts = metric_tables(analyse_metric(records, metric, SPEC), SPEC, Echo(records))
+    table = next(part for part in parts if isinstance(part, Table))
+    return table.head, table.rows
+
+
+def test_rates_are_shares_of_echo_and_latencies_stand_beside_its_latency(make_record: Make) -> None:
+    records = windows(make_record, {"nsd": 200_000}, {"nsd": 3.0})
+    for record in records:
+        record.echo = {"capacity_qps": 400_000.0, "latency_p99_us": 30.0}
+    head, rows = medians(records, "answered_qps")
+    assert [row[head.index("share of echo")] for row in rows] == ["25%", "50%"]
+    head, rows = medians(records, "latency_p99_us")
+    assert rows[0][head.index("echo's latency")] == "30"
+
+
+def test_echo_among_the_servers_is_the_reference(make_record: Make) -> None:
+    records = windows(make_record, {"nsd": 200_000, "echo": 400_000}, {"nsd": 3.0, "echo": 1.0})
+    for record in records:
+        record.metrics["latency_p99_us"] = 25.0 if record.server["kind"] == "echo" else 90.0
+    head, rows = medians(records, "answered_qps")
+    assert [row[head.index("share of echo")] for row in rows] == ["25%", "50%", "", ""]
+    head, rows = medians(records, "latency_p99_us")
+    assert {row[head.index("echo's latency")] for row in rows} == {"25"}
+    without = windows(make_record, {"nsd": 200_000}, {"nsd": 3.0})
+    assert "share of echo" not in medians(without, "answered_qps")[0]
+
+
+def test_rig_bound_figures_are_at_least_and_the_headline_is_cost(make_record: Make) -> None:
+    records = windows(make_record, {"nsd": 200_000, "zonda": 300_000}, {"nsd": 6.0, "zonda": 3.0})
+    for record in records:
+        record.bounds, record.rig_bound = {"answered_qps": "at least"}, "the generator's core was 97 % busy"
+    head, rows = medians(records, "answered_qps")
+    assert all(row[head.index("median")].startswith("at least ") for row in rows)
+    text = rig_bound(records)[0]
+    assert isinstance(text, Text) and "32 of 32 windows were limited by the rig" in text.text
+    cost = analyse_metric(records, "answers_per_cpu_s", SPEC)
+    said = conclusion(analyse_metric(records, "answered_qps", SPEC), [], SPEC, cost)
+    assert said.startswith("The rig limited some rates, which are lower bounds. Most answers per second")
+    assert "zonda: 66" in said
+
+
+def test_the_false_alarm_rate_is_that_of_all_pairs(make_record: Make) -> None:
+    records = []
+    for load, factor in (("10 %", 1.0), ("100 %", 1.2)):
+        for block, noise in enumerate(NOISE):
+            for copy in (0, 1):
+                cost = 3.0 * noise * (factor if copy else 1.0) * (1 + 0.001 * ((block * 3 + copy * 5) % 7 - 3))
+                records.append(make_record(block, copy, within={"load": load}, cpu_us_per_query=cost))
+    pairs = analyse_metric(records, "cpu_us_per_query", SPEC).aa_pairs
+    text = false_alarms(pairs)[0]
+    assert isinstance(text, Text) and text.text.startswith("1 of 2 A/A pairs of all experiments and metrics differ")
+    assert "50.0% (95 % interval 1.3% – 98.7%" in text.text
+
+
+def test_without_pairs_the_false_alarm_rate_is_unknown() -> None:
+    text = false_alarms([])[0]
+    assert isinstance(text, Text) and "unknown" in text.text
