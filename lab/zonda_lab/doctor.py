@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import math
 import os
 import resource
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from zonda_lab import machine_info
 from zonda_lab.environment import Environment
-from zonda_lab.errors import LabError
+from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.experiment import RigSpec, ServerSpec, Settings, TimingSpec, TrafficSpec
-from zonda_lab.harness import Harness
+from zonda_lab.harness import Harness, Server
 from zonda_lab.load_generator import LoadGenerator
 from zonda_lab.namespaces import NamespaceNetwork
 from zonda_lab.port_exhaustion import port_bound
 from zonda_lab.procedures.queries import measure_window
 from zonda_lab.servers import ADAPTERS
+from zonda_lab.validity import ACHIEVED, BUSY
 from zonda_lab.window import Window
 
 GOOD, NOTE, BAD = "good", "note", "bad"
 SINK_RATE = 20_000.0
+ECHO_LIMITS: dict[Literal["udp", "tcp", "tls"], str] = {"udp": "echo_qps", "tcp": "echo_tcp_qps", "tls": "echo_tls_qps"}
 LATE_US = 500.0  # most that the 99th percentile of a sleep may overrun; servers answer in tens of microseconds
 
 
@@ -172,19 +178,38 @@ def _generator(generator: LoadGenerator) -> Iterator[CheckResult]:
 
 
 def limits(generator: LoadGenerator, environment: Environment | None = None) -> dict[str, float]:
-    """Limits without a DNS server: an echo in a closed loop, and the schedule of the generator in an open loop."""
+    """Limits without a DNS server: echo in a closed loop per transport, the generator with a sink in an open loop."""
     environment = environment or Environment()
-    echo = _measured("echo", TrafficSpec(loop="closed"), generator, environment)
+    found: dict[str, float] = {}
+    for transport, name in ECHO_LIMITS.items():
+        with contextlib.suppress(UnsupportedError):
+            echo = _measured("echo", TrafficSpec(loop="closed", transport=transport), generator, environment)
+            found[name] = echo.metrics["answered_qps"]
+            if transport == "udp":
+                found["echo_cpu_us"] = echo.metrics["cpu_us_per_query"]
     sink = _measured("null", TrafficSpec(rate=SINK_RATE, timeout_ms=100), generator, environment)
-    result, found = (
-        sink.result,
-        {"echo_qps": echo.metrics["answered_qps"], "echo_cpu_us": echo.metrics["cpu_us_per_query"]},
-    )
-    if result is not None and result.scheduled:
-        found["sink_share"] = result.sent / result.scheduled
+    if sink.result is not None and sink.result.scheduled:
+        found["sink_share"] = sink.result.sent / sink.result.scheduled
     if "schedule_error_p99_us" in sink.metrics:
         found["schedule_error_p99_us"] = sink.metrics["schedule_error_p99_us"]
+    if generator.name == "zonda-load":
+        found["generator_qps"] = _generator_qps(generator, environment, found.get("echo_qps", SINK_RATE))
     return found
+
+
+def _generator_qps(generator: LoadGenerator, environment: Environment, first: float) -> float:
+    """The highest rate sent into a sink on schedule and with headroom, within 10 %."""
+    settings = Settings(server=ServerSpec(name="null"), timing=TimingSpec(seconds=0.3))
+    low, high, rate = 0.0, math.inf, first
+    with _running(settings, generator, environment) as (harness, server):
+        while high > low * 1.1 and rate > 1.0:
+            traffic = TrafficSpec(rate=rate, timeout_ms=100)
+            result = measure_window(harness, server, dataclasses.replace(settings, traffic=traffic)).result
+            sent = result.sent / result.scheduled if result and result.scheduled else 0.0
+            is_kept = result is not None and sent >= ACHIEVED and (result.busy or 0.0) <= BUSY
+            low, high = (rate, high) if is_kept else (low, rate)
+            rate = (low * high) ** 0.5 if low and high < math.inf else rate * 2 if low else rate / 2
+    return low
 
 
 def _limits_of(generator: LoadGenerator) -> Iterator[CheckResult]:
@@ -193,6 +218,11 @@ def _limits_of(generator: LoadGenerator) -> Iterator[CheckResult]:
         f"limit: a UDP echo on one core answers {found['echo_qps']:,.0f} queries/s, {found['echo_cpu_us']:.2f} µs each"
     )
     yield CheckResult(GOOD, what, "no server can exceed this peak rate")
+    for transport in ("tcp", "tls"):
+        if rate := found.get(f"echo_{transport}_qps"):
+            yield CheckResult(GOOD, f"limit: an echo over {transport.upper()} answers {rate:,.0f} queries/s")
+    if rate := found.get("generator_qps"):
+        yield CheckResult(GOOD, f"limit: one thread of the generator sends {rate:,.0f} queries/s")
     if (share := found.get("sink_share")) is not None:
         exact = share >= 0.999 or generator.name == "dnsperf"  # dnsperf waits for answers; a sink sends none
         yield CheckResult(
@@ -205,11 +235,21 @@ def _limits_of(generator: LoadGenerator) -> Iterator[CheckResult]:
 
 
 def _measured(name: str, traffic: TrafficSpec, generator: LoadGenerator, environment: Environment) -> Window:
-    settings = Settings(server=ServerSpec(name=name), traffic=traffic, timing=TimingSpec(seconds=2.0))
+    settings = Settings(server=ServerSpec(name=name), traffic=traffic, timing=TimingSpec(seconds=1.0))
+    with _running(settings, generator, environment) as (harness, server):
+        return measure_window(harness, server, settings)
+
+
+@contextlib.contextmanager
+def _running(
+    settings: Settings, generator: LoadGenerator, environment: Environment
+) -> Iterator[tuple[Harness, Server]]:
+    """A running echo or sink."""
+    name = settings.server.name
     with Harness(settings, {name: environment.installed(ADAPTERS[name])}, generator, environment.network) as harness:
         server = harness.start_server()
         harness.wait_ready(server)
-        return measure_window(harness, server, settings)
+        yield harness, server
 
 
 def _servers() -> Iterator[CheckResult]:

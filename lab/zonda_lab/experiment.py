@@ -235,7 +235,7 @@ class ExperimentDefinition(Settings):
     why: str = doc("why it matters", "")
     source: str = doc("who published it", "")
     expect: str = doc("expected result, and why it may differ from the publication", "")
-    procedure: str = doc("measurement procedure: queries, peak, memory, secondary, pull, idle, hostile, ...", "queries")
+    procedure: str = doc("measurement procedure: queries, peak, memory, secondary, pull, idle, ...", "queries")
     published: list[Published] = doc("published figures", [])
     factors: dict[str, Any] = doc("factors varied between starts: setting = [levels], or name.level = {settings}", {})
     within: dict[str, Any] = doc("factors varied within one start, in the same two forms", {})

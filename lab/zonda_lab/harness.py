@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from zonda_lab import probe, server_sockets, zonegen
+from zonda_lab import captures, probe, server_sockets, zonegen
 from zonda_lab.credentials import TSIG, certificate
 from zonda_lab.environment import Environment
 from zonda_lab.errors import LabError, UnsupportedError
@@ -101,6 +101,7 @@ class Harness:
         self._open = contextlib.ExitStack()
         self._capacity: dict[object, float] = {}
         self._probes = 0
+        self._started: Program | None = None  # the server under test
 
     def __enter__(self) -> Harness:
         try:
@@ -191,6 +192,7 @@ class Harness:
         started = self.network.server.start("server", command, log, rig.server_cpus, rig.descriptors)
         process = self._open.enter_context(started)
         self._label("server", process, self.network.server)
+        self._started = process
         return Server(installed, config, process)
 
     def _prepare(self, installed: InstalledServer, config: ServerConfig, host: Host) -> None:
@@ -281,9 +283,14 @@ class Harness:
     def job(
         self, settings: Settings, server: Server, seconds: float | None = None, rate: float | None = None
     ) -> QueryJob:
-        """The generator's job for one window with these settings."""
+        """The generator's job for one window with these settings; a capture has its own rate and length."""
+        traffic = settings.traffic
+        if traffic.capture:
+            path = captures.unpacked(captures.find(traffic.capture), self.folder)
+            traffic = dataclasses.replace(traffic, capture=str(path))
+            rate, seconds = 1.0, captures.duration_s(path) / traffic.speed
         return QueryJob(
-            traffic=settings.traffic,
+            traffic=traffic,
             rate=self.rate(settings, server) if rate is None else rate,
             endpoint=server.config.endpoint,
             workload=workload(settings.zones, settings.queries),
@@ -307,26 +314,26 @@ class Harness:
         trials = [event["zonda"] for event in events(output) if event.get("msg_type") == "trial"]
         return read_summary(output), trials
 
-    def start_probe(self, server: Server, names: Sequence[str], seconds: float, serial: int = 0) -> ZoneProbe:
-        """Starts to ask for each zone until it is answered, with `serial` if given, and for at most `seconds`."""
+    def start_probe(self, names: Sequence[str], seconds: float, serial: int = 0) -> ZoneProbe:
+        """Asks for each zone until it is answered, with `serial` if given, and for at most `seconds`.
+
+        Returns when the first query has been sent, so that the server can be started after it.
+        """
         self._probes += 1
-        label, endpoint = f"probe{self._probes}", server.config.endpoint
+        label = f"probe{self._probes}"
 
         def start(argv: Sequence[str | Path]) -> Program:
             return self.start_process(label, argv)
 
-        return ZoneProbe(
-            *(self.network.client, start, self.generator, self.folder / label), endpoint, names, seconds, serial
-        )
+        place = (self.network.client, start, self.generator, self.folder / label, self.endpoint)
+        probe = ZoneProbe(*place, names, seconds, serial)
+        probe.wait_started()
+        return probe
 
     def arrivals(self, probe: ZoneProbe, server: Server) -> Arrivals:
         """Waits for the end of a probe, as long as the server lives."""
         clock = next(collector for collector in self._collectors if collector.covers(self.network.client))
         return probe.arrivals(clock.at_realtime, server.process.require_alive)
-
-    def probe(self, server: Server, names: Sequence[str], seconds: float, serial: int = 0) -> Arrivals:
-        """Starts a probe and waits for its end."""
-        return self.arrivals(self.start_probe(server, names, seconds, serial), server)
 
     def run_load(self, argv: Sequence[str | Path], seconds: float, on_event: OnEvent = no_event) -> str:
         """Runs one generator command and returns its output; calls `on_event` with each event printed."""
@@ -363,14 +370,19 @@ class Harness:
         return self.certificate if settings.traffic.transport == "tls" else None
 
     @contextlib.contextmanager
-    def span(self, server: Server) -> Iterator[Span]:
-        """Measures the time and CPU time of the block, with telemetry right before and after it."""
+    def span(self, server: Server | None = None) -> Iterator[Span]:
+        """Measures the time and CPU time of the block, with telemetry right before and after it.
+
+        Without `server`, the block starts the server under test.
+        """
         before_edges = self._mark()
-        own_before, before = [collector.own_cpu_s() for collector in self._collectors], server.process.cpu_s()
+        own_before = [collector.own_cpu_s() for collector in self._collectors]
+        before = server.process.cpu_s() if server else 0.0
         span = Span()
         yield span
         span.ended = time.monotonic()
-        span.server_cpu_s = server.process.cpu_s() - before
+        if (process := server.process if server else self._started) is not None:
+            span.server_cpu_s = process.cpu_s() - before
         span.edges = list(zip(before_edges, self._mark(), strict=True))
         own = [collector.own_cpu_s() - before for collector, before in zip(self._collectors, own_before, strict=True)]
         span.own_cpu_s = span.server_cpu_s + own[0]

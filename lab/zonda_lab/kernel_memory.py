@@ -26,6 +26,8 @@ CACHES = (
     "skbuff_head_cache",
     "skbuff_fclone_cache",
     "skbuff_small_head",
+    "lsm_file_cache",
+    "lsm_inode_cache",
 )
 
 

@@ -68,7 +68,7 @@ class ProbeJob:
     arrivals: Path
     seconds: float
     serial: int = 0
-    timeout_ms: int = 10  # precision while nothing listens yet
+    timeout_ms: int = 100
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,9 @@ class ZondaLoad(LoadGenerator):
 
     def query(self, job: QueryJob) -> list[str | Path]:
         traffic = job.traffic
-        self._require("query", f"--transport {traffic.transport}", *(["--resume"] if traffic.resumption else []))
+        idle = ["--idle-timeout"] if traffic.client_idle_s else []
+        resumption = ["--resume"] if traffic.resumption else []
+        self._require("query", f"--transport {traffic.transport}", *resumption, *idle)
         if traffic.capture:
             return self._asking(job, ["--speed", f"{traffic.speed:g}"])
         closed = traffic.loop == "closed"

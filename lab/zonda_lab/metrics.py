@@ -31,6 +31,8 @@ class Metric:
 FACTORS = {
     "server.name": "server",
     "server.workers": "workers",
+    "server.settings": "settings",
+    "rig.delay-ms": "delay, ms",
     "zones.zones": "zones",
     "zones.records": "records",
     "zones.signed": "signed",

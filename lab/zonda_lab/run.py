@@ -191,7 +191,7 @@ class StartRecorder:
             server_cpu_s=window.span.server_cpu_s,
             server_cores=len(set(rig.server_cpus)),
             load_s=window.load_s,
-            transport="mixed" if settings.traffic.tcp_share or settings.traffic.capture else settings.traffic.transport,
+            is_udp_only=_is_udp_only(settings),
             closed=settings.traffic.loop == "closed",
             is_isolated=self.harness is not None and self.harness.network.is_isolated,
             has_own_cpu=not set(rig.server_cpus) & set(rig.load_cpus),
@@ -239,6 +239,13 @@ class StartRecorder:
             self.runner.results.folder / name, time.time() - result.seconds, result.seconds, kept
         )
         return {"latency": name}
+
+
+def _is_udp_only(settings: Settings) -> bool:
+    """Whether every packet of a window is a query over UDP or its answer."""
+    traffic, change = settings.traffic, settings.change
+    others = traffic.tcp_share or traffic.capture or change.updates_per_s or change.transfers
+    return traffic.transport == "udp" and not others
 
 
 def manifest(

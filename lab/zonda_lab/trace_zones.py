@@ -25,6 +25,7 @@ import dns.rrset
 import dpkt
 from dns.rdatatype import AAAA, CNAME, DNAME, DNSKEY, DS, NS, NSEC, NSEC3, NSEC3PARAM, RRSIG, SOA, ZONEMD, A, RdataType
 
+from zonda_lab import captures
 from zonda_lab.dnssec_signing import Role, RRset
 from zonda_lab.errors import LabError
 from zonda_lab.experiment import ZoneSpec
@@ -53,7 +54,7 @@ class TraceZones(ZoneSource):
         super().__init__(spec)
         if not spec.trace:
             raise LabError("the shape trace needs a capture", "name it by `zones.trace`, or zonegen's --trace")
-        self._trace = read(Path(spec.trace))
+        self._trace = read(captures.find(spec.trace))
         self._apexes = list(self._trace.zones)
 
     @property

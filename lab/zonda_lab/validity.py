@@ -55,9 +55,9 @@ class ValidityInput:
     server_cpu_s: float = 0.0
     server_cores: int = 0  # CPUs of the server; 0: unknown
     load_s: float = 0.0  # how long queries were sent; 0: no load
-    transport: str = "udp"
     closed: bool = False
     is_isolated: bool = False  # whether all packets of both ends belong to the window
+    is_udp_only: bool = False
     has_own_cpu: bool = False  # whether the generator shares no CPU with the server
     wanted_receive_buffer: int = 0
     receive_buffer: int = 0
@@ -117,7 +117,7 @@ def _buffering(window: ValidityInput, result: LoadResult) -> list[str]:
 
 def _counts(window: ValidityInput, result: LoadResult) -> list[str]:
     """Compares what the generator counted with what the kernels did."""
-    if not window.is_isolated or window.transport != "udp" or not _has(window.telemetry, PACKETS):
+    if not window.is_isolated or not window.is_udp_only or not _has(window.telemetry, PACKETS):
         return []
     arrived = window.telemetry.grown(net("server", PACKETS))
     answered, claimed = window.telemetry.grown(net("client", PACKETS)), result.answered + result.late_answers

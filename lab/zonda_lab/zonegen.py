@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from zonda_lab import trace_zones
+from zonda_lab import captures, trace_zones
 from zonda_lab.dnssec_signing import signed
 from zonda_lab.experiment import ZoneSpec
 from zonda_lab.server_config import Zone
@@ -74,7 +74,9 @@ def zone_text(shape: ZoneSource, index: int) -> Iterator[tuple[int, str]]:
 
 def digest(*specs: object) -> str:
     """The cache key for the given specs."""
-    contents = [trace_zones.digest(Path(spec.trace)) for spec in specs if isinstance(spec, ZoneSpec) and spec.trace]
+    contents = [
+        trace_zones.digest(captures.find(spec.trace)) for spec in specs if isinstance(spec, ZoneSpec) and spec.trace
+    ]
     text = json.dumps([FORMAT, *contents, *(asdict(spec) for spec in specs)], sort_keys=True)  # type: ignore[call-overload]
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -13,7 +13,6 @@ PROCEDURES: dict[str, Procedure] = {
     "secondary": transfers.SECONDARY,
     "pull": transfers.PULL,
     "idle": connections.IDLE,
-    "hostile": connections.HOSTILE,
     "descriptors": connections.DESCRIPTORS,
     "propagation": changes.PROPAGATION,
     "updating": changes.UPDATING,

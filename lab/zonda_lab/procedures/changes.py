@@ -57,8 +57,7 @@ def _changed_ms(harness: Harness, primary: Server, server: Server, zone: Zone, s
     if zone.file is None:
         raise LabError(f"{zone.name} has no file to change")
     time.sleep(random.Random(serial).uniform(0.0, 1.0))  # avoids aliasing with one-second timers
-    probe = harness.start_probe(server, [zone.name], harness.settings.timing.finish_s, serial)
-    probe.wait_started()
+    probe = harness.start_probe([zone.name], harness.settings.timing.finish_s, serial)
     set_serial(zone.file, serial)
     began = time.monotonic()
     harness.reload(primary)

@@ -25,7 +25,7 @@ ACCEPTED_PER_S = 3_000  # connections, by a slow server
 
 
 def idle(harness: Harness, recorder: Recorder) -> None:
-    """Opens connections, reads memory while all are open, and measures how long the server keeps them."""
+    """Opens connections, idle or hostile: memory while all are open, UDP service, and when the server closes them."""
     server = harness.start_server()
     harness.wait_ready(server)
     before, kernel_before = server.process.memory().pss_kb, _kernel(harness)
@@ -42,24 +42,15 @@ def idle(harness: Harness, recorder: Recorder) -> None:
     with harness.span(server) as span:
         output = harness.run_load(harness.generator.hold(_job(harness, server)), _longest(harness), on_event)
     result = read_summary(output)
-    window = window_of(server, span, held | _opened(result))
-    if result.more["failed"]:
+    window = window_of(server, span, held | _opened(result) | {"udp_answered_share": _answered_share(result)})
+    if change.hostile:
+        server.process.require_alive()
+        names = [zone.name for zone in server.config.zones]
+        window.metrics["tcp_recovery_s"] = _tcp_recovery_s(harness.network.client, server.config.endpoint, names[-1])
+    elif result.more["failed"]:
         window.invalid.append(f"{result.more['failed']} of {change.connections} connections could not be opened")
     window.predictions = {"connections": float(harness.settings.traffic.sources * _ports(harness))}
     recorder.add(window)
-
-
-def hostile(harness: Harness, recorder: Recorder) -> None:
-    """Hostile clients hold connections: is UDP served meanwhile, at which cost, and does TCP recover?"""
-    server = harness.start_server()
-    harness.wait_ready(server)
-    with harness.span(server) as span:
-        result = read_summary(harness.run_load(harness.generator.hold(_job(harness, server)), _longest(harness)))
-    server.process.require_alive()
-    recovery = _tcp_recovery_s(harness.network.client, server.config.endpoint, server.config.zones[-1].name)
-    metrics = _opened(result) | memory_metrics(server, 0, 0) | {"tcp_recovery_s": recovery}
-    metrics["udp_answered_share"] = _answered_share(result)
-    recorder.add(window_of(server, span, metrics))
 
 
 def descriptors(harness: Harness, recorder: Recorder) -> None:
@@ -161,18 +152,13 @@ def descriptors_estimate_s(start: Start) -> float:
     return held_estimate_s(start) + 2.5
 
 
+OF_CONNECTIONS = ("bytes_per_connection", "kernel_bytes_per_connection", "kernel_slab_bytes_per_connection")
 HELD = ("connections_open", "connects_per_s", "reclaim_s", "probe_p99_us")
 IDLE = Procedure(
     idle,
-    "idle connections: memory, accept rate, latency of UDP probes meanwhile",
-    (*HELD, *MEMORY, "bytes_per_connection", "kernel_bytes_per_connection", "kernel_slab_bytes_per_connection"),
+    "connections, idle or hostile: memory, accept rate, UDP service meanwhile, recovery of TCP",
+    (*HELD, *OF_CONNECTIONS, *MEMORY, "udp_answered_share", "tcp_recovery_s"),
     held_estimate_s,
-)
-HOSTILE = Procedure(
-    hostile,
-    "hostile clients: UDP service and the server's CPU time meanwhile, recovery of TCP",
-    (*HELD, *MEMORY, "udp_answered_share", "tcp_recovery_s"),
-    descriptors_estimate_s,
 )
 DESCRIPTORS = Procedure(
     descriptors,

@@ -76,8 +76,13 @@ def capacity_estimate_s(start: Start) -> float:
 
 def estimate_s(start: Start) -> float:
     """One window per level, and what precedes them."""
-    windows = len(start.within) * (start.settings.timing.seconds + WINDOW_COST_S)
+    windows = len(start.within) * (_window_s(start.settings) + WINDOW_COST_S)
     return warm_up_estimate_s(start.settings) + windows + capacity_estimate_s(start)
+
+
+def _window_s(settings: Settings) -> float:
+    """The length of a window; a capture of unknown length is taken for a minute."""
+    return 60.0 / settings.traffic.speed if settings.traffic.capture else settings.timing.seconds
 
 
 PROCEDURE = Procedure(

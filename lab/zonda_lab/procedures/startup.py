@@ -14,12 +14,23 @@ from zonda_lab.telemetry_series import Telemetry
 from zonda_lab.window import Recorder, Window, memory_metrics, window_of
 
 NEW_SERIAL = 1_000_000_002
+STOP_S = 30.0  # for a server that stores its data when it stops
 SETTLE_S = 0.3  # after the last answer, for memory that is freed late
 
 
 def startup(harness: Harness, recorder: Recorder) -> None:
-    """Time from the start of the program to its first answer and to answers for all zones."""
-    recorder.add(_started(harness)[1])
+    """Time from the start of the program to its first answer and to answers for all zones, and the same again."""
+    server, window = _started(harness)
+    server.process.stop(STOP_S)
+    names = [zone.name for zone in server.config.zones]
+    probe = harness.start_probe(names, harness.settings.timing.finish_s)
+    again = harness.start_server()
+    arrivals = harness.arrivals(probe, again)
+    if arrivals.missing:
+        window.invalid.append(f"{arrivals.missing} of {len(names)} zones not answered after a restart")
+    else:
+        window.metrics["restart_s"] = max(arrivals.seen.values()) - again.process.began
+    recorder.add(window)
 
 
 def memory(harness: Harness, recorder: Recorder) -> None:
@@ -44,10 +55,11 @@ def memory(harness: Harness, recorder: Recorder) -> None:
 
 
 def _started(harness: Harness, zones: list[Zone] | None = None) -> tuple[Server, Window]:
-    server = harness.start_server(zones)
-    names = [zone.name for zone in server.config.zones]
-    with harness.span(server) as span:
-        arrivals = harness.probe(server, names, harness.settings.timing.finish_s)
+    names = [zone.name for zone in zones or harness.zones.zones]
+    probe = harness.start_probe(names, harness.settings.timing.finish_s)
+    with harness.span() as span:
+        server = harness.start_server(zones)
+        arrivals = harness.arrivals(probe, server)
     if not arrivals.seen:
         raise LabError(f"{server.installed.label} never answered", detail=f"its log ends: {server.process.tail()}")
     time.sleep(SETTLE_S)
@@ -73,7 +85,8 @@ def _state(harness: Harness, server: Server, span: Span, state: str) -> Window:
 
 def _wait_for_serial(harness: Harness, server: Server) -> None:
     name = server.config.zones[-1].name
-    if harness.probe(server, [name], harness.settings.timing.finish_s, NEW_SERIAL).missing:
+    probe = harness.start_probe([name], harness.settings.timing.finish_s, NEW_SERIAL)
+    if harness.arrivals(probe, server).missing:
         what = f"{server.installed.label} does not serve the changed {name} after a reload"
         raise LabError(what, detail=server.process.tail())
 
@@ -96,7 +109,10 @@ def memory_estimate_s(start: Start) -> float:
 
 
 STARTUP = Procedure(
-    startup, "time to the first answer and to answers for all zones", (*STARTED, *MEMORY_OF_ZONES), startup_estimate_s
+    startup,
+    "time to the first answer and to answers for all zones",
+    (*STARTED, "restart_s", *MEMORY_OF_ZONES),
+    startup_estimate_s,
 )
 MEMORY = Procedure(
     memory,

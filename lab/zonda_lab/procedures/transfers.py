@@ -21,10 +21,12 @@ def secondary(harness: Harness, recorder: Recorder) -> None:
     harness.require(installed, Feature.SECONDARY, over_tls, Feature.TSIG if spec.tsig else None)
     primary = harness.start_primary(harness.zones.zones)
     loaded_cpu_s = primary.process.cpu_s()
-    server = harness.start_server(harness.secondary_zones())
-    names = [zone.name for zone in server.config.zones]
-    with harness.span(server) as span:
-        arrivals = harness.probe(server, names, harness.settings.timing.finish_s)
+    zones = harness.secondary_zones()
+    names = [zone.name for zone in zones]
+    probe = harness.start_probe(names, harness.settings.timing.finish_s)
+    with harness.span() as span:
+        server = harness.start_server(zones)
+        arrivals = harness.arrivals(probe, server)
     span.began = server.process.began
     seen = sorted(at - server.process.began for at in arrivals.seen.values())
     if not seen:

@@ -249,7 +249,7 @@ def _bounds(cells: Sequence[Cell]) -> str:
 
 def _number(level: str) -> float | None:
     try:
-        number = float(level.rstrip("%"))
+        number = float(level.partition("%")[0])
     except ValueError:
         return None
     return number if math.isfinite(number) else None

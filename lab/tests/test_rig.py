@@ -1,0 +1,150 @@
+"""The instruments of the rig: sockets of running servers, kernel memory, marks of telemetry, captures, both limits."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import socket
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from zonda_lab import captures, kernel_memory, server_sockets
+from zonda_lab.errors import LabError, UnsupportedError
+from zonda_lab.experiment import QuerySpec, ServerSpec, Settings, TimingSpec, TrafficSpec, ZoneSpec
+from zonda_lab.harness import Harness
+from zonda_lab.load_generator import LoadResult, ZondaLoad
+from zonda_lab.rig_limits import as_echo, kind_of, window_of
+from zonda_lab.server_config import Endpoint, Primary, ServerConfig, Zone
+from zonda_lab.servers import ADAPTERS
+from zonda_lab.validity import rig_bound
+from zonda_lab.zone_probe import timeout_ms
+
+SERVER = """
+import socket, sys, time
+udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); udp.bind(("127.0.0.1", 0))
+tcp = socket.socket(); tcp.bind(("127.0.0.1", 0)); tcp.listen(7)
+print(tcp.getsockname()[1], flush=True); time.sleep(300)
+"""
+
+
+def test_buffers_and_backlogs_of_a_running_server_are_changed() -> None:
+    with subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            port = int(server.stdout.readline())
+            command = [sys.executable, server_sockets.__file__, str(server.pid)]
+            changed = [*command, "--receive-buffer", "400000", "--backlog", "50"]
+            first = [json.loads(line) for line in subprocess.check_output(changed, text=True).splitlines()]
+            again = [json.loads(line) for line in subprocess.check_output(command, text=True).splitlines()]
+            limit = subprocess.check_output(["ss", "-Hltn", f"sport = :{port}"], text=True).split()[2]
+        finally:
+            server.kill()
+    (udp,) = [found for found in first if found["kind"] == "udp"]
+    (tcp,) = [found for found in again if found["kind"] == "tcp"]
+    assert udp["receive_buffer"] == 400_000 != udp["own_receive_buffer"]
+    assert tcp["port"] == port and tcp["listens"] and limit == "50"
+    assert [found["receive_buffer"] for found in again if found["kind"] == "udp"] == [400_000]
+
+
+def test_kernel_memory_is_that_of_the_caches_of_connections(tmp_path: Path) -> None:
+    slab, memory = tmp_path / "slabinfo", tmp_path / "sockstat"
+    slab.write_text(
+        "slabinfo - 2.1\n# name\nTCP 10 20 2368 13 8 : x\nxfs_inode 500 500 1000 1 1 : x\nfilp 4 4 192 1 1 : x\n"
+    )
+    memory.write_text("sockets: used 9\nTCP: inuse 5 orphan 0 tw 0 alloc 6 mem 3\n")
+    assert kernel_memory.slab_octets(slab) == 10 * 2368 + 4 * 192
+    assert kernel_memory.buffer_octets(memory) == 3 * 4096
+
+
+def test_an_open_connection_needs_some_kilobytes_in_the_kernel() -> None:
+    if not Path("/proc/slabinfo").exists() or not _is_readable(Path("/proc/slabinfo")):
+        pytest.skip("/proc/slabinfo is not readable; help: run as root")
+    count, opened = 300, []
+    with socket.create_server(("127.0.0.1", 0), backlog=count) as listener:
+        before = kernel_memory.slab_octets()
+        for _ in range(count):
+            opened += [socket.create_connection(listener.getsockname()), listener.accept()[0]]
+        used = (kernel_memory.slab_octets() - before) / count
+    for link in opened:
+        link.close()
+    assert 4_000 < used < 40_000  # both ends; other programs open connections, too
+
+
+def _is_readable(path: Path) -> bool:
+    try:
+        path.read_text()
+    except PermissionError:
+        return False
+    return True
+
+
+def test_captures_are_found_unpacked_and_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packets = b"".join(struct.pack("<4I", 100 + i, 500_000 * (i % 2), 2, 2) + b"ab" for i in range(4))
+    packed = tmp_path / "some.pcap.xz"
+    packed.write_bytes(lzma.compress(struct.pack("<I5I", 0xA1B2C3D4, 0, 0, 0, 65535, 1) + packets))
+    monkeypatch.setenv(captures.FOLDER_VARIABLE, str(tmp_path))
+    plain = captures.unpacked(captures.find("some.pcap.xz"), tmp_path)
+    assert captures.duration_s(plain) == pytest.approx(3.5)
+    with pytest.raises(UnsupportedError, match=r"other\.pcap: no such capture"):
+        captures.find("other.pcap")
+    (tmp_path / "no.pcap").write_text("this is no capture")
+    with pytest.raises(LabError, match="is no pcap file"):
+        captures.duration_s(tmp_path / "no.pcap")
+
+
+def test_a_probe_of_few_zones_is_precise_and_of_many_no_flood() -> None:
+    assert (timeout_ms(1), timeout_ms(100), timeout_ms(30_000)) == (2, 20, 100)
+
+
+def test_a_closed_loop_is_rig_bound_if_the_generator_is_busy() -> None:
+    busy = LoadResult(100, 100, 0, 1.0, busy=0.97)
+    assert rig_bound(busy, closed=True) == "a thread of the generator was 97% busy"
+    assert rig_bound(busy, closed=False) == rig_bound(LoadResult(100, 100, 0, 1.0, busy=0.5), closed=True) == ""
+
+
+def test_limits_are_those_of_the_rig_and_of_the_traffic() -> None:
+    def settings(**traffic: object) -> Settings:
+        return Settings(traffic=TrafficSpec(**traffic))  # type: ignore[arg-type]
+
+    plain = settings(rate=100.0)
+    assert kind_of(plain) == kind_of(settings(rate="50% of echo")) == kind_of(settings(loop="closed", outstanding=7))
+    assert kind_of(plain) != kind_of(settings(transport="tcp"))
+    assert as_echo(settings(rate="50%")).traffic.rate == "50% of echo"
+    assert window_of(as_echo(settings(rate="50%"))) == window_of(settings(rate="50%")) != window_of(plain)
+
+
+@pytest.mark.usefixtures("namespaces")
+def test_rates_are_shares_of_the_echo_server(fake_load: ZondaLoad) -> None:
+    settings = Settings(
+        server=ServerSpec("echo"),
+        zones=ZoneSpec("flat", records=10),
+        queries=QuerySpec(count=100),
+        traffic=TrafficSpec(rate="25% of echo"),
+        timing=TimingSpec(seconds=0.2),
+    )
+    installed = {"echo": ADAPTERS["echo"].installed()}
+    with Harness(settings, installed, fake_load, echo_qps=lambda _: 1000.0) as harness:
+        server = harness.start_server()
+        harness.wait_ready(server)
+        assert harness.rate(settings, server) == 250.0
+        with harness.span(server) as span:
+            pass
+        assert len(harness.observed(span).samples) >= 2  # even in the shortest window
+    with pytest.raises(LabError, match="without a measured echo server"):
+        Harness(settings, installed, fake_load).rate(settings, server)
+
+
+@pytest.mark.parametrize("name", [name for name in ADAPTERS if name not in ("echo", "null")])
+def test_what_is_tuned_has_a_reason_and_is_not_in_the_defaults(name: str, tmp_path: Path) -> None:
+    zone = Zone("a.test.", primary=Primary(Endpoint("10.53.1.9")))
+    tuned = ServerConfig(tmp_path, Endpoint("10.53.0.2"), (zone,))
+    plain = ServerConfig(tmp_path, Endpoint("10.53.0.2"), (zone,), tuned=False)
+    adapter = ADAPTERS[name]
+    written, as_installed = ("".join(adapter.files(config).values()) for config in (tuned, plain))
+    for line in adapter.tuning(tuned):
+        assert line.text in written and line.why
+        assert line.text not in as_installed
