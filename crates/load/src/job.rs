@@ -22,10 +22,17 @@ pub struct Job {
     pub transport: Transport,
     /// With [`Transport::Mixed`], the share of queries over TCP.
     pub tcp_share: f64,
+    /// With [`Transport::Mixed`], the share of queries over TLS; the others go over UDP.
+    pub tls_share: f64,
+    /// With [`Transport::Mixed`], the server's port for TLS.
+    pub tls_port: u16,
     /// UDP sockets, or TCP connections, of all threads together.
     pub connections: usize,
     /// A TCP connection is closed after this many queries; 0: never.
     pub queries_per_connection: u32,
+    /// A connection is closed when it has had no outstanding query for so long. Every captured client then has a
+    /// connection of its own.
+    pub idle_timeout: Option<Duration>,
     /// The source addresses; `None` for the one that the kernel chooses.
     pub sources: Option<Sources>,
     /// The maximum number of queries in a segment burst (UDP_SEGMENT), in which the kernel gets them as one send and the
@@ -33,7 +40,7 @@ pub struct Job {
     pub burst_len: usize,
     /// Whether every 1024 consecutive queries are sorted by length, for longer segment bursts.
     pub sort_by_length: bool,
-    /// Set for TLS instead of plain TCP.
+    /// Set for TLS: instead of plain TCP, or with [`Transport::Mixed`] for its share.
     pub tls: Option<TlsConfig>,
     /// The TSIG key, if queries are signed.
     pub key: Option<Arc<TsigKey>>,
@@ -66,7 +73,7 @@ pub enum Transport {
     Udp,
     /// TCP, or TLS if [`Job::tls`] is set.
     Tcp,
-    /// Both: as captured, or by [`Job::tcp_share`].
+    /// Several: as captured, or by [`Job::tcp_share`] and [`Job::tls_share`].
     Mixed,
 }
 
@@ -107,6 +114,9 @@ impl Job {
             server,
             transport: Transport::Udp,
             tcp_share: 0.0,
+            tls_share: 0.0,
+            tls_port: 853,
+            idle_timeout: None,
             connections: 1,
             queries_per_connection: 0,
             sources: None,
@@ -161,6 +171,15 @@ impl Job {
         match self.sort_by_length && self.queries.origins().is_empty() {
             true => self.queries.sorted_by_length(SORT_WINDOW),
             false => Arc::default(),
+        }
+    }
+
+    /// The number of connections that worker number `index` of `count` may have in each pool.
+    pub fn connections(&self, index: usize, count: usize) -> usize {
+        let last_client = self.queries.origins().iter().map(|origin| origin.client as usize).max();
+        match (self.idle_timeout, last_client) {
+            (Some(_), Some(last)) => last + 1,
+            _ => share_of(self.connections, index, count),
         }
     }
 

@@ -25,6 +25,7 @@ pub mod metrics;
 mod outstanding;
 mod pacer;
 mod pool;
+mod pools;
 pub mod probe;
 pub mod queries;
 mod records;

@@ -99,6 +99,8 @@ metrics! {
     handshakes_failed,
     /// Connections that the server closed with queries outstanding.
     closed_early,
+    /// Connections that were closed because they were idle for too long.
+    closed_idle,
     /// Datagrams that the kernel refused to send.
     refused,
     /// CPU time of the sender threads, in nanoseconds.

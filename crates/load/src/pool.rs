@@ -3,6 +3,8 @@
 //! Each connection has an id, which is reused once it is closed and no query of it is outstanding. Events of [`Poll`]
 //! go to [`ConnectionPool::handle`].
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
 
@@ -21,7 +23,7 @@ const READ_LEN: usize = 128 << 10;
 const MAX_SKIPPED: usize = 128;
 
 /// How connections are used.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct PoolConfig {
     /// The number of connections that are open at a time.
     pub connections: usize,
@@ -32,6 +34,8 @@ pub struct PoolConfig {
     pub prefer_established: bool,
     pub sources: Option<Sources>,
     pub tls: Option<TlsConfig>,
+    /// A connection is closed when it has had no outstanding query for so long.
+    pub idle_timeout_ns: Option<u64>,
 }
 
 /// The TCP connections of a worker.
@@ -40,6 +44,8 @@ pub struct ConnectionPool {
     config: PoolConfig,
     /// The poll token of connection 0.
     first_token: u64,
+    /// The difference between the tokens of consecutive connections.
+    token_step: u64,
     /// The id of the connection in each of the `config.connections` slots.
     slots: Vec<Option<u32>>,
     next_slot: usize,
@@ -50,6 +56,8 @@ pub struct ConnectionPool {
     /// Connections with queries to write.
     unflushed: Vec<u32>,
     opened: u32,
+    /// When to check whether a connection has been idle for too long, and its id; at most one entry for each connection.
+    idle_checks: BinaryHeap<Reverse<(u64, u32)>>,
     buffer: Vec<u8>,
 }
 
@@ -73,17 +81,22 @@ struct PooledConnection {
     sent: u32,
     /// Queries answered or timed out.
     completed: u32,
+    /// When the last outstanding query was answered or timed out.
+    idle_since_ns: u64,
+    has_idle_check: bool,
     outgoing: Vec<u8>,
     /// The beginning of an incomplete message.
     incoming: Vec<u8>,
 }
 
 impl ConnectionPool {
-    /// A pool without connections; [`ConnectionPool::choose`] opens them.
-    pub fn new(server: SocketAddr, config: PoolConfig, first_token: u64) -> ConnectionPool {
+    /// A pool without connections; [`ConnectionPool::choose`] opens them. The tokens are the first one and their difference.
+    pub fn new(server: SocketAddr, config: PoolConfig, (first_token, token_step): (u64, u64)) -> ConnectionPool {
         ConnectionPool {
             server,
             first_token,
+            token_step,
+            idle_checks: BinaryHeap::new(),
             slots: vec![None; config.connections.max(1)],
             config,
             next_slot: 0,
@@ -133,7 +146,7 @@ impl ConnectionPool {
         let connection = Connection::connect(self.server, local, self.config.tls.as_ref())?;
         self.opened = self.opened.wrapping_add(1);
         let id = self.free_ids.pop().unwrap_or(self.entries.len() as u32);
-        poll.add(&connection, self.first_token + u64::from(id), Interest::Writable)?;
+        poll.add(&connection, self.token(id), Interest::Writable)?;
         let entry = PoolEntry::Open(Box::new(PooledConnection {
             connection,
             slot,
@@ -143,6 +156,8 @@ impl ConnectionPool {
             interest: Interest::Writable,
             sent: 0,
             completed: 0,
+            idle_since_ns: now_ns,
+            has_idle_check: false,
             outgoing: Vec::new(),
             incoming: Vec::new(),
         }));
@@ -153,6 +168,10 @@ impl ConnectionPool {
         }
         self.slots[slot] = Some(id);
         Ok(id)
+    }
+
+    fn token(&self, id: u32) -> u64 {
+        self.first_token + u64::from(id) * self.token_step
     }
 
     fn get_open(&mut self, id: u32) -> Option<&mut PooledConnection> {
@@ -194,7 +213,7 @@ impl ConnectionPool {
     }
 
     fn update_interest(&mut self, id: u32, poll: &Poll) {
-        let token = self.first_token + u64::from(id);
+        let token = self.token(id);
         let Some(pooled) = self.get_open(id) else { return };
         let wanted = pooled.connection.interest(match (pooled.is_established, pooled.outgoing.is_empty()) {
             (false, _) => Interest::Writable,
@@ -217,7 +236,7 @@ impl ConnectionPool {
         metrics: &mut Metrics,
         mut on_response: impl FnMut(u32, &[u8], &mut Metrics) -> bool,
     ) {
-        let id = (event.token - self.first_token) as u32;
+        let id = ((event.token - self.first_token) / self.token_step) as u32;
         let PoolEntry::Open(pooled) = &mut self.entries[id as usize] else { return };
         let was_established = pooled.is_established;
         if !was_established {
@@ -239,16 +258,46 @@ impl ConnectionPool {
         if written.and(read).is_err() || pooled.is_drained() {
             return self.close(id, metrics);
         }
+        self.check_idle(id, now_ns);
         self.update_interest(id, poll);
     }
 
+    /// Plans to close a connection that has become idle.
+    fn check_idle(&mut self, id: u32, now_ns: u64) {
+        let Some(timeout_ns) = self.config.idle_timeout_ns else { return };
+        let Some(connection) = self.get_open(id).filter(|connection| connection.is_idle()) else { return };
+        connection.idle_since_ns = now_ns;
+        if !std::mem::replace(&mut connection.has_idle_check, true) {
+            self.idle_checks.push(Reverse((now_ns + timeout_ns, id)));
+        }
+    }
+
+    /// Closes the connections that have been idle for too long.
+    pub fn close_idle(&mut self, now_ns: u64, metrics: &mut Metrics) {
+        let Some(timeout_ns) = self.config.idle_timeout_ns else { return };
+        while self.idle_checks.peek().is_some_and(|Reverse((due_ns, _))| *due_ns <= now_ns) {
+            let Reverse((_, id)) = self.idle_checks.pop().expect("one was peeked");
+            let Some(connection) = self.get_open(id) else { continue };
+            connection.has_idle_check = false;
+            let due_ns = connection.idle_since_ns + timeout_ns;
+            if connection.is_idle() && due_ns <= now_ns {
+                metrics.closed_idle += 1;
+                self.close(id, metrics);
+            } else if connection.is_idle() {
+                connection.has_idle_check = true;
+                self.idle_checks.push(Reverse((due_ns, id)));
+            }
+        }
+    }
+
     /// Records that a query of the connection will not be answered.
-    pub fn query_timed_out(&mut self, id: u32, metrics: &mut Metrics) {
+    pub fn query_timed_out(&mut self, id: u32, now_ns: u64, metrics: &mut Metrics) {
         match &mut self.entries[id as usize] {
             PoolEntry::Open(connection) => {
                 connection.completed += 1;
-                if connection.is_drained() {
-                    self.close(id, metrics);
+                match connection.is_drained() {
+                    true => self.close(id, metrics),
+                    false => self.check_idle(id, now_ns),
                 }
             }
             PoolEntry::Closed { outstanding } => {
@@ -276,8 +325,12 @@ impl ConnectionPool {
 }
 
 impl PooledConnection {
+    fn is_idle(&self) -> bool {
+        self.completed >= self.sent
+    }
+
     fn is_drained(&self) -> bool {
-        self.is_draining && self.completed >= self.sent
+        self.is_draining && self.is_idle()
     }
 
     fn record_established(&mut self, now_ns: u64, metrics: &mut Metrics) {
@@ -328,9 +381,8 @@ mod tests {
 
     fn chosen(prefer_established: bool) -> Vec<u32> {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback");
-        let config =
-            PoolConfig { connections: 3, queries_per_connection: 0, prefer_established, sources: None, tls: None };
-        let mut pool = ConnectionPool::new(listener.local_addr().expect("bound"), config, 0);
+        let config = PoolConfig { connections: 3, prefer_established, ..PoolConfig::default() };
+        let mut pool = ConnectionPool::new(listener.local_addr().expect("bound"), config, (0, 1));
         let poll = Poll::new().expect("a descriptor");
         let first: Vec<u32> = (0..4).map(|_| pool.choose(None, &poll, 0).expect("loopback")).collect();
         assert_eq!(first, [0, 1, 2, 0], "round robin while none is established");

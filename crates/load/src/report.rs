@@ -44,6 +44,8 @@ pub struct ReportHeader {
     pub loop_kind: &'static str,
     /// `udp`, `tcp`, `tls` or `mixed`.
     pub transport: &'static str,
+    /// The type of connections in the schema; `None` without connections.
+    pub connections: Option<&'static str>,
     /// The reporting interval; zero without periodic reports.
     pub interval: Duration,
     /// The time-out of a query.
@@ -56,7 +58,8 @@ impl Default for ReportHeader {
     /// An open loop over UDP without periodic reports.
     fn default() -> ReportHeader {
         let (interval, timeout) = (Duration::ZERO, Duration::ZERO);
-        ReportHeader { loop_kind: "open", transport: "udp", interval, timeout, sending: Value::Null }
+        let sending = Value::Null;
+        ReportHeader { loop_kind: "open", transport: "udp", connections: None, interval, timeout, sending }
     }
 }
 
@@ -76,6 +79,7 @@ impl ReportHeader {
                 Transport::Tcp => "tcp",
                 Transport::Mixed => "mixed",
             },
+            connections: (job.transport != Transport::Udp).then(|| connection_type(job.tls.is_some())),
             interval: job.interval,
             timeout: job.timeout,
             sending: json!({
@@ -85,6 +89,11 @@ impl ReportHeader {
             }),
         }
     }
+}
+
+/// The schema's type of connections.
+pub fn connection_type(has_tls: bool) -> &'static str {
+    if has_tls { "tls_conn" } else { "tcp" }
 }
 
 /// Writes the records of a run to standard output, flushing each, and progress to standard error if that is a terminal.
@@ -191,8 +200,8 @@ impl Reporter {
         record["until"] = json!(nanoseconds(result.until));
         record["response_rcodes"] = rcodes(metrics);
         record["response_latency"] = latency(&metrics.latency_actual);
-        if self.header.transport != "udp" {
-            connections["type"] = json!(if self.header.transport == "tls" { "tls_conn" } else { "tcp" });
+        if let Some(kind) = self.header.connections {
+            connections["type"] = json!(kind);
             connections["conn_latency"] = json!({"handshake": latency(&metrics.handshake)});
             record["conn_info"] = connections;
         }

@@ -1,6 +1,7 @@
 //! A sender thread: sends due queries, receives responses, times out the rest.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
@@ -15,7 +16,9 @@ use crate::ledger::Ledger;
 use crate::metrics::Metrics;
 use crate::outstanding::OutstandingQueries;
 use crate::pacer::{Due, Pacer};
-use crate::pool::{ConnectionPool, PoolConfig};
+use crate::pool::PoolConfig;
+use crate::pools::Pools;
+use crate::tls::TlsConfig;
 use crate::tsig::TsigContext;
 use crate::udp::UdpSockets;
 use fastrand::Rng;
@@ -32,6 +35,9 @@ const INITIAL_CONNECTIONS: usize = 8;
 const CONNECTION_INTERVAL_NS: u64 = 5_000_000;
 /// Missed queries skipped before responses are received again: at a rate that cannot be kept there is always another.
 const MAX_MISSED_PER_TURN: usize = 1024;
+/// The pool of TCP connections, or of TLS if all queries use it, and that of TLS in a mix.
+const TCP_POOL: usize = 0;
+const TLS_POOL: usize = 1;
 /// Events received in one wait.
 const EVENTS: usize = 256;
 /// The thread busy-waits for less than this, which is about the time a processor needs to wake up.
@@ -60,9 +66,10 @@ pub struct Worker {
     /// The numbers of the queries in sending order; empty for ascending numbers.
     order: Arc<[u32]>,
     udp: Option<UdpSockets>,
-    pool: Option<ConnectionPool>,
-    /// With both transports, the share of queries over TCP. Captured queries use theirs.
+    pools: Option<Pools>,
+    /// With several transports, the shares of queries over TCP and TLS; both 0 if captured queries use their transport.
     tcp_share: f64,
+    tls_share: f64,
     /// The numbers and intended times of the queries that are sent together next.
     batch: Vec<(u32, u64)>,
     grace_ns: u64,
@@ -89,18 +96,27 @@ impl Worker {
             Transport::Tcp => None,
             _ => Some(UdpSockets::open(&poll, job.server, connections, sources, job.batch_len(), job.burst_len)?),
         };
-        let pool_config = PoolConfig {
-            connections,
+        let pool_config = |tls: Option<TlsConfig>| PoolConfig {
+            connections: job.connections(index, count),
             queries_per_connection: job.queries_per_connection,
             prefer_established: matches!(job.timing, Timing::Closed { .. }),
             sources,
-            tls: job.tls.clone(),
+            tls,
+            idle_timeout_ns: job.idle_timeout.map(|timeout| timeout.as_nanos() as u64),
+        };
+        let pools = match (job.transport, &job.tls) {
+            (Transport::Udp, _) => vec![],
+            (Transport::Tcp, tls) => vec![(job.server, pool_config(tls.clone()))],
+            (Transport::Mixed, None) => vec![(job.server, pool_config(None))],
+            (Transport::Mixed, tls) => {
+                let tls_server = SocketAddr::new(job.server.ip(), job.tls_port);
+                vec![(job.server, pool_config(None)), (tls_server, pool_config(tls.clone()))]
+            }
         };
         if let (true, Some(udp)) = (job.kernel_timestamps, &udp) {
             udp.enable_timestamps()?;
         }
         let first_token = udp.as_ref().map_or(0, UdpSockets::socket_count) as u64;
-        let has_pool = job.transport != Transport::Udp;
         let source_count = udp.as_ref().map_or(0, UdpSockets::source_count);
         let timeout_ns = job.timeout.as_nanos() as u64;
         Ok(Worker {
@@ -118,8 +134,9 @@ impl Worker {
             pacer: Pacer::new(job.pacing(index, count), (index, count), job.queries.len(), job.max_queries, timeout_ns),
             order,
             udp,
-            pool: has_pool.then(|| ConnectionPool::new(job.server, pool_config, first_token)),
+            pools: (!pools.is_empty()).then(|| Pools::new(pools, first_token)),
             tcp_share: job.tcp_share,
+            tls_share: job.tls_share,
             batch: Vec::new(),
             grace_ns: job.grace().as_nanos() as u64,
             waited_ns: 0,
@@ -240,15 +257,15 @@ impl Worker {
 
     /// The limit for a closed loop while it opens its connections: each query opens one.
     fn max_outstanding(&self, now: u64) -> usize {
-        match (&self.udp, &self.pool) {
-            (None, Some(pool)) if !pool.all_opened() => INITIAL_CONNECTIONS + (now / CONNECTION_INTERVAL_NS) as usize,
+        match (&self.udp, &self.pools) {
+            (None, Some(pools)) if !pools.all_opened() => INITIAL_CONNECTIONS + (now / CONNECTION_INTERVAL_NS) as usize,
             _ => usize::MAX,
         }
     }
 
     fn send(&mut self, number: u32, intended_ns: u64, now: u64) {
-        if self.uses_tcp(number) {
-            return self.send_tcp(number, intended_ns, now);
+        if let Some(pool) = self.choose_pool(number) {
+            return self.send_on_connection(pool, number, intended_ns, now);
         }
         let Some(udp) = &mut self.udp else { return };
         let source = match self.ledger.queries.origin(number) {
@@ -260,27 +277,33 @@ impl Worker {
         self.metrics.refused += refused as u64;
     }
 
-    fn uses_tcp(&mut self, number: u32) -> bool {
-        match (&self.udp, &self.pool) {
-            (_, None) => false,
-            (None, Some(_)) => true,
-            (Some(_), Some(_)) => match self.ledger.queries.origin(number) {
-                Some(origin) => origin.is_tcp,
-                None => self.random.f64() < self.tcp_share,
+    /// The connection pool for a query; `None` for UDP.
+    fn choose_pool(&mut self, number: u32) -> Option<usize> {
+        match (&self.udp, &self.pools) {
+            (_, None) => None,
+            (None, Some(_)) => Some(TCP_POOL),
+            (Some(_), Some(_)) if self.tcp_share + self.tls_share == 0.0 => {
+                self.ledger.queries.origin(number).filter(|origin| origin.is_tcp).map(|_| TCP_POOL)
+            }
+            (Some(_), Some(_)) => match self.random.f64() {
+                random if random < self.tcp_share => Some(TCP_POOL),
+                random if random < self.tcp_share + self.tls_share => Some(TLS_POOL),
+                _ => None,
             },
         }
     }
 
-    fn send_tcp(&mut self, number: u32, intended_ns: u64, now: u64) {
-        let Some(pool) = &mut self.pool else { return };
+    fn send_on_connection(&mut self, pool: usize, number: u32, intended_ns: u64, now: u64) {
+        let Some(pools) = &mut self.pools else { return };
         let client = self.ledger.queries.origin(number).map(|origin| origin.client);
-        match pool.choose(client, &self.poll, now) {
+        match pools.choose(pool, client, &self.poll, now) {
             Ok(connection) => {
                 let source = self.ledger.first_connection + connection;
-                self.ledger.outstanding.reserve_sources(self.ledger.first_connection as usize + pool.id_count());
+                let sources = self.ledger.first_connection as usize + pools.connection_count();
+                self.ledger.outstanding.reserve_sources(sources);
                 match self.ledger.record_sent(source, number, intended_ns, now, &mut self.metrics) {
-                    Some(id) => pool.push(connection, id, self.ledger.message(number)),
-                    None => pool.query_timed_out(connection, &mut self.metrics),
+                    Some(id) => pools.push(connection, id, self.ledger.message(number)),
+                    None => pools.query_timed_out(connection, now, &mut self.metrics),
                 }
             }
             // Out of descriptors or ports.
@@ -295,14 +318,14 @@ impl Worker {
         if let Some(udp) = &mut self.udp {
             self.metrics.refused += udp.flush() as u64;
         }
-        if let Some(pool) = &mut self.pool {
-            pool.flush(&self.poll, &mut self.metrics);
+        if let Some(pools) = &mut self.pools {
+            pools.flush(&self.poll, &mut self.metrics);
         }
     }
 
     fn expire(&mut self, now: u64) {
         let Ledger { outstanding, first_connection, queries, has_breakdown, .. } = &mut self.ledger;
-        let (pool, metrics) = (&mut self.pool, &mut self.metrics);
+        let (pools, metrics) = (&mut self.pools, &mut self.metrics);
         outstanding.expire(now, |query| {
             if query.counted {
                 metrics.record_timeout(now - query.intended_ns, now - query.sent_ns);
@@ -310,26 +333,29 @@ impl Worker {
                     metrics.breakdown.record(queries.qtype(query.number), None, now - query.intended_ns);
                 }
             }
-            if let (Some(pool), Some(connection)) = (&mut *pool, query.source.checked_sub(*first_connection)) {
-                pool.query_timed_out(connection, metrics);
+            if let (Some(pools), Some(connection)) = (&mut *pools, query.source.checked_sub(*first_connection)) {
+                pools.query_timed_out(connection, now, metrics);
             }
         });
+        if let Some(pools) = pools {
+            pools.close_idle(now, metrics);
+        }
     }
 
     fn handle_events(&mut self) -> io::Result<()> {
         for index in 0..self.events.len() {
             let event = self.events.at(index);
             let (ledger, metrics) = (&mut self.ledger, &mut self.metrics);
-            match (&mut self.udp, &mut self.pool) {
+            match (&mut self.udp, &mut self.pools) {
                 (Some(udp), _) if event.token < udp.socket_count() as u64 => {
                     let mut arrivals = ArrivalClock { start: self.start, read: None };
                     udp.receive(event.token as usize, |source, response, received_at| {
                         ledger.record_response(source, response, arrivals.ns(received_at), metrics);
                     })?;
                 }
-                (_, Some(pool)) => {
+                (_, Some(pools)) => {
                     let now = ns_since(self.start);
-                    pool.handle(event, &self.poll, now, metrics, |connection, response, metrics| {
+                    pools.handle(event, &self.poll, now, metrics, |connection, response, metrics| {
                         ledger.record_response(Some(ledger.first_connection + connection), response, now, metrics)
                     });
                 }

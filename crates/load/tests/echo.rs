@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use load::job::{Job, Timing, Transport};
 use load::metrics::Metrics;
-use load::queries::{QueryTemplate, file};
+use load::queries::{CaptureOrigin, Queries, QueryTemplate, file};
 use load::schedule::{ArrivalProcess, RateProfile};
 use load::tls::{Purpose, TlsConfig};
 use rustls::pki_types::ServerName;
@@ -106,6 +106,59 @@ fn echo_answers_every_query_of_every_transport() {
         assert_eq!((&zonda["connections"], &zonda["udp_drops"]), (&8.into(), &0.into()));
         assert!(zonda["cpu_ns"].as_u64().is_some_and(|cpu| cpu > 0) && zonda["seconds"].as_f64() > Some(0.6));
     }
+}
+
+#[test]
+fn the_transports_of_a_mix_have_their_shares() {
+    let server = Server::start("echo --tls-port 0");
+    let tls_port = server.address("tls_port").port();
+    let mix = Job {
+        transport: Transport::Mixed,
+        tcp_share: 0.3,
+        tls_share: 0.2,
+        tls_port,
+        tls: tls(false),
+        ..job(server.address("port"), ". NS", 1000)
+    };
+    let metrics = run(&mix);
+    assert_eq!((metrics.responses, metrics.wrong, metrics.handshakes), (1000, 0, 8));
+    let sum = server.stop();
+    for (transport, share) in [("udp", 0.5), ("tcp", 0.3), ("tls", 0.2)] {
+        let found = sum["zonda"][transport]["queries"].as_f64().expect("a number") / 1000.0;
+        assert!((found - share).abs() < 0.08, "{transport} has {found}, not {share}");
+    }
+}
+
+#[test]
+fn idle_connections_are_closed() {
+    let server = Server::start("echo");
+    let spaced = |idle_timeout| {
+        let timing = Timing::Rate(RateProfile::flat(4.0, 1.5), ArrivalProcess::Constant);
+        let job = job(server.address("port"), ". NS", 1);
+        run(&Job { transport: Transport::Tcp, connections: 1, idle_timeout, timing, ..job })
+    };
+    let kept = spaced(None);
+    assert_eq!((kept.responses, kept.handshakes, kept.closed_idle), (6, 1, 0));
+    let closed = spaced(Some(Duration::from_millis(20)));
+    assert_eq!((closed.responses, closed.closed_early), (6, 0));
+    // A busy machine may answer one query when the next is due.
+    assert!(closed.handshakes >= 4 && closed.closed_idle >= 4, "{closed:?}");
+}
+
+#[test]
+fn captured_clients_with_an_idle_timeout_have_connections_of_their_own() {
+    let server = Server::start("echo");
+    let line = file::read(b". NS", &QueryTemplate::default()).expect("a query");
+    let mut queries = Queries::default();
+    for number in 0..90 {
+        let origin = CaptureOrigin { time_ns: number * 2_000_000, client: number as u32 % 30, is_tcp: false };
+        queries.push_captured(line.at(0).message, origin).expect("a query");
+    }
+    let job = Job::new(server.address("port"), Arc::new(queries), Timing::Trace { speed: 1.0 });
+    let replay = Job { transport: Transport::Tcp, connections: 4, ..job };
+    assert_eq!(run(&replay).handshakes, 4);
+    let metrics = run(&Job { idle_timeout: Some(Duration::from_secs(20)), ..replay });
+    assert_eq!((metrics.responses, metrics.handshakes), (90, 30));
 }
 
 #[test]

@@ -21,7 +21,7 @@ use crate::hold::{Behaviour, HoldConfig, HoldResult};
 use crate::job::{Job, Timing};
 use crate::metrics::Metrics;
 use crate::queries::{Queries, QueryTemplate, file};
-use crate::report::{ReportHeader, Reporter, fields};
+use crate::report::{ReportHeader, Reporter, connection_type, fields};
 use crate::run::RunResult;
 use crate::schedule::{ArrivalProcess, RateProfile};
 use crate::tls::Purpose;
@@ -93,7 +93,11 @@ impl HoldArguments {
             behaviour,
             queries: &queries,
         };
-        let reporter = Reporter::new(ReportHeader { transport: self.transport.name(), ..ReportHeader::default() });
+        let reporter = Reporter::new(ReportHeader {
+            transport: self.transport.name(),
+            connections: Some(connection_type(self.transport == StreamTransport::Tls)),
+            ..ReportHeader::default()
+        });
         let since = clock::real();
         let (held, probes) = self.with_probes(&queries, || {
             config.run(stop, |held| {

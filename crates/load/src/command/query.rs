@@ -32,6 +32,16 @@ pub struct QueryArguments {
     /// Share of queries over TCP; the others go over UDP
     #[arg(long, value_name = "SHARE", value_parser = share)]
     tcp_share: Option<f64>,
+    /// Weights of the transports of a mix, each with --connections sockets or connections, like udp=80,tcp=15,tls=5
+    #[arg(long, value_delimiter = ',', value_name = "TRANSPORT=WEIGHT", value_parser = sender,
+        conflicts_with_all = ["transport", "tcp_share", "speed"])]
+    senders: Vec<(QueryTransport, f64)>,
+    /// Port for TLS of a mix
+    #[arg(long, value_name = "PORT", default_value_t = 853, requires = "senders")]
+    tls_port: u16,
+    /// Close a connection when it has had no outstanding query for so long; captured clients then have connections of their own
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    idle_timeout: Option<f64>,
     /// Number of UDP sockets, or of concurrent connections
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     connections: u32,
@@ -86,6 +96,11 @@ enum QueryTransport {
     Udp,
     Tcp,
     Tls,
+}
+
+fn sender(text: &str) -> Result<(QueryTransport, f64), String> {
+    let (transport, weight) = text.split_once('=').ok_or("not of the form TRANSPORT=WEIGHT")?;
+    Ok((QueryTransport::from_str(transport, false)?, positive(weight)?))
 }
 
 /// When queries are sent.
@@ -151,7 +166,9 @@ pub fn run_job(job: &Job, stop: &AtomicBool) -> Result<Validity, CommandError> {
 impl QueryArguments {
     fn job(&self) -> Result<Job, CommandError> {
         let queries = Arc::new(self.input.queries()?);
+        let [tcp_share, tls_share] = self.connection_shares();
         let transport = match (self.tcp_share, self.transport) {
+            _ if !self.senders.is_empty() => Transport::Mixed,
             (Some(_), _) => Transport::Mixed,
             (None, None) if !queries.origins().is_empty() => Transport::Mixed,
             (None, None | Some(QueryTransport::Udp)) => Transport::Udp,
@@ -160,7 +177,10 @@ impl QueryArguments {
         Ok(Job {
             server: self.target.address(),
             transport,
-            tcp_share: self.tcp_share.unwrap_or_default(),
+            tcp_share,
+            tls_share,
+            tls_port: self.tls_port,
+            idle_timeout: self.idle_timeout.map(Duration::from_secs_f64),
             connections: self.connections as usize,
             queries_per_connection: self.queries_per_connection,
             sources: self.target.sources()?,
@@ -181,15 +201,31 @@ impl QueryArguments {
         })
     }
 
+    /// The shares of TCP and TLS in a mix.
+    fn connection_shares(&self) -> [f64; 2] {
+        let weight = |transport| {
+            let weights = self.senders.iter().filter(|(sender, _)| *sender == transport);
+            weights.map(|(_, weight)| weight).sum::<f64>()
+        };
+        let total = weight(QueryTransport::Udp) + weight(QueryTransport::Tcp) + weight(QueryTransport::Tls);
+        match self.senders.is_empty() {
+            true => [self.tcp_share.unwrap_or_default(), 0.0],
+            false => [weight(QueryTransport::Tcp) / total, weight(QueryTransport::Tls) / total],
+        }
+    }
+
     fn tls(&self) -> Result<Option<TlsConfig>, CommandError> {
         match (self.transport, self.tcp_share) {
+            _ if self.connection_shares()[1] > 0.0 => {
+                self.tls.config(self.target.server, self.resume, Purpose::Queries).map(Some)
+            }
             (Some(QueryTransport::Tls), None) => {
                 self.tls.config(self.target.server, self.resume, Purpose::Queries).map(Some)
             }
             (Some(QueryTransport::Tls), Some(_)) => {
                 Err(CommandError::Input("--tcp-share is for TCP and UDP, not for TLS".into()))
             }
-            _ if self.resume => Err(CommandError::Input("--resume needs --transport tls".into())),
+            _ if self.resume => Err(CommandError::Input("--resume needs --transport tls, or tls in --senders".into())),
             _ => self.tls.reject_without_tls().map(|()| None),
         }
     }
