@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Compare the CPU time that zonda-load and dnsperf use for an answered UDP query.
 
-usage: load.py [--rounds N] [--seconds S] [--outstanding N] [--clients N] [--echo PROGRAM] [zonda-load option ...]
+usage: load.py [--rounds N] [--seconds S] [--outstanding N] [--clients N] [--rate N] [--echo] [zonda-load option ...]
 
-Both send the same queries to the same `zonda serve` (or echo server, `PROGRAM ADDRESS PORT`), in alternation, each in a closed
-loop with the same number of outstanding queries and sockets. The server runs on CPU 0, the tools on CPU 1. Reports the median
-user and system time per query, which other load disturbs less than the rate, and the server's own. Needs dnsperf and `make release`. Further options go to zonda-load.
+Both send the same queries to the same `zonda serve` (or `zonda-load echo`), in alternation, each in a closed loop with the same
+number of outstanding queries and sockets, or at the same rate, at which only the server's times compare: zonda-load busy-waits.
+The server runs on CPU 0, the tools on CPU 1. Reports the median user and system time per query, which other load disturbs less
+than the rate, and the server's own. Needs dnsperf and `make release`. Further options go to zonda-load.
 """
 import argparse
 import json
@@ -30,13 +31,15 @@ def main() -> None:
     options.add_argument("--seconds", type=float, default=5)
     options.add_argument("--outstanding", type=int, default=200)
     options.add_argument("--clients", type=int, default=20)
-    options.add_argument("--echo", help="a server to query instead of zonda")
+    options.add_argument("--rate", type=int, default=0, help="queries per second, instead of closed loops")
+    options.add_argument("--echo", action="store_true", help="query an echo server instead of zonda")
     asked, more = options.parse_known_args()
     with tempfile.TemporaryDirectory() as folder:
         queries = write_input(Path(folder))
         zonda = [RELEASE / "zonda", "serve", "--config", f"{folder}/zonda.toml"]
-        serving = [asked.echo, ADDRESS, str(PORT)] if asked.echo else zonda
-        server = subprocess.Popen(["taskset", "-c", "0", *serving], stderr=subprocess.DEVNULL)
+        echo = [RELEASE / "zonda-load", "echo", "--listen", ADDRESS, "--port", str(PORT), "--answer-octets", "200"]
+        serving = ["taskset", "-c", "0", *(echo if asked.echo else zonda)]
+        server = subprocess.Popen(serving, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             wait_for_answer()
             compare(asked, queries, more, server.pid)
@@ -45,12 +48,15 @@ def main() -> None:
 
 
 def compare(asked: argparse.Namespace, queries: Path, more: list[str], server: int) -> None:
-    seconds, outstanding, clients = str(asked.seconds), str(asked.outstanding), str(asked.clients)
+    seconds, clients = str(asked.seconds), str(asked.clients)
+    closed = ["-q", str(asked.outstanding)], ["--outstanding", str(asked.outstanding)]
+    paced = ["-q", "20000", "-Q", str(asked.rate)], ["--rate", str(asked.rate)]
+    dnsperf, zonda_load = paced if asked.rate else closed
     tools = {
         "dnsperf": ["dnsperf", "-s", ADDRESS, "-p", str(PORT), "-d", queries, "-l", seconds,
-                    "-q", outstanding, "-c", clients],
+                    "-c", clients, *dnsperf],
         "zonda-load": [RELEASE / "zonda-load", "query", "--server", ADDRESS, "--port", str(PORT), "--queries", queries,
-                       "--seconds", seconds, "--outstanding", outstanding, "--connections", clients, *more],
+                       "--seconds", seconds, "--connections", clients, *zonda_load, *more],
     }
     figures: dict[str, list[tuple[float, ...]]] = {tool: [] for tool in tools}
     for _ in range(asked.rounds):

@@ -43,6 +43,28 @@ fn the_commands_of_the_manual_succeed() {
     assert!(count >= 14, "only {count} commands were run");
 }
 
+/// `echo` and `sink`, on ports that the kernel chooses.
+#[test]
+fn the_servers_of_the_manual_start() {
+    let commands = commands();
+    let mut count = 0;
+    for command in commands.iter().filter(|command| is_server(command) && command[0] != "xfr") {
+        let mut arguments = command.clone();
+        for at in 1..arguments.len() {
+            if arguments[at - 1].ends_with("port") {
+                arguments[at] = "0".into();
+            }
+        }
+        let mut child = Command::new(PROGRAM).args(&arguments).stdout(Stdio::piped()).spawn().expect("it was built");
+        let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+        let is_ready = lines.map_while(Result::ok).any(|line| line.contains(r#""msg_type":"ready""#));
+        child.kill().and_then(|()| child.wait()).expect("it was started here");
+        assert!(is_ready, "{command:?}");
+        count += 1;
+    }
+    assert_eq!(count, 2);
+}
+
 #[test]
 fn options_that_do_not_exist_are_detected() {
     let folder = folder_with_files();
@@ -124,7 +146,7 @@ fn adapted(command: &[String], server: &Primary) -> Vec<String> {
     arguments
 }
 
-/// Whether the command runs until SIGTERM; tests of its own start it.
+/// Whether the command runs until SIGTERM.
 fn is_server(command: &[String]) -> bool {
     ["xfr", "serve"] == command[..2] || ["echo", "sink"].contains(&command[0].as_str())
 }
