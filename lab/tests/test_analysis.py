@@ -257,6 +257,18 @@ def test_a_claimed_order_of_servers(make_record: Make, order: list[str], outcome
     assert measured is None or done[0].text == measured
 
 
+def test_an_order_by_rates_takes_the_highest_rate_of_each_start(make_record: Make) -> None:
+    """Below the knee all servers answer everything, so that medians over the curve are equal."""
+    records = [
+        make_record(b, server=server, within={"traffic.rate": str(rate)}, answered_qps=min(rate, peak) * (1 + b / 1000))
+        for b in range(6)
+        for server, peak in (("nsd", 300_000), ("knot", 200_000))
+        for rate in (10_000, 20_000, 50_000, 400_000)
+    ]
+    claim = Claim("x", "y", "answered_qps", order=["nsd", "knot"])
+    assert claims.check_claim(records, claim)[0].outcome == "confirmed"
+
+
 @pytest.mark.parametrize(
     ("power", "shape", "outcome"),
     [

@@ -131,6 +131,16 @@ def test_servers_and_settings_from_the_command_line(small: Path) -> None:
             'compare = "tunning"',
             "analysis.compare is not a factor\n  help: did you mean `tuning`?",
         ),
+        (
+            "[quick.levels]",
+            '[[claims]]\nsays="x"\npublished="y"\nmetric="lost"\norder=["nsd = knto", "echo"]\n[quick.levels]',
+            "`x` orders `knto`, which is no level\n  help: did you mean `knot`?",
+        ),
+        (
+            "[quick.levels]",
+            '[[claims]]\nsays="x"\npublished="y"\nmetric="lost"\nshape="flat"\n[quick.levels]',
+            "the shape of `x` has no `along`",
+        ),
         ("blocks = 4", "blocks = four", "Invalid value"),
         ("blocks = 4", 'blocks = "four"', "timing: blocks must be an integer, is 'four'"),
         (

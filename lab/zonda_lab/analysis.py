@@ -170,7 +170,7 @@ def measured_for(records: Sequence[WindowRecord], row: Published) -> list[Cell]:
     for server in servers:
         windows = selected(chosen, **{"server.name": server}) if server else chosen
         if METRICS[row.metric].better == "higher":
-            windows = _best_of_each_block(windows, row.metric)
+            windows = best_of_each_block(windows, row.metric)
         sample = sample_of(windows, row.metric)
         if sample.values:
             cells.append(cell_of({"server.name": server}, 0, sample))
@@ -189,7 +189,8 @@ def cell_of(levels: dict[str, str], copy: int, sample: Sample) -> Cell:
     return Cell(levels, copy, sample, *sample.median(), st.variation(numbers), marked)
 
 
-def _best_of_each_block(records: Sequence[WindowRecord], metric: str) -> list[WindowRecord]:
+def best_of_each_block(records: Sequence[WindowRecord], metric: str) -> list[WindowRecord]:
+    """The window with the highest value in each block."""
     best: dict[int, WindowRecord] = {}
     for record in valid(records, metric):
         if record.block not in best or record.metrics[metric] > best[record.block].metrics[metric]:

@@ -11,9 +11,10 @@ import numpy as np
 
 from zonda_lab import effects
 from zonda_lab import statistics as st
-from zonda_lab.analysis import AaPair, sample_of, valid
+from zonda_lab.analysis import AaPair, best_of_each_block, sample_of, valid
 from zonda_lab.effects import MIN_STARTS, Sample
 from zonda_lab.experiment import SHAPES, Claim
+from zonda_lab.metrics import METRICS
 from zonda_lab.results import WindowRecord, selected
 
 CONFIRMED, REFUTED, INCONCLUSIVE = "confirmed", "refuted", "inconclusive"
@@ -141,8 +142,7 @@ def _check_order(records: Sequence[WindowRecord], claim: Claim) -> ClaimCheck:
     samples = {
         level: sample
         for level in itertools.chain.from_iterable(_groups(claim.order))
-        if len((sample := sample_of(selected(records, **claim.of, **{factor: level}), claim.metric)).values)
-        >= MIN_STARTS
+        if len((sample := _ranked(records, claim, {factor: level})).values) >= MIN_STARTS
     }
     groups = [kept for group in _groups(claim.order) if (kept := [level for level in group if level in samples])]
     pairs = [pair for upper, lower in itertools.pairwise(groups) for pair in itertools.product(upper, lower)]
@@ -157,6 +157,14 @@ def _check_order(records: Sequence[WindowRecord], claim: Claim) -> ClaimCheck:
     return ClaimCheck(
         claim, None, n=min(len(s.values) for s in samples.values()), text=" > ".join(ranked), order=outcome
     )
+
+
+def _ranked(records: Sequence[WindowRecord], claim: Claim, level: dict[str, str]) -> Sample:
+    """The values of a level; of each start its best window where higher is better: the highest rate of a curve."""
+    windows = selected(records, **claim.of, **level)
+    if METRICS[claim.metric].better == "higher":
+        windows = best_of_each_block(windows, claim.metric)
+    return sample_of(windows, claim.metric)
 
 
 def _groups(order: Sequence[str]) -> list[list[str]]:

@@ -20,6 +20,7 @@ from zonda_lab.environment import Environment
 from zonda_lab.errors import HostLostError, LabError
 from zonda_lab.experiment import Experiment, ExperimentDefinition, ZoneSpec
 from zonda_lab.progress import Progress, format_duration
+from zonda_lab.provenance import require_same
 from zonda_lab.results import Results
 from zonda_lab.servers import ADAPTERS, Adapter, InstalledServer
 from zonda_lab.trace_zones import TraceZones
@@ -211,10 +212,12 @@ def _measure(
     _require_servers(_names(given.servers), installed, absent)
     generator = load_generator.find_generator(given.load)
     environment.equip(generator)
-    if not given.resume:
-        kept = ("experiments", "quick", "servers", "server", "load", "set", "seed", "inventory", "blocks")
-        options = {name: getattr(given, name) for name in kept}
-        described = manifest(experiments, installed, absent, generator, options, environment)
+    kept = ("experiments", "quick", "servers", "server", "load", "set", "seed", "inventory", "blocks")
+    options = {name: getattr(given, name) for name in kept}
+    described = manifest(experiments, installed, absent, generator, options, environment)
+    if given.resume:
+        require_same(results.manifest(), described)
+    else:
         results.create({**described, "limits": doctor.limits(generator, environment)})
     try:
         length = estimate_s([start for start in starts if start.settings.server.name in installed])

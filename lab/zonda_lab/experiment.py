@@ -396,3 +396,15 @@ def _check(experiment: Experiment) -> None:
     for name in about:
         if name not in (*names, *MEASURED_LEVELS):
             raise LabError(f"{where}: claim about `{name}`, which is not a factor", suggestion(name, names))
+    for claim in definition.claims:
+        _check_claim(claim, {**definition.factors, **definition.within}, where)
+
+
+def _check_claim(claim: Claim, factors: Mapping[str, Any], where: str) -> None:
+    """An order is one of levels of its factor; a shape has a factor along which it is drawn."""
+    if claim.shape and not claim.along:
+        raise LabError(f"{where}: the shape of `{claim.says}` has no `along`", "name the factor of the x axis")
+    known = [str(level) for level in factors.get(claim.along or "server.name", [])]
+    for level in (name.strip() for group in claim.order for name in group.split("=")):
+        if level not in known:
+            raise LabError(f"{where}: `{claim.says}` orders `{level}`, which is no level", suggestion(level, known))

@@ -68,7 +68,7 @@ def claims(checked: Sequence[ClaimCheck]) -> list[Part]:
         for done in checked
     ]
     parts: list[Part] = [
-        Heading(3, "Published claims"),
+        Heading(3, "Claims"),
         Table(
             ["claim", "published", "server", "measured here (95 % interval)", "blocks", "verdict"],
             rows,
