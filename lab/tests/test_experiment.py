@@ -133,8 +133,8 @@ def test_servers_and_settings_from_the_command_line(small: Path) -> None:
         ),
         (
             "[quick.levels]",
-            '[[claims]]\nsays="x"\npublished="y"\nmetric="lost"\norder=["nsd = knto", "echo"]\n[quick.levels]',
-            "`x` orders `knto`, which is no level\n  help: did you mean `knot`?",
+            '[[claims]]\nsays="x"\npublished="y"\nmetric="lost"\nalong="tuning"\norder=["chnaged"]\n[quick.levels]',
+            "`x` orders `chnaged`, which is no level\n  help: did you mean `changed`?",
         ),
         (
             "[quick.levels]",

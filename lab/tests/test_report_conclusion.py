@@ -2,10 +2,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from zonda_lab.analysis import analyse_metric, measured_for
-from zonda_lab.claims import check_claim
+from zonda_lab.claims import ClaimCheck, check_claim
 from zonda_lab.experiment import AnalysisSpec, Claim, Published
-from zonda_lab.report.conclusion import conclusion
+from zonda_lab.report.conclusion import conclusion, verdict
 from zonda_lab.results import WindowRecord
 
 Make = Callable[..., WindowRecord]
@@ -59,3 +61,30 @@ def test_published_peak_is_compared_with_best_window_of_each_start(make_record: 
     ]
     cell = measured_for(windows, Published("peak", "140,000 answers per second", "answered_qps"))[0]
     assert (cell.label, cell.median, len(cell.values)) == ("nsd", 150_000, 3)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "words"),
+    [
+        (["confirmed", "confirmed"], "confirmed"),
+        (["confirmed", "refuted"], "1 confirmed, 1 refuted"),
+        (["confirmed", "refuted", "withheld"], "mixed: 1 of 3 confirmed"),
+        (["not testable here", "not testable here"], "not testable here"),
+        (["not testable here", "not measured"], "not measured"),
+        (["not testable here", "inconclusive"], "1 inconclusive, 1 not testable"),
+        ([], "measured; no published claim"),
+    ],
+)
+def test_a_verdict_has_at_most_five_words(make_record: Make, outcomes: list[str], words: str) -> None:
+    found = analyse_metric(records(make_record, 5, knot=2.0), "cpu_us_per_query", ANALYSIS)
+    checks = [ClaimCheck(Claim("x", "y", "lost"), 1.0, n=5, order=outcome) for outcome in outcomes]
+    checks = [
+        ClaimCheck(Claim("x", "y", "lost", untestable="x"), None)
+        if check.order == "not testable here"
+        else ClaimCheck(check.claim, None)
+        if check.order == "not measured"
+        else check
+        for check in checks
+    ]
+    assert verdict(checks, found) == words and len(words.split()) <= 5
+    assert verdict(checks, None) == "not measured"

@@ -25,6 +25,8 @@ WORDS = (
     checks.NOT_TESTABLE,
     checks.NOT_MEASURED,
 )
+TESTED = WORDS[:4]
+MOST_WORDS = 5  # of a verdict
 UNDECIDED = ("equivalent", "inconclusive", "withheld")
 
 
@@ -49,9 +51,11 @@ def verdict(claims: Sequence[ClaimCheck], finding: MetricAnalysis | None) -> str
         return checks.WITHHELD if alarmed else "measured; no published claim"
     if len(count) == 1:
         return next(iter(count))
-    if len(count) > 2:
-        return f"mixed: {count[checks.CONFIRMED]} of {count.total()} confirmed"
-    return ", ".join(f"{count[word]} {word.removesuffix(' here')}" for word in WORDS if count[word])
+    if not any(count[word] for word in TESTED):
+        return checks.NOT_MEASURED
+    listed = ", ".join(f"{count[word]} {word.removesuffix(' here')}" for word in WORDS if count[word])
+    short = len(listed.split()) <= MOST_WORDS
+    return listed if short else f"mixed: {count[checks.CONFIRMED]} of {count.total()} confirmed"
 
 
 def primary_metric(finding: MetricAnalysis | None, analysis: AnalysisSpec, most: int = 3) -> str:
