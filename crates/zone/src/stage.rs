@@ -250,7 +250,7 @@ impl<'s> Staged<'s> {
         mut take: impl FnMut(StagedOwner<'_>, &mut [StagedRecord<'_>]),
     ) {
         let (mut records, mut room) = (Vec::new(), [0; _]);
-        for same in runs.chunk_by(|a, b| self.key(a) == self.key(b)) {
+        for same in runs.chunk_by(|a, b| a.head == b.head && self.key(a) == self.key(b)) {
             records.clear();
             same.iter().for_each(|run| self.append_records(run, &mut records));
             // RFC 4343 4.2: if an owner is written in several cases, the first one is kept.

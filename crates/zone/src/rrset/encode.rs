@@ -52,6 +52,12 @@ impl NodeEncoder {
         // RFC 4592 3.3.1: records of a wildcard are synthesized with another owner, so they must not point to this one.
         let base_len = if owner.is_wildcard() { self.apex_len } else { owner.wire().len() };
         let owner = &owner.wire()[owner.wire().len() - base_len..];
+        // Most nodes have one set.
+        let is_one_set = |rtype| rtype != Rtype::RRSIG && records.iter().all(|record| record.rtype == rtype);
+        if records.first().is_some_and(|first| is_one_set(first.rtype)) {
+            self.write_rrset(interner, owner, records, &mut []);
+            return &self.out;
+        }
         records.sort_unstable_by_key(|record| (record.set_rtype(), record.rtype == Rtype::RRSIG));
         for set in records.chunk_by_mut(|a, b| a.set_rtype() == b.set_rtype()) {
             let signatures = set.iter().position(|record| record.rtype == Rtype::RRSIG).unwrap_or(set.len());

@@ -42,8 +42,9 @@ impl RecurringRrsets {
     pub(super) fn find(&mut self, rtype: Rtype, owner: &[u8], records: &[StagedRecord<'_>]) -> Option<InternedRrset> {
         self.remember(None);
         let ends_in_owner = |rdata: &[u8]| {
-            let start = rdata.len().checked_sub(owner.len());
-            start.is_some_and(|start| rdata[start..].eq_ignore_ascii_case(owner))
+            let end = rdata.len().checked_sub(owner.len()).map(|start| &rdata[start..]);
+            // The length of the first label decides nearly always.
+            end.is_some_and(|end| end[0] == owner[0] && end.eq_ignore_ascii_case(owner))
         };
         // Names at or below the owner are stored as pointers to it: such a set depends on its owner.
         if self.octets.len() > MAX_LEN || records.iter().any(|record| ends_in_owner(record.rdata)) {
@@ -67,6 +68,7 @@ impl RecurringRrsets {
     }
 
     /// Makes the set that was sought last known, if it was interned.
+    #[inline]
     pub(super) fn remember(&mut self, rrset: Option<InternedRrset>) {
         let Some((start, hash)) = self.missing.take() else { return };
         match rrset {
