@@ -51,7 +51,7 @@ fn decide<'s>(served: &'s Served, qname: &Qname, query: &Query<'_>) -> Result<&'
         return Err(Decision::BadVersion);
     }
     match served.zones.get(qname.wire()).filter(|_| query.qclass == Class::IN) {
-        Some(zone) if zone.acls.notify.allows(&query.client()) => Ok(zone),
+        Some(zone) if zone.acls().notify.allows(&query.client()) => Ok(zone),
         // RFC 1996 3.10: the client is no known primary.
         Some(_) => Err(Decision::RefuseClient(RefusalReason::Notify)),
         // RFC 1996 3.11: no zone here.

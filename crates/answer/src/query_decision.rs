@@ -82,7 +82,7 @@ impl<'s> Decision<'s> {
         let over_udp = query.request.transport.is_udp();
         let found = served.zones.get(qname.wire());
         let client = query.client();
-        let allowed = found.filter(|served| served.acls.transfer.allows(&client));
+        let allowed = found.filter(|served| served.acls().transfer.allows(&client));
         let allowed = allowed.and_then(|served| Some((&**served, served.zone()?)));
         if query.qtype == Rtype::IXFR {
             let is_current = |serial| query.client_serial == serial || is_later(query.client_serial, serial);

@@ -1,5 +1,6 @@
 //! A configured zone: its data if it is loaded, and who may transfer it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -14,17 +15,23 @@ use crate::zone_acls::ZoneAcls;
 pub struct ServedZone {
     /// Its data, if it is served.
     pub state: ZoneState,
-    /// Who may transfer it or announce changes.
-    pub acls: Arc<ZoneAcls>,
-    /// The changes that led to this version, for IXFR; `None` if there are none.
-    pub history: Option<Arc<ZoneHistory>>,
+    extras: Arc<ZoneExtras>,
     /// When a secondary zone expires, in seconds since 1970; 0 if this server is a primary.
     expires_at_s: AtomicU32,
 }
 
-// A server may have a million zones: with the counts of its `Arc` and the allocator's header this takes seven times 16 octets.
+// A server may have a million zones: with the counts of its `Arc` and the allocator's header this takes six times 16 octets.
 #[cfg(target_pointer_width = "64")]
-const _: () = assert!(size_of::<ServedZone>() <= 88);
+const _: () = assert!(size_of::<ServedZone>() <= 72);
+
+/// What a zone has besides its data. The zones of one policy share it, except those with a history.
+#[derive(Clone, Default)]
+pub struct ZoneExtras {
+    /// Who may transfer it or announce changes.
+    acls: Arc<ZoneAcls>,
+    /// The changes that led to this version, for IXFR.
+    history: ZoneHistory,
+}
 
 /// The latest changes of a zone, each from the version that the previous one leads to.
 pub type ZoneHistory = Vec<EncodedChange>;
@@ -39,30 +46,69 @@ pub enum ZoneState {
     Expired(Name),
 }
 
+impl ZoneExtras {
+    /// These access lists and changes.
+    pub fn new(acls: ZoneAcls, history: ZoneHistory) -> Arc<ZoneExtras> {
+        Arc::new(ZoneExtras { acls: Arc::new(acls), history })
+    }
+
+    /// Who may transfer the zone or announce changes.
+    pub fn acls(&self) -> &Arc<ZoneAcls> {
+        &self.acls
+    }
+
+    /// The same access lists with other changes.
+    fn with_history(self: &Arc<ZoneExtras>, history: ZoneHistory) -> Arc<ZoneExtras> {
+        if history.is_empty() && self.history.is_empty() {
+            return self.clone();
+        }
+        Arc::new(ZoneExtras { acls: self.acls.clone(), history })
+    }
+}
+
 impl ServedZone {
-    /// A zone without history that does not expire.
-    pub fn new(state: ZoneState, acls: Arc<ZoneAcls>) -> ServedZone {
-        ServedZone { state, acls, history: None, expires_at_s: AtomicU32::new(0) }
+    /// A zone that does not expire.
+    pub fn new(state: ZoneState, extras: Arc<ZoneExtras>) -> ServedZone {
+        ServedZone { state, extras, expires_at_s: AtomicU32::new(0) }
     }
 
     /// The same zone with another version, which these changes lead to. Without changes its history begins anew.
     pub fn with_version(&self, version: Zone, changes: &[EncodedChange]) -> ServedZone {
-        let mut history = self.history.clone();
+        let mut history = Cow::Borrowed(&self.extras.history);
         for change in changes {
-            history = Some(extend_history(history.as_deref(), change.clone(), MAX_HISTORY_LEN));
+            history = Cow::Owned(extend_history(&history, change.clone(), MAX_HISTORY_LEN));
         }
-        ServedZone {
-            state: ZoneState::Loaded(version),
-            acls: self.acls.clone(),
-            history: history.filter(|_| !changes.is_empty()),
-            expires_at_s: AtomicU32::new(self.expires_at_s.load(Ordering::Relaxed)),
-        }
+        let history = if changes.is_empty() { ZoneHistory::new() } else { history.into_owned() };
+        self.with_extras(ZoneState::Loaded(version), self.extras.with_history(history))
     }
 
-    /// The same zone with other access lists. A secondary keeps the time when it expires.
-    pub fn with_acls(&self, state: ZoneState, acls: Arc<ZoneAcls>, is_secondary: bool) -> ServedZone {
-        let expires_at_s = if is_secondary { self.expires_at_s.load(Ordering::Relaxed) } else { 0 };
-        ServedZone { state, acls, history: self.history.clone(), expires_at_s: AtomicU32::new(expires_at_s) }
+    /// The same zone with a version that has the same content.
+    pub fn with_rebuilt(&self, version: Zone) -> ServedZone {
+        self.with_extras(ZoneState::Loaded(version), self.extras.clone())
+    }
+
+    /// The same zone with the access lists of `extras`. A secondary keeps the time when it expires.
+    pub fn with_acls(&self, state: ZoneState, extras: &Arc<ZoneExtras>, is_secondary: bool) -> ServedZone {
+        let served = self.with_extras(state, extras.with_history(self.extras.history.clone()));
+        if !is_secondary {
+            served.set_expiry(0);
+        }
+        served
+    }
+
+    fn with_extras(&self, state: ZoneState, extras: Arc<ZoneExtras>) -> ServedZone {
+        ServedZone { state, extras, expires_at_s: AtomicU32::new(self.expires_at_s.load(Ordering::Relaxed)) }
+    }
+
+    /// The zone with this apex, which has expired.
+    pub fn expired(&self) -> ServedZone {
+        let extras = self.extras.with_history(ZoneHistory::new());
+        ServedZone::new(ZoneState::Expired(self.apex().to_owned()), extras)
+    }
+
+    /// Who may transfer it or announce changes.
+    pub fn acls(&self) -> &Arc<ZoneAcls> {
+        self.extras.acls()
     }
 
     /// The apex.
@@ -83,7 +129,7 @@ impl ServedZone {
 
     /// The changes since the version with this serial; `None` if they are not known.
     pub fn changes_since(&self, serial: u32) -> Option<&[EncodedChange]> {
-        let history = self.history.as_ref()?;
+        let history = &self.extras.history;
         let first = history.iter().position(|change| change.from_serial() == serial)?;
         Some(&history[first..])
     }
@@ -103,10 +149,10 @@ impl ServedZone {
 }
 
 /// The history after one more change: the latest changes that lead to it without a gap, within these limits.
-pub fn extend_history(history: Option<&ZoneHistory>, change: EncodedChange, max_octets: usize) -> Arc<ZoneHistory> {
+pub fn extend_history(history: &ZoneHistory, change: EncodedChange, max_octets: usize) -> ZoneHistory {
     let mut octets = change.as_bytes().len();
     let mut next = change.from_serial();
-    let earlier = history.into_iter().flatten().rev().take(MAX_HISTORY - 1).take_while(|earlier| {
+    let earlier = history.iter().rev().take(MAX_HISTORY - 1).take_while(|earlier| {
         let continues = earlier.to_serial() == next && is_later(earlier.to_serial(), earlier.from_serial());
         next = earlier.from_serial();
         octets += earlier.as_bytes().len();
@@ -115,7 +161,7 @@ pub fn extend_history(history: Option<&ZoneHistory>, change: EncodedChange, max_
     let mut list: Vec<EncodedChange> = earlier.cloned().collect();
     list.reverse();
     list.push(change);
-    Arc::new(list)
+    list
 }
 
 /// The most changes in a history: each change copies the list.
@@ -147,36 +193,37 @@ mod tests {
 
     #[test]
     fn a_history_has_no_gap_and_is_bounded() {
-        let mut history = extend_history(None, change(1, 2), usize::MAX);
+        let mut history = extend_history(&Vec::new(), change(1, 2), usize::MAX);
         for serial in 2..400 {
-            history = extend_history(Some(&history), change(serial, serial + 1), usize::MAX);
+            history = extend_history(&history, change(serial, serial + 1), usize::MAX);
         }
         assert_eq!(known(&history), (400 - MAX_HISTORY as u32..400).collect::<Vec<_>>());
         let one = change(400, 401).as_bytes().len();
-        assert_eq!(known(&extend_history(Some(&history), change(400, 401), 3 * one)), [398, 399, 400]);
-        assert_eq!(known(&extend_history(Some(&history), change(400, 401), 1)), [400], "a change is never refused");
-        assert_eq!(known(&extend_history(Some(&history), change(500, 501), usize::MAX)), [500], "there is a gap");
-        let back = extend_history(Some(&history), change(400, 7), usize::MAX);
-        assert_eq!(known(&extend_history(Some(&back), change(7, 8), usize::MAX)), [7], "RFC 1995 4: serials increase");
+        assert_eq!(known(&extend_history(&history, change(400, 401), 3 * one)), [398, 399, 400]);
+        assert_eq!(known(&extend_history(&history, change(400, 401), 1)), [400], "a change is never refused");
+        assert_eq!(known(&extend_history(&history, change(500, 501), usize::MAX)), [500], "there is a gap");
+        let back = extend_history(&history, change(400, 7), usize::MAX);
+        assert_eq!(known(&extend_history(&back, change(7, 8), usize::MAX)), [7], "RFC 1995 4: serials increase");
     }
 
     #[test]
     fn changes_are_found_by_the_serial_of_the_client() {
-        let mut served = ServedZone::new(ZoneState::Loaded(zone_of(4)), Arc::default());
+        let served = ServedZone::new(ZoneState::Loaded(zone_of(4)), Arc::default());
         assert!(served.changes_since(4).is_none());
-        served.history = Some(Arc::new(vec![change(1, 2), change(2, 3), change(3, 4)]));
+        let extras = ZoneExtras::new(ZoneAcls::default(), vec![change(1, 2), change(2, 3), change(3, 4)]);
+        let served = ServedZone::new(ZoneState::Loaded(zone_of(4)), extras);
         assert_eq!(served.changes_since(2).map(<[EncodedChange]>::len), Some(2));
         assert!(served.changes_since(4).is_none() && served.changes_since(9).is_none());
     }
 
     #[test]
     fn other_access_lists_change_neither_history_nor_expiry_of_a_secondary() {
-        let mut served = ServedZone::new(ZoneState::Loaded(zone_of(4)), Arc::default());
-        served.history = Some(Arc::new(vec![change(3, 4)]));
+        let extras = ZoneExtras::new(ZoneAcls::default(), vec![change(3, 4)]);
+        let served = ServedZone::new(ZoneState::Loaded(zone_of(4)), extras);
         served.set_expiry(1000);
-        let secondary = served.with_acls(ZoneState::Loaded(zone_of(4)), Arc::default(), true);
+        let secondary = served.with_acls(ZoneState::Loaded(zone_of(4)), &Arc::default(), true);
         assert_eq!((secondary.expire_s(&zone_of(4), 900), secondary.changes_since(3).is_some()), (100, true));
-        let primary = served.with_acls(ZoneState::Loaded(zone_of(4)), Arc::default(), false);
+        let primary = served.with_acls(ZoneState::Loaded(zone_of(4)), &Arc::default(), false);
         assert_eq!(primary.expire_s(&zone_of(4), 900), 1, "the EXPIRE field of the SOA record");
     }
 }

@@ -50,7 +50,7 @@ pub(crate) fn respond(
 /// RFC 8945 5.5: a forwarding server passes on what is signed with a key that it does not have; the primary verifies it.
 fn is_passed_through(served: &Served, qname: &Qname, query: &Query<'_>) -> bool {
     let zone = served.zones.get(qname.wire());
-    zone.is_some_and(|zone| zone.acls.update.role == UpdateRole::Forward)
+    zone.is_some_and(|zone| zone.acls().update.role == UpdateRole::Forward)
         && signed_query::has_unknown_key(served, query)
 }
 
@@ -68,7 +68,7 @@ fn decide<'s>(served: &'s Served, qname: &Qname, query: &Query<'_>) -> Result<Ac
     // RFC 2136 3.1.2: not the apex of a zone here, or another class.
     let zone = served.zones.get(qname.wire()).filter(|_| query.qclass == Class::IN);
     let zone = zone.ok_or(Decision::refuse(Rcode::NOTAUTH))?;
-    let acl = &zone.acls.update;
+    let acl = &zone.acls().update;
     let (apex, is_forwarded) = (zone.apex().to_owned().to_lowercase(), acl.role == UpdateRole::Forward);
     match acl.role {
         UpdateRole::Ignore => Err(Decision::refuse(Rcode::NOTIMP)),

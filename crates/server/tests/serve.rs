@@ -2,7 +2,7 @@
 
 use answer::{
     Acl, AclEntry, AddressPrefix, Publisher, ReceivedNotify, Served, ServedZone, UpdateAcl, UpdateEntry, ZoneAcls,
-    ZoneState,
+    ZoneExtras, ZoneHistory, ZoneState,
 };
 use server::listen::{self, EventSinks, IncomingUpdate, ListenConfig, ListenerThreads, ZoneResponder};
 use std::io::{self, Read, Write};
@@ -36,9 +36,10 @@ fn served(text: &str, peer: IpAddr) -> Served {
     let access = Acl(vec![AclEntry::of_addresses(AddressPrefix { address: peer, len: 32 })]);
     let entries = access.0.iter().map(|client| UpdateEntry { client: client.clone(), ..UpdateEntry::default() });
     let update = UpdateAcl { entries: entries.collect(), ..UpdateAcl::default() };
-    let acls = Arc::new(ZoneAcls { transfer: access.clone(), notify: access, update });
+    let acls = ZoneAcls { transfer: access.clone(), notify: access, update };
+    let extras = ZoneExtras::new(acls, ZoneHistory::new());
     let mut served = Served::default();
-    served.zones.insert(Arc::new(ServedZone::new(ZoneState::Loaded(zone), acls)));
+    served.zones.insert(Arc::new(ServedZone::new(ZoneState::Loaded(zone), extras)));
     served
 }
 

@@ -122,11 +122,11 @@ fn update(
             summary.add(result, found);
             diff.finish(&mut difference)
         });
-    let edits = previous.edits as usize + name_edits.len() + nsec3_edits.len();
-    let edits = u32::try_from(edits).ok().filter(|_| edits <= summary.names / REBUILD_FRACTION)?;
+    let edits = previous.tables.edits as usize + name_edits.len() + nsec3_edits.len();
+    summary.edits = u32::try_from(edits).ok().filter(|_| edits <= summary.names / REBUILD_FRACTION)?;
     let (names, nsec3) = (previous.names.apply(&name_edits), previous.nsec3().apply(&nsec3_edits));
     let zone = finish(plan, names, nsec3, previous.tables.interned.clone(), summary, found)?;
-    Some((Zone { edits, ..zone }, difference))
+    Some((zone, difference))
 }
 
 /// Makes a zone of its trees and checks it as a whole. `None` if there are errors among the findings.
@@ -139,19 +139,10 @@ pub(crate) fn finish(
     found: &mut Findings,
 ) -> Option<Zone> {
     let apex = plan.apex.to_owned().to_lowercase();
-    let apex_labels = apex.as_ref().label_count() as u8;
-    let apex_has_upper_case = apex.wire() != plan.apex.wire();
-    let has_wildcards = summary.has_wildcards;
-    let mut zone = Zone {
-        apex,
-        names,
-        tables: ZoneTables::shared(interned.clone(), Denial::None, Tree::empty()),
-        has_wildcards,
-        apex_has_upper_case,
-        apex_labels,
-        edits: 0,
-        version: ZoneVersion::next(),
-    };
+    let version = ZoneVersion::next(plan.apex, apex.wire() != plan.apex.wire(), summary.has_wildcards);
+    let edits = if names.is_leaf() { 0 } else { summary.edits };
+    let tables = ZoneTables::shared(interned.clone(), Denial::None, Tree::empty(), edits);
+    let mut zone = Zone { apex, names, tables, version };
     check_apex(&zone, plan, found);
     if found.has_errors() || !plan.is_whole {
         return None;
@@ -161,7 +152,7 @@ pub(crate) fn finish(
         return None;
     }
     if denial != Denial::None || !nsec3.is_empty() {
-        zone.tables = ZoneTables::shared(interned, denial, nsec3);
+        zone.tables = ZoneTables::shared(interned, denial, nsec3, edits);
     }
     check_targets(&zone, plan, &summary.targets, found);
     if plan.thorough {
@@ -237,13 +228,15 @@ pub(crate) struct Summary {
     /// Owners, including those of NSEC3 records.
     names: usize,
     has_wildcards: bool,
+    /// Entries edited since the intern tables were built.
+    edits: u32,
     targets: Vec<TargetName>,
 }
 
 impl Summary {
     /// The summary of a change: targets are not checked.
-    pub(crate) fn of_change(has_wildcards: bool) -> Summary {
-        Summary { has_wildcards, ..Summary::default() }
+    pub(crate) fn of_change(has_wildcards: bool, edits: u32) -> Summary {
+        Summary { has_wildcards, edits, ..Summary::default() }
     }
 
     fn add(&mut self, result: RangeResult, found: &mut Findings) {

@@ -53,7 +53,7 @@ pub(crate) fn build(
         return assemble([names, nsec3].map(|runs| stage(&tables, options.apex, &runs)), options);
     }
     let mut found = Findings::default();
-    let summary = Summary::of_change(names.iter().chain(&nsec3).any(|run| run.has_wildcards));
+    let summary = Summary::of_change(names.iter().chain(&nsec3).any(|run| run.has_wildcards), 0);
     let occlusion = apex_occlusion(&names);
     let mut counts = [0; 2];
     let [names, nsec3] = [(names, occlusion), (nsec3, Occlusion::default())]

@@ -165,14 +165,14 @@ impl Zone {
         let names = editor.edit(&self.names, [removed.names, added.names], true)?;
         let nsec3 = editor.edit(self.nsec3(), [removed.nsec3, added.nsec3], false)?;
         let Editor { mut found, difference, has_wildcards, .. } = editor;
-        let edits = self.edits.saturating_add((names.len() + nsec3.len()) as u32);
+        let edits = self.tables.edits.saturating_add((names.len() + nsec3.len()) as u32);
         let (names, nsec3) = (self.names.apply(&names), self.nsec3().apply(&nsec3));
-        let summary = Summary::of_change(has_wildcards);
+        let summary = Summary::of_change(has_wildcards, edits);
         let zone = finish(&options, names, nsec3, self.tables.interned.clone(), summary, &mut found);
         match zone.filter(|_| !found.has_errors()) {
             Some(zone) => {
                 let change = EncodedChange::between(self, &zone);
-                Ok(Applied { zone: Zone { edits, ..zone }, change, difference, warnings: found.finish(&Arc::from("")) })
+                Ok(Applied { zone, change, difference, warnings: found.finish(&Arc::from("")) })
             }
             None => Err(ChangeError::Invalid(found.finish(&Arc::from("")))),
         }
@@ -180,7 +180,7 @@ impl Zone {
 
     /// Whether [`Zone::rebuild`] would save memory: changed owners outnumber the interned RRsets.
     pub fn needs_rebuild(&self) -> bool {
-        self.edits as usize > self.tables.interned.rrset_count().max(MIN_EDITS)
+        self.tables.edits as usize > self.tables.interned.rrset_count().max(MIN_EDITS)
     }
 
     /// The same zone, built from scratch with new tables. Costs as much as loading without parsing.
@@ -216,7 +216,7 @@ impl<'z, 'p> Editor<'z, 'p> {
             edits: Vec::new(),
             found: Findings::default(),
             difference: Difference::default(),
-            has_wildcards: zone.has_wildcards,
+            has_wildcards: zone.has_wildcards(),
         }
     }
 

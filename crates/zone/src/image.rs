@@ -153,9 +153,9 @@ impl ImageEncoder {
     fn write_head(&self, out: &mut Vec<u8>) {
         let zone = &self.zone;
         out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
-        out.extend_from_slice(&zone.edits.to_le_bytes());
+        out.extend_from_slice(&zone.tables.edits.to_le_bytes());
         let flag = |is_set, flag| if is_set { flag } else { 0 };
-        out.push(flag(zone.has_wildcards, HAS_WILDCARDS) | flag(zone.apex_has_upper_case, APEX_HAS_UPPER_CASE));
+        out.push(flag(zone.has_wildcards(), HAS_WILDCARDS) | flag(zone.apex_has_upper_case(), APEX_HAS_UPPER_CASE));
         write_short(zone.apex.wire(), out);
         match zone.denial() {
             Denial::None => out.push(NO_DENIAL),
@@ -319,17 +319,10 @@ impl ImageDecoder {
         if names.first().is_none_or(|first| first.key_len() > 0) {
             return Err(ImageError::Records);
         }
-        let apex_labels = head.apex.as_ref().label_count() as u8;
-        Ok(Zone {
-            apex: head.apex,
-            names,
-            tables: ZoneTables::shared(trees.tables, head.denial, nsec3),
-            has_wildcards: head.flags & HAS_WILDCARDS != 0,
-            apex_has_upper_case: head.flags & APEX_HAS_UPPER_CASE != 0,
-            apex_labels,
-            edits: head.edits,
-            version: ZoneVersion::next(),
-        })
+        let has = |flag| head.flags & flag != 0;
+        let version = ZoneVersion::next(head.apex.as_ref(), has(APEX_HAS_UPPER_CASE), has(HAS_WILDCARDS));
+        let tables = ZoneTables::shared(trees.tables, head.denial, nsec3, head.edits);
+        Ok(Zone { apex: head.apex, names, tables, version })
     }
 }
 

@@ -20,17 +20,12 @@ pub struct Zone {
     /// All owners except those of NSEC3 records.
     pub(crate) names: Tree,
     pub(crate) tables: Arc<ZoneTables>,
-    pub(crate) has_wildcards: bool,
-    pub(crate) apex_has_upper_case: bool,
-    pub(crate) apex_labels: u8,
-    /// Entries edited since the intern tables were built.
-    pub(crate) edits: u32,
     pub(crate) version: ZoneVersion,
 }
 
 // A server may have a million zones.
 #[cfg(target_pointer_width = "64")]
-const _: () = assert!(size_of::<Zone>() <= 64);
+const _: () = assert!(size_of::<Zone>() <= 56);
 
 /// What a zone has besides its names. Small unsigned zones, which may be a million, share an empty one.
 pub(crate) struct ZoneTables {
@@ -38,31 +33,44 @@ pub(crate) struct ZoneTables {
     pub(crate) denial: Denial,
     /// The owners of NSEC3 records, by their hash label.
     pub(crate) nsec3: Tree,
+    /// Entries edited since the intern tables were built. A tree of one leaf gains nothing by new ones: there it is 0.
+    pub(crate) edits: u32,
 }
 
 impl ZoneTables {
-    pub(crate) fn shared(interned: Arc<InternTables>, denial: Denial, nsec3: Tree) -> Arc<ZoneTables> {
+    pub(crate) fn shared(interned: Arc<InternTables>, denial: Denial, nsec3: Tree, edits: u32) -> Arc<ZoneTables> {
         static EMPTY: LazyLock<Arc<ZoneTables>> = LazyLock::new(|| {
             let interned = InternTables::default().shared();
-            Arc::new(ZoneTables { interned, denial: Denial::None, nsec3: Tree::empty() })
+            Arc::new(ZoneTables { interned, denial: Denial::None, nsec3: Tree::empty(), edits: 0 })
         });
-        if Arc::ptr_eq(&interned, &EMPTY.interned) && denial == Denial::None && nsec3.is_empty() {
+        if Arc::ptr_eq(&interned, &EMPTY.interned) && denial == Denial::None && nsec3.is_empty() && edits == 0 {
             return EMPTY.clone();
         }
-        Arc::new(ZoneTables { interned, denial, nsec3 })
+        Arc::new(ZoneTables { interned, denial, nsec3, edits })
     }
 }
 
-/// The number of a version: no two versions of any zone in this process have the same.
+/// The number of a version: no two versions of any zone in this process have the same. Its lowest octets are properties of the zone,
+/// which so take no room of their own: the number of labels of the apex, and flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ZoneVersion(pub u64);
 
+/// A flag of a [`ZoneVersion`]: an owner has a label `*`.
+const HAS_WILDCARDS: u64 = 1 << 8;
+/// A flag of a [`ZoneVersion`].
+const APEX_HAS_UPPER_CASE: u64 = 1 << 9;
+/// The octets of a [`ZoneVersion`] for properties, as bits.
+const PROPERTY_BITS: u32 = 16;
+
 impl ZoneVersion {
     /// A number that no version has yet; never that of `ZoneVersion::default()`.
-    pub(crate) fn next() -> ZoneVersion {
+    pub(crate) fn next(apex: NameRef<'_>, apex_has_upper_case: bool, has_wildcards: bool) -> ZoneVersion {
         static LAST: AtomicU64 = AtomicU64::new(0);
-        // 64 bits do not wrap within the life of a process.
-        ZoneVersion(LAST.fetch_add(1, Ordering::Relaxed) + 1)
+        // 48 bits do not wrap within the life of a process: a million versions a second last nine years.
+        let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+        let flag = |is_set, flag| if is_set { flag } else { 0 };
+        let flags = flag(has_wildcards, HAS_WILDCARDS) | flag(apex_has_upper_case, APEX_HAS_UPPER_CASE);
+        ZoneVersion(number << PROPERTY_BITS | flags | apex.label_count() as u64)
     }
 }
 
@@ -97,7 +105,7 @@ impl Zone {
     /// The number of labels of the apex.
     #[inline]
     pub fn apex_labels(&self) -> usize {
-        self.apex_labels.into()
+        usize::from(self.version.0 as u8)
     }
 
     /// Identifies this version among all versions of all zones.
@@ -219,7 +227,7 @@ impl Zone {
     /// Whether any owner has a label `*`: such a zone has a wildcard, possibly an empty non-terminal (RFC 4592 2.2.3).
     #[inline]
     pub fn has_wildcards(&self) -> bool {
-        self.has_wildcards
+        self.version.0 & HAS_WILDCARDS != 0
     }
 
     /// The size of the zone; visits every node.
@@ -254,13 +262,13 @@ impl Zone {
     /// Whether the apex has upper-case letters.
     #[inline]
     pub fn apex_has_upper_case(&self) -> bool {
-        self.apex_has_upper_case
+        self.version.0 & APEX_HAS_UPPER_CASE != 0
     }
 
     /// Whether the owner of this node has upper-case letters, in the labels of the apex or below.
     #[inline]
     pub fn has_upper_case(&self, node: &ZoneNode<'_>) -> bool {
-        self.apex_has_upper_case || node.has_upper_case()
+        self.apex_has_upper_case() || node.has_upper_case()
     }
 
     /// The owner name of an entry, in its original case.
@@ -304,7 +312,7 @@ impl Zone {
     fn write_whole_apex(&self, out: &mut [u8]) -> usize {
         let len = self.apex.wire().len();
         out[..len].copy_from_slice(self.apex.wire());
-        if self.apex_has_upper_case {
+        if self.apex_has_upper_case() {
             owner_case::apply(self.apex_entry().value, &mut out[..len]);
         }
         len

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use answer::Transport::Udp;
 use answer::{
     Acl, AclEntry, AddressPrefix, AnswerConfig, KeyRing, RateLimitConfig, Served, ServedZone, Transport, ZoneAcls,
-    ZoneHistory, ZoneState, extend_history,
+    ZoneExtras, ZoneHistory, ZoneState, extend_history,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -38,7 +38,7 @@ type Hosts = BTreeMap<u8, Vec<u8>>;
 /// A zone after changes, and those of them that are known.
 struct Chain {
     zone: Zone,
-    history: Arc<ZoneHistory>,
+    history: ZoneHistory,
 }
 
 /// Applies changes, each a list of hosts with the length of their new TXT record or none, to version 1. `known` changes are kept.
@@ -50,10 +50,10 @@ fn chain(changes: &[Vec<(u8, Option<u8>)>], known: usize) -> Chain {
         let applied =
             zone.apply(change_set(serial, change, &mut hosts), RULES).unwrap_or_else(|error| panic!("{error:?}"));
         zone = applied.zone;
-        history = extend_history(Some(&history), applied.change, usize::MAX).to_vec();
+        history = extend_history(&history, applied.change, usize::MAX);
     }
     history.drain(..history.len().saturating_sub(known));
-    Chain { zone, history: Arc::new(history) }
+    Chain { zone, history }
 }
 
 fn change_set(serial: u32, change: &[(u8, Option<u8>)], hosts: &mut Hosts) -> ChangeSet {
@@ -81,8 +81,7 @@ impl Chain {
     /// A server of the last version, which these clients may transfer.
     fn serve(&self, transfer: Acl, config: AnswerConfig) -> Arc<Served> {
         let acls = ZoneAcls { transfer, ..ZoneAcls::default() };
-        let mut zone = ServedZone::new(ZoneState::Loaded(self.zone.clone()), Arc::new(acls));
-        zone.history = Some(self.history.clone());
+        let zone = ServedZone::new(ZoneState::Loaded(self.zone.clone()), ZoneExtras::new(acls, self.history.clone()));
         subject::serve_zones([zone], config)
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use answer::Transport::Udp;
 use answer::{
     Acl, AclEntry, AddressPrefix, AnswerConfig, KeyRing, RateLimitConfig, ReceivedNotify, RefusalReason, Request,
-    Response, Served, ServedZone, Transport, WorkerState, ZoneAcls, ZoneState,
+    Response, Served, ServedZone, Transport, WorkerState, ZoneAcls, ZoneExtras, ZoneState,
 };
 use wire::message::{Edns, Message, Opcode, Rcode, Record};
 use wire::tsig::{TsigError, TsigKey, TsigSigner, TsigVerifier};
@@ -40,7 +40,7 @@ fn server() -> Arc<Served> {
     ]
     .map(|(state, notify)| {
         let acls = ZoneAcls { transfer: by_address.clone(), notify, ..ZoneAcls::default() };
-        ServedZone::new(state, Arc::new(acls))
+        ServedZone::new(state, ZoneExtras::new(acls, Vec::new()))
     });
     let rate_limit =
         Some(RateLimitConfig { responses_per_second: 1, slip: 0, ipv4_prefix_len: 24, ipv6_prefix_len: 56 });

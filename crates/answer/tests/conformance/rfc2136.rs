@@ -5,7 +5,7 @@ use std::sync::Arc;
 use answer::Transport::Udp;
 use answer::{
     Acl, AclEntry, AddressPrefix, AnswerConfig, KeyRing, Response, Served, ServedZone, Transport, UpdateAcl,
-    UpdateEntry, UpdateRole, WorkerState, ZoneAcls, ZoneState,
+    UpdateEntry, UpdateRole, WorkerState, ZoneAcls, ZoneExtras, ZoneState,
 };
 use wire::message::{Edns, Message, Opcode, Question, Rcode, Record};
 use wire::tsig::{TsigError, TsigKey, TsigSigner, TsigVerifier};
@@ -43,7 +43,7 @@ fn server() -> Arc<Served> {
         // Clients that may transfer or announce may not update.
         let others = Acl(vec![by_address.clone()]);
         let acls = ZoneAcls { transfer: others.clone(), notify: others, update: UpdateAcl { entries, role } };
-        ServedZone::new(state, Arc::new(acls))
+        ServedZone::new(state, ZoneExtras::new(acls, Vec::new()))
     });
     let keys = KeyRing::new([key("key."), key("other.")]);
     subject::serve_zones(served, AnswerConfig { keys, ..AnswerConfig::default() })

@@ -78,7 +78,7 @@ impl Writer {
         // The settings may have changed since the message was received.
         let Some(zone) = self.zones.find(apex.as_ref()) else { return answer.refuse(Rcode::NOTAUTH, "no such zone") };
         let Some(served) = self.zones.served(zone) else { return answer.refuse(Rcode::NOTAUTH, "no such zone") };
-        let acls = served.acls.clone();
+        let acls = served.acls().clone();
         if is_forwarded != (acls.update.role == UpdateRole::Forward) {
             return answer.refuse(Rcode::SERVFAIL, "the settings of the zone have changed");
         }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use answer::ZoneAcls;
+use answer::ZoneExtras;
 use wire::Name;
 
 use super::zone_entry::Acls;
@@ -16,7 +16,7 @@ pub struct TemplateSource {
     /// Its file and policy.
     pub source: Arc<ZoneSource>,
     /// Its access lists.
-    pub acls: Arc<ZoneAcls>,
+    pub extras: Arc<ZoneExtras>,
 }
 
 /// The templates by name.
@@ -30,7 +30,7 @@ impl TemplateSet {
         let entry = |(name, source): (&String, &Arc<ZoneSource>)| {
             let unchanged = old.get(name).filter(|old| old.source == *source).cloned();
             let template =
-                unchanged.unwrap_or_else(|| TemplateSource { source: source.clone(), acls: acls.of(&source.policy) });
+                unchanged.unwrap_or_else(|| TemplateSource { source: source.clone(), extras: acls.of(&source.policy) });
             (name.clone(), template)
         };
         self.0 = templates.iter().map(entry).collect();

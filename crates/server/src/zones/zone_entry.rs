@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use answer::{
-    Acl, AclEntry, AddressPrefix, ServedZone, TlsRule, UpdateAcl, UpdateEntry, UpdateRole, ZoneAcls, ZoneState,
+    Acl, AclEntry, AddressPrefix, ServedZone, TlsRule, UpdateAcl, UpdateEntry, UpdateRole, ZoneAcls, ZoneExtras,
+    ZoneHistory, ZoneState,
 };
 use wire::{Name, NameRef};
 use zone::Zone;
@@ -27,8 +28,8 @@ pub struct ZoneEntry {
 
 impl ZoneEntry {
     /// A zone that is not loaded yet.
-    pub fn new(apex: Name, source: Arc<ZoneSource>, acls: Arc<ZoneAcls>) -> ZoneEntry {
-        let served = Arc::new(ServedZone::new(ZoneState::Unavailable(apex), acls));
+    pub fn new(apex: Name, source: Arc<ZoneSource>, extras: Arc<ZoneExtras>) -> ZoneEntry {
+        let served = Arc::new(ServedZone::new(ZoneState::Unavailable(apex), extras));
         ZoneEntry { served, source, fingerprint: Fingerprint::NONE }
     }
 
@@ -39,16 +40,12 @@ impl ZoneEntry {
 
     /// Replaces the version by one with the same content.
     pub fn serve_rebuilt(&mut self, zone: Zone) {
-        let history = self.served.history.clone();
-        let mut served = self.served.with_version(zone, &[]);
-        served.history = history;
-        self.served = Arc::new(served);
+        self.served = Arc::new(self.served.with_rebuilt(zone));
     }
 
     /// Stops serving the zone: it has expired.
     pub fn expire(&mut self) {
-        let (apex, acls) = (self.served.apex().to_owned(), self.served.acls.clone());
-        self.served = Arc::new(ServedZone::new(ZoneState::Expired(apex), acls));
+        self.served = Arc::new(self.served.expired());
     }
 }
 
@@ -109,24 +106,25 @@ fn update_acl(policy: &ZonePolicy) -> UpdateAcl {
     UpdateAcl { entries: policy.allow_update.iter().map(update_entry).collect(), role }
 }
 
-/// The access lists, shared by the zones with the same policy.
+/// The access lists, as what the zones with the same policy share.
 #[derive(Default)]
-pub struct Acls(HashMap<Arc<ZonePolicy>, Arc<ZoneAcls>>);
+pub struct Acls(HashMap<Arc<ZonePolicy>, Arc<ZoneExtras>>);
 
 impl Acls {
     /// The lists of this policy.
-    pub fn of(&mut self, policy: &Arc<ZonePolicy>) -> Arc<ZoneAcls> {
-        if let Some(acls) = self.0.get(policy) {
-            return acls.clone();
+    pub fn of(&mut self, policy: &Arc<ZonePolicy>) -> Arc<ZoneExtras> {
+        if let Some(extras) = self.0.get(policy) {
+            return extras.clone();
         }
         let primaries = policy.primaries.iter().map(primary_entry);
-        let acls = Arc::new(ZoneAcls {
+        let acls = ZoneAcls {
             transfer: Acl(policy.allow_transfer.iter().map(acl_entry).collect()),
             notify: Acl(policy.allow_notify.iter().map(acl_entry).chain(primaries).collect()),
             update: update_acl(policy),
-        });
-        self.0.insert(policy.clone(), acls.clone());
-        acls
+        };
+        let extras = ZoneExtras::new(acls, ZoneHistory::new());
+        self.0.insert(policy.clone(), extras.clone());
+        extras
     }
 }
 
@@ -155,7 +153,7 @@ mod tests {
             allow_transfer: vec![access("203.0.113.1", 32)],
             ..(*zone.source.policy).clone()
         };
-        let acls = Acls::default().of(&Arc::new(policy));
+        let extras = Acls::default().of(&Arc::new(policy));
         for (address, is_signed, allowed) in [
             ("192.0.2.1", false, true),
             ("192.0.2.2", false, false),
@@ -167,7 +165,7 @@ mod tests {
         ] {
             let address = address.parse().expect("an address");
             let client = answer::Client { address, key: is_signed.then_some(key.as_ref()), tls: None };
-            assert_eq!(acls.notify.allows(&client), allowed, "{address} {is_signed}");
+            assert_eq!(extras.acls().notify.allows(&client), allowed, "{address} {is_signed}");
         }
     }
 }

@@ -122,8 +122,8 @@ mod tests {
         let mut reader = ConfigReader::default();
         reader.add_argument(name.parse().expect("a name"), std::path::Path::new("file"));
         let config = reader.finish().expect("no mistakes").zones.remove(0);
-        let acl = Acls::default().of(&config.source.policy);
-        ZoneEntry::new(config.name, Arc::new(config.source), acl)
+        let extras = Acls::default().of(&config.source.policy);
+        ZoneEntry::new(config.name, Arc::new(config.source), extras)
     }
 
     fn find(slab: &ZoneSlab, name: &str) -> Option<ZoneId> {

@@ -195,6 +195,11 @@ impl Tree {
         self.root.is_empty()
     }
 
+    /// Whether the tree is a single leaf, or empty.
+    pub(crate) fn is_leaf(&self) -> bool {
+        matches!(self.root, Root::Leaf(_))
+    }
+
     /// The heap size of all nodes in octets, without allocator overhead.
     pub fn heap_size(&self) -> usize {
         fn inner_size(inner: &Inner) -> usize {

@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use answer::{
-    Acl, AnswerConfig, Request, Response, Served, ServedZone, Transport, WorkerState, ZoneAcls, ZoneMap, ZoneState,
-    respond,
+    Acl, AnswerConfig, Request, Response, Served, ServedZone, Transport, WorkerState, ZoneAcls, ZoneExtras, ZoneMap,
+    ZoneState, respond,
 };
 use wire::Name;
 use zone::load::load as load_zone;
@@ -28,8 +28,9 @@ pub fn load(zones: &[(Name, String)]) -> Arc<Served> {
 
 /// Publishes zones that these clients may transfer and announce.
 pub fn serve(contents: impl IntoIterator<Item = ZoneState>, options: AnswerConfig, access: Acl) -> Arc<Served> {
-    let acls = Arc::new(ZoneAcls { transfer: access.clone(), notify: access, ..ZoneAcls::default() });
-    serve_zones(contents.into_iter().map(|state| ServedZone::new(state, acls.clone())), options)
+    let acls = ZoneAcls { transfer: access.clone(), notify: access, ..ZoneAcls::default() };
+    let extras = ZoneExtras::new(acls, Vec::new());
+    serve_zones(contents.into_iter().map(|state| ServedZone::new(state, extras.clone())), options)
 }
 
 /// Publishes zones with their settings.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use answer::{ZoneAcls, ZoneState};
+use answer::{ZoneExtras, ZoneState};
 use wire::{Name, NameRef};
 
 use super::{ChangeRefusal, Fingerprint, ZoneNotice, ZoneRegistry};
@@ -23,7 +23,7 @@ pub(super) struct Configuring {
     swept: usize,
     acls: Acls,
     /// Those of the zone before, which most zones share.
-    last: Option<(Arc<ZoneSource>, Arc<ZoneAcls>)>,
+    last: Option<(Arc<ZoneSource>, Arc<ZoneExtras>)>,
     reports: Vec<ZoneReport>,
 }
 
@@ -51,8 +51,8 @@ impl ZoneRegistry {
 
     /// Adds a zone, to be loaded at once. Returns `None` if there is one with this apex.
     pub fn add(&mut self, config: ZoneConfig) -> Option<ZoneId> {
-        let acls = Acls::default().of(&config.source.policy);
-        self.add_shared(config.name, Arc::new(config.source), acls, ZoneOrigin::Configured)
+        let extras = Acls::default().of(&config.source.policy);
+        self.add_shared(config.name, Arc::new(config.source), extras, ZoneOrigin::Configured)
     }
 
     /// Removes a zone; returns false if it was removed before.
@@ -102,18 +102,18 @@ impl ZoneRegistry {
 
     fn configure_zone(&mut self, config: ZoneConfig, job: &mut Configuring) {
         let shared = job.last.take().filter(|(source, _)| **source == config.source);
-        let (source, acl) = shared.unwrap_or_else(|| {
-            let acl = job.acls.of(&config.source.policy);
-            (Arc::new(config.source), acl)
+        let (source, extras) = shared.unwrap_or_else(|| {
+            let extras = job.acls.of(&config.source.policy);
+            (Arc::new(config.source), extras)
         });
-        job.last = Some((source.clone(), acl.clone()));
+        job.last = Some((source.clone(), extras.clone()));
         let id = match self.find_configured(config.name.as_ref(), job.next_slot) {
             Some(id) => {
                 self.take_over(id);
-                self.reconfigure(id, config.name, source, acl, &mut job.reports);
+                self.reconfigure(id, config.name, source, extras, &mut job.reports);
                 id
             }
-            None => match self.zones.insert(ZoneEntry::new(config.name, source, acl)) {
+            None => match self.zones.insert(ZoneEntry::new(config.name, source, extras)) {
                 Some(id) => {
                     self.schedule.zone_added(id.index as usize);
                     self.publisher.draft_insert(&self.zones, id);
@@ -170,7 +170,7 @@ impl ZoneRegistry {
         id: ZoneId,
         apex: Name,
         source: Arc<ZoneSource>,
-        acls: Arc<ZoneAcls>,
+        extras: Arc<ZoneExtras>,
         reports: &mut Vec<ZoneReport>,
     ) {
         let Some(entry) = self.zones.get_mut(id).filter(|entry| entry.source != source) else { return };
@@ -186,7 +186,7 @@ impl ZoneRegistry {
             None if self.expired.contains_key(&id) => ZoneState::Expired(apex),
             None => ZoneState::Unavailable(apex),
         };
-        entry.served = Arc::new(entry.served.with_acls(state, acls, !source.policy.primaries.is_empty()));
+        entry.served = Arc::new(entry.served.with_acls(state, &extras, !source.policy.primaries.is_empty()));
         let old = std::mem::replace(&mut entry.source, source.clone());
         self.note_listing(id, Some(&old.policy), Some(&source.policy));
         self.forget_excess_versions(id);

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use answer::ZoneAcls;
+use answer::ZoneExtras;
 use wire::Name;
 
 use super::{MAX_IN_FLIGHT, ZoneRegistry};
@@ -43,17 +43,17 @@ pub enum ZoneNotice {
 impl ZoneRegistry {
     /// Adds a zone that is not configured, to be loaded at once. Returns `None` if there is one with this apex.
     pub fn add_dynamic(&mut self, apex: Name, template: &TemplateSource, origin: ZoneOrigin) -> Option<ZoneId> {
-        self.add_shared(apex, template.source.clone(), template.acls.clone(), origin)
+        self.add_shared(apex, template.source.clone(), template.extras.clone(), origin)
     }
 
     pub(super) fn add_shared(
         &mut self,
         apex: Name,
         source: Arc<ZoneSource>,
-        acls: Arc<ZoneAcls>,
+        extras: Arc<ZoneExtras>,
         origin: ZoneOrigin,
     ) -> Option<ZoneId> {
-        let id = self.zones.insert(ZoneEntry::new(apex, source, acls))?;
+        let id = self.zones.insert(ZoneEntry::new(apex, source, extras))?;
         self.origins.set(id.index as usize, origin);
         self.schedule.zone_added(id.index as usize);
         self.publisher.draft_insert(&self.zones, id);
@@ -72,7 +72,7 @@ impl ZoneRegistry {
             return;
         }
         let (apex, is_read_again) = (entry.served.apex().to_owned(), !template.source.is_read_like(&entry.source));
-        self.reconfigure(id, apex, template.source.clone(), template.acls.clone(), &mut Vec::new());
+        self.reconfigure(id, apex, template.source.clone(), template.extras.clone(), &mut Vec::new());
         self.publisher.queue_change(id);
         if is_read_again {
             self.start_load(id, self.schedule.latest_reload());
