@@ -32,6 +32,7 @@ pytestmark = [
         ("E20", (), {"cpu_us_per_query", "answered_share", "latency_p99_us"}),
         ("E10", ("zones.records=500",), {"records_per_s", "bytes_per_message"}),
         ("E7", ("zones.records=2000",), {"bytes_per_record", "first_answer_s"}),
+        ("E9", ("timing.finish-s=20",), {"transfer_s", "primary_secondary_ratio"}),
         ("E18", ("change.connections=200",), {"bytes_per_connection", "connects_per_s"}),
         ("E11", (*ZONDA_AS_PRIMARY, "zones.records=500", "timing.finish-s=20"), {"transfer_s", "cpu_us_per_record"}),
         ("E15", (*ZONDA_AS_PRIMARY, "timing.finish-s=20"), {"transfer_s", "zones_per_s"}),

@@ -1,18 +1,17 @@
-"""Packet captures (pcap) for replays: where they are, unpacked, and their duration."""
+"""Packet captures (pcap, pcapng) for replays: where they are, unpacked, and their duration."""
 
 from __future__ import annotations
 
 import functools
 import lzma
 import os
-import struct
 from pathlib import Path
+
+import dpkt
 
 from zonda_lab.errors import LabError, UnsupportedError
 
 FOLDER_VARIABLE = "ZONDA_LAB_CAPTURES"
-HEADER = 24  # octets of the file header; each packet has a header of 16
-MAGIC = {0xA1B2C3D4: 1e-6, 0xA1B23C4D: 1e-9}  # resolution of the fraction of a second
 
 
 def find(name: str) -> Path:
@@ -36,13 +35,9 @@ def unpacked(capture: Path, folder: Path) -> Path:
 @functools.cache
 def duration_s(path: Path) -> float:
     """Seconds from the first packet to the last."""
-    data = path.read_bytes()
-    order = next((order for order in "<>" if struct.unpack_from(f"{order}I", data)[0] in MAGIC), None)
-    if order is None:
-        raise LabError(f"{path} is no pcap file", "convert pcapng with `editcap -F pcap`")
-    resolution, times, at = MAGIC[struct.unpack_from(f"{order}I", data)[0]], list[float](), HEADER
-    while at + 16 <= len(data):
-        seconds, fraction, length, _ = struct.unpack_from(f"{order}4I", data, at)
-        times.append(seconds + fraction * resolution)
-        at += 16 + length
-    return max(times) - min(times) if times else 0.0
+    try:
+        with path.open("rb") as file:
+            times = [at for at, _ in dpkt.pcap.UniversalReader(file)]
+    except (ValueError, dpkt.Error) as error:
+        raise LabError(f"{path} is no capture: {error}", "it must be pcap or pcapng") from None
+    return float(max(times) - min(times)) if times else 0.0

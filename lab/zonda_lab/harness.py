@@ -226,6 +226,15 @@ class Harness:
         for found in server.sockets:  # as it was before the lab changed it
             found["own_receive_buffer"] = own.get((found["kind"], found["port"]), found["own_receive_buffer"])
 
+    def settle_early(self, server: Server) -> None:
+        """Gives a server its sockets' settings as soon as it has bound them, before it is ready."""
+        deadline = time.monotonic() + self.settings.timing.ready_s
+        while server.process.alive and time.monotonic() < deadline:
+            self.settle_sockets(server)
+            if any(found["kind"] == "udp" for found in server.sockets):
+                return
+            time.sleep(0.02)
+
     def start_primary(self, zones: Sequence[Zone], notify: tuple[Endpoint, ...] = ()) -> Server:
         """Starts the primary and waits until it answers; `secondary_zones` spreads zones over its addresses."""
         spec, installed = self.settings.primary, self.installed(self.settings.primary.name)

@@ -20,10 +20,12 @@ from zonda_lab.experiment import Settings
 from zonda_lab.harness import OF_ECHO, Harness, MakeNetwork, Server
 from zonda_lab.load_generator import LoadGenerator
 from zonda_lab.procedures import PROCEDURES
-from zonda_lab.procedures.peak import searched
+from zonda_lab.procedures.peak import GOALS, searched
 from zonda_lab.procedures.queries import measure_window
 from zonda_lab.results import Results
 from zonda_lab.servers import InstalledServer
+from zonda_lab.validity import machine_reasons
+from zonda_lab.window import Window
 
 FILE = "limits.json"
 ECHO, NO_SERVERS = "echo", ("echo", "null")
@@ -42,6 +44,7 @@ class Limits:
     traffic: dict[str, Any]
     measured_at: float = field(default_factory=time.monotonic)
     windows: dict[str, dict[str, float]] = field(default_factory=dict)  # by traffic with its rate
+    disturbed: list[str] = field(default_factory=list)  # why its windows are less certain
 
 
 class RigLimits:
@@ -83,7 +86,7 @@ class RigLimits:
             return {}, {}
         known = {"echo_qps": limits.echo_qps, "generator_qps": limits.generator_qps, "measured": limits.measured}
         echo = {"capacity_qps": limits.echo_qps, **limits.windows.get(window_of(settings), {})}
-        return echo, {**known, "traffic": limits.traffic}
+        return echo, {**known, "traffic": limits.traffic, "disturbed": limits.disturbed}
 
     def _is_known(self, settings: Settings) -> bool:
         limits = self._latest.get(kind_of(settings))
@@ -98,9 +101,16 @@ class RigLimits:
             harness.wait_ready(server)
             for settings in map(as_echo, windows):
                 limits = self._limits(harness, server, settings)
-                measured = (searched if is_search else measure_window)(harness, server, settings).metrics
-                wanted = {name for name in measured if name.startswith("peak_")} | set(COMPARED)
+                window = (searched if is_search else measure_window)(harness, server, settings)
+                limits.disturbed += self._disturbances(harness, window)
+                measured = window.metrics
+                wanted = {name for name in measured if name in GOALS} | set(COMPARED)
                 limits.windows[window_of(settings)] = {n: v for n, v in measured.items() if n in wanted}
+
+    def _disturbances(self, harness: Harness, window: Window) -> list[str]:
+        """What disturbed a window of echo; the reader of its figures must know."""
+        span = window.span
+        return machine_reasons(harness.observed(span), span.seconds, span.own_cpu_s / span.seconds)
 
     def _limits(self, harness: Harness, server: Server, settings: Settings) -> Limits:
         """The limits of this kind of traffic, measured now unless they are recent."""

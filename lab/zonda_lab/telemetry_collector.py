@@ -71,12 +71,17 @@ class TelemetryCollector:
     def _output(self, start: int, wanted: str) -> str:
         """The sampler's output from `start`, as soon as it has a whole line that ends in `wanted`."""
         deadline = time.monotonic() + PATIENCE_S
-        while f"{wanted.rstrip()}\n" not in (text := self.file.read_bytes()[start:].decode()):
+        while f"{wanted.rstrip()}\n" not in (text := self._read(start)):
             self._program.require_alive()
             if time.monotonic() > deadline:
                 raise LabError(f"{self.host.name}: no telemetry for {PATIENCE_S:.0f} s", "stop other programs there")
             time.sleep(0.002)
         return text
+
+    def _read(self, start: int) -> str:
+        with self.file.open("rb") as file:
+            file.seek(start)
+            return file.read().decode()
 
     def covers(self, host: Host) -> bool:
         """Whether that host is on this machine."""

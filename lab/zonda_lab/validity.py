@@ -24,6 +24,8 @@ STEAL = 0.01  # share of CPU time taken by the hypervisor
 FOREIGN_CORES = 0.10  # CPUs used by programs outside the experiment
 IO_PRESSURE = 0.05  # share of the time with a task waiting for I/O
 CPU_WAIT = 0.02  # share of the window in which the generator may wait for a CPU of its own
+SERVER_WAIT = 0.05  # share of the window in which the server may wait for its CPU while other programs run
+FOREIGN_SLACK = 0.02  # CPUs of other programs that cannot be what the server waits for
 CPU_OVERSHOOT = 1.05  # CPU time of the server per second of load and core: more was used after the load
 LATE_SAMPLE_S = 0.5  # with telemetry this late, the generator was starved as well
 COUNT_ERROR = 0.005  # by which counts of the generator and of the kernel may differ
@@ -37,6 +39,7 @@ DISTURBANCES = (  # parts of the reasons that other load on the machine can caus
     "the generator was",
     "the generator sent",
     "the generator waited",
+    "the server waited",
     "scheduled queries were never sent",
     LATE_SENDS,
 )
@@ -100,6 +103,11 @@ def _server(window: ValidityInput) -> list[str]:
         used = window.server_cpu_s / window.load_s
         if used > window.server_cores * CPU_OVERSHOOT:
             found.append(f"the server used {used:.2f} of {window.server_cores} cores: it worked on after the load")
+    waited = window.telemetry.waited_s("server") / max(window.seconds, 1e-9)
+    foreign = window.telemetry.busy_cores() - window.own_cores
+    if window.has_own_cpu and waited > SERVER_WAIT and foreign > FOREIGN_SLACK:
+        what = f"the server waited for its CPU {waited:.0%} of the time"
+        found.append(f"{what}, while other programs used {foreign:.2f} CPUs")
     if window.wanted_receive_buffer and window.receive_buffer < window.wanted_receive_buffer:
         have, want = window.receive_buffer // 1024, window.wanted_receive_buffer // 1024
         found.append(f"the server's receive buffer is {have} KiB, that of the others {want} KiB")

@@ -23,8 +23,8 @@ from zonda_lab.host import TelemetryTarget
 from zonda_lab.load_generator import LoadGenerator
 from zonda_lab.servers import ADAPTERS, Adapter, InstalledServer
 from zonda_lab.servers.adapter import version_in
-from zonda_lab.servers.reflector import Echo
 
+OF_GENERATOR = ("echo", "null", "null-primary")  # zonda-load as a server
 ROUGH_S = 0.001  # larger clock uncertainties are noted in the records
 
 
@@ -105,7 +105,7 @@ class Fleet(Environment):
 
     def installed(self, adapter: Adapter, label: str = "", path: Path | None = None) -> InstalledServer:
         wanted = str(path) if path else self.inventory.server.programs.get(adapter.name, "")
-        ours = adapter.find() if wanted == UPLOAD or isinstance(adapter, Echo) else None
+        ours = adapter.find() if wanted == UPLOAD or adapter.name in OF_GENERATOR else None
         program = self._locate(self.server, adapter.name, ours, wanted)
         self._programs[program] = (adapter.name, ours)
         if self.primary is not self.server:
@@ -137,7 +137,7 @@ class Fleet(Environment):
     def _find_on(self, machine: RemoteHost, path: str, name: str, ours: Path | None, needed: bool = False) -> None:
         """Finds a program on a machine: where the inventory says, at the same path as here, or on PATH."""
         wanted = machine.spec.programs.get(name, "")
-        upload = ours if wanted == UPLOAD or (ours and name in ("echo", "null")) else None
+        upload = ours if wanted == UPLOAD or (ours and name in OF_GENERATOR) else None
         for candidate in [wanted] if wanted not in ("", UPLOAD) else [path, ""]:
             try:
                 machine.programs[path] = self._locate(machine, name, upload, candidate)
