@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 
 from fake_echo import reflect
+from fake_sample import sample
 
 from zonda_lab.latency_histogram import LatencyHistogram
 from zonda_lab.probe import query as message
@@ -41,6 +42,12 @@ def main() -> int:
             command.add_argument(f"--{option}")
         for option, default in (("port", 53), ("tls-port", 0), ("answer-octets", 0)):
             command.add_argument(f"--{option}", type=int, default=default)
+    sampled = commands.add_parser("sample")
+    sampled.set_defaults(run=sample)
+    for option in ("zones", "queries", "expect", "types"):
+        sampled.add_argument(f"--{option}", required=True)
+    for option, kind in (("count", int), ("seed", int), ("nxdomain", float), ("referral", float), ("zipf", float)):
+        sampled.add_argument(f"--{option}", type=kind, required=True)
     for name, function in (
         ("query", ask),
         ("hold", hold),
@@ -85,6 +92,9 @@ def main() -> int:
         command.add_argument("--find-peak", nargs="?", const="100,99.99,99.9,99")
         command.add_argument("--resolution", type=float, default=2.0)
     given = top.parse_args()
+    if given.run is sample:
+        sample(given)
+        return 0
     say(
         {
             "type": "header",

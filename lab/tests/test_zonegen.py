@@ -14,8 +14,7 @@ import dns.zone
 import pytest
 
 from zonda_lab import zone_shapes, zonegen
-from zonda_lab.experiment import QuerySpec, ZoneSpec
-from zonda_lab.workload import draw, workload
+from zonda_lab.experiment import ZoneSpec
 
 
 def parsed(spec: ZoneSpec, folder: Path, index: int = 0) -> dns.zone.Zone:
@@ -48,7 +47,7 @@ def test_zone_files_match_the_format_version() -> None:
         for signed in ("no", "nsec")
     ]  # type: ignore[arg-type]
     text = "".join(line for spec in specs for _, line in zonegen.zone_text(zonegen.shape_of(spec), 0))
-    assert (zonegen.FORMAT, hashlib.sha256(text.encode()).hexdigest()[:16]) == (3, "2df58a121d225b02")
+    assert (zonegen.FORMAT, hashlib.sha256(text.encode()).hexdigest()[:16]) == (4, "2df58a121d225b02")
 
 
 def test_a_tld_has_the_measured_shape_of_gov() -> None:
@@ -109,18 +108,6 @@ def walked_once(links: dict[dns.name.Name, dns.name.Name]) -> bool:
     return at == walked[0] and walked == sorted(links)
 
 
-@pytest.mark.parametrize("shape", ["root", "tld", "flat", "mixed", "tiny"])
-def test_every_question_has_its_expected_answer(shape: str, tmp_path: Path) -> None:
-    spec = ZoneSpec(shape, zones=2 if shape in ("flat", "mixed", "tiny") else 1, records=150)  # type: ignore[arg-type]
-    zones = [parsed(spec, tmp_path, i) for i in range(spec.zones)]
-    asked = list(draw(spec, QuerySpec(count=400, nxdomain=0.3, types={"A": 0.5, "NS": 0.5} if shape == "flat" else {})))
-    assert {question.rcode for question in asked} == {"NOERROR", "NXDOMAIN"}
-    for question in asked:
-        name = dns.name.from_text(question.name)
-        zone = next(zone for zone in zones if zone.origin is not None and name.is_subdomain(zone.origin))
-        assert answer_kind(zone, name, question.type) == question.kind, question
-
-
 def answer_kind(zone: dns.zone.Zone, name: dns.name.Name, qtype: str) -> str:
     """RFC 1034 4.3.2 for the simple generated zones."""
     ancestor = name.parent() if qtype == "DS" else name
@@ -131,32 +118,6 @@ def answer_kind(zone: dns.zone.Zone, name: dns.name.Name, qtype: str) -> str:
     if name not in zone.nodes:
         return "nxdomain"
     return "answer" if rdataset(zone, name, qtype) or rdataset(zone, name, "CNAME") else "nodata"
-
-
-def test_query_types_have_the_published_shares() -> None:
-    asked = Counter(q.type for q in draw(ZoneSpec("mixed", records=1000), QuerySpec(count=20_000)))
-    for qtype, share in {"A": 0.60, "CNAME": 0.20, "SRV": 0.10, "MX": 0.04, "TXT": 0.03, "NS": 0.03}.items():
-        assert asked[qtype] / 20_000 == pytest.approx(share, abs=0.012)
-
-
-def test_zipf_queries_few_names_often_and_uniform_does_not() -> None:
-    top = {}
-    for popularity in ("uniform", "zipf"):
-        asked = Counter(
-            q.name for q in draw(ZoneSpec("flat", records=10_000), QuerySpec(count=10_000, popularity=popularity))
-        )  # type: ignore[arg-type]
-        top[popularity] = sum(count for _, count in asked.most_common(100)) / 10_000
-    assert top["uniform"] < 0.06
-    assert top["zipf"] == pytest.approx(0.5, abs=0.05)  # ln(100) / ln(10,000)
-
-
-def test_the_query_file_and_the_expectation_match_line_by_line(tmp_path: Path) -> None:
-    made = workload(ZoneSpec("tld", records=100), QuerySpec(count=500, nxdomain=0.4), tmp_path)
-    questions, answers = made.queries.read_text().splitlines(), made.expectation.read_text().splitlines()
-    assert len(questions) == len(answers) == 500
-    for question, answer in zip(questions, answers, strict=True):
-        assert question.startswith("nx") == (answer == "NXDOMAIN nxdomain")
-    assert made.rcodes["NXDOMAIN"] == pytest.approx(0.4, abs=0.07)
 
 
 def test_labels_are_unique_and_unordered() -> None:

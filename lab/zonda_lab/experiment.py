@@ -77,7 +77,7 @@ class QuerySpec:
     count: int = doc("queries in the query file, which is sent repeatedly", 100_000, least=1)
     nxdomain: float = doc("share of queries for names that do not exist", 0.0, least=0)
     popularity: Literal["uniform", "zipf"] = doc("distribution of query names", "uniform")
-    types: dict[str, float] = doc("share of each query type; empty: the types in the zones", {})
+    types: dict[str, float] = doc("share of each query type, for names that have it; empty: those of the shape", {})
     seed: int = doc("seed of the random generator", 2)
 
 

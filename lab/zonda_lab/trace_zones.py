@@ -12,7 +12,7 @@ import hashlib
 import lzma
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import dns.exception
 import dns.flags
@@ -29,7 +29,7 @@ from zonda_lab import captures
 from zonda_lab.dnssec_signing import Role, RRset
 from zonda_lab.errors import LabError
 from zonda_lab.experiment import ZoneSpec
-from zonda_lab.zone_shapes import Kind, Question, ZoneSource
+from zonda_lab.zone_shapes import ZoneSource
 
 LEFT_OUT = {RRSIG, NSEC, NSEC3, NSEC3PARAM, DNSKEY, ZONEMD}
 META = range(128, 256)  # types of queries only, such as ANY and AXFR, RFC 6895 3.1
@@ -38,6 +38,18 @@ PLACEHOLDER = ("TYPE65280", (r"\# 0",))
 SERIAL = 1_000_000_000  # at least: serials of generated zones have ten digits, see `harness.set_serial`
 FRAMES = {dpkt.pcap.DLT_EN10MB: dpkt.ethernet.Ethernet, dpkt.pcap.DLT_LINUX_SLL: dpkt.sll.SLL}
 Records = dict[dns.name.Name, dict[RdataType, dns.rrset.RRset]]
+
+
+Kind = Literal["answer", "referral", "nodata", "nxdomain"]
+
+
+class Question(NamedTuple):
+    """A question and its answer."""
+
+    name: str
+    type: str
+    rcode: str
+    kind: Kind
 
 
 class Trace(NamedTuple):
@@ -125,7 +137,7 @@ def _payloads(path: Path) -> Iterator[bytes]:
         with lzma.open(path) if path.suffix == ".xz" else path.open("rb") as file:
             reader = dpkt.pcap.UniversalReader(file)
             link = FRAMES.get(reader.datalink(), dpkt.ip.IP)
-            for _, frame in reader:
+            for frame in _frames(reader):
                 with contextlib.suppress(dpkt.UnpackError):
                     packet = link(frame)
                     while not isinstance(packet, dpkt.udp.UDP | bytes):
@@ -135,6 +147,13 @@ def _payloads(path: Path) -> Iterator[bytes]:
     except (ValueError, dpkt.Error, lzma.LZMAError) as error:
         help_text = "it must be pcap or pcapng, or either compressed with xz"
         raise LabError(f"{path}: not a capture: {error}", help_text) from None
+
+
+def _frames(reader: Any) -> Iterator[bytes]:
+    """The frames of a capture, whose last one may be cut off."""
+    with contextlib.suppress(dpkt.NeedData):
+        for _, frame in reader:
+            yield frame
 
 
 def _zone_of(name: dns.name.Name, rdtype: str | RdataType, zones: Mapping[dns.name.Name, Any]) -> dns.name.Name | None:

@@ -1,19 +1,20 @@
-"""Query files in dnsperf's format for generated zones, and files with the expected answers."""
+"""Query files in dnsperf's format, and files with the expected answers."""
 
 from __future__ import annotations
 
 import functools
-import itertools
-import random
+import subprocess
+import tempfile
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from zonda_lab.errors import LabError
 from zonda_lab.experiment import QuerySpec, ZoneSpec
+from zonda_lab.generator_program import zonda_load
 from zonda_lab.trace_zones import TraceZones
-from zonda_lab.zone_shapes import Question
-from zonda_lab.zonegen import cache_folder, digest, shape_of
+from zonda_lab.zone_shapes import Shape
+from zonda_lab.zonegen import cache_folder, digest, generate, shape_of
 
 
 @dataclass(frozen=True)
@@ -32,45 +33,47 @@ def workload(zones: ZoneSpec, queries: QuerySpec, folder: Path | None = None) ->
     stem = f"{zones.shape}-{digest(zones, queries)}"
     asked, expected = folder / f"{stem}.queries", folder / f"{stem}.expect"
     if not (asked.exists() and expected.exists()):
-        drawn = list(draw(zones, queries))
-        _write(asked, (f"{q.name} {q.type}\n" for q in drawn))
-        _write(expected, (f"{q.rcode} {q.kind}\n" for q in drawn))
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            drawn = Path(scratch, "queries"), Path(scratch, "expect")
+            shape = shape_of(zones)
+            _capture(shape, queries, *drawn) if isinstance(shape, TraceZones) else _sample(shape, queries, *drawn)
+            for path, target in zip(drawn, (asked, expected), strict=True):
+                path.rename(target)
     return Workload(asked, expected, _rcodes(expected))
 
 
-def draw(zones: ZoneSpec, queries: QuerySpec) -> Iterator[Question]:
-    """Generates the questions in order; for zones from a trace, its questions."""
-    shape, random_ = shape_of(zones), random.Random(queries.seed)
-    if isinstance(shape, TraceZones):
-        yield from shape.questions[: queries.count]
-        return
-    types = queries.types or shape.types
-    names, cumulative = list(types), list(itertools.accumulate(types.values()))
-    total = zones.zones * max(1, zones.records)
-    for _ in range(queries.count):
-        qtype = random_.choices(names, cum_weights=cumulative)[0]
-        zone, rank = divmod(_rank(total, queries.popularity, random_), max(1, zones.records))
-        if random_.random() < queries.nxdomain:
-            yield shape.negative(zone, qtype, random_)
-        else:
-            yield shape.positive(zone, rank, qtype, random_)
+def _capture(trace: TraceZones, queries: QuerySpec, asked: Path, expected: Path) -> None:
+    """Writes the questions of a trace, in their order."""
+    captured = trace.questions[: queries.count]
+    asked.write_text("".join(f"{question.name} {question.type}\n" for question in captured))
+    expected.write_text("".join(f"{question.rcode} {question.kind}\n" for question in captured))
 
 
-def _rank(total: int, popularity: str, draw: random.Random) -> int:
-    """A uniform or Zipf (exponent 1) rank, permuted so that popular names are not adjacent."""
-    if popularity == "uniform":
-        return draw.randrange(total)
-    rank = int(total ** draw.random()) - 1
-    return rank * 2_654_435_761 % total
+def _sample(shape: Shape, queries: QuerySpec, asked: Path, expected: Path) -> None:
+    """Has `zonda-load sample` draw queries for generated zones."""
+    program = zonda_load()
+    if program is None:
+        raise LabError("zonda-load draws the queries, and was not found", "`cargo build --release`, or set ZONDA_LOAD")
+    zones = asked.with_name("zones")
+    zones.write_text("".join(f"{zone.name} {zone.file}\n" for zone in generate(shape.spec).zones))
+    options = {
+        "zones": zones,
+        "queries": asked,
+        "expect": expected,
+        "count": queries.count,
+        "nxdomain": queries.nxdomain,
+        "referral": 1 - queries.nxdomain if shape.delegates else 0,
+        "types": ",".join(f"{name}={share}" for name, share in (queries.types or shape.types).items()),
+        "zipf": 1 if queries.popularity == "zipf" else 0,
+        "seed": queries.seed,
+    }
+    command = [str(program), "sample", *(f"--{option}={value}" for option, value in options.items())]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise LabError(f"no queries for zones of the shape {shape.spec.shape}", detail=done.stderr.strip())
 
 
 @functools.cache
 def _rcodes(expected: Path) -> dict[str, float]:
     counted = Counter(line.split()[0] for line in expected.read_text().splitlines())
     return {rcode: count / counted.total() for rcode, count in counted.items()}
-
-
-def _write(path: Path, lines: Iterator[str]) -> None:
-    scratch = path.with_suffix(path.suffix + ".new")
-    scratch.write_text("".join(lines))
-    scratch.rename(path)

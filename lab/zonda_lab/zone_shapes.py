@@ -1,29 +1,14 @@
-"""Five shapes of generated zones, from fixed seeds, and questions with their expected answers.
-
-Answers are known by construction, so checking needs no reference server.
-"""
+"""Five shapes of generated zones, from fixed seeds."""
 
 from __future__ import annotations
 
 import hashlib
-import random
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar
 
 from zonda_lab.dnssec_signing import RRset
 from zonda_lab.experiment import ZoneSpec
-
-Kind = Literal["answer", "referral", "nodata", "nxdomain"]
-
-
-class Question(NamedTuple):
-    """A question and its expected answer."""
-
-    name: str
-    type: str
-    rcode: str
-    kind: Kind
 
 
 class ZoneSource(ABC):
@@ -47,17 +32,10 @@ class ZoneSource(ABC):
 
 
 class Shape(ZoneSource):
-    """A family of generated zones, and questions about them."""
+    """A family of generated zones, and the usual queries for them."""
 
-    types: ClassVar[dict[str, float]] = {"A": 1.0}
-
-    @abstractmethod
-    def positive(self, index: int, rank: int, qtype: str, draw: random.Random) -> Question:
-        """A question with an answer or a referral; `rank` in 0..records selects the name."""
-
-    def negative(self, index: int, qtype: str, draw: random.Random) -> Question:
-        """A question for a name that does not exist."""
-        return Question(under(f"nx{draw.randrange(10**9)}", self.apex(index)), qtype, "NXDOMAIN", "nxdomain")
+    types: ClassVar[dict[str, float]] = {"A": 1.0}  # shares of query types
+    delegates: ClassVar[bool] = False  # queries are for names below zone cuts
 
     def head(self, index: int, negative_ttl: int = 300) -> Iterator[RRset]:
         """SOA, one NS and its address."""
@@ -72,6 +50,8 @@ class Shape(ZoneSource):
 
 class Root(Shape):
     """Like the root: delegations with two to six in-bailiwick name servers, each with IPv4 and IPv6 glue."""
+
+    delegates = True
 
     def apex(self, index: int) -> str:  # noqa: ARG002
         return "."
@@ -106,13 +86,11 @@ class Root(Shape):
             yield RRset(server, 172800, "A", (f"10.{rank >> 8 & 255}.{rank & 255}.{k}",), "glue")
             yield RRset(server, 172800, "AAAA", (f"2001:db8:{rank:x}::{k}",), "glue")
 
-    def positive(self, index: int, rank: int, qtype: str, draw: random.Random) -> Question:  # noqa: ARG002
-        """A name below a delegation: always a referral."""
-        return Question(f"www{draw.randrange(10_000)}.{self.label(rank)}.", qtype, "NOERROR", "referral")
-
 
 class Tld(Shape):
     """Like .gov on 2026-08-22: 2.66 name servers per delegation, 12.5 % with DS, few with glue."""
+
+    delegates = True
 
     SERVERS = ((2, 0.7067), (4, 0.1593), (3, 0.0579), (6, 0.0463), (5, 0.0241), (8, 0.0041), (1, 0.0016))
     OWN_GLUE, OWN_SET, SIGNED = 0.023, 0.25, 0.125  # shares of delegations
@@ -157,10 +135,6 @@ class Tld(Shape):
             domain = f"{label(self.spec.seed + 2, int(pool ** draw[2]), 5, 14)}.net."
         return (f"ns{k}.{domain}" for k in range(1, count + 1))
 
-    def positive(self, index: int, rank: int, qtype: str, draw: random.Random) -> Question:  # noqa: ARG002
-        """A host below a delegation: always a referral."""
-        return Question(f"www.{under(self.label(rank), self.apex(index))}", qtype, "NOERROR", "referral")
-
 
 class Flat(Shape):
     """One A record per name."""
@@ -170,10 +144,6 @@ class Flat(Shape):
         yield from self.head(index)
         for i in range(self.spec.records):
             yield RRset(f"host{i}.{apex}", 3600, "A", (f"10.{i >> 16 & 255}.{i >> 8 & 255}.{i & 255}",), "own")
-
-    def positive(self, index: int, rank: int, qtype: str, draw: random.Random) -> Question:  # noqa: ARG002
-        """A host's A record, or NODATA for other types."""
-        return Question(f"host{rank}.{self.apex(index)}", qtype, "NOERROR", "answer" if qtype == "A" else "nodata")
 
 
 class Mixed(Shape):
@@ -198,19 +168,6 @@ class Mixed(Shape):
         texts = {"A": f"10.{i >> 16 & 255}.{i >> 8 & 255}.{i & 255}", "CNAME": host, "SRV": f"0 5 5060 {host}"}
         return texts.get(qtype) or {"MX": f"10 {host}", "TXT": f'"v=spf1 ip4:192.0.2.{i % 256} -all"'}[qtype]
 
-    def positive(self, index: int, rank: int, qtype: str, draw: random.Random) -> Question:  # noqa: ARG002
-        """A name near `rank` that has the type."""
-        if qtype == "NS":
-            return Question(self.apex(index), qtype, "NOERROR", "answer")
-        low, below = next(
-            (low, below)
-            for low, (name, _, below) in zip((0, 62, 82, 92, 96), self.LABELS, strict=True)
-            if name == qtype
-        )
-        i = min(rank - rank % 100 + low + rank % (below - low), self.spec.records - 1)
-        wanted, prefix = self._type(i)
-        return Question(f"{prefix}{i}.{self.apex(index)}", wanted, "NOERROR", "answer")
-
 
 class Tiny(Shape):
     """The smallest zone: SOA and one out-of-bailiwick NS."""
@@ -222,9 +179,6 @@ class Tiny(Shape):
             self.apex(index), 3600, "SOA", ("ns.example. hostmaster.example. 1000000001 3600 900 604800 300",), "apex"
         )
         yield RRset(self.apex(index), 3600, "NS", ("ns.example.",), "apex")
-
-    def positive(self, index: int, rank: int, qtype: str, draw: random.Random) -> Question:  # noqa: ARG002
-        return Question(self.apex(index), qtype, "NOERROR", "answer" if qtype in ("SOA", "NS") else "nodata")
 
 
 SHAPES: dict[str, type[Shape]] = {"root": Root, "tld": Tld, "flat": Flat, "mixed": Mixed, "tiny": Tiny}

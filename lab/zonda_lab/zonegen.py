@@ -18,7 +18,7 @@ from zonda_lab.server_config import Zone
 from zonda_lab.trace_zones import TraceZones
 from zonda_lab.zone_shapes import SHAPES, Shape, ZoneSource
 
-FORMAT = 3  # increase when the same spec gives different files, to invalidate cached zones
+FORMAT = 4  # increase when the same spec gives different files, to invalidate cached zones
 
 
 @dataclass(frozen=True)

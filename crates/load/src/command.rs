@@ -8,6 +8,7 @@ mod number;
 mod peak;
 mod probe;
 mod query;
+mod sample;
 mod target;
 mod tls_tsig;
 mod transport;
@@ -61,6 +62,8 @@ enum Command {
     Echo(echo::EchoArguments),
     /// Discard all queries except SOA: the limit of a load generator.
     Sink(echo::EchoArguments),
+    /// Write a query file for zones, and the expected answers.
+    Sample(sample::SampleArguments),
     /// Write a manual page for each command into a folder.
     Man {
         /// The folder.
@@ -135,6 +138,7 @@ pub fn main() -> ExitCode {
         Command::Update(arguments) => maintenance::update(&arguments, &stop),
         Command::Echo(arguments) => echo::echo(&arguments, &stop),
         Command::Sink(arguments) => echo::sink(&arguments, &stop),
+        Command::Sample(arguments) => sample::run(&arguments),
         Command::Man { folder } => clap_mangen::generate_to(Cli::command(), &folder)
             .map(|()| Validity::Valid)
             .map_err(CommandError::system(folder.display().to_string())),

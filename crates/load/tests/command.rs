@@ -261,6 +261,30 @@ fn queries_have_the_options_of_the_command_line() {
 }
 
 #[test]
+fn sampled_queries_and_expected_answers_are_written_line_by_line() {
+    let zone = file("sampled.zone", "@ 60 SOA a b 1 2 3 4 5\n@ 60 NS a\na 60 A 192.0.2.1\ncut 60 NS a\n");
+    let list = file("sampled.list", &format!("one. {0}\ntwo. {0}\n", zone.display()));
+    let [queries, expect] = ["sampled.queries", "sampled.expect"].map(|name| file(name, ""));
+    let (list, queries, expect) = (list.display(), queries.display(), expect.display());
+    let arguments = format!("sample --zones {list} --queries {queries} --expect {expect} --count 300 --types A=1");
+    let done = run(&format!("{arguments} --nxdomain 0.3 --referral 0.3"));
+    assert!(done.status.success() && done.stdout.is_empty(), "{done:?}");
+    let read = |path: String| std::fs::read_to_string(path).expect("it was written");
+    let (queries, expect) = (read(queries.to_string()), read(expect.to_string()));
+    assert_eq!((queries.lines().count(), expect.lines().count()), (300, 300));
+    for (query, answer) in queries.lines().zip(expect.lines()) {
+        let expected = match query {
+            _ if query.starts_with("nx") => "NXDOMAIN nxdomain",
+            _ if query.starts_with("www") && query.contains(".cut.") => "NOERROR referral",
+            "a.one. A" | "a.two. A" => "NOERROR answer",
+            _ => panic!("{query}"),
+        };
+        assert_eq!(answer, expected, "{query}");
+    }
+    assert_eq!(run(&arguments.replace("A=1", "MX=1")).status.code(), Some(2), "no zone has the type");
+}
+
+#[test]
 fn notify_and_update_messages_are_sent() {
     let (port, zones) = (serve(|_| false), file("three.zones", "a.example\nb.example\nc.example\n"));
     let output = run(&format!("notify --server 127.0.0.1 --port {port} --zones {} --rate 100", zones.display()));

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use clap::{ArgGroup, Args, ValueEnum};
 use data_encoding::HEXLOWER_PERMISSIVE;
 use fastrand::Rng;
-use wire::{Name, Rtype};
+use wire::{Class, Name, NameRef, Rtype};
 use zone::text::Source;
 
 use super::CommandError;
 use super::number::{not_negative, positive, share};
 use super::target::{Prefix, prefix};
 use crate::queries::zone::{QueryMix, WINDOWS_MIX};
-use crate::queries::{OPTION_COOKIE, OPTION_ECS, Queries, QueryTemplate, file, pcap, zone as sampling};
+use crate::queries::{OPTION_COOKIE, OPTION_ECS, Queries, QueryEncoder, QueryTemplate, file, pcap, zone as sampling};
 
 /// The queries to send.
 #[derive(Debug, Args)]
@@ -52,7 +52,7 @@ pub struct Input {
     seed: u64,
 }
 
-/// How queries are sampled from a zone file.
+/// A zone file to sample queries from.
 #[derive(Debug, Args)]
 struct SampleArguments {
     /// Zone file to sample queries from
@@ -61,6 +61,13 @@ struct SampleArguments {
     /// Name of that zone
     #[arg(long, value_name = "NAME")]
     zone: Option<Name>,
+    #[command(flatten)]
+    mix: MixArguments,
+}
+
+/// How queries are sampled from zone files.
+#[derive(Debug, Args)]
+pub struct MixArguments {
     /// Number of queries to sample
     #[arg(long, default_value_t = 100_000, value_name = "N")]
     count: usize,
@@ -136,17 +143,39 @@ impl Input {
 impl SampleArguments {
     fn sampled(&self, path: &Path, seed: u64, template: &QueryTemplate) -> Result<Queries, CommandError> {
         let Some(apex) = &self.zone else { return Err(CommandError::Input("--from-zone needs --zone".into())) };
-        let mix = QueryMix {
+        let mut encoder = QueryEncoder::new(template);
+        let push = |name: NameRef<'_>, rtype, _| encoder.push(name, rtype, Class::IN);
+        let sampled = sampling::sample([(zone_source(path, &read(path)?), apex)], &self.mix.mix(seed), push);
+        sampled.map_err(|error| CommandError::Input(error.to_string()))?;
+        Ok(encoder.finish())
+    }
+}
+
+impl MixArguments {
+    /// The mix of queries.
+    pub fn mix(&self, seed: u64) -> QueryMix {
+        QueryMix {
             count: self.count,
             nxdomain: self.nxdomain,
             referral: self.referral,
             types: if self.mix.is_some() { WINDOWS_MIX.to_vec() } else { self.types.clone() },
             zipf: self.zipf,
             seed,
-        };
-        let sampled = sampling::sample(zone_source(path, &read(path)?), apex.as_ref(), &mix, template);
-        sampled.map_err(|error| CommandError::Input(error.to_string()))
+        }
     }
+}
+
+/// Reads a list of zones, one per line: `name path`; at least one.
+pub fn zone_list(path: &Path) -> Result<Vec<(Name, PathBuf)>, CommandError> {
+    let mut zones = Vec::new();
+    for (index, line) in read_text(path)?.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let invalid = |what: &str| CommandError::Input(format!("{}: line {}: {what}", path.display(), index + 1));
+        let (name, file) =
+            line.trim().split_once(char::is_whitespace).ok_or_else(|| invalid("not of the form `name path`"))?;
+        let apex = name.parse().map_err(|error| invalid(&format!("name `{name}`: {error}")))?;
+        zones.push((apex, PathBuf::from(file.trim())));
+    }
+    if zones.is_empty() { Err(CommandError::without(path, "zones")) } else { Ok(zones) }
 }
 
 /// The contents of an input file.

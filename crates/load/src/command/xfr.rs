@@ -15,7 +15,7 @@ use netio::clock;
 use serde_json::json;
 use wire::Name;
 
-use super::input::{read, read_text, zone_source};
+use super::input::{read, zone_list, zone_source};
 use super::maintenance::zone_names;
 use super::tls_tsig::{TlsClientArguments, TlsServerArguments, TsigArguments};
 use super::transport::StreamTransport;
@@ -143,26 +143,16 @@ fn listen_tls(primary: &mut Primary, arguments: &ServeArguments, port: u16) -> R
 
 /// Reads and encodes the zones of a file of `name path` lines. Zones may share a file, whose names are relative then.
 fn encoded_zones(path: &Path) -> Result<EncodedZones, CommandError> {
-    let text = read_text(path)?;
+    let sources = zone_list(path)?;
     let mut files: HashMap<&Path, Vec<u8>> = HashMap::new();
-    let mut sources = Vec::new();
-    for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let invalid = |what: &str| CommandError::Input(format!("{}: line {}: {what}", path.display(), index + 1));
-        let (name, file) =
-            line.trim().split_once(char::is_whitespace).ok_or_else(|| invalid("not of the form `name path`"))?;
-        let apex: Name = name.parse().map_err(|error| invalid(&format!("name `{name}`: {error}")))?;
-        let file = Path::new(file.trim());
+    for (_, file) in &sources {
         if let Entry::Vacant(entry) = files.entry(file) {
             entry.insert(read(file)?);
         }
-        sources.push((apex, file));
     }
-    if sources.is_empty() {
-        return Err(CommandError::without(path, "zones"));
-    }
-    let encode_part = |part: &[(Name, &Path)]| -> Result<Vec<_>, CommandError> {
-        let encode_one = |(apex, file): &(Name, &Path)| {
-            let zone = encode(zone_source(file, &files[file]), apex);
+    let encode_part = |part: &[(Name, PathBuf)]| -> Result<Vec<_>, CommandError> {
+        let encode_one = |(apex, file): &(Name, PathBuf)| {
+            let zone = encode(zone_source(file, &files[file.as_path()]), apex);
             zone.map(|zone| (apex.clone(), zone)).map_err(|error| CommandError::Input(error.to_string()))
         };
         part.iter().map(encode_one).collect()

@@ -36,8 +36,14 @@ pub fn read(text: &[u8], template: &QueryTemplate) -> Result<Queries, LineError>
 }
 
 fn words(line: &[u8]) -> Vec<&[u8]> {
-    let line = line.split(|&byte| byte == b';').next().unwrap_or_default();
-    line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect()
+    let mut is_escaped = false;
+    let starts_comment = |&byte: &u8| {
+        let found = byte == b';' && !is_escaped;
+        is_escaped = byte == b'\\' && !is_escaped; // RFC 1035 5.1
+        found
+    };
+    let end = line.iter().position(starts_comment).unwrap_or(line.len());
+    line[..end].split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect()
 }
 
 fn has_query_keyword(words: &[&[u8]]) -> bool {
@@ -69,6 +75,7 @@ mod tests {
             described(dnsperf),
             Ok(vec!["www.example.com. A".into(), "example.com. HTTPS".into(), ". NS".into()])
         );
+        assert_eq!(described("a\\;b.example A; c"), Ok(vec!["a\\;b.example. A".into()]), "an escaped `;`");
         let keyword = "query uk.example. IN A\nno_reply\nquery . CH TXT\n";
         assert_eq!(described(keyword), Ok(vec!["uk.example. A".into(), ". TXT".into()]));
         assert_eq!(described("query A\nquery.example MX"), Ok(vec!["query. A".into(), "query.example. MX".into()]));

@@ -1,13 +1,15 @@
-//! Queries sampled from a zone file: for existing RRsets, below zone cuts, and for names that do not exist.
+//! Queries sampled from zone files: for existing RRsets, below zone cuts, and for names that do not exist.
 
 use std::collections::{BTreeMap, HashSet};
+use std::fmt;
 
-use wire::{Class, Name, NameRef, Rtype};
+use fastrand::Rng;
+use wire::{Name, NameRef, Rtype};
 use zone::text::{self, RecordSink, Source, ZoneRecord};
 use zone::{Finding, Severity};
 
-use super::{Queries, QueryEncoder, QueryTemplate};
-use fastrand::Rng;
+/// Names below a zone cut that are sampled; so many that few are asked twice.
+const NAMES_BELOW_CUT: u32 = 10_000;
 
 /// The mix of queries to sample.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,50 +38,89 @@ pub enum SampleError {
     /// The first error in the zone file.
     #[error("{0}")]
     Zone(Box<Finding>),
-    /// The zone lacks something that the mix asks for.
+    /// No zone has something that the mix asks for.
     #[error("{file}: the zone has no {what}")]
     Missing {
-        /// The zone file.
+        /// The zone file, or the first one.
         file: String,
         /// What it lacks.
         what: String,
     },
 }
 
-/// Reads a zone file and samples queries from it. Names are ranked by popularity at random.
-pub fn sample(
-    source: Source<'_>,
-    apex: NameRef<'_>,
+/// The answer to a sampled query, by the contents of its zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExpectedAnswer {
+    /// An RRset of the zone.
+    Answer,
+    /// The name servers of a zone cut.
+    Referral,
+    /// The name does not exist.
+    Nxdomain,
+}
+
+impl fmt::Display for ExpectedAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ExpectedAnswer::Answer => "NOERROR answer",
+            ExpectedAnswer::Referral => "NOERROR referral",
+            ExpectedAnswer::Nxdomain => "NXDOMAIN nxdomain",
+        })
+    }
+}
+
+/// Reads zone files and samples queries from them. Names are ranked by popularity at random.
+pub fn sample<'b>(
+    zones: impl IntoIterator<Item = (Source<'b>, &'b Name)>,
     mix: &QueryMix,
-    template: &QueryTemplate,
-) -> Result<Queries, SampleError> {
-    let file = source.name.to_string();
-    let contents = ZoneContents::read(source, apex)?;
-    let missing = |what: String| SampleError::Missing { file: file.clone(), what };
+    mut push: impl FnMut(NameRef<'_>, Rtype, ExpectedAnswer),
+) -> Result<(), SampleError> {
+    let (mut contents, mut first_file) = (ZoneContents::default(), None);
+    for (source, apex) in zones {
+        first_file.get_or_insert_with(|| source.name.to_string());
+        contents.append(ZoneContents::read(source, apex.as_ref())?);
+    }
+    let missing = |what: String| SampleError::Missing { file: first_file.clone().unwrap_or_default(), what };
     let mut random = Rng::with_seed(mix.seed);
-    let mut encoder = QueryEncoder::new(template);
-    let existing = RrsetSampler::new(&contents, mix, &mut random).map_err(missing)?;
+    // Shares are sums of decimal fractions.
+    let has_existing = mix.nxdomain + mix.referral < 1.0 - 1e-9;
+    let existing = has_existing.then(|| RrsetSampler::new(&contents, mix, &mut random));
+    let existing = existing.transpose().map_err(missing)?;
     let mut cuts = || ZipfSampler::new(contents.cuts.clone(), mix.zipf, &mut random);
     let cuts = (mix.referral > 0.0).then(|| cuts().ok_or_else(|| missing("zone cut".into()))).transpose()?;
     for _ in 0..mix.count {
         let draw = random.f64();
-        match &cuts {
+        match (&cuts, &existing) {
             _ if draw < mix.nxdomain => {
-                let label = format!("nx{:012x}", random.u64(..) >> 16);
-                let name = prepend(&label, apex);
-                encoder.push(name.as_ref(), existing.sample(&mut random).1, Class::IN);
+                let apex = contents.name(contents.apexes[random.usize(..contents.apexes.len())]);
+                let name = prepend(&format!("nx{:012x}", random.u64(..) >> 16), apex);
+                push(name.as_ref(), mix.weighted_type(&mut random), ExpectedAnswer::Nxdomain);
             }
-            Some(cuts) if draw < mix.nxdomain + mix.referral => {
-                let cut = contents.name(*cuts.sample(&mut random));
-                encoder.push(prepend("www", cut).as_ref(), Rtype::A, Class::IN);
-            }
-            _ => {
+            (_, Some(existing)) if draw >= mix.nxdomain + mix.referral => {
                 let (owner, rtype) = *existing.sample(&mut random);
-                encoder.push(contents.name(owner), rtype, Class::IN);
+                push(contents.name(owner), rtype, ExpectedAnswer::Answer);
             }
+            (Some(cuts), _) => {
+                let cut = contents.name(*cuts.sample(&mut random));
+                let name = prepend(&format!("www{}", random.u32(..NAMES_BELOW_CUT)), cut);
+                push(name.as_ref(), Rtype::A, ExpectedAnswer::Referral);
+            }
+            (None, _) => {}
         }
     }
-    Ok(encoder.finish())
+    Ok(())
+}
+
+impl QueryMix {
+    /// A type for a name that does not exist; A if no types are given.
+    fn weighted_type(&self, random: &mut Rng) -> Rtype {
+        let mut draw = random.f64() * self.types.iter().map(|(_, weight)| weight).sum::<f64>();
+        let chosen = self.types.iter().find(|(_, weight)| {
+            draw -= weight;
+            draw < 0.0
+        });
+        chosen.or(self.types.last()).map_or(Rtype::A, |(rtype, _)| *rtype)
+    }
 }
 
 /// The name with a label in front, or the name itself if that is too long.
@@ -93,12 +134,15 @@ fn prepend(label: &str, name: NameRef<'_>) -> Name {
 /// An RRset: the offset of its owner in [`ZoneContents::names`], and its type.
 type Rrset = (u32, Rtype);
 
-/// The authoritative RRsets of a zone, and its cuts.
+/// The authoritative RRsets of zones, and their cuts.
+#[derive(Default)]
 struct ZoneContents {
     names: Vec<u8>,
     rrsets: Vec<Rrset>,
     /// Offsets of names.
     cuts: Vec<u32>,
+    /// Offsets of names.
+    apexes: Vec<u32>,
 }
 
 impl ZoneContents {
@@ -114,6 +158,15 @@ impl ZoneContents {
             all.rrsets.extend(sink.rrsets.into_iter().map(|(owner, rtype)| (owner + offset, rtype)));
         }
         Ok(all.without_occluded(apex))
+    }
+
+    /// Adds another zone.
+    fn append(&mut self, zone: ZoneContents) {
+        let offset = self.names.len() as u32;
+        self.names.extend(zone.names);
+        self.rrsets.extend(zone.rrsets.into_iter().map(|(owner, rtype)| (owner + offset, rtype)));
+        self.cuts.extend(zone.cuts.into_iter().map(|at| at + offset));
+        self.apexes.extend(zone.apexes.into_iter().map(|at| at + offset));
     }
 
     fn name(&self, offset: u32) -> NameRef<'_> {
@@ -152,7 +205,9 @@ impl RecordSink for RrsetCollector {
 impl RrsetCollector {
     /// Removes what is not authoritative (RFC 1034 4.2.1), at or below a zone cut, and wildcards.
     fn without_occluded(self, apex: NameRef<'_>) -> ZoneContents {
-        let mut contents = ZoneContents { names: self.names, rrsets: self.rrsets, cuts: Vec::new() };
+        let apexes = vec![self.names.len() as u32];
+        let names = [&self.names, apex.wire()].concat();
+        let mut contents = ZoneContents { names, rrsets: self.rrsets, cuts: Vec::new(), apexes };
         let lowercase = |name: NameRef<'_>| name.wire().to_ascii_lowercase();
         let is_cut = |name: NameRef<'_>, rtype: Rtype| rtype == Rtype::NS && name != apex;
         let cuts: HashSet<Vec<u8>> = contents
@@ -270,11 +325,14 @@ mod tests {
     fn sampled(mix: &QueryMix) -> Result<HashMap<String, usize>, SampleError> {
         let apex: Name = "example".parse().expect("a literal");
         let source = Source { name: "test".into(), bytes: ZONE.as_bytes() };
-        let queries = sample(source, apex.as_ref(), mix, &QueryTemplate::default())?;
         let mut counts = HashMap::new();
-        for number in 0..queries.len() as u32 {
-            *counts.entry(queries.describe(number)).or_default() += 1;
-        }
+        sample([(source, &apex)], mix, |name, rtype, expected| {
+            let is_negative = name.to_string().starts_with("nx");
+            let is_below_cut = name.to_string().starts_with("www") && name.to_string().matches('.').count() == 3;
+            assert_eq!(expected == ExpectedAnswer::Nxdomain, is_negative, "{name}");
+            assert_eq!(expected == ExpectedAnswer::Referral, is_below_cut, "{name}");
+            *counts.entry(format!("{name} {rtype}")).or_default() += 1;
+        })?;
         Ok(counts)
     }
 
@@ -308,11 +366,34 @@ mod tests {
             counts.iter().filter(|(name, _)| filter(name)).map(|(_, count)| count).sum::<usize>()
         };
         assert!((3800..4200).contains(&sum(&|name| name.starts_with("nx"))));
-        assert!(
-            (1350..1650).contains(&counts["www.sub.example. A"])
-                && (1350..1650).contains(&counts["www.other.example. A"])
-        );
+        for cut in ["sub", "other"] {
+            let below = sum(&|name| name.starts_with("www") && name.ends_with(&format!(".{cut}.example. A")));
+            assert!((1350..1650).contains(&below), "{below} below {cut}");
+        }
         assert_eq!(sum(&|name| name.contains("deep")), 0, "a cut below a cut is not a cut of this zone");
+    }
+
+    #[test]
+    fn only_what_has_a_share_must_exist() {
+        let types = vec![(Rtype::SRV, 1.0)];
+        let mix = QueryMix { nxdomain: 0.6, referral: 0.4, types, ..uniform() };
+        let counts = sampled(&mix).expect("no SRV record is needed");
+        assert!(counts.keys().all(|name| name.starts_with("nx") == name.ends_with(" SRV")), "{counts:?}");
+    }
+
+    #[test]
+    fn all_zones_are_sampled() {
+        let apexes: [Name; 2] = ["one", "two"].map(|name| name.parse().expect("a literal"));
+        let sources =
+            apexes.iter().map(|apex| (Source { name: "test".into(), bytes: &b"@ 60 SOA a b 1 2 3 4 5"[..] }, apex));
+        let mut counts = HashMap::<_, usize>::new();
+        let mix = QueryMix { nxdomain: 0.5, ..uniform() };
+        sample(sources, &mix, |name, _, expected| {
+            let apex = if expected == ExpectedAnswer::Answer { Some(name) } else { name.parent() };
+            *counts.entry((apex.map(|apex| apex.to_string()), expected.to_string())).or_default() += 1;
+        })
+        .expect("there is something");
+        assert!(counts.len() == 4 && counts.values().all(|count| (2300..2700).contains(count)), "{counts:?}");
     }
 
     #[test]
