@@ -3,15 +3,14 @@
 LAB = $(VENV)/bin/zonda-lab
 # Rates, memory, transfers and start-up, in minutes. `all` runs every experiment.
 EXPERIMENTS ?= E1 E7 E10 E21 E27 E28
-SERVERS ?=
+SERVERS ?= installed
 # Results folder of `make lab-records`; an existing one is resumed, so remove it to start again.
 RECORDING ?= results/records
-RECORD_BLOCKS ?= 5
 
 lab: lab-ready ## a report that compares the DNS servers of this machine, in minutes (EXPERIMENTS=all, or "E1 E12"; SERVERS=nsd,knot)
 	@$(LAB) servers
 	@$(LAB) doctor || echo "This machine is not fully fit (see above); affected windows will be marked invalid."
-	@$(LAB) run --quick $(if $(SERVERS),--servers $(SERVERS)) $(EXPERIMENTS) || [ $$? -eq 1 ]
+	@$(LAB) run --quick --servers $(SERVERS) $(EXPERIMENTS) || [ $$? -eq 1 ]
 
 lab-ready: $(VENV)/ready
 	cargo build --release --locked -p zonda-server -p zonda-load
@@ -19,8 +18,8 @@ lab-ready: $(VENV)/ready
 lab-peers: $(VENV)/ready ## install the other servers and dnsperf from Debian
 	$(LAB) servers --install
 
-lab-records: lab-ready ## measure E1 to E20 again on an idle machine and write lab/records
-	$(LAB) run $(if $(wildcard $(RECORDING)/manifest.json),--resume,--quick --set timing.blocks=$(RECORD_BLOCKS) --out) $(RECORDING) E1-E20
+lab-records: lab-ready ## measure E1 to E20 again, in their full form, on an idle machine and write lab/records (hours; clean tree)
+	$(LAB) run $(if $(wildcard $(RECORDING)/manifest.json),--resume,--blocks-from lab/records --out) $(RECORDING) E1-E20
 	$(LAB) keep $(RECORDING) lab/records
 
 lab-lint: $(VENV)/ready ## ruff and mypy of the lab

@@ -70,6 +70,7 @@ def test_the_index_has_one_short_row_per_experiment_and_says_how_it_was_measured
     listed = (tmp_path / "records" / "README.md").read_text()
     assert "**Measured commit.** `0123456789abcdef`." in listed
     assert "**Intervals.** Medians" in listed and "Holm" in listed
+    assert "**False alarms:**" in listed
     rows = [line.strip("|").split("|") for line in listed.splitlines() if line.startswith("| [")]
     assert [row[0].strip()[1:].partition("]")[0] for row in rows] == ["E1", "E2", "E12", "E16", "E21"]
     for row in rows:
@@ -127,12 +128,13 @@ def test_keep_stores_a_user_defined_experiment(full: Results, tmp_path: Path) ->
     assert "| [mine](mine/report.md) |" in (tmp_path / "records" / "README.md").read_text()
 
 
-def test_records_of_the_old_format_are_marked(full: Results, tmp_path: Path) -> None:
-    assert cli.main(["keep", str(full.folder), str(tmp_path / "records")]) == 0
-    change(full, "0123456", False, format=1)
-    assert "predate the format" in report.write(full.folder).read_text()
-    change(full, "0123456", False, format=FORMAT)
-    assert "predate the format" not in report.write(full.folder).read_text()
+@pytest.mark.parametrize(("number", "marked"), [(1, True), (FORMAT, False)])
+def test_records_of_the_old_format_are_marked(full: Results, number: int, marked: bool) -> None:
+    described = full.manifest()["experiments"]["E2"]
+    full.lines.write_text("".join(line for line in full.lines.open() if '"E2"' in line))
+    change(full, "0123456", False, format=number, experiments={"E2": described})
+    assert ("predate the format" in report.write(full.folder).read_text()) == marked
+    assert ("(†)" in committed.index(full.folder.parent)) == marked
 
 
 def test_keep_names_and_omits_experiments_without_valid_windows(

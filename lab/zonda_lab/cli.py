@@ -128,7 +128,10 @@ def _add_run_options(run: argparse.ArgumentParser) -> None:
     run.add_argument("--out", type=Path, help="folder for the results (default: results/DATE-TIME)")
     run.add_argument("--resume", type=Path, metavar="RESULTS", help="continue an interrupted run")
     run.add_argument(
-        "--servers", default="", metavar="A,B", help="measure these servers instead of those in the experiment file"
+        "--servers",
+        default="",
+        metavar="A,B",
+        help="measure these servers instead of those in the file; `installed`: all of this machine",
     )
     run.add_argument(
         "--server", action="append", default=[], metavar="LABEL=[KIND:]PATH", help="add a server by path; repeatable"
@@ -186,6 +189,8 @@ def run_experiments(given: argparse.Namespace) -> int:
     if given.resume:
         for option, value in results.manifest()["options"].items():
             setattr(given, option, value)
+    elif given.servers == "installed":
+        given.servers = ",".join(label for label in find_servers(given.server)[0] if label != "null")
     experiments = _experiments(given)
     if given.earlier and not given.resume:
         plans = [prospect.plan(given.each * 3600) for prospect in _prospects(given, experiments)]

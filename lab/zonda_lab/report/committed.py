@@ -12,6 +12,7 @@ from typing import Any
 
 from zonda_lab.errors import LabError
 from zonda_lab.report import markdown
+from zonda_lab.report.alarms import false_alarms
 from zonda_lab.report.build import Chapter, chapters, document
 from zonda_lab.report.document import Document, Figure, Heading, Part, Text
 from zonda_lab.report.reading import INTERVALS
@@ -29,6 +30,7 @@ manifest, and `report.md` with the main plot. Telemetry and histograms are not s
 ```sh
 zonda-lab report lab/records/e01-response-rate     # the full page with all plots, from the records
 zonda-lab plan E1-E20 --from lab/records --hours 6 # blocks and duration of a new recording
+make lab-records                                   # measure E1 to E20 again, from a clean commit, in hours
 zonda-lab history lab/records                      # how the values changed from commit to commit
 ```
 
@@ -70,8 +72,14 @@ def index(target: Path) -> str:
     """The index of all folders in `target`."""
     folders = sorted(path.parent for path in target.glob("*/manifest.json"))
     manifests = {folder: Results(folder).manifest() for folder in folders}
-    rows = [_row(folder, manifests[folder]) for folder in folders]
-    return f"{INDEX}\n{_measured(manifests)}\n**Intervals.** {INTERVALS}\n\n{HEAD}{''.join(rows)}"
+    read = {folder: _chapter(folder) for folder in folders}
+    rows = [_row(folder, manifests[folder], chapter) for folder, chapter in read.items()]
+    alarms = [
+        f"**{part.strong}** {part.text}\n"
+        for part in false_alarms([pair for chapter in read.values() for pair in chapter.aa_pairs])
+    ]
+    texts = [_measured(manifests), *alarms, f"**Intervals.** {INTERVALS}\n", f"{HEAD}{''.join(rows)}"]
+    return "\n".join([INDEX, *texts])
 
 
 def _require_keepable(folder: Path, manifest: Mapping[str, Any]) -> None:
@@ -103,13 +111,16 @@ def _measured(manifests: Mapping[Path, Mapping[str, Any]]) -> str:
     return "".join(texts)
 
 
-def _row(folder: Path, manifest: Mapping[str, Any]) -> str:
+def _chapter(folder: Path) -> Chapter:
     try:
-        chapter = chapters(Results(folder))[0]
+        return chapters(Results(folder))[0]
     except (IndexError, KeyError, json.JSONDecodeError):
         raise LabError(
             f"{folder} holds no results of one experiment", "remove it, or run `zonda-lab keep` again"
         ) from None
+
+
+def _row(folder: Path, manifest: Mapping[str, Any], chapter: Chapter) -> str:
     old = " †" if _is_old(manifest) else ""
     cells = [
         f"[{chapter.id}]({folder.name}/report.md){old}",
