@@ -1,3 +1,5 @@
+//! Searches with simulated servers.
+
 use super::*;
 use fastrand::Rng;
 use std::convert::Infallible;
