@@ -8,6 +8,7 @@
 mod added_zones;
 mod catalogs;
 mod event_queue;
+mod forwarded_update;
 mod last_transfers;
 mod memory_return;
 mod own_addresses;
@@ -56,6 +57,7 @@ use reload::{ApplyingReload, Reload};
 use secondaries::Secondaries;
 use transfer_burst::TransferBurst;
 use transfer_hooks::TransferHooks;
+use update_forwarder::{ExchangeThreads, UpdateExchanges};
 use updates::Updates;
 use zone_log::ZoneLog;
 
@@ -137,11 +139,16 @@ impl Writer {
     /// A writer that has published the configured zones, none of them loaded yet. Fails without a random source.
     pub fn new(setup: WriterSetup) -> io::Result<Writer> {
         let transfers = secondaries::start_transfers(setup.queue.sender.clone(), setup.tls.peers().clone())?;
-        Writer::with_transfers(setup, transfers)
+        let exchanges = Box::new(ExchangeThreads::new(setup.tls.peers().clone()));
+        Writer::with_network(setup, transfers, exchanges)
     }
 
-    /// As [`Writer::new`], with a transfer thread that runs already, and whose events go to the queue.
-    fn with_transfers(setup: WriterSetup, transfers: TransferHandle) -> io::Result<Writer> {
+    /// As [`Writer::new`], with a transfer thread that runs already, and whose events go to the queue, and with what forwards updates.
+    fn with_network(
+        setup: WriterSetup,
+        transfers: TransferHandle,
+        exchanges: Box<dyn UpdateExchanges>,
+    ) -> io::Result<Writer> {
         let WriterSetup { config, sources, log, tls, queue, journal } = setup;
         let mut zones = ZoneRegistry::new(&config.server, queue.zone_sender(), queue.work_sender())?;
         zones.set_journal(journal);
@@ -158,7 +165,7 @@ impl Writer {
             reloads: vec![Reload::at_start(zones.latest_reload(), now)],
             zones,
             secondaries,
-            updates: Updates::new(tls.peers().clone()),
+            updates: Updates::new(tls.peers().clone(), exchanges),
             catalogs,
             saver: None,
             has_started: false,

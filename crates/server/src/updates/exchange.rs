@@ -9,31 +9,34 @@ use wire::HEADER_LEN;
 use crate::transfer::network::byte_stream::{ByteStream, Connector, MIN_READ_BUFFER};
 use crate::transfer::primary::PeerConfig;
 
-/// Sends the message with this ID to a primary over TCP or TLS, and returns the response (RFC 2136 6.2: TCP may be used for any).
-/// Blocks until `end` at most.
-pub fn forward(
+/// Sends a message with its length to a primary over TCP or TLS, and returns the next message (RFC 2136 6.2: TCP may be used for
+/// any). Blocks until `end` at most.
+pub fn exchange(
     connector: &mut dyn Connector,
     primary: &PeerConfig,
-    message: &[u8],
-    id: [u8; 2],
+    octets: &[u8],
     end: Instant,
 ) -> io::Result<Vec<u8>> {
     let mut stream = connector.connect(primary)?;
-    let exchanged = exchange(&mut *stream, &with_id(message, id), end);
+    let exchanged = exchange_over(&mut *stream, octets, end);
     stream.close();
-    let response = exchanged?;
-    // QR, and the same opcode.
-    let is_response = response.len() >= HEADER_LEN && response[..2] == id && response[2] >> 3 == 0b1_0101;
-    if is_response { Ok(response) } else { Err(ErrorKind::InvalidData.into()) }
+    exchanged
 }
 
 /// The message with its length and another ID (RFC 2136 6: "it must allocate a new ID").
-fn with_id(message: &[u8], id: [u8; 2]) -> Vec<u8> {
+pub fn with_id(message: &[u8], id: [u8; 2]) -> Vec<u8> {
     let len = u16::try_from(message.len()).expect("it came as a message").to_be_bytes();
     [&len[..], &id, &message[2..]].concat()
 }
 
-fn exchange(stream: &mut dyn ByteStream, mut output: &[u8], end: Instant) -> io::Result<Vec<u8>> {
+/// The message if it can be the response to an update with this ID.
+pub fn check_response(message: Vec<u8>, id: [u8; 2]) -> io::Result<Vec<u8>> {
+    // QR, and the same opcode.
+    let is_response = message.len() >= HEADER_LEN && message[..2] == id && message[2] >> 3 == 0b1_0101;
+    if is_response { Ok(message) } else { Err(ErrorKind::InvalidData.into()) }
+}
+
+fn exchange_over(stream: &mut dyn ByteStream, mut output: &[u8], end: Instant) -> io::Result<Vec<u8>> {
     let (poll, mut events) = (Poll::new()?, Events::with_capacity(1));
     let mut interest = stream.interest(true);
     poll.add(stream.socket(), 0, interest)?;
@@ -130,7 +133,9 @@ mod tests {
 
     fn send(to: SocketAddr) -> io::Result<Vec<u8>> {
         let end = Instant::now() + Duration::from_millis(500);
-        forward(&mut TcpConnector, &PeerConfig::plain(to), &UPDATE, [0xab, 0xcd], end)
+        let octets = with_id(&UPDATE, [0xab, 0xcd]);
+        let received = exchange(&mut TcpConnector, &PeerConfig::plain(to), &octets, end);
+        received.and_then(|message| check_response(message, [0xab, 0xcd]))
     }
 
     fn answered(mut message: Vec<u8>) -> Vec<u8> {

@@ -4,7 +4,6 @@
 use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::BuildHasher;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use wire::Name;
@@ -25,31 +24,33 @@ pub enum LaneRefusal {
     Full,
 }
 
-/// The updates that are being forwarded. Clones share them.
-#[derive(Clone, Default)]
-pub struct ForwardingLanes {
+/// The updates that are being forwarded, as jobs of the type `T`. Clones share them.
+pub struct ForwardingLanes<T> {
     hasher: RandomState,
-    lanes: Arc<Mutex<Lanes>>,
+    lanes: Arc<Mutex<Lanes<T>>>,
 }
 
-#[derive(Default)]
-struct Lanes {
+struct Lanes<T> {
     /// Keyed hashes of the zones and messages, without their IDs, which every server replaces (RFC 2136 6).
     messages: HashSet<u64>,
-    zones: HashMap<Name, Lane>,
+    zones: HashMap<Name, Lane<T>>,
 }
 
-#[derive(Default)]
-struct Lane {
+struct Lane<T> {
     running: usize,
-    waiting: VecDeque<Job>,
+    /// With the hashes of their messages.
+    waiting: VecDeque<(u64, T)>,
 }
 
-/// Forwards one update; with the hash of its message.
-type Job = (u64, Box<dyn FnOnce() + Send>);
+impl<T> Default for ForwardingLanes<T> {
+    fn default() -> ForwardingLanes<T> {
+        let lanes = Lanes { messages: HashSet::new(), zones: HashMap::new() };
+        ForwardingLanes { hasher: RandomState::new(), lanes: Arc::new(Mutex::new(lanes)) }
+    }
+}
 
-impl ForwardingLanes {
-    /// A place for this message of a zone; it must be given to [`ForwardingLanes::run`].
+impl<T> ForwardingLanes<T> {
+    /// A place for this message of a zone; it must be given to [`ForwardingLanes::start`].
     pub fn admit(&self, zone: &Name, message: &[u8]) -> Result<ForwardingPermit, LaneRefusal> {
         let mut lanes = self.lock();
         if lanes.zones.get(zone).is_some_and(|lane| lane.waiting.len() >= MAX_WAITING) {
@@ -62,49 +63,28 @@ impl ForwardingLanes {
         }
     }
 
-    /// Queues the job of an admitted message. If a thread is free for its zone, returns the work of that thread: this job, and
-    /// those of the zone that are queued meanwhile.
-    pub fn run(
-        &self,
-        permit: ForwardingPermit,
-        job: impl FnOnce() + Send + 'static,
-    ) -> Option<Box<dyn FnOnce() + Send>> {
+    /// Queues the job of an admitted message. If another worker may run for its zone, returns that one: it gets this job, and those
+    /// of the zone that are queued meanwhile.
+    pub fn start(&self, permit: ForwardingPermit, job: T) -> Option<LaneWorker<T>> {
         let ForwardingPermit { zone, hash } = permit;
         let mut lanes = self.lock();
-        let lane = lanes.zones.entry(zone.clone()).or_default();
-        lane.waiting.push_back((hash, Box::new(job)));
+        let lane = lanes.zones.entry(zone.clone()).or_insert_with(|| Lane { running: 0, waiting: VecDeque::new() });
+        lane.waiting.push_back((hash, job));
         if lane.running == MAX_RUNNING {
             return None;
         }
         lane.running += 1;
-        let shared = self.clone();
-        Some(Box::new(move || {
-            while let Some((hash, job)) = shared.next(&zone) {
-                let result = catch_unwind(AssertUnwindSafe(job));
-                shared.lock().messages.remove(&hash);
-                if result.is_err() {
-                    tracing::error!("zonda panicked while forwarding an update; this is a bug, please report it");
-                }
-            }
-        }))
+        Some(LaneWorker { lanes: self.clone(), zone, current: None })
     }
 
-    /// The next job of a zone; without one, its thread ends.
-    fn next(&self, zone: &Name) -> Option<Job> {
-        let mut lanes = self.lock();
-        let lane = lanes.zones.get_mut(zone)?;
-        let job = lane.waiting.pop_front();
-        if job.is_none() {
-            lane.running -= 1;
-            if lane.running == 0 {
-                lanes.zones.remove(zone);
-            }
-        }
-        job
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Lanes> {
+    fn lock(&self) -> MutexGuard<'_, Lanes<T>> {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Clone for ForwardingLanes<T> {
+    fn clone(&self) -> ForwardingLanes<T> {
+        ForwardingLanes { hasher: self.hasher.clone(), lanes: self.lanes.clone() }
     }
 }
 
@@ -115,50 +95,66 @@ pub struct ForwardingPermit {
     hash: u64,
 }
 
+/// Runs jobs of one zone, one after the other.
+pub struct LaneWorker<T> {
+    lanes: ForwardingLanes<T>,
+    zone: Name,
+    /// The hash of the message of the job that was taken last.
+    current: Option<u64>,
+}
+
+impl<T> LaneWorker<T> {
+    /// Ends the last job, and takes the next. After `None` the worker has ended.
+    pub fn next_job(&mut self) -> Option<T> {
+        let mut lanes = self.lanes.lock();
+        if let Some(ended) = self.current.take() {
+            lanes.messages.remove(&ended);
+        }
+        let lane = lanes.zones.get_mut(&self.zone)?;
+        if let Some((hash, job)) = lane.waiting.pop_front() {
+            self.current = Some(hash);
+            return Some(job);
+        }
+        lane.running -= 1;
+        if lane.running == 0 {
+            lanes.zones.remove(&self.zone);
+        }
+        None
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::channel;
-    use std::thread;
-
     use super::*;
 
     fn name(text: &str) -> Name {
         text.parse().expect("a name")
     }
 
-    fn start(lanes: &ForwardingLanes, zone: &str, message: &[u8], job: impl FnOnce() + Send + 'static) -> bool {
-        let permit = lanes.admit(&name(zone), message).expect("there is room");
-        lanes.run(permit, job).map(thread::spawn).is_some()
+    fn start(lanes: &ForwardingLanes<usize>, zone: &str, number: usize) -> Option<LaneWorker<usize>> {
+        let message = [&[0, 0][..], &number.to_be_bytes()].concat();
+        let permit = lanes.admit(&name(zone), &message).expect("there is room");
+        lanes.start(permit, number)
     }
 
     #[test]
-    fn a_zone_whose_primary_never_answers_takes_a_part_of_the_threads() {
+    fn a_zone_whose_primary_never_answers_takes_a_part_of_the_workers() {
         let lanes = ForwardingLanes::default();
-        let (release, released) = channel::<()>();
-        let released = Arc::new(Mutex::new(released));
-        let (sender, done) = channel();
-        for number in 0..MAX_RUNNING + MAX_WAITING {
-            let (released, sender) = (released.clone(), sender.clone());
-            let waits = move || {
-                _ = released.lock().expect("no panic").recv();
-                _ = sender.send(number);
-            };
-            assert_eq!(start(&lanes, "dead.", &[0, 0, number as u8], waits), number < MAX_RUNNING);
-            // Until each thread has taken its job.
-            while number < MAX_RUNNING && !lanes.lock().zones[&name("dead.")].waiting.is_empty() {
-                thread::yield_now();
-            }
+        let mut workers = Vec::new();
+        for number in 0..MAX_RUNNING {
+            let mut worker = start(&lanes, "dead.", number).expect("a free worker");
+            assert_eq!(worker.next_job(), Some(number));
+            workers.push(worker);
+        }
+        for number in MAX_RUNNING..MAX_RUNNING + MAX_WAITING {
+            assert!(start(&lanes, "dead.", number).is_none());
         }
         assert_eq!(lanes.admit(&name("dead."), b"another"), Err(LaneRefusal::Full));
-        let live = sender.clone();
-        assert!(start(&lanes, "live.", b"message", move || _ = live.send(1000)));
-        assert_eq!(done.recv(), Ok(1000));
-        drop((release, sender));
-        assert_eq!(done.iter().count(), MAX_RUNNING + MAX_WAITING);
-        while !lanes.lock().zones.is_empty() {
-            thread::yield_now();
-        }
-        assert!(lanes.lock().messages.is_empty());
+        let mut live = start(&lanes, "live.", 1000).expect("a free worker");
+        assert_eq!((live.next_job(), live.next_job()), (Some(1000), None));
+        let rest: Vec<usize> = workers.iter_mut().flat_map(|worker| std::iter::from_fn(|| worker.next_job())).collect();
+        assert_eq!(rest, (MAX_RUNNING..MAX_RUNNING + MAX_WAITING).collect::<Vec<_>>(), "in the order of their arrival");
+        assert!(lanes.lock().zones.is_empty() && lanes.lock().messages.is_empty());
     }
 
     #[test]
@@ -167,7 +163,8 @@ mod tests {
         let permit = lanes.admit(&name("a."), b"\x01\x01message").expect("there is room");
         assert_eq!(lanes.admit(&name("A."), b"\x02\x02message"), Err(LaneRefusal::Loop), "with another ID");
         assert!(lanes.admit(&name("b."), b"\x02\x02message").is_ok());
-        lanes.run(permit, || panic!("a test")).expect("a free thread")();
-        assert!(lanes.admit(&name("a."), b"\x01\x01message").is_ok(), "it is answered");
+        let mut worker = lanes.start(permit, ()).expect("a free worker");
+        assert_eq!((worker.next_job(), worker.next_job()), (Some(()), None));
+        assert!(lanes.admit(&name("a."), b"\x03\x03message").is_ok(), "it was forwarded, or has failed");
     }
 }

@@ -10,5 +10,5 @@ mod forwarding_lanes;
 mod recent;
 
 pub use budget::{QueuedUpdate, UpdateBudget, UpdatePermit};
-pub use forwarding_lanes::{ForwardingLanes, MAX_RUNNING};
+pub use forwarding_lanes::{ForwardingLanes, LaneWorker, MAX_RUNNING};
 pub use recent::{RecentUpdates, Repeated, UpdateAnswer, UpdateId};

@@ -1,11 +1,11 @@
 //! Whole servers in simulated time: a primary that clients update, a secondary that also serves transfers, and two edges that transfer from both,
-//! one of which gets its zones from a catalog. Transfers, NOTIFY and half of the updates are signed (TSIG). Only sockets, clocks and
-//! disks are simulated, and threads take turns instead of
-//! running at once. The network loses, repeats, reorders and resets; machines crash at any write and lose what was not synced.
+//! one of which gets its zones from a catalog. The secondary and the other edge forward updates. Transfers, NOTIFY and most updates are
+//! signed (TSIG). Only sockets, clocks and disks are simulated, and threads take turns instead of running at once. The network loses, repeats, reorders and resets; machines crash at any write and lose what was not synced.
 //!
 //! `make simulate SEEDS=1000` runs more seeds than `cargo test`.
 
 mod client;
+mod exchanges;
 mod machine;
 mod network;
 mod tests;
@@ -23,7 +23,7 @@ use crate::clock;
 use crate::simulated_disk::{Random, SimulatedDisk, SyncSite};
 use crate::storage::StoreLimits;
 use client::{Client, query};
-use machine::{CLIENT, Machine, address};
+use machine::{CLIENT, Machine, ReplyTo, address, with_length};
 use network::{Arrival, Network, ProcessId, Sender};
 
 /// What time it is when a simulation starts: seconds since 1970.
@@ -33,8 +33,9 @@ const FAULTS_MS: u64 = 60_000;
 const RECOVERY_MS: u64 = 3_600_000;
 /// The zones that all machines serve.
 const ZONES: [&str; 3] = ["a.example.", "b.example.", "catalog.example."];
-const CLIENTS: usize = 4;
 const PRIMARY: usize = 0;
+/// The machines that clients send their updates to: the primary, or secondaries that forward them, one of them to the other first.
+const CLIENT_SERVERS: [usize; 6] = [PRIMARY, PRIMARY, PRIMARY, PRIMARY, 1, 3];
 
 const ZONE_TEXT: &str = "$TTL 60\n@ SOA ns hostmaster 1 60 10 3600 5\n@ NS ns\nns A 192.0.2.1\n";
 /// Before the configuration of each machine.
@@ -53,7 +54,7 @@ const PRIMARY_CONFIG: &str = r#"
 state-dir = "FOLDER"
 [template.default]
 file = "FOLDER/{name}.zone"
-allow-update = [{ address = "10.0.0.99", key = "update." }, { address = "10.0.0.99", names = ["client2.a.example", "client3.b.example"] }]
+allow-update = [{ key = "update." }, { address = "10.0.0.99", names = ["client2.a.example", "client3.b.example"] }]
 allow-transfer = [{ key = "transfer." }, "10.0.0.99"]
 notify = [{ address = "10.0.0.2", key = "transfer." }, { address = "10.0.0.4", key = "transfer." }]
 catalog-member = "catalog.example."
@@ -73,6 +74,7 @@ const MIDDLE_CONFIG: &str = r#"
 [server]
 state-dir = "FOLDER"
 [template.default]
+forward-updates = true
 primaries = [{ address = "10.0.0.1", key = "transfer." }]
 allow-transfer = [{ key = "transfer." }, "10.0.0.99"]
 notify = [{ address = "10.0.0.3", key = "transfer." }, { address = "10.0.0.4", key = "transfer." }]
@@ -97,6 +99,7 @@ const EDGE_CONFIG: &str = r#"
 [server]
 state-dir = "FOLDER"
 [template.default]
+forward-updates = true
 primaries = [{ address = "10.0.0.2", key = "transfer." }, { address = "10.0.0.1", key = "transfer." }]
 allow-transfer = [{ key = "transfer." }, "10.0.0.99"]
 [[zone]]
@@ -155,7 +158,8 @@ impl World {
             Machine { number, disk, limits, config, starts: 0, process: None, wakes_at_ms: 0 }
         });
         let machines: Vec<Machine> = machines.collect();
-        let clients = (0..CLIENTS).map(|number| Client::new(number, ZONES[number % 2])).collect();
+        let clients = CLIENT_SERVERS.into_iter().enumerate();
+        let clients = clients.map(|(number, server)| Client::new(number, ZONES[number % 2], server)).collect();
         World {
             base: Instant::now(),
             full_until_ms: vec![0; machines.len()],
@@ -307,7 +311,7 @@ impl World {
                 self.network.accept(number, process);
             }
             Arrival::Established(number) => {
-                self.at_client(number, |process, connection, _| process.established(connection));
+                self.at_client(number, |process, connection, network| process.established(connection, network));
             }
             Arrival::ToClient(number, octets) => {
                 self.at_client(number, |process, connection, network| {
@@ -351,7 +355,7 @@ impl World {
         };
         let id = self.machines[to].id();
         self.at_process(id, |process, network| {
-            for answer in process.answer(octets, peer, false, client) {
+            for answer in process.answer(octets, peer, false, ReplyTo::Client(client)) {
                 network.send_answer(to, from, answer);
             }
         });
@@ -368,8 +372,8 @@ impl World {
             let message = message.to_vec();
             stream.input.drain(..2 + message.len());
             self.at_process(id, |process, network| {
-                for answer in process.answer(&message, address(client), true, 0) {
-                    network.send(number, &[&(answer.len() as u16).to_be_bytes(), &answer[..]].concat(), true);
+                for answer in process.answer(&message, address(client), true, ReplyTo::Stream(number)) {
+                    network.send(number, &with_length(&answer), true);
                 }
             });
         }
@@ -381,7 +385,7 @@ impl World {
     fn ask(&mut self, number: usize, name: &str, rtype: Rtype) -> Option<Vec<Message>> {
         let process = self.machines[number].process.as_mut()?;
         let is_stream = rtype == Rtype::AXFR;
-        let answers = process.answer(&query(name, rtype), IpAddr::from(CLIENT), is_stream, 0);
+        let answers = process.answer(&query(name, rtype), IpAddr::from(CLIENT), is_stream, ReplyTo::Client(0));
         Some(answers.iter().map(|octets| Message::parse(octets).expect("a well-formed answer")).collect())
     }
 

@@ -1,50 +1,43 @@
 //! Forwards updates of secondary zones to their primaries (RFC 2136 6).
 
 use std::hash::{BuildHasher, RandomState};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use tracing::error;
 use wire::Name;
 use wire::message::Rcode;
 
-use super::update_answer::PendingAnswer;
+use super::forwarded_update::{ForwardedUpdate, Forwarding};
+use crate::clock;
 use crate::config::value::Address;
 use crate::config::{RemoteServer, ZonePolicy};
 use crate::tls::{TlsConnector, TlsPeers};
 use crate::transfer::primary::{MAX_PRIMARIES, PeerConfig};
-use crate::updates::{ForwardingLanes, MAX_RUNNING, UpdatePermit, exchange};
+use crate::updates::{ForwardingLanes, LaneWorker, MAX_RUNNING, exchange};
 use crate::zones::work_pool::WorkPool;
 
-/// The threads that forward updates.
+/// Decides which updates are forwarded, and whereto.
 pub(super) struct UpdateForwarder {
-    pool: WorkPool<()>,
-    lanes: ForwardingLanes,
+    exchanges: Box<dyn UpdateExchanges>,
+    lanes: ForwardingLanes<Forwarding>,
     tls: TlsPeers,
     /// Makes message IDs.
     ids: RandomState,
     forwarded: u64,
 }
 
-/// An update to be forwarded.
-pub(super) struct ForwardedUpdate {
-    pub(super) message: Box<[u8]>,
-    pub(super) answer: PendingAnswer,
-    pub(super) permit: UpdatePermit,
+/// Exchanges messages with primaries: [`ExchangeThreads`] in the daemon.
+pub(super) trait UpdateExchanges: Send {
+    /// Begins to forward the updates of this worker, one after the other.
+    fn start(&mut self, worker: LaneWorker<Forwarding>);
 }
 
-/// Threads, each of which waits for one primary at a time.
-const THREADS: usize = 4 * MAX_RUNNING;
-/// How long one primary may take.
-const PRIMARY_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long all primaries of a zone may take: clients wait for some ten seconds.
-const TIMEOUT: Duration = Duration::from_secs(12);
-
 impl UpdateForwarder {
-    /// No threads run yet.
-    pub(super) fn new(tls: TlsPeers) -> UpdateForwarder {
-        // The lanes report a panic.
-        let pool = WorkPool::new(THREADS, |_, _| ());
-        UpdateForwarder { pool, lanes: ForwardingLanes::default(), tls, ids: RandomState::new(), forwarded: 0 }
+    /// Nothing is being forwarded. `tls` numbers the TLS settings of primaries.
+    pub(super) fn new(tls: TlsPeers, exchanges: Box<dyn UpdateExchanges>) -> UpdateForwarder {
+        UpdateForwarder { exchanges, lanes: ForwardingLanes::default(), tls, ids: RandomState::new(), forwarded: 0 }
     }
 
     /// Forwards an update to the primaries of a zone with this policy, one after the other until one takes it.
@@ -54,13 +47,11 @@ impl UpdateForwarder {
             Err(refusal) => return update.answer.refuse(Rcode::SERVFAIL, &refusal.to_string()),
         };
         let peer = |server| self.peer(server, &policy.source);
-        let primaries: Vec<PeerConfig> = policy.primaries.iter().take(MAX_PRIMARIES).map(peer).collect();
+        let primaries = policy.primaries.iter().take(MAX_PRIMARIES).map(peer).collect();
         self.forwarded += 1;
         let id = (self.ids.hash_one(self.forwarded) as u16).to_be_bytes();
-        let (tls, end) = (self.tls.clone(), Instant::now() + TIMEOUT);
-        let job = move || forward(update, &primaries, TlsConnector(tls), id, end);
-        if let Some(work) = self.lanes.run(permit, job) {
-            self.pool.submit(work);
+        if let Some(worker) = self.lanes.start(permit, Forwarding::new(update, primaries, id, clock::now())) {
+            self.exchanges.start(worker);
         }
     }
 
@@ -74,26 +65,38 @@ impl UpdateForwarder {
     }
 }
 
-/// RFC 2136 6.5: tries the next primary if one cannot be reached. 4.5: the same if it answers SERVFAIL or NOTIMP.
-fn forward(update: ForwardedUpdate, primaries: &[PeerConfig], mut connector: TlsConnector, id: [u8; 2], end: Instant) {
-    let ForwardedUpdate { message, answer, permit } = update;
-    let (mut response, mut problems) = (None, String::new());
-    for primary in primaries.iter().take_while(|_| Instant::now() < end) {
-        let primary_end = end.min(Instant::now() + PRIMARY_TIMEOUT);
-        match exchange::forward(&mut connector, primary, &message, id, primary_end) {
-            Ok(got) => {
-                let is_final = ![Rcode::SERVFAIL, Rcode::NOTIMP].contains(&Rcode(u16::from(got[3] & 15)));
-                response = Some((got, primary.address));
-                if is_final {
-                    break;
+/// Threads, each of which waits for one primary at a time.
+pub(super) struct ExchangeThreads {
+    pool: WorkPool<()>,
+    tls: TlsPeers,
+}
+
+const THREADS: usize = 4 * MAX_RUNNING;
+
+impl ExchangeThreads {
+    /// No threads run yet. `tls` is for connections to primaries.
+    pub(super) fn new(tls: TlsPeers) -> ExchangeThreads {
+        // Panics are reported where they are caught.
+        ExchangeThreads { pool: WorkPool::new(THREADS, |_, _| ()), tls }
+    }
+}
+
+impl UpdateExchanges for ExchangeThreads {
+    fn start(&mut self, mut worker: LaneWorker<Forwarding>) {
+        let tls = self.tls.clone();
+        self.pool.submit(move || {
+            while let Some(forwarding) = worker.next_job() {
+                if catch_unwind(AssertUnwindSafe(|| forward(forwarding, TlsConnector(tls.clone())))).is_err() {
+                    error!("zonda panicked while forwarding an update; this is a bug, please report it");
                 }
             }
-            Err(error) => problems += &format!(" {}: {error};", primary.address),
-        }
+        });
     }
-    match response {
-        Some((response, primary)) => answer.relay(response, &primary.to_string()),
-        None => answer.refuse(Rcode::SERVFAIL, &format!("no primary took it in time:{problems}")),
+}
+
+fn forward(mut forwarding: Forwarding, mut connector: TlsConnector) {
+    while let Some(next) = forwarding.next_exchange(Instant::now()) {
+        forwarding.exchanged(exchange::exchange(&mut connector, &next.primary, &next.octets, next.end));
     }
-    drop(permit);
+    forwarding.answer();
 }

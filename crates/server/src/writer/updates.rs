@@ -7,8 +7,9 @@ use zone::change::ChangeRules;
 use zone::update::{UpdateRules, prepare};
 
 use super::Writer;
+use super::forwarded_update::ForwardedUpdate;
 use super::update_answer::{PendingAnswer, UpdateLog};
-use super::update_forwarder::{ForwardedUpdate, UpdateForwarder};
+use super::update_forwarder::{UpdateExchanges, UpdateForwarder};
 use crate::clock;
 use crate::config::ZonePolicy;
 use crate::listen::IncomingUpdate;
@@ -26,10 +27,9 @@ pub(super) struct Updates {
 const MAX_INLINE_RECORDS: usize = 100;
 
 impl Updates {
-    /// Nothing was received yet. `tls` is for connections to primaries.
-    pub(super) fn new(tls: TlsPeers) -> Updates {
-        let recent = RecentUpdates::default();
-        Updates { forwarder: UpdateForwarder::new(tls), recent }
+    /// Nothing was received yet. `exchanges` reaches the primaries, whose TLS settings `tls` numbers.
+    pub(super) fn new(tls: TlsPeers, exchanges: Box<dyn UpdateExchanges>) -> Updates {
+        Updates { recent: RecentUpdates::default(), forwarder: UpdateForwarder::new(tls, exchanges) }
     }
 
     /// Answers a message that was received before, or drops it if its response is still to come. Else returns it.

@@ -1,4 +1,5 @@
-//! A simulated client: replaces a record again and again, and repeats each update until it is acknowledged.
+//! A simulated client: replaces a record again and again, and repeats each update until it is acknowledged. Some clients send their updates to
+//! secondaries, which forward them.
 
 use wire::message::{Flags, Message, Opcode, Question, Rcode, Record};
 use wire::tsig::{Mac, TsigKey, TsigSigner, TsigVerifier};
@@ -19,17 +20,26 @@ const MAX_PAUSE_MS: u64 = 1500;
 pub struct Client {
     number: usize,
     zone: &'static str,
+    /// The machine that its updates are sent to.
+    server: usize,
     /// The last value that was acknowledged; values count up.
     pub acknowledged: u32,
     waiting: Option<Sent>,
     next_ms: u64,
     /// Signs its updates.
     key: Option<TsigKey>,
+    /// The RDATA that each update requires. A secondary may still forward a message when another copy of it was acknowledged over
+    /// another way, and later ones too: without this, the late copy would undo those.
+    requires: Option<Rdata>,
 }
+
+/// The RDATA before an update; `None` if there is no record.
+type Rdata = Option<Vec<u8>>;
 
 /// An update that is not acknowledged.
 struct Sent {
     message: Vec<u8>,
+    rdata: Vec<u8>,
     /// The message with its signature, the MAC, and when it was made.
     signed: Vec<u8>,
     mac: Option<Mac>,
@@ -37,11 +47,11 @@ struct Sent {
 }
 
 impl Sent {
-    fn new(message: Vec<u8>, key: Option<&TsigKey>) -> Sent {
+    fn new(message: Vec<u8>, rdata: Vec<u8>, key: Option<&TsigKey>) -> Sent {
         let (mut signed, signed_at_s) = (message.clone(), clock::real_s());
         let sign = |key| TsigSigner::for_query(key).sign(&mut signed, 0, signed_at_s.into()).expect("it is short");
         let mac = key.map(sign);
-        Sent { message, signed, mac, signed_at_s }
+        Sent { message, rdata, signed, mac, signed_at_s }
     }
 }
 
@@ -57,11 +67,14 @@ pub fn value_of(rdata: &[u8]) -> u32 {
 }
 
 impl Client {
-    pub fn new(number: usize, zone: &'static str) -> Client {
+    pub fn new(number: usize, zone: &'static str, server: usize) -> Client {
+        let is_forwarded = server != PRIMARY;
         let secret: Vec<u8> = (1..=32).collect();
         let name: Name = "update.".parse().expect("a name");
         let key = TsigKey::new("hmac-sha256", name.as_ref(), &secret).expect("a known algorithm");
-        Client { number, zone, acknowledged: 0, waiting: None, next_ms: 0, key: (number < 2).then_some(key) }
+        let key = (number < 2 || is_forwarded).then_some(key);
+        let requires = is_forwarded.then_some(None);
+        Client { number, zone, server, acknowledged: 0, waiting: None, next_ms: 0, key, requires }
     }
 
     pub fn owner(&self) -> String {
@@ -82,10 +95,13 @@ impl Client {
         let value = self.acknowledged + 1;
         let sent = match self.waiting.take() {
             Some(sent) if clock::real_s() - sent.signed_at_s < SIGNATURE_LIFETIME_S => sent,
-            Some(sent) => Sent::new(sent.message, self.key.as_ref()),
-            None => Sent::new(self.update(value, &mut network.random), self.key.as_ref()),
+            Some(sent) => Sent::new(sent.message, sent.rdata, self.key.as_ref()),
+            None => {
+                let (message, rdata) = self.update(value, &mut network.random);
+                Sent::new(message, rdata, self.key.as_ref())
+            }
         };
-        network.send_query(PRIMARY, Sender::Client(self.number), sent.signed.clone());
+        network.send_query(self.server, Sender::Client(self.number), sent.signed.clone());
         self.waiting = Some(sent);
         self.next_ms = network.now_ms + TIMEOUT_MS;
     }
@@ -100,11 +116,14 @@ impl Client {
             let verified = TsigVerifier::new(key, mac).verify(octets, clock::real_s().into());
             verified.map_err(|error| format!("an answer to {}: {error}", self.owner()))?;
         }
+        // What it requires is gone if a former copy of the message was applied and its response was lost.
+        let was_applied = self.requires.is_some() && [Rcode::NXRRSET, Rcode::YXRRSET].contains(&answer.rcode);
         match answer.rcode {
             Rcode::SERVFAIL => Ok(false),
-            Rcode::NOERROR => {
+            rcode if rcode == Rcode::NOERROR || was_applied => {
                 self.acknowledged += 1;
-                self.waiting = None;
+                let rdata = self.waiting.take().map(|sent| sent.rdata);
+                self.requires = self.requires.take().map(|_| rdata);
                 self.next_ms = now_ms + random.below(MAX_PAUSE_MS);
                 Ok(true)
             }
@@ -112,26 +131,34 @@ impl Client {
         }
     }
 
-    /// Replaces the record (RFC 2136 2.5.2, 2.5.1).
-    fn update(&self, value: u32, random: &mut Random) -> Vec<u8> {
+    /// Replaces the record (RFC 2136 2.5.2, 2.5.1); also returns the new RDATA.
+    fn update(&self, value: u32, random: &mut Random) -> (Vec<u8>, Vec<u8>) {
         let owner: Name = self.owner().parse().expect("a name");
         // Of different lengths, so that segments and images are of all sizes.
         let text = format!("{value}{}", ".".repeat(random.below(200) as usize));
         let rdata = [&[text.len() as u8], text.as_bytes()].concat();
+        // RFC 2136 2.4.2, 2.4.3.
+        let required = self.requires.as_ref().map(|before| match before {
+            Some(rdata) => (Class::IN, rdata.clone()),
+            None => (Class::NONE, Vec::new()),
+        });
+        let required =
+            required.map(|(class, rdata)| Record { owner: owner.clone(), rtype: Rtype::TXT, class, ttl: 0, rdata });
         let remove = Record { owner: owner.clone(), rtype: Rtype::TXT, class: Class::ANY, ttl: 0, rdata: Vec::new() };
-        let add = Record { owner, rtype: Rtype::TXT, class: Class::IN, ttl: 60, rdata };
+        let add = Record { owner, rtype: Rtype::TXT, class: Class::IN, ttl: 60, rdata: rdata.clone() };
         let question = Question { name: self.zone.parse().expect("a name"), qtype: Rtype::SOA, qclass: Class::IN };
         // The ID shows which update an answer belongs to.
         let id = (value << 4) as u16 | self.number as u16;
         let flags = Flags::default();
-        Message {
+        let message = Message {
             id,
             opcode: Opcode::UPDATE,
             flags,
             questions: vec![question],
+            answer: required.into_iter().collect(),
             authority: vec![remove, add],
             ..Message::default()
-        }
-        .to_wire()
+        };
+        (message.to_wire(), rdata)
     }
 }

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use answer::{Request, Response, Transport};
 
+use super::exchanges::{Exchanges, SimulatedExchanges};
 use super::network::{Network, ProcessId, Sender};
 use crate::clock;
 use crate::config::Config;
@@ -46,8 +47,15 @@ pub struct Machine {
     pub wakes_at_ms: u64,
 }
 
-/// The number of a client, and the response to its update.
-type LateAnswer = (usize, Vec<u8>);
+/// Where the response to an update goes.
+#[derive(Clone, Copy, Debug)]
+pub enum ReplyTo {
+    Client(usize),
+    Stream(u64),
+}
+
+/// The response to an update.
+type LateAnswer = (ReplyTo, Vec<u8>);
 
 /// What ends with the process.
 pub struct Process {
@@ -62,6 +70,7 @@ pub struct Process {
     memory: Arc<ReceiveMemory>,
     /// The streams to primaries: their numbers, and whether they are established.
     connections: Vec<(ConnectionId, u64, bool)>,
+    exchanges: Exchanges,
     jobs: Vec<DeferredJob>,
     /// Responses to updates.
     late: (mpsc::Sender<LateAnswer>, Receiver<LateAnswer>),
@@ -76,7 +85,7 @@ pub fn address(machine: usize) -> IpAddr {
     [10, 0, 0, FIRST_HOST + machine as u8].into()
 }
 
-fn machine_at(address: SocketAddr) -> usize {
+pub fn machine_at(address: SocketAddr) -> usize {
     match address.ip() {
         IpAddr::V4(ip) => usize::from(ip.octets()[3] - FIRST_HOST),
         IpAddr::V6(_) => unreachable!("the machines have IPv4 addresses"),
@@ -137,6 +146,11 @@ macro_rules! with_io {
     }};
 }
 
+/// A message as it is sent over a stream.
+pub fn with_length(message: &[u8]) -> Vec<u8> {
+    [&(message.len() as u16).to_be_bytes(), message].concat()
+}
+
 pub fn now(network: &Network) -> Now {
     Now { s: clock::real_s(), ms: network.now_ms }
 }
@@ -192,8 +206,11 @@ impl Process {
         let config = read_config(&machine.config);
         let tls = DaemonTls::start(&config.server).expect("no TLS is configured");
         let (transfers, commands) = command_queue().expect("a descriptor");
-        let setup = WriterSetup { config, sources: Sources::default(), log: Log::detached(), tls, queue, journal };
-        let writer = Writer::with_transfers(setup, transfers).expect("random numbers");
+        let sources = Sources { file: Some(machine.config.clone()), ..Sources::default() };
+        let setup = WriterSetup { config, sources, log: Log::detached(), tls, queue, journal };
+        let (exchanges, workers) = mpsc::channel();
+        let exchanges = Box::new(SimulatedExchanges(exchanges));
+        let writer = Writer::with_network(setup, transfers, exchanges).expect("random numbers");
         let (notify, update) = (handle.clone(), handle.clone());
         let sinks = EventSinks {
             notify: Arc::new(move |message| notify.notify_received(message)),
@@ -211,6 +228,7 @@ impl Process {
             events,
             memory: ReceiveMemory::new(|| Ok(u64::MAX)),
             connections: Vec::new(),
+            exchanges: Exchanges::new(machine.id(), workers),
             jobs: Vec::new(),
             late: mpsc::channel(),
             output: vec![0; 65_535],
@@ -223,8 +241,8 @@ impl Process {
     /// Lets the threads of the daemon do some work each, in random order. Returns when the next turn is.
     pub fn turn(&mut self, network: &mut Network, disk: &SimulatedDisk, base: Instant) -> u64 {
         let (mut is_busy, mut is_complete) = (false, true);
-        let first = network.random.below(4);
-        for actor in (first..4).chain(0..first) {
+        let first = network.random.below(5);
+        for actor in (first..5).chain(0..first) {
             if network.random.one_in(6) {
                 is_complete = false;
                 continue;
@@ -234,10 +252,11 @@ impl Process {
                 0 => self.run_writer(network),
                 1 => self.run_transfers(network),
                 2 => self.run_storage(),
+                3 => self.exchanges.step(network),
                 _ => false,
             };
             self.jobs = deferred::replace(None).unwrap_or_default();
-            if actor == 3 {
+            if actor == 4 {
                 is_busy |= self.run_job(network);
             }
             self.send_late(network);
@@ -255,7 +274,7 @@ impl Process {
 
     fn next_ms(&self, network: &Network, base: Instant) -> u64 {
         let ms = |time: Instant| time.saturating_duration_since(base).as_micros().div_ceil(1000) as u64;
-        let wakes = [self.writer_wake, self.storage_wake].into_iter().flatten().map(ms);
+        let wakes = [self.writer_wake, self.storage_wake, self.exchanges.due()].into_iter().flatten().map(ms);
         let next = wakes.chain(self.engine.next_time(now(network))).min();
         next.unwrap_or(u64::MAX).max(network.now_ms + 1)
     }
@@ -317,8 +336,14 @@ impl Process {
     }
 
     fn send_late(&mut self, network: &mut Network) {
-        for (client, octets) in self.late.1.try_iter() {
-            network.send_answer(self.id.0, Sender::Client(client), octets);
+        for (to, octets) in self.late.1.try_iter() {
+            match to {
+                ReplyTo::Client(client) => network.send_answer(self.id.0, Sender::Client(client), octets),
+                ReplyTo::Stream(number) if network.is_accepted_by(number, self.id) => {
+                    network.send(number, &with_length(&octets), true);
+                }
+                ReplyTo::Stream(_) => (),
+            }
         }
     }
 
@@ -333,8 +358,10 @@ impl Process {
         }
     }
 
-    pub fn established(&mut self, id: ConnectionId) {
-        if let Some(connection) = self.connections.iter_mut().find(|(known, ..)| *known == id) {
+    pub fn established(&mut self, id: ConnectionId, network: &mut Network) {
+        if Exchanges::has(id) {
+            self.exchanges.established(id, network);
+        } else if let Some(connection) = self.connections.iter_mut().find(|(known, ..)| *known == id) {
             connection.2 = true;
             self.engine.connected(id);
         }
@@ -342,12 +369,15 @@ impl Process {
 
     pub fn stream_received(&mut self, id: ConnectionId, octets: &[u8], network: &mut Network) {
         let now = now(network);
-        if self.connections.iter().any(|(known, ..)| *known == id) {
+        if Exchanges::has(id) {
+            self.exchanges.received(id, octets, network);
+        } else if self.connections.iter().any(|(known, ..)| *known == id) {
             with_io!(self, network, |engine, io| engine.received(id, octets, now, io));
         }
     }
 
     pub fn stream_closed(&mut self, id: ConnectionId, network: &mut Network) {
+        self.exchanges.closed(id, network);
         let (now, before) = (now(network), self.connections.len());
         self.connections.retain(|(known, ..)| *known != id);
         if self.connections.len() < before {
@@ -355,8 +385,8 @@ impl Process {
         }
     }
 
-    /// Answers a message; a transfer has several responses. `client` is who sent an update.
-    pub fn answer(&mut self, message: &[u8], peer: IpAddr, is_stream: bool, client: usize) -> Vec<Vec<u8>> {
+    /// Answers a message; a transfer has several responses. `reply_to` is who gets the response to an update.
+    pub fn answer(&mut self, message: &[u8], peer: IpAddr, is_stream: bool, reply_to: ReplyTo) -> Vec<Vec<u8>> {
         self.responder.refresh();
         let transport = if is_stream { Transport::Tcp { idle_ds: 100 } } else { Transport::Udp };
         let request = Request { message, peer, transport, now_s: clock::real_s() };
@@ -376,8 +406,11 @@ impl Process {
             }
             Response::Update(pending) => {
                 let late = self.late.0.clone();
-                let send = move |octets| _ = late.send((client, octets));
-                let from = Some(SocketAddr::new(peer, client as u16));
+                let send = move |octets| _ = late.send((reply_to, octets));
+                let from = match reply_to {
+                    ReplyTo::Client(client) => Some(SocketAddr::new(peer, client as u16)),
+                    ReplyTo::Stream(_) => None,
+                };
                 let reply = LateReply::new(pending.response, from, send);
                 let incoming = Box::new(IncomingUpdate { update: pending.update, reply });
                 if let Err(rejected) = self.handle.update_received(incoming) {

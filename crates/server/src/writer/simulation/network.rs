@@ -159,6 +159,11 @@ impl Network {
         number
     }
 
+    /// Whether this process has accepted a stream that is still open.
+    pub fn is_accepted_by(&self, number: u64, process: ProcessId) -> bool {
+        self.streams.get(&number).is_some_and(|stream| stream.accepted_by == Some(process))
+    }
+
     /// A listener answered: accepted, refused, or nothing comes back.
     pub fn accept(&mut self, number: u64, by: Option<ProcessId>) {
         let at_ms = self.now_ms + self.latency_ms();

@@ -1,0 +1,123 @@
+//! Forwards updates over the simulated network, in place of the threads of the daemon.
+
+use std::io::{self, ErrorKind};
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::Instant;
+
+use super::machine::machine_at;
+use super::network::{Network, ProcessId};
+use crate::clock;
+use crate::transfer::link::ConnectionId;
+use crate::updates::LaneWorker;
+use crate::writer::forwarded_update::Forwarding;
+use crate::writer::update_forwarder::UpdateExchanges;
+
+/// Passes the workers of the writer to [`Exchanges`].
+pub struct SimulatedExchanges(pub Sender<LaneWorker<Forwarding>>);
+
+impl UpdateExchanges for SimulatedExchanges {
+    fn start(&mut self, worker: LaneWorker<Forwarding>) {
+        self.0.send(worker).expect("the process has both ends");
+    }
+}
+
+/// The exchanges of a process with its primaries.
+pub struct Exchanges {
+    process: ProcessId,
+    workers: Receiver<LaneWorker<Forwarding>>,
+    running: Vec<Exchange>,
+    last: u64,
+}
+
+struct Exchange {
+    worker: LaneWorker<Forwarding>,
+    forwarding: Forwarding,
+    connection: ConnectionId,
+    stream: u64,
+    octets: Vec<u8>,
+    input: Vec<u8>,
+    end: Instant,
+}
+
+/// Tells their connections from those of the transfer engine.
+const EXCHANGE: u64 = 1 << 63;
+
+impl Exchanges {
+    pub fn new(process: ProcessId, workers: Receiver<LaneWorker<Forwarding>>) -> Exchanges {
+        Exchanges { process, workers, running: Vec::new(), last: 0 }
+    }
+
+    pub fn has(id: ConnectionId) -> bool {
+        id.0 & EXCHANGE != 0
+    }
+
+    /// When [`Exchanges::step`] must be called.
+    pub fn due(&self) -> Option<Instant> {
+        self.running.iter().map(|exchange| exchange.end).min()
+    }
+
+    /// Starts what waits, and ends what takes too long. Returns whether there was anything to do.
+    pub fn step(&mut self, network: &mut Network) -> bool {
+        let mut is_busy = false;
+        while let Some(at) = self.running.iter().position(|exchange| exchange.end <= clock::now()) {
+            self.end(at, Err(ErrorKind::TimedOut.into()), network);
+            is_busy = true;
+        }
+        while let Ok(mut worker) = self.workers.try_recv() {
+            let forwarding = worker.next_job().expect("a worker has the job that it was started for");
+            self.go_on(worker, forwarding, network);
+            is_busy = true;
+        }
+        is_busy
+    }
+
+    pub fn established(&mut self, id: ConnectionId, network: &mut Network) {
+        if let Some(exchange) = self.running.iter().find(|exchange| exchange.connection == id) {
+            network.send(exchange.stream, &exchange.octets, false);
+        }
+    }
+
+    pub fn received(&mut self, id: ConnectionId, octets: &[u8], network: &mut Network) {
+        let Some(at) = self.running.iter().position(|exchange| exchange.connection == id) else { return };
+        let exchange = &mut self.running[at];
+        exchange.input.extend_from_slice(octets);
+        if let Some((prefix, rest)) = exchange.input.split_first_chunk()
+            && let Some(message) = rest.get(..usize::from(u16::from_be_bytes(*prefix)))
+        {
+            let message = message.to_vec();
+            self.end(at, Ok(message), network);
+        }
+    }
+
+    pub fn closed(&mut self, id: ConnectionId, network: &mut Network) {
+        if let Some(at) = self.running.iter().position(|exchange| exchange.connection == id) {
+            self.end(at, Err(ErrorKind::UnexpectedEof.into()), network);
+        }
+    }
+
+    fn end(&mut self, at: usize, result: io::Result<Vec<u8>>, network: &mut Network) {
+        let Exchange { worker, mut forwarding, stream, .. } = self.running.swap_remove(at);
+        network.streams.remove(&stream);
+        forwarding.exchanged(result);
+        self.go_on(worker, forwarding, network);
+    }
+
+    /// Starts the next exchange of this worker.
+    fn go_on(&mut self, mut worker: LaneWorker<Forwarding>, mut forwarding: Forwarding, network: &mut Network) {
+        loop {
+            if let Some(next) = forwarding.next_exchange(clock::now()) {
+                self.last += 1;
+                let connection = ConnectionId(EXCHANGE | self.last);
+                let stream = network.connect(self.process, connection, machine_at(next.primary.address));
+                let (octets, end) = (next.octets, next.end);
+                let exchange = Exchange { worker, forwarding, connection, stream, octets, input: Vec::new(), end };
+                return self.running.push(exchange);
+            }
+            forwarding.answer();
+            match worker.next_job() {
+                Some(next) => forwarding = next,
+                None => return,
+            }
+        }
+    }
+}
