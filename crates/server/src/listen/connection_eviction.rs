@@ -72,9 +72,14 @@ impl<R: Responder> TcpWorker<R> {
         self.abort(index);
     }
 
-    /// Closes the connections without progress for the idle timeout.
+    /// Closes the connections without progress for the idle timeout, unless they wait for this server.
     pub(super) fn close_expired(&mut self) {
         while let Some(index) = self.pool.expired(self.now_ms, self.idle_timeout_ms) {
+            if self.responder.late.keeps_open(index) {
+                // It fails only if the change does.
+                _ = self.pool.update(index, self.now_ms, |_| Ok(true));
+                continue;
+            }
             self.counters.expired.add(1);
             self.abort(index);
         }

@@ -9,6 +9,7 @@ use netio::udp_server::LateDatagram;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use wire::message::Rcode;
 
 /// An UPDATE message of a client that may send it, and where its response goes.
@@ -85,10 +86,23 @@ pub(super) struct LateReplies {
     mailbox: Arc<Mailbox>,
     /// The connection whose turn it is.
     current: u32,
-    /// The connections that wait, by their index: their number, as indices are reused, and how many responses they wait for.
-    waiting: HashMap<u32, (u64, usize)>,
+    /// The connections that wait, by their index.
+    waiting: HashMap<u32, Waiting>,
     last_number: u64,
 }
+
+/// A connection that waits for responses.
+struct Waiting {
+    /// Its number, as indices are reused.
+    number: u64,
+    /// How many responses it waits for.
+    count: usize,
+    /// When its last message was passed on.
+    since: Duration,
+}
+
+/// How long a connection stays open for a late response: longer than primaries have to answer a forwarded update.
+const MAX_LATE: Duration = Duration::from_secs(30);
 
 struct Mailbox {
     /// Bounded by the queue of updates.
@@ -118,12 +132,13 @@ impl LateReplies {
     /// The reply to a message of the connection whose turn it is.
     pub(super) fn reply(&mut self, response: UpdateResponse) -> LateReply {
         let (index, mailbox) = (self.current, self.mailbox.clone());
-        let (number, count) = self.waiting.entry(index).or_insert_with(|| {
+        let waiting = self.waiting.entry(index).or_insert_with(|| {
             self.last_number += 1;
-            (self.last_number, 0)
+            Waiting { number: self.last_number, count: 0, since: Duration::ZERO }
         });
-        *count += 1;
-        let number = *number;
+        waiting.count += 1;
+        waiting.since = netio::clock::monotonic();
+        let number = waiting.number;
         LateReply::new(response, None, move |octets| {
             let mut responses = mailbox.responses.lock().unwrap_or_else(PoisonError::into_inner);
             responses.push(LateResponse { index, number, octets });
@@ -136,12 +151,11 @@ impl LateReplies {
     pub(super) fn take(&mut self) -> Vec<LateResponse> {
         let mut responses = std::mem::take(&mut *self.mailbox.responses.lock().unwrap_or_else(PoisonError::into_inner));
         responses.retain(|LateResponse { index, number, .. }| {
-            let Some((waiting, count)) = self.waiting.get_mut(index).filter(|(waiting, _)| waiting == number) else {
+            let Some(waiting) = self.waiting.get_mut(index).filter(|waiting| waiting.number == *number) else {
                 return false;
             };
-            debug_assert_eq!(waiting, number);
-            *count -= 1;
-            if *count == 0 {
+            waiting.count -= 1;
+            if waiting.count == 0 {
                 self.waiting.remove(index);
             }
             true
@@ -157,6 +171,11 @@ impl LateReplies {
     /// Whether a connection waits for a response.
     pub(super) fn waits(&self, index: u32) -> bool {
         self.waiting.contains_key(&index)
+    }
+
+    /// RFC 7766 3: a connection is not idle before it has all its responses. Whether this one still waits, and may.
+    pub(super) fn keeps_open(&self, index: u32) -> bool {
+        self.waiting.get(&index).is_some_and(|waiting| netio::clock::monotonic() < waiting.since + MAX_LATE)
     }
 
     /// A connection is closed.

@@ -52,7 +52,7 @@ pub(super) struct TcpWorker<R> {
     /// When to poll the listeners again.
     starved_until_ms: Option<u32>,
     pub(super) pool: ConnectionPool,
-    responder: TcpResponder<R>,
+    pub(super) responder: TcpResponder<R>,
     /// The read buffer of all idle connections.
     input: Box<[u8]>,
     /// Maximum memory of the connections, in octets.
