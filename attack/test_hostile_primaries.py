@@ -33,7 +33,7 @@ class Primary:
     """A primary that is honest until a test gives it another `respond`."""
 
     def __init__(self) -> None:
-        self.port, self.serial = free_port(), SERVED
+        self.port, self.serial, self.is_up = free_port(), SERVED, True
         self.respond: Callable[[dns.message.Message], Messages] = self.honest
         self.datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.datagrams.bind((HOST, self.port))
@@ -49,6 +49,8 @@ class Primary:
         with suppress(OSError):
             while True:
                 octets, client = self.datagrams.recvfrom(4096)
+                if not self.is_up:
+                    continue
                 self.datagrams.sendto(transfer(dns.message.from_wire(octets), soa(self.serial)), client)
 
     def serve_streams(self) -> None:
@@ -61,6 +63,8 @@ class Primary:
             while True:
                 (length,) = struct.unpack(">H", client.recv(2, socket.MSG_WAITALL))
                 query = dns.message.from_wire(client.recv(length, socket.MSG_WAITALL))
+                if not self.is_up:
+                    return
                 for message in self.respond(query):
                     client.sendall(struct.pack(">H", len(message)) + message)
 

@@ -3,6 +3,7 @@
 //! The daemon's network thread and the simulation drive it: they call it with what arrived and the time, and carry out what it
 //! asks of its [`TransferIo`].
 
+mod clock_steps;
 mod connections;
 mod link_schedule;
 mod notify_streams;
@@ -32,6 +33,7 @@ use super::soa_probe::SoaProber;
 use super::soa_timers::{SoaTimers, StoredTimers};
 use crate::rate_limited_log::RateLimitedLog;
 use crate::zone_id::ZoneId;
+use clock_steps::ClockSteps;
 use fastrand::Rng;
 use link_schedule::LinkSchedule;
 use notify_streams::StreamTarget;
@@ -246,6 +248,7 @@ pub struct TransferEngine<T> {
     next_connection: u64,
     stream_targets: HashMap<PrimaryId, StreamTarget>,
     refused_notify_log: RateLimitedLog,
+    clock_steps: ClockSteps,
     /// Published versions whose times the writer does not know yet.
     published: Vec<(ZoneId, StoredTimers)>,
     random: Rng,
@@ -266,6 +269,7 @@ impl<T: TransferSink> TransferEngine<T> {
             next_connection: 0,
             stream_targets: HashMap::new(),
             refused_notify_log: RateLimitedLog::new(REFUSED_NOTIFY_LINES, REFUSED_NOTIFY_INTERVAL),
+            clock_steps: ClockSteps::default(),
             published: Vec::new(),
             random,
             limits,
@@ -274,10 +278,14 @@ impl<T: TransferSink> TransferEngine<T> {
 
     /// Carries out a command. Call [`TransferEngine::step`] after one or several.
     pub fn command(&mut self, command: TransferCommand, now: Now) {
+        let now_s = self.clock_steps.steady_s(now);
         match command {
             TransferCommand::Add { zone, apex, primaries, limits, version } => {
                 self.apexes.insert(zone.index, apex.as_ref());
-                self.scheduler.add(zone, &primaries, limits, version, now.s);
+                let stored =
+                    |version: &ZoneVersion| version.stored.map(|timers| self.clock_steps.for_scheduler(timers));
+                let version = version.map(|version| ZoneVersion { stored: stored(&version), ..version });
+                self.scheduler.add(zone, &primaries, limits, version, now_s);
             }
             TransferCommand::Reconfigure { zone, primaries, limits } => {
                 self.scheduler.reconfigure(zone, &primaries, limits);
@@ -288,16 +296,16 @@ impl<T: TransferSink> TransferEngine<T> {
                 self.apexes.remove(zone.index);
             }
             TransferCommand::NotifyReceived { zone, serial, from } => {
-                self.scheduler.notify(zone, serial, from, now.s);
+                self.scheduler.notify(zone, serial, from, now_s);
             }
             TransferCommand::Refresh(zone) => self.scheduler.refresh(zone),
             TransferCommand::Retransfer(zone) => self.scheduler.retransfer(zone),
             TransferCommand::Published { zone, serial, timers, expire_s } => {
-                let stored = self.scheduler.published(zone, serial, timers, expire_s, now.s);
-                self.published.extend(stored.map(|timers| (zone, timers)));
+                let stored = self.scheduler.published(zone, serial, timers, expire_s, now_s);
+                self.published.extend(stored.map(|timers| (zone, self.clock_steps.by_clock(timers))));
             }
             TransferCommand::Rejected { zone, needs_whole_zone } => {
-                self.scheduler.rejected(zone, needs_whole_zone, now.s);
+                self.scheduler.rejected(zone, needs_whole_zone, now_s);
             }
             TransferCommand::SendNotify { zone, apex, soa, targets } => {
                 self.apexes.insert(zone.index, apex.as_ref());
@@ -308,7 +316,7 @@ impl<T: TransferSink> TransferEngine<T> {
 
     /// What `zonda zone status` shows of a zone.
     pub fn status(&self, zone: ZoneId) -> Option<RefreshStatus> {
-        self.scheduler.status(zone)
+        self.scheduler.status(zone).map(|status| self.clock_steps.status_by_clock(status))
     }
 
     /// What happened to NOTIFY messages.
@@ -324,7 +332,8 @@ impl<T: TransferSink> TransferEngine<T> {
         self.schedule.touch_due(now.ms);
         self.time_out_probes(now, io);
         self.check_connections(now, io);
-        while let Some(action) = self.scheduler.next_action(now.s) {
+        let now_s = self.clock_steps.steady_s(now);
+        while let Some(action) = self.scheduler.next_action(now_s) {
             self.act(action, now, io);
         }
         self.send_notifies(now, io);
@@ -338,7 +347,8 @@ impl<T: TransferSink> TransferEngine<T> {
 
     /// When [`TransferEngine::step`] must be called next, in milliseconds; `None` if only after an event.
     pub fn next_time(&self, now: Now) -> Option<u64> {
-        let scheduled = self.scheduler.next_time().map(|at_s| now.ms + u64::from(at_s.saturating_sub(now.s)) * 1000);
+        let now_s = self.clock_steps.latest_s(now);
+        let scheduled = self.scheduler.next_time().map(|at_s| now.ms + u64::from(at_s.saturating_sub(now_s)) * 1000);
         let touched = self.schedule.touched().filter_map(|primary| self.link_time(primary));
         let links = touched.chain(self.schedule.next_time());
         let notify = self.notify.next_time().into_iter().chain(self.stream_target_times());
@@ -359,7 +369,9 @@ impl<T: TransferSink> TransferEngine<T> {
                 self.link(primary).queue.push_back(Request { zone, purpose, attempts: 0 });
             }
             RefreshAction::Expire { zone } => io.event(TransferEvent::Expired { zone }),
-            RefreshAction::Refreshed { zone, timers } => io.event(TransferEvent::Refreshed { zone, timers }),
+            RefreshAction::Refreshed { zone, timers } => {
+                io.event(TransferEvent::Refreshed { zone, timers: self.clock_steps.by_clock(timers) });
+            }
             RefreshAction::CheckFailed { zone, reason } => io.event(TransferEvent::CheckFailed { zone, reason }),
             RefreshAction::PrimaryUnused(primary) => self.forget(primary, io),
         }
@@ -428,7 +440,8 @@ impl<T: TransferSink> TransferEngine<T> {
         let Some(address) = self.scheduler.primary(primary).map(|config| config.address) else { return };
         let records = sink.records();
         let report = TransferReport { primary: address, from_serial, counts, records, failure };
-        if !self.scheduler.transfer_result(zone, primary, result, now.s) || current.is_some() {
+        let now_s = self.clock_steps.steady_s(now);
+        if !self.scheduler.transfer_result(zone, primary, result, now_s) || current.is_some() {
             return;
         }
         io.event(match report.failure {

@@ -253,7 +253,7 @@ impl<T: TransferSink> TransferEngine<T> {
                 if let Some(request) = link.active.remove(&(zone, ExchangeKind::Probe)) {
                     self.stream_probe_answered(primary, request, now);
                 }
-                self.scheduler.probe_result(zone, primary, result, now.s);
+                self.scheduler.probe_result(zone, primary, result, self.clock_steps.steady_s(now));
             }
             SessionEvent::Transferred { zone, sink, failure, counts } => {
                 let Some(request) = link.active.remove(&(zone, ExchangeKind::Transfer)) else { return };
@@ -282,7 +282,7 @@ impl<T: TransferSink> TransferEngine<T> {
             let Some(mut request) = self.links.get_mut(&primary).and_then(|link| link.active.remove(&key)) else {
                 // Two checks of the zone were in flight.
                 if let SessionEvent::Probed { zone, result } = event {
-                    self.scheduler.probe_result(zone, primary, result, now.s);
+                    self.scheduler.probe_result(zone, primary, result, self.clock_steps.steady_s(now));
                 }
                 continue;
             };
@@ -330,7 +330,7 @@ impl<T: TransferSink> TransferEngine<T> {
         match event {
             SessionEvent::Notified { .. } => (),
             SessionEvent::Probed { zone, .. } => {
-                self.scheduler.probe_result(zone, primary, ProbeResult::Refused, now.s);
+                self.scheduler.probe_result(zone, primary, ProbeResult::Refused, self.clock_steps.steady_s(now));
             }
             SessionEvent::Transferred { sink, failure, counts, .. } => {
                 self.transferred(primary, EndedTransfer { request, sink, failure, counts }, now, io);
@@ -349,10 +349,11 @@ impl<T: TransferSink> TransferEngine<T> {
     ) {
         let Request { zone, purpose, .. } = request;
         let RequestPurpose::Transfer { from_serial, .. } = purpose else {
-            return self.scheduler.probe_result(zone, primary, ProbeResult::Timeout, now.s);
+            return self.scheduler.probe_result(zone, primary, ProbeResult::Timeout, self.clock_steps.steady_s(now));
         };
         let Some(address) = self.scheduler.primary(primary).map(|config| config.address) else { return };
-        if self.scheduler.transfer_result(zone, primary, TransferResult::PrimaryFailed, now.s) {
+        if self.scheduler.transfer_result(zone, primary, TransferResult::PrimaryFailed, self.clock_steps.steady_s(now))
+        {
             let (counts, failure) = (ExchangeCounts::default(), Some(failure.clone()));
             let report = TransferReport { primary: address, from_serial, counts, records: 0, failure };
             io.event(TransferEvent::Failed { zone, report });
@@ -364,10 +365,20 @@ impl<T: TransferSink> TransferEngine<T> {
         match request.purpose {
             RequestPurpose::Notify(_) => (),
             RequestPurpose::Probe { .. } => {
-                self.scheduler.probe_result(request.zone, primary, ProbeResult::Refused, now.s);
+                self.scheduler.probe_result(
+                    request.zone,
+                    primary,
+                    ProbeResult::Refused,
+                    self.clock_steps.steady_s(now),
+                );
             }
             RequestPurpose::Transfer { .. } => {
-                self.scheduler.transfer_result(request.zone, primary, TransferResult::NotStarted, now.s);
+                self.scheduler.transfer_result(
+                    request.zone,
+                    primary,
+                    TransferResult::NotStarted,
+                    self.clock_steps.steady_s(now),
+                );
             }
         }
     }

@@ -20,7 +20,7 @@ impl<T: TransferSink> TransferEngine<T> {
         let apex = self.apexes.get(zone.index).filter(|_| self.scheduler.contains(zone));
         match apex.and_then(|apex| link.prober.start(zone, apex, now)) {
             Some(datagram) => io.send_probe(primary, config, datagram),
-            None => self.scheduler.probe_result(zone, primary, ProbeResult::Refused, now.s),
+            None => self.scheduler.probe_result(zone, primary, ProbeResult::Refused, self.clock_steps.steady_s(now)),
         }
     }
 
@@ -32,7 +32,7 @@ impl<T: TransferSink> TransferEngine<T> {
         match link.prober.receive(datagram, |zone| apexes.get(zone.index), now) {
             None => (),
             Some((zone, ProbeOutcome::Result(result))) => {
-                self.scheduler.probe_result(zone, primary, result, now.s);
+                self.scheduler.probe_result(zone, primary, result, self.clock_steps.steady_s(now));
             }
             // RFC 7766 5: a truncated response is asked for again over TCP.
             Some((zone, ProbeOutcome::NeedsStream)) => link.queue_probe(zone, false),
@@ -63,7 +63,7 @@ impl<T: TransferSink> TransferEngine<T> {
             }
         }
         for (zone, primary) in slow {
-            self.scheduler.probe_is_slow(zone, primary, now.s);
+            self.scheduler.probe_is_slow(zone, primary, self.clock_steps.steady_s(now));
         }
     }
 

@@ -123,6 +123,8 @@ enum Arrival {
 /// The network and the writer.
 struct World {
     now: Now,
+    /// By how much the clock was set.
+    clock_step_s: i64,
     random: Rng,
     /// What arrives when; the index is into `arrivals`.
     order: BinaryHeap<Reverse<(u64, u64)>>,
@@ -159,6 +161,7 @@ impl World {
     fn new(seed: u64) -> World {
         World {
             now: Now { s: START_S, ms: 0 },
+            clock_step_s: 0,
             random: Rng::with_seed(seed),
             order: BinaryHeap::new(),
             arrivals: BTreeMap::new(),
@@ -175,7 +178,8 @@ impl World {
     }
 
     fn set_time(&mut self, ms: u64) {
-        self.now = Now { s: START_S + (ms / 1000) as u32, ms };
+        let s = i64::from(START_S) + (ms / 1000) as i64 + self.clock_step_s;
+        self.now = Now { s: s as u32, ms };
     }
 
     fn schedule(&mut self, ms: u64, arrival: Arrival) {

@@ -217,3 +217,30 @@ fn notify_goes_over_a_stream_where_datagrams_do_not_arrive_or_are_not_wanted() {
         assert_eq!(simulation.world.connections.len(), 0, "they are closed");
     }
 }
+
+/// An operator or NTP sets the clock: no zone expires because of that, and none waits for years for its next check.
+#[test]
+fn setting_the_clock_neither_expires_zones_nor_delays_their_checks() {
+    const YEARS_S: i64 = 10 * 365 * 86_400;
+    for step_s in [YEARS_S, -600_000] {
+        let mut simulation = Simulation::new(40, &[&[1]], 3);
+        simulation.run_until(10_000);
+        assert_eq!(simulation.outdated().len(), 0);
+        simulation.world.clock_step_s = step_s;
+        simulation.run_until(20_000);
+        assert_eq!(simulation.world.expired.len(), 0, "{step_s}");
+        let status = simulation.engine.status(simulation.zones[0].0).expect("it is a zone");
+        let lifetime_s = i64::from(status.expires_at_s) - i64::from(simulation.world.now.s);
+        assert!((4000..=5000).contains(&lifetime_s), "{step_s}: expires in {lifetime_s} s by the new clock");
+        // No NOTIFY arrives: the next check must find the change.
+        let serials = &mut simulation.world.serials;
+        serials.values_mut().for_each(|serial| *serial += 1);
+        simulation.run_until(700_000);
+        assert_eq!(simulation.outdated(), [] as [usize; 0], "{step_s}");
+        let timers = simulation.world.refreshed.values().next().expect("all were refreshed");
+        assert!(timers.check_at_s.abs_diff(simulation.world.now.s) <= 600, "stored times are those of the new clock");
+        simulation.world.faults.insert(1, Fault::Dead);
+        simulation.run_until(700_000 + 6_000_000);
+        assert_eq!(simulation.world.expired.len(), 40, "{step_s}: zones still expire");
+    }
+}

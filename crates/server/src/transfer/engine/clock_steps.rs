@@ -1,0 +1,86 @@
+//! Steps of the clock: a zone must neither expire nor wait for years for its next check because somebody has set the clock.
+//!
+//! The scheduler counts in seconds since 1970, as that is what is stored. While the server runs, they go on as the monotonic clock does.
+
+use super::{Now, RefreshStatus, StoredTimers};
+
+/// By how much the clock was set since the start.
+#[derive(Default)]
+pub(super) struct ClockSteps {
+    last: Option<Now>,
+    stepped_s: i64,
+}
+
+/// Shorter steps are followed: a minute changes no check or expiry by much.
+const MIN_STEP_S: i64 = 60;
+
+impl ClockSteps {
+    /// The time for the scheduler.
+    pub(super) fn steady_s(&mut self, now: Now) -> u32 {
+        if let Some(last) = self.last {
+            let elapsed_s = now.ms.saturating_sub(last.ms) / 1000;
+            let step_s = i64::from(now.s) - i64::from(last.s) - elapsed_s as i64;
+            if step_s.abs() >= MIN_STEP_S {
+                self.stepped_s += step_s;
+                tracing::warn!(
+                    step_s,
+                    "the clock was set; the zones of primaries are checked and expire as if it had not been"
+                );
+            }
+        }
+        self.last = Some(now);
+        self.latest_s(now)
+    }
+
+    /// As [`ClockSteps::steady_s`], if the clock was not set since the last call of that.
+    pub(super) fn latest_s(&self, now: Now) -> u32 {
+        shifted(now.s, -self.stepped_s)
+    }
+
+    /// Times of the scheduler by the clock.
+    pub(super) fn by_clock(&self, timers: StoredTimers) -> StoredTimers {
+        let StoredTimers { check_at_s, expires_at_s } = timers;
+        let [check_at_s, expires_at_s] = [check_at_s, expires_at_s].map(|at_s| shifted(at_s, self.stepped_s));
+        StoredTimers { check_at_s, expires_at_s }
+    }
+
+    /// Times by the clock for the scheduler.
+    pub(super) fn for_scheduler(&self, timers: StoredTimers) -> StoredTimers {
+        ClockSteps { last: None, stepped_s: -self.stepped_s }.by_clock(timers)
+    }
+
+    /// A status with times by the clock.
+    pub(super) fn status_by_clock(&self, status: RefreshStatus) -> RefreshStatus {
+        let by_clock = |at_s| shifted(at_s, self.stepped_s);
+        RefreshStatus {
+            expires_at_s: by_clock(status.expires_at_s),
+            check_at_s: status.check_at_s.map(by_clock),
+            ..status
+        }
+    }
+}
+
+fn shifted(at_s: u32, by_s: i64) -> u32 {
+    i64::from(at_s).saturating_add(by_s).clamp(0, u32::MAX.into()) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_left_out_and_small_ones_are_followed() {
+        let mut steps = ClockSteps::default();
+        let mut at = |s, ms| (steps.steady_s(Now { s, ms }), steps.stepped_s);
+        assert_eq!(at(1_000_000, 5_000), (1_000_000, 0));
+        assert_eq!(at(1_000_700, 705_000), (1_000_700, 0), "time has passed");
+        assert_eq!(at(1_000_730, 706_000), (1_000_730, 0), "a small step");
+        assert_eq!(at(9_000_000, 707_000), (1_000_731, 7_999_269), "forward");
+        assert_eq!(at(9_000_010, 717_000), (1_000_741, 7_999_269));
+        assert_eq!(at(100, 718_000), (1_000_742, -1_000_642), "back");
+        let timers = StoredTimers { check_at_s: 1_000_800, expires_at_s: u32::MAX };
+        let by_clock = steps.by_clock(timers);
+        assert_eq!(by_clock, StoredTimers { check_at_s: 158, expires_at_s: u32::MAX - 1_000_642 });
+        assert_eq!(steps.for_scheduler(by_clock), timers);
+    }
+}
