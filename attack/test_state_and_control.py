@@ -12,6 +12,7 @@ from pathlib import Path
 import dns.query
 import dns.rcode
 import dns.update
+import pytest
 
 from daemon import HOST, TINY_ZONE, Daemon, program
 
@@ -188,3 +189,98 @@ def test_kills_while_the_journal_is_compacted_lose_no_update(daemon):
         time.sleep(0.002 * (number % 7))  # so that the kill comes at different steps
     assert len(acknowledged) > 20
     assert len(list((server.state_dir / "journal").glob("journal-*"))) < 20, "it was compacted"
+
+
+# ---------- the state-dir changes while the server runs ----------
+
+
+def zone_command(server: Daemon, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [program(), "zone", *words, "--config", server.config]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def adding_server(daemon) -> Daemon:
+    """A server that zones can be added to, with the first one."""
+    server = daemon()
+    for name in ("first", "second", "third"):
+        (server.zones / f"{name}.zone").write_text(TINY_ZONE)
+    server.config.write_text(server.config.read_text() + f"[template.added]\nfile = '{server.zones}/{{name}}.zone'\n")
+    server.start()
+    assert zone_command(server, "add", "first.", "--template", "added").returncode == 0
+    return server
+
+
+def added(server: Daemon) -> set[str]:
+    """Which of the added zones are served after a restart."""
+    server.stop()
+    server.start()
+    names = ["first.", "second.", "third."]
+    return {name for name in names if server.ask(name, "SOA").rcode() == dns.rcode.NOERROR}
+
+
+@pytest.mark.parametrize("how", ["removed", "moved away", "replaced"])
+def test_zones_are_not_added_to_a_file_that_is_gone(daemon, how: str):
+    server = adding_server(daemon)
+    path = server.state_dir / "added-zones"
+    match how:
+        case "removed":
+            path.unlink()
+        case "moved away":
+            path.rename(path.with_name("elsewhere"))
+        case "replaced":
+            new = path.with_name("new")
+            new.write_text("")
+            new.chmod(0o600)
+            new.rename(path)
+    acknowledged = {f"{name}." for name in ("second", "third") if zone_command(server, "add", f"{name}.", "--template", "added").returncode == 0}
+    assert acknowledged, "one of them at the latest"
+    assert added(server) == acknowledged | {"first."}, server.log_text()
+
+
+def test_a_state_dir_that_is_moved_away_stops_no_answers(daemon):
+    server = updated_server(daemon)
+    moved = server.state_dir.with_name("moved")
+    server.state_dir.rename(moved)
+    for number in range(3):
+        update(server, f"moved{number}")  # the folder is still open: they may succeed
+        assert server.ask("first.added.").answer
+    acknowledged = [f"moved{number}" for number in range(3) if server.ask(f"moved{number}.added.").answer]
+    moved.rename(server.state_dir)
+    server.wait_until(lambda: update(server, "back") == dns.rcode.NOERROR)
+    kill(server)
+    server.start("added")
+    for owner in ["first", *acknowledged, "back"]:
+        assert server.ask(f"{owner}.added.").answer, owner
+
+
+def test_journal_files_that_are_cut_while_zonda_runs_are_no_reason_to_lose_the_zone(daemon):
+    server = updated_server(daemon)
+    for path in (server.state_dir / "journal").glob("journal-*"):
+        os.truncate(path, JOURNAL_HEADER + 10)
+    answers = [update(server, f"n{number}") for number in range(3)]
+    assert server.ask("first.added.").answer, "it is served from memory"
+    server.stop()
+    server.start("added")
+    assert "damaged" in server.log.read_text() or server.ask("first.added.").answer, server.log_text()
+    assert server.ask("www.added.").answer, answers
+    assert update(server, "last") == dns.rcode.NOERROR
+
+
+def test_a_second_server_does_not_use_the_same_state_dir(daemon):
+    server = updated_server(daemon)
+    second = subprocess.run([program(), "serve", "--config", server.config], capture_output=True, text=True, timeout=30, check=False)
+    assert second.returncode != 0
+    assert update(server, "second") == dns.rcode.NOERROR
+    assert zone_command(server, "status", "added.").returncode == 0, "the control socket is still there"
+    kill(server)
+    server.start("added")
+    assert server.ask("second.added.").answer
+
+
+def test_a_state_dir_that_others_may_write_to_later_is_reported_at_the_next_start(daemon):
+    server = updated_server(daemon)
+    kill(server)
+    (server.state_dir / "journal").chmod(0o777)
+    server.start(wait_for=None)
+    assert server.process and server.process.wait(30) != 0
+    assert "can be changed by others" in server.log_text()

@@ -6,8 +6,9 @@
 mod saver;
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use netio::file::{open_directory, open_no_link};
@@ -66,13 +67,32 @@ impl AddedZonesFile {
 
     /// Appends text and waits until it is on disk. After an error none of it counts.
     fn append(&mut self, text: &str) -> io::Result<()> {
-        use std::io::{Seek, SeekFrom};
         self.file.set_len(self.synced_len)?;
-        self.file.seek(SeekFrom::Start(self.synced_len))?;
-        self.file.write_all(text.as_bytes())?;
+        self.file.write_all_at(text.as_bytes(), self.synced_len)?;
         self.file.sync_data()?;
-        self.synced_len += text.len() as u64;
+        if !self.is_in_place() {
+            // It would be lost with this descriptor.
+            self.put_back(self.synced_len + text.len() as u64)?;
+        } else {
+            self.synced_len += text.len() as u64;
+        }
         Ok(())
+    }
+
+    /// Whether the path still leads to the open file.
+    fn is_in_place(&self) -> bool {
+        let id = |metadata: Metadata| (metadata.dev(), metadata.ino());
+        let [open, there] = [self.file.metadata(), fs::symlink_metadata(&self.path)];
+        open.ok().map(id) == there.ok().map(id)
+    }
+
+    /// Writes the zones in the first `len` octets of the open file to the path: somebody has removed or replaced that.
+    fn put_back(&mut self, len: u64) -> io::Result<()> {
+        warn!("`{ADDED_ZONES}` in the state-dir was removed or replaced while zonda uses it; it is written again");
+        let mut text = vec![0; len as usize];
+        self.file.read_exact_at(&mut text, 0)?;
+        rewrite(&self.path, &replay(&text).0)?;
+        self.open_rewritten()
     }
 
     /// Rewrites the file if it has more than doubled: most of its zones may have been removed. After an error the old file counts.
@@ -86,15 +106,23 @@ impl AddedZonesFile {
         open_no_link(&self.path, true)?.read_to_end(&mut text)?;
         let rewritten = rewrite(&self.path, &replay(&text).0);
         // Either file has all zones, and only whole lines.
-        self.reopen()?;
-        self.synced_len = self.file.metadata()?.len();
-        self.rewritten_len = self.synced_len;
+        self.open_rewritten()?;
         rewritten
     }
 
-    /// Opens the file anew: after a failed sync, what the old descriptor wrote may be lost without another error.
+    fn open_rewritten(&mut self) -> io::Result<()> {
+        self.file = open_no_link(&self.path, false)?;
+        self.synced_len = self.file.metadata()?.len();
+        self.rewritten_len = self.synced_len;
+        Ok(())
+    }
+
+    /// Opens the file anew: after a failed sync, what the old descriptor wrote may be lost without another error. A file that is gone
+    /// from its place is kept open, as nothing else has the zones.
     fn reopen(&mut self) -> io::Result<()> {
-        self.file = open_no_link(&self.path, true)?;
+        if self.is_in_place() {
+            self.file = open_no_link(&self.path, false)?;
+        }
         Ok(())
     }
 }
@@ -164,8 +192,6 @@ pub fn is_storable(template: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     fn name(text: &str) -> Name {
@@ -218,6 +244,22 @@ mod tests {
         file.append("+ last. t\n").expect("space");
         let zones = AddedZonesFile::open(&path).expect("it is ours").1;
         assert_eq!(zones, AddedZones::from([(name("kept."), "t".into()), (name("last."), "t".into())]));
+    }
+
+    #[test]
+    fn a_file_that_was_removed_or_replaced_is_written_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join(ADDED_ZONES);
+        let (mut file, _) = AddedZonesFile::open(&path).expect("a new file");
+        file.append("+ a. t\n+ b. t\n").expect("space");
+        fs::remove_file(&path).expect("it is there");
+        file.append("- a. t\n- b.\n+ c. t\n").expect("space");
+        fs::rename(&path, folder.path().join("elsewhere")).expect("it is there again");
+        fs::write(&path, "+ other. t\n").expect("space");
+        file.reopen().expect("it stays open");
+        file.append("+ d. t\n").expect("space");
+        let expected = ["a.", "c.", "d."].map(|zone| (name(zone), "t".into()));
+        assert_eq!(AddedZonesFile::open(&path).expect("it is ours").1, AddedZones::from(expected));
     }
 
     #[test]
