@@ -6,6 +6,8 @@ import contextlib
 import socket
 import ssl
 import subprocess
+import threading
+import time
 from pathlib import Path
 
 import dns.message
@@ -36,8 +38,8 @@ class TlsDaemon:
         more = f'listen-tls = ["{HOST}:{self.port}"]\ntls-cert = "{self.cert}"\ntls-key = "{self.key}"'
         self.server: Daemon = daemon(server=more).start()
 
-    def connect(self) -> socket.socket:
-        return socket.create_connection((HOST, self.port), timeout=30)
+    def connect(self, source: str = HOST) -> socket.socket:
+        return socket.create_connection((HOST, self.port), timeout=30, source_address=(source, 0))
 
     def context(self) -> ssl.SSLContext:
         context = ssl.create_default_context()
@@ -148,3 +150,77 @@ def test_handshakes_that_are_cut_do_not_use_up_memory(tls):
             tls.context().wrap_socket(tls.connect()).close()
     assert tls.transfer() > 0
     assert tls.server.rss_mb() - before_mb < 30
+
+
+def test_a_flood_of_key_updates_ends_the_connection(tls):
+    """RFC 8446 4.6.3: each demands an answer. TLS 1.3 has no renegotiation; this is what is left of it."""
+    openssl = ["openssl", "s_client", "-quiet", "-connect", f"{HOST}:{tls.port}", "-alpn", "dot", "-tls1_3"]
+    openssl.remove("-quiet")  # it turns the commands off
+    before_mb, before_s = tls.server.rss_mb(), tls.server.cpu_s()
+    with subprocess.Popen(openssl, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as client:
+        assert client.stdin and client.stdout
+        with contextlib.suppress(BrokenPipeError):
+            for _ in range(2000):
+                client.stdin.write(b"K\n")  # demands a key update of the server, too
+                client.stdin.flush()
+                time.sleep(0.001)
+                if client.poll() is not None:
+                    break
+        try:
+            client.wait(15)
+        except subprocess.TimeoutExpired:
+            client.kill()
+            raise AssertionError("the connection is still open") from None
+        assert b"KEYUPDATE" in client.stdout.read(), "the client sent key updates"
+    assert tls.server.cpu_s() - before_s < 2
+    assert tls.server.rss_mb() - before_mb < 10
+    assert tls.transfer() > 0
+
+
+def test_renegotiation_is_not_possible(tls):
+    """CVE-2011-1473: a client that makes the server pay for handshake after handshake."""
+    openssl = ["openssl", "s_client", "-connect", f"{HOST}:{tls.port}", "-tls1_2", "-legacy_renegotiation"]
+    result = subprocess.run(openssl, input=b"R\nR\nR\n", capture_output=True, timeout=30, check=False)
+    assert b"Cipher is (NONE)" in result.stdout or result.returncode != 0, result.stdout
+    assert tls.transfer() > 0
+
+
+def test_a_flood_of_handshakes_delays_no_query(tls):
+    """Clients that begin handshakes as fast as they can, without ending them: each costs the server a signature."""
+    hello = ssl.MemoryBIO()
+    start = tls.context().wrap_bio(ssl.MemoryBIO(), hello)
+    with pytest.raises(ssl.SSLWantReadError):
+        start.do_handshake()
+    octets, ends = hello.read(), threading.Event()
+
+    def flood() -> None:
+        streams: list[socket.socket] = []
+        while not ends.is_set():
+            with contextlib.suppress(OSError):
+                streams.append(tls.connect("127.0.0.2"))  # the number of connections is limited per client
+                streams[-1].sendall(octets)
+            if len(streams) > 200:
+                streams.pop(0).close()
+        for stream in streams:
+            stream.close()
+
+    before_mb = tls.server.rss_mb()
+    clients = [threading.Thread(target=flood) for _ in range(4)]
+    for client in clients:
+        client.start()
+    try:
+        ends_at, slowest_s, transfers = time.monotonic() + 6, 0.0, 0
+        while time.monotonic() < ends_at:
+            began = time.monotonic()
+            assert tls.server.ask("www.example.", timeout_s=10).rcode() == dns.rcode.NOERROR
+            assert tls.server.ask("www.example.", timeout_s=10, tcp=True).rcode() == dns.rcode.NOERROR
+            slowest_s = max(slowest_s, time.monotonic() - began)
+            transfers += tls.transfer() > 0
+        assert slowest_s < 5, "UDP and TCP have threads of their own"
+        assert transfers > 0, "honest clients get through"
+    finally:
+        ends.set()
+        for client in clients:
+            client.join()
+    assert tls.server.rss_mb() - before_mb < 100
+    assert "panicked" not in tls.server.log.read_text()
