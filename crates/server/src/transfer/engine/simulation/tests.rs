@@ -228,6 +228,7 @@ fn setting_the_clock_neither_expires_zones_nor_delays_their_checks() {
         assert_eq!(simulation.outdated().len(), 0);
         simulation.world.clock_step_s = step_s;
         simulation.run_until(20_000);
+        simulation.run_until(21_000);
         assert_eq!(simulation.world.expired.len(), 0, "{step_s}");
         let status = simulation.engine.status(simulation.zones[0].0).expect("it is a zone");
         let lifetime_s = i64::from(status.expires_at_s) - i64::from(simulation.world.now.s);
