@@ -17,6 +17,7 @@ use crate::config::{Config, Server};
 use crate::printable::path_text;
 use crate::report::{Change, FindingReport, Report, ZoneReport};
 use crate::zones::answer_config::key_ring;
+use crate::zones::work_pool::spawn_one;
 use answer::KeyRing;
 
 /// A reload in progress, or the load at the start.
@@ -65,7 +66,7 @@ impl Writer {
             // Fails only if the writer has ended, and that ends with the process.
             _ = events.send(WriterEvent::ConfigurationRead(Box::new(config)));
         };
-        if std::thread::Builder::new().name("configuration".into()).spawn(read).is_err() {
+        if spawn_one("configuration", read).is_err() {
             self.begin_reload(Err(vec![unread("cannot start a thread to read the configuration")]));
         }
     }

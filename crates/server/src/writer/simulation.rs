@@ -1,6 +1,6 @@
 //! Whole servers in simulated time: a primary that clients update, a secondary that also serves transfers, and two edges that transfer from both,
 //! one of which gets its zones from a catalog. The secondary and the other edge forward updates. Transfers, NOTIFY and most updates are
-//! signed (TSIG). Only sockets, clocks and disks are simulated, and threads take turns instead of running at once. The network loses, repeats, reorders and resets; machines crash at any write and lose what was not synced.
+//! signed (TSIG). An operator adds and removes zones, edits a zone file and reloads. Only sockets, clocks and disks are simulated, and threads take turns instead of running at once. The network loses, repeats, reorders and resets; machines crash at any write and lose what was not synced.
 //!
 //! `make simulate SEEDS=1000` runs more seeds than `cargo test`.
 
@@ -8,6 +8,7 @@ mod client;
 mod exchanges;
 mod machine;
 mod network;
+mod operator;
 mod tests;
 
 use std::collections::BTreeMap;
@@ -23,8 +24,9 @@ use crate::clock;
 use crate::simulated_disk::{Random, SimulatedDisk, SyncSite};
 use crate::storage::StoreLimits;
 use client::{Client, query};
-use machine::{CLIENT, Machine, ReplyTo, address, with_length};
-use network::{Arrival, Network, ProcessId, Sender};
+use machine::{CLIENT, Machine, ReplyTo, with_length};
+use network::{Arrival, Network, ProcessId, Sender, address};
+use operator::Operator;
 
 /// What time it is when a simulation starts: seconds since 1970.
 const START: Duration = Duration::from_secs(1_700_000_000);
@@ -34,6 +36,7 @@ const RECOVERY_MS: u64 = 3_600_000;
 /// The zones that all machines serve.
 const ZONES: [&str; 3] = ["a.example.", "b.example.", "catalog.example."];
 const PRIMARY: usize = 0;
+const CATALOG_EDGE: usize = 2;
 /// The machines that clients send their updates to: the primary, or secondaries that forward them, one of them to the other first.
 const CLIENT_SERVERS: [usize; 6] = [PRIMARY, PRIMARY, PRIMARY, PRIMARY, 1, 3];
 
@@ -53,6 +56,7 @@ const PRIMARY_CONFIG: &str = r#"
 [server]
 state-dir = "FOLDER"
 [template.default]
+max-journal-bytes = 700
 file = "FOLDER/{name}.zone"
 allow-update = [{ key = "update." }, { address = "10.0.0.99", names = ["client2.a.example", "client3.b.example"] }]
 allow-transfer = [{ key = "transfer." }, "10.0.0.99"]
@@ -74,6 +78,7 @@ const MIDDLE_CONFIG: &str = r#"
 [server]
 state-dir = "FOLDER"
 [template.default]
+max-journal-bytes = 2000
 forward-updates = true
 primaries = [{ address = "10.0.0.1", key = "transfer." }]
 allow-transfer = [{ key = "transfer." }, "10.0.0.99"]
@@ -117,6 +122,9 @@ pub struct Counts {
     acknowledged: u32,
     crashes: u32,
     power_failures: u32,
+    /// Reloads that were reported, and zones added or removed by command.
+    reloads: u32,
+    edits: u32,
     /// When all was equal, in simulated milliseconds.
     ended_ms: u64,
 }
@@ -129,6 +137,7 @@ struct World {
     network: Network,
     machines: Vec<Machine>,
     clients: Vec<Client>,
+    operator: Operator,
     /// The last serial of each zone that was seen at a process; at the primary, at any.
     serials: BTreeMap<(ProcessId, usize), u32>,
     /// Disks that are full, until when.
@@ -147,11 +156,10 @@ impl World {
                 min_changes_len: 300 + random.below(1000),
                 image_share: 2,
                 inline_image_len: if random.one_in(2) { 100 } else { 4000 },
-                history_per_zone: 200 + random.below(2000),
                 history_total: 3000,
             };
             let config = folder.join(format!("{number}.toml"));
-            let text = [KEYS, text].concat().replace("FOLDER", &folder.display().to_string());
+            let text = config_text(text, folder);
             std::fs::write(&config, text).expect("space");
             let disk = SimulatedDisk::default();
             disk.ignore(ignored);
@@ -160,7 +168,9 @@ impl World {
         let machines: Vec<Machine> = machines.collect();
         let clients = CLIENT_SERVERS.into_iter().enumerate();
         let clients = clients.map(|(number, server)| Client::new(number, ZONES[number % 2], server)).collect();
+        let operator = Operator::new(folder, config_text(PRIMARY_CONFIG, folder));
         World {
+            operator,
             base: Instant::now(),
             full_until_ms: vec![0; machines.len()],
             network: Network::new(Random::new(random.below(u64::MAX))),
@@ -185,6 +195,7 @@ impl World {
             difference = self.difference();
         }
         self.counts.ended_ms = end_ms;
+        (self.counts.reloads, self.counts.edits) = self.operator.counts;
         difference.map_or(Ok(self.counts), Err)
     }
 
@@ -198,7 +209,9 @@ impl World {
         loop {
             let machines = self.machines.iter().map(|machine| machine.wakes_at_ms);
             let clients = self.clients.iter().filter_map(|client| client.next_ms(has_faults));
-            let times = machines.chain(clients).chain(self.network.next_ms()).chain([self.next_check_ms]);
+            let operator = has_faults.then_some(self.operator.next_ms);
+            let times =
+                machines.chain(clients).chain(operator).chain(self.network.next_ms()).chain([self.next_check_ms]);
             let next = times.min().unwrap_or(u64::MAX).max(self.network.now_ms);
             if next > end_ms {
                 self.set_time(end_ms);
@@ -215,6 +228,10 @@ impl World {
                 if self.clients[number].next_ms(has_faults).is_some_and(|due| due <= next) {
                     self.clients[number].send(&mut self.network);
                 }
+            }
+            if has_faults && self.operator.next_ms <= next {
+                self.operator.act(&mut self.machines, &mut self.network);
+                self.machines.iter_mut().for_each(|machine| machine.wakes_at_ms = machine.woken_at(next));
             }
             for number in 0..self.machines.len() {
                 if self.machines[number].wakes_at_ms <= next {
@@ -422,6 +439,22 @@ impl World {
         if let Some(client) = self.clients.iter().find(|client| client.is_waiting()) {
             return Some(format!("an update of {} is not answered", client.owner()));
         }
+        self.operator.take_reports();
+        if self.operator.is_waiting() {
+            return Some("a reload is not reported".into());
+        }
+        for (zone, text) in self.operator.expected() {
+            for number in [PRIMARY, CATALOG_EDGE] {
+                let found = self.records(number, zone);
+                let has_text = |records: &Vec<ZoneRecord>| {
+                    let text = text.as_deref().unwrap_or_default().as_bytes();
+                    records.iter().any(|record| text.is_empty() || record.3.ends_with(text))
+                };
+                if found.as_ref().map(has_text) != text.as_ref().map(|_| true) {
+                    return Some(format!("{zone} at machine {number}: expected {text:?}, found {found:?}"));
+                }
+            }
+        }
         for zone in ZONES {
             let Some(expected) = self.records(PRIMARY, zone) else {
                 return Some(format!("the primary does not serve {zone}"));
@@ -449,10 +482,15 @@ impl World {
     }
 }
 
+/// The configuration of a machine.
+fn config_text(text: &str, folder: &Path) -> String {
+    [KEYS, text].concat().replace("FOLDER", &folder.display().to_string())
+}
+
 /// Runs a seed; syncs at the site `ignored` do nothing. Returns what happened and where the disks were synced, or what is wrong.
 fn run(seed: u64, ignored: Option<SyncSite>) -> Result<(Counts, Vec<SyncSite>), String> {
     let folder = tempfile::tempdir().expect("a folder");
-    for zone in ["a.example", "b.example"] {
+    for zone in ["a.example", "b.example", "d.example"] {
         std::fs::write(folder.path().join(format!("{zone}.zone")), ZONE_TEXT).expect("space");
     }
     let mut world = World::new(seed, folder.path(), ignored);

@@ -1,4 +1,4 @@
-//! Freezing, thawing and rolling back zones, for clients of the control socket. What takes long is done on the client's thread.
+//! Freezing, thawing and rolling back zones, and what the journal has of them, for clients of the control socket. What takes long is done on the client's thread.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use zone::Zone;
 
 use super::Writer;
 use crate::config::ZonePolicy;
+use crate::storage::{StoreUsage, ZoneUsage};
 use crate::zone_id::ZoneId;
 use crate::zones::{ControlRefused, Rollback};
 
@@ -36,6 +37,18 @@ pub enum ControlEvent {
     FrozenZones {
         /// Receives them.
         reply: SyncSender<Vec<Name>>,
+    },
+    /// Asks what the journal has of zones.
+    JournalOf {
+        /// The zones.
+        zones: Vec<ZoneId>,
+        /// Receives that, in the order of the zones; is dropped if it cannot be known.
+        reply: SyncSender<Vec<Option<ZoneUsage>>>,
+    },
+    /// Asks what the journal has of all zones.
+    Journal {
+        /// Receives that; is dropped if it cannot be known.
+        reply: SyncSender<StoreUsage>,
     },
     /// Serves an earlier version.
     RollBack {
@@ -73,6 +86,8 @@ impl Writer {
             }
             ControlEvent::KeptVersion { zone, serial, reply } => _ = reply.send(self.kept_version(zone, serial)),
             ControlEvent::FrozenZones { reply } => _ = reply.send(self.zones.frozen_zones()),
+            ControlEvent::JournalOf { zones, reply } => self.zones.report_journal_of(&zones, reply),
+            ControlEvent::Journal { reply } => self.zones.report_journal(reply),
             ControlEvent::RollBack { zone, rollback, reply } => {
                 let result = self.zones.roll_back(zone, rollback);
                 self.zones.publish();

@@ -1,6 +1,7 @@
 //! Threads for work on zones that takes longer than the writer may be busy: rebuilds and large changes.
 
 use std::collections::VecDeque;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -66,6 +67,16 @@ impl<T: 'static> WorkPool<T> {
         }
         id
     }
+}
+
+/// Runs one job on a thread of its own.
+pub fn spawn_one(name: &str, job: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    #[cfg(test)]
+    if deferred::is_active() {
+        deferred::push(job);
+        return Ok(());
+    }
+    std::thread::Builder::new().name(name.into()).spawn(job).map(drop)
 }
 
 impl<T> Shared<T> {

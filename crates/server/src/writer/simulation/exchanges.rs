@@ -4,8 +4,7 @@ use std::io::{self, ErrorKind};
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Instant;
 
-use super::machine::machine_at;
-use super::network::{Network, ProcessId};
+use super::network::{Network, ProcessId, machine_at};
 use crate::clock;
 use crate::transfer::link::ConnectionId;
 use crate::updates::LaneWorker;

@@ -3,19 +3,22 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver};
-use std::time::Instant;
+use std::sync::mpsc::{self, Receiver, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
 
 use answer::{Request, Response, Transport};
 
+use super::PRIMARY;
 use super::exchanges::{Exchanges, SimulatedExchanges};
-use super::network::{Network, ProcessId, Sender};
+use super::network::{Network, ProcessId, Sender, machine_at};
+use crate::added_zones::Edit;
 use crate::clock;
 use crate::config::Config;
 use crate::config::reader::ConfigReader;
 use crate::listen::{EventSinks, IncomingUpdate, LateReply, Responder, ZoneResponder};
 use crate::log::Log;
 use crate::persistence::{Persistence, journal_events};
+use crate::report::Report;
 use crate::simulated_disk::{Random, SimulatedDisk};
 use crate::sources::Sources;
 use crate::storage::{CommitLimits, Committer, NextStep, Store, StoreLimits};
@@ -28,11 +31,11 @@ use crate::transfer::primary::{PeerConfig, PrimaryId};
 use crate::writer::event_queue::{WriterEvent, WriterHandle};
 use crate::writer::receive_memory::ReceiveMemory;
 use crate::writer::received_zone::ZoneReceiver;
-use crate::writer::{Writer, WriterSetup, queue, secondaries};
+use crate::writer::{EditRequest, Writer, WriterSetup, queue, secondaries};
 use crate::zones::work_pool::deferred::{self, DeferredJob};
 
-/// The last octet of the address of the first machine.
-const FIRST_HOST: u8 = 1;
+/// How long a file that is not simulated may take to be written.
+const REAL_DISK_TIMEOUT: Duration = Duration::from_secs(60);
 /// The address of all clients.
 pub const CLIENT: [u8; 4] = [10, 0, 0, 99];
 
@@ -79,17 +82,6 @@ pub struct Process {
     quiet_turns: u32,
     storage_wake: Option<Instant>,
     writer_wake: Option<Instant>,
-}
-
-pub fn address(machine: usize) -> IpAddr {
-    [10, 0, 0, FIRST_HOST + machine as u8].into()
-}
-
-pub fn machine_at(address: SocketAddr) -> usize {
-    match address.ip() {
-        IpAddr::V4(ip) => usize::from(ip.octets()[3] - FIRST_HOST),
-        IpAddr::V6(_) => unreachable!("the machines have IPv4 addresses"),
-    }
 }
 
 /// The transfer engine's view of the network.
@@ -166,6 +158,11 @@ impl Machine {
         Ok(())
     }
 
+    /// When it has its next turn if somebody asks something of it now.
+    pub fn woken_at(&self, now_ms: u64) -> u64 {
+        if self.process.is_some() { now_ms } else { self.wakes_at_ms }
+    }
+
     pub fn id(&self) -> ProcessId {
         (self.number, self.starts)
     }
@@ -210,7 +207,10 @@ impl Process {
         let setup = WriterSetup { config, sources, log: Log::detached(), tls, queue, journal };
         let (exchanges, workers) = mpsc::channel();
         let exchanges = Box::new(SimulatedExchanges(exchanges));
-        let writer = Writer::with_network(setup, transfers, exchanges).expect("random numbers");
+        let mut writer = Writer::with_network(setup, transfers, exchanges).expect("random numbers");
+        if machine.number == PRIMARY {
+            writer.open_added_zones(&machine.config.with_extension("added"));
+        }
         let (notify, update) = (handle.clone(), handle.clone());
         let sinks = EventSinks {
             notify: Arc::new(move |message| notify.notify_received(message)),
@@ -290,6 +290,31 @@ impl Process {
         let handled = self.writer.handle_waiting(1 + network.random.below(30) as usize);
         self.writer_wake = self.writer.turn(clock::now());
         handled > 0
+    }
+
+    /// Requests a reload; false if too many wait.
+    pub fn request_reload(&mut self, reply: SyncSender<Report>) -> bool {
+        self.quiet_turns = 0;
+        self.handle.request_reload(Some(reply)).is_ok()
+    }
+
+    /// Adds or removes a zone, and waits until that is on disk, which is a real one.
+    pub fn edit_zone(&mut self, edit: Edit) -> Result<(), String> {
+        let ((failures, failed), (saved, is_saved)) = (sync_channel(1), sync_channel(1));
+        self.handle.request_edits(EditRequest { edits: vec![edit], failures, saved });
+        deferred::replace(Some(std::mem::take(&mut self.jobs)));
+        let failed = loop {
+            match failed.try_recv() {
+                Ok(failed) => break failed,
+                Err(_) => _ = self.writer.handle_waiting(1),
+            }
+        };
+        self.jobs = deferred::replace(None).unwrap_or_default();
+        self.quiet_turns = 0;
+        match failed.first() {
+            Some(failure) => Err(failure.reason.clone()),
+            None => is_saved.recv_timeout(REAL_DISK_TIMEOUT).map_err(|error| error.to_string())?,
+        }
     }
 
     fn run_transfers(&mut self, network: &mut Network) -> bool {

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use crate::simulated_disk::Random;
 use crate::transfer::link::ConnectionId;
@@ -10,6 +10,20 @@ use crate::transfer::primary::PrimaryId;
 
 /// A process: the number of its machine, and how often that has started.
 pub type ProcessId = (usize, u64);
+
+/// The last octet of the address of the first machine.
+const FIRST_HOST: u8 = 1;
+
+pub fn address(machine: usize) -> IpAddr {
+    [10, 0, 0, FIRST_HOST + machine as u8].into()
+}
+
+pub fn machine_at(address: SocketAddr) -> usize {
+    match address.ip() {
+        IpAddr::V4(ip) => usize::from(ip.octets()[3] - FIRST_HOST),
+        IpAddr::V6(_) => unreachable!("the machines have IPv4 addresses"),
+    }
+}
 
 /// Who sent a datagram, and gets the answer.
 #[derive(Clone, Copy, Debug)]

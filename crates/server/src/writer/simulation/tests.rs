@@ -17,11 +17,14 @@ fn every_secondary_equals_its_primary_in_the_end_and_no_acknowledged_update_is_l
         total.acknowledged += counts.acknowledged;
         total.crashes += counts.crashes;
         total.power_failures += counts.power_failures;
+        total.reloads += counts.reloads;
+        total.edits += counts.edits;
         total.ended_ms = total.ended_ms.max(counts.ended_ms);
     }
     println!("{} seeds: {total:?}", seeds.end);
     let per_seed = seeds.end as u32;
     assert!(total.acknowledged > 50 * per_seed && total.crashes > 4 * per_seed, "{total:?}");
+    assert!(total.reloads > 3 * per_seed && total.edits > 3 * per_seed, "{total:?}");
 }
 
 /// Each sync is needed: without it, some seed loses what was acknowledged or finds damage. That a file of the store is removed for good
