@@ -20,7 +20,6 @@ const LIMITS: StoreLimits = StoreLimits {
     min_changes_len: 300,
     image_share: 2,
     inline_image_len: 100,
-    history_per_zone: 500,
     history_total: 2000,
 };
 

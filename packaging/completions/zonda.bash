@@ -28,6 +28,9 @@ _zonda() {
             zonda,man)
                 cmd="zonda__subcmd__man"
                 ;;
+            zonda,metrics)
+                cmd="zonda__subcmd__metrics"
+                ;;
             zonda,reload)
                 cmd="zonda__subcmd__reload"
                 ;;
@@ -71,7 +74,7 @@ _zonda() {
 
     case "${cmd}" in
         zonda)
-            opts="-h -V --help --version serve check config reload zone completions man"
+            opts="-h -V --help --version serve check config reload metrics zone completions man"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -145,6 +148,28 @@ _zonda() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        zonda__subcmd__metrics)
+            opts="-h --config --state-dir --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --state-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

@@ -30,6 +30,7 @@ complete -c zonda -n "__fish_zonda_needs_command" -f -a "serve" -d 'Serve zones 
 complete -c zonda -n "__fish_zonda_needs_command" -f -a "check" -d 'Find every mistake in a configuration and in zones'
 complete -c zonda -n "__fish_zonda_needs_command" -f -a "config" -d 'Print the effective configuration as TOML'
 complete -c zonda -n "__fish_zonda_needs_command" -f -a "reload" -d 'Make a running zonda read its configuration and changed zone files again'
+complete -c zonda -n "__fish_zonda_needs_command" -f -a "metrics" -d 'Print the metrics of a running zonda in the text format of Prometheus'
 complete -c zonda -n "__fish_zonda_needs_command" -f -a "zone" -d 'Show and control the zones of a running zonda'
 complete -c zonda -n "__fish_zonda_needs_command" -f -a "completions" -d 'Print completions for a shell'
 complete -c zonda -n "__fish_zonda_needs_command" -f -a "man" -d 'Print a manual page in roff: `zonda man serve | man -l -`'
@@ -57,6 +58,9 @@ complete -c zonda -n "__fish_zonda_using_subcommand reload" -l config -d 'The co
 complete -c zonda -n "__fish_zonda_using_subcommand reload" -l state-dir -d 'The state-dir of the running zonda, instead of the configuration\'s' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand reload" -l json -d 'Print one JSON object'
 complete -c zonda -n "__fish_zonda_using_subcommand reload" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c zonda -n "__fish_zonda_using_subcommand metrics" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml]' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand metrics" -l state-dir -d 'The state-dir of the running zonda, instead of the configuration\'s' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand metrics" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and not __fish_seen_subcommand_from status refresh retransfer freeze thaw rollback add remove export" -s h -l help -d 'Print help'
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and not __fish_seen_subcommand_from status refresh retransfer freeze thaw rollback add remove export" -f -a "status" -d 'Show which serial is served, what the primary has, when the zone expires, and the last transfer'
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and not __fish_seen_subcommand_from status refresh retransfer freeze thaw rollback add remove export" -f -a "refresh" -d 'Ask the primaries of a zone for its serial now, and transfer it if it is later'

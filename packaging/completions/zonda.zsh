@@ -74,6 +74,14 @@ _arguments "${_arguments_options[@]}" : \
 '--help[Print help (see more with '\''--help'\'')]' \
 && ret=0
 ;;
+(metrics)
+_arguments "${_arguments_options[@]}" : \
+'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml\]]:FILE:_files' \
+'(--config)--state-dir=[The state-dir of the running zonda, instead of the configuration'\''s]:FOLDER:_files' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+&& ret=0
+;;
 (zone)
 _arguments "${_arguments_options[@]}" : \
 '-h[Print help]' \
@@ -217,6 +225,7 @@ _zonda_commands() {
 'check:Find every mistake in a configuration and in zones' \
 'config:Print the effective configuration as TOML' \
 'reload:Make a running zonda read its configuration and changed zone files again' \
+'metrics:Print the metrics of a running zonda in the text format of Prometheus' \
 'zone:Show and control the zones of a running zonda' \
 'completions:Print completions for a shell' \
 'man:Print a manual page in roff\: \`zonda man serve | man -l -\`' \
@@ -242,6 +251,11 @@ _zonda__subcmd__config_commands() {
 _zonda__subcmd__man_commands() {
     local commands; commands=()
     _describe -t commands 'zonda man commands' commands "$@"
+}
+(( $+functions[_zonda__subcmd__metrics_commands] )) ||
+_zonda__subcmd__metrics_commands() {
+    local commands; commands=()
+    _describe -t commands 'zonda metrics commands' commands "$@"
 }
 (( $+functions[_zonda__subcmd__reload_commands] )) ||
 _zonda__subcmd__reload_commands() {

@@ -72,11 +72,12 @@ impl ServedZone {
         ServedZone { state, extras, expires_at_s: AtomicU32::new(0) }
     }
 
-    /// The same zone with another version, which these changes lead to. Without changes its history begins anew.
-    pub fn with_version(&self, version: Zone, changes: &[EncodedChange]) -> ServedZone {
+    /// The same zone with another version, which these changes lead to. Without changes its history begins anew; it has at most
+    /// `max_history_len` octets, unless the last change alone has more.
+    pub fn with_version(&self, version: Zone, changes: &[EncodedChange], max_history_len: u64) -> ServedZone {
         let mut history = Cow::Borrowed(&self.extras.history);
         for change in changes {
-            history = Cow::Owned(extend_history(&history, change.clone(), MAX_HISTORY_LEN));
+            history = Cow::Owned(extend_history(&history, change.clone(), max_history_len));
         }
         let history = if changes.is_empty() { ZoneHistory::new() } else { history.into_owned() };
         self.with_extras(ZoneState::Loaded(version), self.extras.with_history(history))
@@ -149,13 +150,13 @@ impl ServedZone {
 }
 
 /// The history after one more change: the latest changes that lead to it without a gap, within these limits.
-pub fn extend_history(history: &ZoneHistory, change: EncodedChange, max_octets: usize) -> ZoneHistory {
-    let mut octets = change.as_bytes().len();
+pub fn extend_history(history: &ZoneHistory, change: EncodedChange, max_octets: u64) -> ZoneHistory {
+    let mut octets = change.as_bytes().len() as u64;
     let mut next = change.from_serial();
     let earlier = history.iter().rev().take(MAX_HISTORY - 1).take_while(|earlier| {
         let continues = earlier.to_serial() == next && is_later(earlier.to_serial(), earlier.from_serial());
         next = earlier.from_serial();
-        octets += earlier.as_bytes().len();
+        octets += earlier.as_bytes().len() as u64;
         continues && octets <= max_octets
     });
     let mut list: Vec<EncodedChange> = earlier.cloned().collect();
@@ -166,8 +167,6 @@ pub fn extend_history(history: &ZoneHistory, change: EncodedChange, max_octets: 
 
 /// The most changes in a history: each change copies the list.
 const MAX_HISTORY: usize = 256;
-/// The most octets of changes in a history, unless the last change alone has more.
-const MAX_HISTORY_LEN: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -193,17 +192,17 @@ mod tests {
 
     #[test]
     fn a_history_has_no_gap_and_is_bounded() {
-        let mut history = extend_history(&Vec::new(), change(1, 2), usize::MAX);
+        let mut history = extend_history(&Vec::new(), change(1, 2), u64::MAX);
         for serial in 2..400 {
-            history = extend_history(&history, change(serial, serial + 1), usize::MAX);
+            history = extend_history(&history, change(serial, serial + 1), u64::MAX);
         }
         assert_eq!(known(&history), (400 - MAX_HISTORY as u32..400).collect::<Vec<_>>());
         let one = change(400, 401).as_bytes().len();
-        assert_eq!(known(&extend_history(&history, change(400, 401), 3 * one)), [398, 399, 400]);
+        assert_eq!(known(&extend_history(&history, change(400, 401), 3 * one as u64)), [398, 399, 400]);
         assert_eq!(known(&extend_history(&history, change(400, 401), 1)), [400], "a change is never refused");
-        assert_eq!(known(&extend_history(&history, change(500, 501), usize::MAX)), [500], "there is a gap");
-        let back = extend_history(&history, change(400, 7), usize::MAX);
-        assert_eq!(known(&extend_history(&back, change(7, 8), usize::MAX)), [7], "RFC 1995 4: serials increase");
+        assert_eq!(known(&extend_history(&history, change(500, 501), u64::MAX)), [500], "there is a gap");
+        let back = extend_history(&history, change(400, 7), u64::MAX);
+        assert_eq!(known(&extend_history(&back, change(7, 8), u64::MAX)), [7], "RFC 1995 4: serials increase");
     }
 
     #[test]

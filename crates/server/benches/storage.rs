@@ -171,7 +171,8 @@ impl Bench {
         self.images += 1;
         self.image.iter().for_each(|chunk| due.push(chunk).expect("space for the image"));
         let zone = due.zone().0 as usize;
-        due.finish(self.names[zone].clone(), self.serials[zone]).expect("space for the image");
+        let finished = due.finish(self.names[zone].clone(), self.serials[zone], u64::MAX);
+        finished.expect("space for the image");
     }
 
     fn stop(self) {

@@ -52,6 +52,11 @@ pub enum Command {
     /// the version served before stays.
     #[command(after_help = EXIT_STATUS)]
     Reload(ReloadArguments),
+    /// Print the metrics of a running zonda in the text format of Prometheus.
+    ///
+    /// For a collector that reads files, such as the textfile collector of node_exporter.
+    #[command(after_help = EXIT_STATUS)]
+    Metrics(RunningDaemon),
     /// Show and control the zones of a running zonda.
     #[command(subcommand)]
     Zone(ZoneCommand),

@@ -60,6 +60,8 @@ pub enum ControlRequest {
         /// The zones by name.
         zones: Vec<String>,
     },
+    /// Report metrics.
+    Metrics,
     /// Send the zone text of a zone after the response.
     ZoneExport {
         /// The zone by name.
@@ -103,6 +105,8 @@ pub enum ControlResponse {
         /// Why it cannot be done for the others.
         failures: Vec<ZoneFailure>,
     },
+    /// Metrics in the text format of Prometheus.
+    Metrics(String),
     /// Zone text follows, up to the end of the connection.
     ZoneText {
         /// The serial of the version.

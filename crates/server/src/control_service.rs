@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{TrySendError, sync_channel};
+use std::time::Duration;
 
 use answer::{OccasionalReader, Served};
 use tracing::error;
@@ -12,6 +13,8 @@ use zone::export::TextExport;
 use crate::added_zones::Edit;
 use crate::control::{ControlRequest, ControlResponse, STATUS_PAGE, ZoneAction, ZoneFailure};
 use crate::frozen_zones::{FROZEN_ZONES, FrozenZonesFile};
+use crate::listen::CounterReader;
+use crate::metrics;
 use crate::transfer::engine::TransferCommand;
 use crate::transfer::network::TransferHandle;
 use crate::transfer::refresh::RefreshStatus;
@@ -27,6 +30,7 @@ pub struct ControlService {
     /// What is served: reading it needs no writer.
     served: OccasionalReader<Served>,
     frozen_zones: Arc<FrozenZonesFile>,
+    counters: CounterReader,
 }
 
 impl ControlService {
@@ -36,8 +40,9 @@ impl ControlService {
         transfers: TransferHandle,
         served: OccasionalReader<Served>,
         frozen_zones: Arc<FrozenZonesFile>,
+        counters: CounterReader,
     ) -> ControlService {
-        ControlService { writer, transfers, served, frozen_zones }
+        ControlService { writer, transfers, served, frozen_zones, counters }
     }
 
     /// The response, and the text to send after it.
@@ -50,6 +55,7 @@ impl ControlService {
             ControlRequest::ZoneAdd { zones } => (self.edit(zones, parse_addition), None),
             ControlRequest::ZoneRemove { zones } => (self.edit(zones, parse_removal), None),
             ControlRequest::ZoneExport { zone } => self.export(&zone),
+            ControlRequest::Metrics => (self.metrics(), None),
         }
     }
 
@@ -58,7 +64,8 @@ impl ControlService {
     /// One page of all zones, or all the named ones.
     fn status(&self, zones: Vec<String>, from: u32) -> ControlResponse {
         let read = if zones.is_empty() { self.page(zones, from) } else { self.named_zones(zones) };
-        let Ok(StatusPage { zones, next, not_served, failures }) = read else { return writer_is_gone() };
+        let Ok(StatusPage { mut zones, next, not_served, failures }) = read else { return writer_is_gone() };
+        zones.chunks_mut(STATUS_PAGE).for_each(|page| self.add_journal(page));
         let zones = zones.into_iter().map(|(id, status)| self.with_refresh_status(id, status));
         let zones = zones.chain(not_served).collect();
         ControlResponse::ZoneStatus { zones, next, failures }
@@ -94,6 +101,24 @@ impl ControlService {
         let (reply, page) = sync_channel(1);
         self.writer.request_status(StatusRequest { zones, from: from as usize, reply });
         page.recv().map_err(|_| WriterIsGone)
+    }
+
+    /// Adds what the storage thread knows.
+    fn add_journal(&self, zones: &mut [(ZoneId, ZoneStatus)]) {
+        let (reply, usage) = sync_channel(1);
+        let ids = zones.iter().map(|(id, _)| *id).collect();
+        self.writer.request_control(ControlEvent::JournalOf { zones: ids, reply });
+        let usage = usage.recv_timeout(MAX_DISK_WAIT).unwrap_or_default();
+        for ((_, status), usage) in zones.iter_mut().zip(usage) {
+            status.journal = usage;
+        }
+    }
+
+    /// The metrics of the listeners and of the journal.
+    fn metrics(&self) -> ControlResponse {
+        let (reply, usage) = sync_channel(1);
+        self.writer.request_control(ControlEvent::Journal { reply });
+        ControlResponse::Metrics(metrics::render(&self.counters, usage.recv_timeout(MAX_DISK_WAIT).ok()))
     }
 
     /// Adds what the transfer thread knows.
@@ -273,6 +298,9 @@ impl ControlService {
         }
     }
 }
+
+/// How long to wait for the storage thread, whose disk may hang.
+const MAX_DISK_WAIT: Duration = Duration::from_secs(1);
 
 /// Requests a reload and waits for its report.
 fn reload(writer: &WriterHandle) -> ControlResponse {

@@ -18,7 +18,7 @@ use crate::added_zones::ADDED_ZONES;
 use crate::cli;
 use crate::command::{print_findings, read_config};
 use crate::config::value::{FilePath, TlsEndpoint};
-use crate::config::{Config, Endpoint, Server};
+use crate::config::{Config, Endpoint, Server, octet_limit};
 use crate::control::{self, ControlRequest, ControlSocket};
 use crate::control_service::ControlService;
 use crate::frozen_zones::{self, FROZEN_ZONES, FrozenZonesFile};
@@ -30,7 +30,7 @@ use crate::privileges::{self, UserError};
 use crate::report::FindingReport;
 use crate::sources::Sources;
 use crate::state_dir::{self, StateDir, StateDirError};
-use crate::storage::StorageThread;
+use crate::storage::{StorageThread, StoreLimits};
 use crate::systemd_notify::Notifier;
 use crate::tls::{DaemonTls, TlsFileError};
 use crate::writer::{self, EventQueue, Writer, WriterHandle, WriterSetup, log_finding};
@@ -127,12 +127,14 @@ fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<
         notify: Arc::new(move |notify| notify_handle.notify_received(notify)),
         update: Arc::new(move |update| update_handle.update_received(update)),
     };
-    let service =
-        || ControlService::new(handle.clone(), writer.transfers(), writer.occasional_reader(), frozen_zones.clone());
-    let services: Vec<ControlService> = (0..control::CLIENTS + control::RELOADS).map(|_| service()).collect();
     let threads = listeners
         .serve(|| ZoneResponder::new(writer.subscribe(), sinks.clone()))
         .map_err(|error| StartError::System("cannot start the listeners", error))?;
+    let service = || {
+        let (reader, frozen_zones) = (writer.occasional_reader(), frozen_zones.clone());
+        ControlService::new(handle.clone(), writer.transfers(), reader, frozen_zones, threads.counters().clone())
+    };
+    let services: Vec<ControlService> = (0..control::CLIENTS + control::RELOADS).map(|_| service()).collect();
     spawn("writer", move || writer.run())?;
     if let Some(control) = &control {
         for (index, mut service) in services.into_iter().enumerate() {
@@ -175,9 +177,7 @@ fn wait_for_stop(signals: &Signals, handle: &WriterHandle, threads: &ListenerThr
 }
 
 fn log_counters(threads: &ListenerThreads) {
-    for (transport, totals) in
-        [("udp", threads.udp_totals()), ("tcp", threads.tcp_totals()), ("tls", threads.tls_totals())]
-    {
+    for (transport, totals) in threads.counters().totals() {
         let counts = listen::METRICS.iter().zip(totals.values());
         let counts: Vec<String> = counts.map(|(metric, count)| format!("{}={count}", metric.name)).collect();
         info!(transport, rcodes = ?totals.rcodes, "{}", counts.join(" "));
@@ -236,7 +236,9 @@ fn open_journal(
         }
         return Ok((Box::new(NoJournal), None));
     };
-    let (journal, storage) = Persistence::open(state_dir, queue.journal_sender())?;
+    let history_total = octet_limit(config.server.max_journal_total_bytes.0);
+    let limits = StoreLimits { history_total, ..StoreLimits::default() };
+    let (journal, storage) = Persistence::open(state_dir, limits, queue.journal_sender())?;
     Ok((Box::new(journal), Some(storage)))
 }
 

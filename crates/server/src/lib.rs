@@ -18,6 +18,7 @@ mod frozen_zones;
 pub mod input;
 pub mod listen;
 pub mod log;
+mod metrics;
 mod open_files;
 pub mod persistence;
 pub mod printable;

@@ -13,6 +13,7 @@ fn main() -> ExitCode {
         Command::Check(arguments) => command::check::run(&arguments),
         Command::Config(arguments) => command::config::run(&arguments),
         Command::Reload(arguments) => command::reload::run(&arguments),
+        Command::Metrics(daemon) => command::metrics::run(&daemon),
         Command::Zone(command) => command::zone::run(&command),
         Command::Completions { shell } => command::manual::completions(shell),
         Command::Man(arguments) => command::manual::run(&arguments),

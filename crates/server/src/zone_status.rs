@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use wire::NameRef;
 
 use crate::printable::Printable;
+use crate::storage::ZoneUsage;
 
 /// Whether a zone is current, and why not.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -32,6 +33,9 @@ pub struct ZoneStatus {
     /// The serials of the earlier versions that are kept for a rollback, the latest first.
     #[serde(default)]
     pub kept_versions: Vec<u32>,
+    /// What the journal in the state-dir has of the zone; absent if it has nothing, or the disk does not answer.
+    #[serde(default)]
+    pub journal: Option<ZoneUsage>,
     /// The template of a zone that was added or that a catalog lists; absent if the zone is configured itself.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub template: Option<String>,
@@ -116,6 +120,7 @@ impl ZoneStatus {
             last_transfer: None,
             is_frozen: false,
             kept_versions: Vec::new(),
+            journal: None,
             template: None,
             catalogs,
             problem: None,
@@ -216,6 +221,7 @@ mod tests {
             last_transfer: None,
             is_frozen: false,
             kept_versions: Vec::new(),
+            journal: None,
             template: None,
             catalogs: Vec::new(),
             problem: None,
@@ -229,6 +235,7 @@ mod tests {
         let expected = [
             "expires-at",
             "frozen",
+            "journal",
             "kept-versions",
             "last-transfer",
             "name",

@@ -50,7 +50,7 @@ fn chain(changes: &[Vec<(u8, Option<u8>)>], known: usize) -> Chain {
         let applied =
             zone.apply(change_set(serial, change, &mut hosts), RULES).unwrap_or_else(|error| panic!("{error:?}"));
         zone = applied.zone;
-        history = extend_history(&history, applied.change, usize::MAX);
+        history = extend_history(&history, applied.change, u64::MAX);
     }
     history.drain(..history.len().saturating_sub(known));
     Chain { zone, history }

@@ -4,6 +4,7 @@ pub mod check;
 pub mod config;
 mod daemon_request;
 pub mod manual;
+pub mod metrics;
 pub mod reload;
 pub mod zone;
 mod zone_edit;

@@ -71,6 +71,13 @@ key_table! {
         /// that, `/var/lib/zonda` for root, else `$XDG_STATE_HOME/zonda` or `~/.local/state/zonda`.
         Restart "state-dir" state_dir: Option<FilePath> = "";
 
+        /// The maximum size of the earlier changes of all zones in the journal, in octets; 0 means no limit.
+        ///
+        /// When they exceed it, the oldest are dropped, whatever zone they are of: see `max-journal-bytes`. The journal in `state-dir`
+        /// also has the current version of each zone, and the changes that lead to it, which no limit concerns. As its files are
+        /// tidied in the background, it may take about twice that much on disk.
+        Restart "max-journal-total-bytes" max_journal_total_bytes: WholeNumber<0, { u32::MAX }> = "1073741824";
+
         /// The user to run as once the sockets are open: `USER` or `USER:GROUP`.
         ///
         /// Zone files are read as this user, at the start as well as later. If it is not set, the user does not change.
@@ -194,6 +201,14 @@ key_table! {
         /// The maximum size of the zone in memory, in octets; 0 means no limit. If a zone is bigger, it is not loaded, and the
         /// version served before stays.
         Reload "max-bytes" max_bytes: Option<WholeNumber<0, { u32::MAX }>> = "0";
+
+        /// The maximum size of the zone's earlier changes that are kept for incremental transfers (IXFR, RFC 1995), in octets; 0 means
+        /// no limit.
+        ///
+        /// They are kept in memory, and in the journal for the next start. The oldest are dropped first, and there are never more than
+        /// the latest 256. A secondary that needs older ones gets the whole zone. A change itself is never refused for its size: the last
+        /// one is always kept. In the journal a smaller limit takes effect when the zone's image is next written.
+        Reload "max-journal-bytes" max_journal_bytes: Option<WholeNumber<0, { u32::MAX }>> = "1048576";
 
         /// The maximum share of the zone's names that one change may remove, in percent; 0 means no limit. A change that removes
         /// more is refused, and the version served before stays.

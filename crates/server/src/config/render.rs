@@ -96,6 +96,7 @@ fn zone_keys(zone: &ZoneConfig) -> ZoneKeys {
         max_retry_s: retry[1],
         min_expire_s: expire[0],
         max_expire_s: expire[1],
+        max_journal_bytes: Some(WholeNumber(policy.max_journal_bytes)),
         keep_versions: Some(WholeNumber(policy.keep_versions)),
         zonemd: Some(policy.zonemd),
         write_file: zone.source.policy.text_file(zone.name.as_ref()).map(FilePath),

@@ -61,6 +61,8 @@ pub struct ZonePolicy {
     pub timers: TimerLimits,
     /// How many old versions to keep.
     pub keep_versions: u32,
+    /// How many octets of earlier changes to keep for IXFR; 0 means no limit.
+    pub max_journal_bytes: u32,
     /// When to check the digest of the zone.
     pub zonemd: ZonemdMode,
     /// When to check the signatures of the zone.
@@ -166,6 +168,11 @@ impl ZoneSource {
     }
 }
 
+/// A limit in octets, of which 0 means none.
+pub fn octet_limit(limit: u32) -> u64 {
+    if limit == 0 { u64::MAX } else { limit.into() }
+}
+
 /// The known value that equals this one; a new value becomes known.
 pub(super) fn share<T: ?Sized + Eq + Hash>(
     known: &mut HashSet<Arc<T>>,
@@ -183,6 +190,11 @@ impl ZonePolicy {
     /// Whether the zone has its content from a file: not that of a secondary, nor of a catalog that this server makes.
     pub fn needs_file(&self) -> bool {
         self.primaries.is_empty() && self.catalog != Some(CatalogRole::Produce)
+    }
+
+    /// The most octets of earlier changes to keep for IXFR.
+    pub fn max_history_len(&self) -> u64 {
+        octet_limit(self.max_journal_bytes)
     }
 
     /// Where to write the text of the zone with this name.
@@ -208,6 +220,7 @@ impl ZonePolicy {
                 expire_s: (number(keys.min_expire_s.map(|s| s.0)), number(keys.max_expire_s.map(|s| s.0))),
             },
             keep_versions: number(keys.keep_versions.map(|count| count.0)),
+            max_journal_bytes: number(keys.max_journal_bytes.map(|limit| limit.0)),
             zonemd: keys.zonemd.unwrap_or(ZonemdMode::Off),
             dnssec: DnssecPolicy {
                 check: keys.dnssec_check.unwrap_or(DnssecCheck::Off),

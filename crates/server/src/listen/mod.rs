@@ -193,25 +193,44 @@ pub struct ListenerThreads {
     stop: Arc<AtomicBool>,
     wakers: Vec<Arc<Waker>>,
     threads: Vec<JoinHandle<()>>,
+    counters: CounterReader,
+}
+
+/// Reads the counters of all threads, on any thread.
+#[derive(Clone, Default)]
+pub struct CounterReader {
     udp: Vec<Arc<ListenerCounters>>,
     tcp: Vec<Arc<ListenerCounters>>,
     tls: Vec<Arc<ListenerCounters>>,
 }
 
+impl CounterReader {
+    /// The totals of each transport, with its name.
+    pub fn totals(&self) -> [(&'static str, CounterTotals); 3] {
+        [("udp", &self.udp), ("tcp", &self.tcp), ("tls", &self.tls)]
+            .map(|(transport, counters)| (transport, CounterTotals::of(counters)))
+    }
+}
+
 impl ListenerThreads {
+    /// The counters of the threads.
+    pub fn counters(&self) -> &CounterReader {
+        &self.counters
+    }
+
     /// Counters of all UDP threads.
     pub fn udp_totals(&self) -> CounterTotals {
-        CounterTotals::of(&self.udp)
+        CounterTotals::of(&self.counters.udp)
     }
 
     /// Counters of all TCP threads.
     pub fn tcp_totals(&self) -> CounterTotals {
-        CounterTotals::of(&self.tcp)
+        CounterTotals::of(&self.counters.tcp)
     }
 
     /// Counters of all TLS threads.
     pub fn tls_totals(&self) -> CounterTotals {
-        CounterTotals::of(&self.tls)
+        CounterTotals::of(&self.counters.tls)
     }
 
     /// Stops: answers what has arrived, and gives clients [`ListenConfig::grace`] to read their responses.
@@ -235,18 +254,12 @@ impl Listeners {
     pub fn serve<R: Responder>(self, mut responder: impl FnMut() -> R) -> io::Result<ListenerThreads> {
         panic_guard::log_panics();
         let stop = Arc::new(AtomicBool::new(false));
-        let mut running = ListenerThreads {
-            stop,
-            wakers: Vec::new(),
-            threads: Vec::new(),
-            udp: Vec::new(),
-            tcp: Vec::new(),
-            tls: Vec::new(),
-        };
+        let mut running =
+            ListenerThreads { stop, wakers: Vec::new(), threads: Vec::new(), counters: CounterReader::default() };
         let processors = netio::cpu_affinity::allowed_cpus()?;
         for (number, socket) in self.udp {
             let counters = Arc::new(ListenerCounters::default());
-            running.udp.push(counters.clone());
+            running.counters.udp.push(counters.clone());
             let stop = running.stop.clone();
             let processor = processors[number % processors.len()];
             let (name, responder) = (format!("udp-{number}"), responder());
@@ -264,7 +277,7 @@ impl Listeners {
         let tls = tls.map(|(number, (listeners, tls))| (format!("tls-{number}"), listeners, Some(tls)));
         for (name, listeners, tls) in tcp.chain(tls) {
             let counters = Arc::new(ListenerCounters::default());
-            let of_transport = if tls.is_some() { &mut running.tls } else { &mut running.tcp };
+            let of_transport = if tls.is_some() { &mut running.counters.tls } else { &mut running.counters.tcp };
             of_transport.push(counters.clone());
             let waker = Arc::new(Waker::new()?);
             running.wakers.push(waker.clone());

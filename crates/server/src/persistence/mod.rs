@@ -15,6 +15,7 @@ mod timer_batch;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 use std::time::Instant;
 
 use tracing::warn;
@@ -27,11 +28,12 @@ use crate::state_dir::{JOURNAL, StateDir};
 use crate::storage::disk::{Disk, StateFolder};
 use crate::storage::{
     Append, AppendError, AppendRecord, CommitLimits, DueImage, ImageBase, Recovery, StorageEvent, StorageHandle,
-    StorageThread, Store, StoreError, StoreLimits, StoredImage, StoredZone, Timers,
+    StorageThread, Store, StoreError, StoreLimits, StoreUsage, StoredImage, StoredZone, Timers, ZoneUsage,
 };
 use crate::zone_id::ZoneId;
 use crate::zones::journal::{
-    JournalEvent, JournalOutcome, JournalUnavailable, Readiness, RestoredZone, StoreRule, WriteDueImage, ZoneJournal,
+    JournalEvent, JournalOutcome, JournalUnavailable, LatestVersion, Readiness, RestoredZone, StoreRule, WriteDueImage,
+    ZoneJournal,
 };
 use crate::zones::work_pool::WorkPool;
 use pending_images::{ImageStep, PendingImages, write_image};
@@ -92,12 +94,13 @@ impl Persistence<StateFolder> {
     /// Opens the journal in the state-dir, or creates it. `events` gets the events for the writer.
     pub fn open(
         state_dir: &StateDir,
+        limits: StoreLimits,
         events: impl Fn(JournalEvent) + Send + Sync + Clone + 'static,
     ) -> Result<(Persistence, StorageThread), JournalError> {
         let path = || state_dir.path().join(JOURNAL);
         let folder =
             StateFolder::open(state_dir, JOURNAL).map_err(|error| JournalError::Folder { path: path(), error })?;
-        let opened = Store::open(folder, StoreLimits::default());
+        let opened = Store::open(folder, limits);
         let (store, recovery) = opened.map_err(|error| JournalError::Unreadable { path: path(), error })?;
         Persistence::start(store, recovery, events).map_err(JournalError::Thread)
     }
@@ -122,17 +125,18 @@ pub(crate) fn journal_events<D: Disk>(
             StorageEvent::Durable(number) => JournalEvent::Durable(number),
             StorageEvent::Refused { zone, error, .. } => JournalEvent::Refused(zone, error),
             StorageEvent::ImageDue(due) => {
-                JournalEvent::ImageDue(due.zone(), Box::new(move |version| write_due_image(due, version)))
+                JournalEvent::ImageDue(due.zone(), Box::new(move |latest| write_due_image(due, latest)))
             }
         });
     }
 }
 
 /// Writes an image, and appends it.
-fn write_due_image<D: Disk>(mut due: DueImage<D>, version: Zone) -> io::Result<()> {
+fn write_due_image<D: Disk>(mut due: DueImage<D>, latest: LatestVersion) -> io::Result<()> {
+    let LatestVersion { version, max_history_len } = latest;
     let (apex, serial) = (version.apex().to_owned(), version.serial());
     write_image(version, |chunk| due.push(chunk))?;
-    due.finish(apex, serial)
+    due.finish(apex, serial, max_history_len)
 }
 
 impl<D: Disk> Persistence<D> {
@@ -271,12 +275,12 @@ impl<D: Disk> Persistence<D> {
     }
 
     /// A snapshot of the latest version, which makes the changes before it history.
-    fn start_due_image(&self, write: WriteDueImage, latest: Option<&Zone>) {
+    fn start_due_image(&self, write: WriteDueImage, latest: Option<LatestVersion>) {
         // A due image that is dropped is asked for again later.
-        let Some(version) = latest.cloned() else { return };
+        let Some(latest) = latest else { return };
         self.image_pool.submit(move || {
-            let apex = version.apex().to_owned();
-            if let Err(error) = write(version) {
+            let apex = latest.version.apex().to_owned();
+            if let Err(error) = write(latest) {
                 warn!(zone = %apex, %error, "cannot write an image of the zone; its changes are kept until that works");
             }
         });
@@ -366,14 +370,15 @@ impl<D: Disk> ZoneJournal for Persistence<D> {
         self.recovered.contains(apex)
     }
 
-    fn restore(&mut self, zone: ZoneId, apex: NameRef<'_>) -> bool {
+    fn restore(&mut self, zone: ZoneId, apex: NameRef<'_>, max_history_len: u64) -> bool {
         let Some(recovered) = self.recovered.take(apex) else { return false };
         self.stored.set_number(zone, recovered.number);
         let (events, pool, threads) = (self.events.clone(), self.restore_pool.clone(), self.threads);
         let apex = apex.to_owned();
         let number = recovered.number;
         let read = self.storage.read(move |store| {
-            let stored = restore::open(store, number, recovered.serial);
+            store.limit_history(number, max_history_len);
+            let stored = restore::open(store, number, recovered.serial, max_history_len);
             pool.submit(move || {
                 let restored = restore::read_or_log::<D>(apex.as_ref(), stored, threads);
                 let restored = restored
@@ -397,7 +402,19 @@ impl<D: Disk> ZoneJournal for Persistence<D> {
         }
     }
 
-    fn handle(&mut self, event: JournalEvent, latest: Option<&Zone>) {
+    fn report_zones(&self, zones: &[ZoneId], reply: SyncSender<Vec<Option<ZoneUsage>>>) {
+        let numbers: Vec<_> = zones.iter().map(|zone| self.stored.number(*zone)).collect();
+        // Without room for it, the reply is dropped; and a client may have left.
+        _ = self.storage.read(move |store| {
+            _ = reply.try_send(numbers.into_iter().map(|number| store.zone_usage(number?)).collect());
+        });
+    }
+
+    fn report_usage(&self, reply: SyncSender<StoreUsage>) {
+        _ = self.storage.read(move |store| _ = reply.try_send(store.usage()));
+    }
+
+    fn handle(&mut self, event: JournalEvent, latest: Option<LatestVersion>) {
         match event {
             JournalEvent::Durable(_) => {
                 self.images.disk_works();

@@ -41,18 +41,18 @@ pub struct StoredVersion<D: Disk> {
     serial: u32,
 }
 
-/// The most changes before an image that are read for IXFR, and their octets: as many as the server keeps in memory.
-const MAX_HISTORY: (usize, u64) = (256, 1 << 20);
+/// The most changes before an image that are read for IXFR: as many as the server keeps in memory.
+const MAX_HISTORY: usize = 256;
 
 /// Shorter images are decoded by one thread.
 const MIN_PARALLEL_LEN: u64 = 1 << 20;
 
-/// Opens the version of a zone with this serial, its newest one.
-pub fn open<D: Disk>(store: &Store<D>, zone: StoredZone, serial: u32) -> StoredVersion<D> {
+/// Opens the version of a zone with this serial, its newest one, and at most so many octets of changes before its image.
+pub fn open<D: Disk>(store: &Store<D>, zone: StoredZone, serial: u32, max_history_len: u64) -> StoredVersion<D> {
     StoredVersion {
         image: store.image(zone),
         changes: store.changes_after_image(zone),
-        history: store.changes_before_image(zone, MAX_HISTORY.0, MAX_HISTORY.1),
+        history: store.changes_before_image(zone, MAX_HISTORY, max_history_len),
         serial,
     }
 }

@@ -88,7 +88,8 @@ impl Bench {
                     }
                     _ => (),
                 }
-                self.persistence.handle(event, self.latest.as_ref());
+                let latest = self.latest.clone().map(|version| LatestVersion { version, max_history_len: 1 << 20 });
+                self.persistence.handle(event, latest);
             }
             while let Some(outcome) = self.persistence.next_outcome() {
                 match outcome {
@@ -124,7 +125,7 @@ impl Bench {
     }
 
     fn restore(&mut self) -> Option<RestoredZone> {
-        if !self.persistence.restore(ZONE, apex().as_ref()) {
+        if !self.persistence.restore(ZONE, apex().as_ref(), u64::MAX) {
             return None;
         }
         self.settle(true);

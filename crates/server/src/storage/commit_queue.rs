@@ -67,7 +67,7 @@ pub(super) enum Request {
 }
 
 /// Runs on the storage thread.
-pub(super) type Read<D> = Box<dyn FnOnce(&Store<D>) + Send>;
+pub(super) type Read<D> = Box<dyn FnOnce(&mut Store<D>) + Send>;
 
 /// The queue.
 pub(super) struct CommitQueue<D: Disk> {

@@ -96,7 +96,7 @@ impl<D: Disk> Committer<D> {
     /// Appends a batch and makes it durable. Then asks for images.
     pub fn step(&mut self, now: Instant) -> NextStep {
         for read in self.queue.take_reads() {
-            read(&self.store);
+            read(&mut self.store);
         }
         match &self.outage {
             Some(outage) if now < outage.retry_at => return NextStep::RetryAt(outage.retry_at),

@@ -13,8 +13,6 @@ pub struct StoreLimits {
     pub image_share: u64,
     /// A longer image gets a file of its own.
     pub inline_image_len: usize,
-    /// The history of one zone: at most this, or as much as its image.
-    pub history_per_zone: u64,
     /// The history of all zones.
     pub history_total: u64,
 }
@@ -26,7 +24,6 @@ impl Default for StoreLimits {
             min_changes_len: 16 << 10,
             image_share: 2,
             inline_image_len: 1 << 20,
-            history_per_zone: 1 << 20,
             history_total: 1 << 30,
         }
     }

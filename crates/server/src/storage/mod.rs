@@ -16,6 +16,7 @@ mod storage_handle;
 mod storage_thread;
 mod store;
 mod timers;
+mod usage;
 mod zone_index;
 
 pub use commit_queue::{Append, AppendError, AppendRecord};
@@ -28,3 +29,4 @@ pub use storage_handle::{DueImage, StorageEvent, StorageHandle};
 pub use storage_thread::StorageThread;
 pub use store::{ChangeRefused, ImageBase, Store, StoreError, StoredZone};
 pub use timers::Timers;
+pub use usage::{StoreUsage, ZoneUsage};

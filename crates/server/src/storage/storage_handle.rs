@@ -77,7 +77,7 @@ impl<D: Disk> StorageHandle<D> {
     }
 
     /// Runs `read` on the storage thread between two batches: it is to open a reader, for use on another thread.
-    pub fn read(&self, read: impl FnOnce(&Store<D>) + Send + 'static) -> Result<(), AppendError> {
+    pub fn read(&self, read: impl FnOnce(&mut Store<D>) + Send + 'static) -> Result<(), AppendError> {
         self.queue.read(Box::new(read))
     }
 }
@@ -106,12 +106,13 @@ impl<D: Disk> DueImage<D> {
         self.writer.as_mut().map_or(Ok(()), |writer| writer.push(chunk))
     }
 
-    /// Ends the image, of the version with this serial, and appends it.
-    pub fn finish(mut self, name: Name, serial: u32) -> io::Result<()> {
+    /// Ends the image, of the version with this serial, and appends it. Of the changes before it, at most `max_history_len` octets are
+    /// kept.
+    pub fn finish(mut self, name: Name, serial: u32, max_history_len: u64) -> io::Result<()> {
         let Some(writer) = self.writer.take() else { return Ok(()) };
         match writer.finish() {
             Ok(image) => {
-                let record = AppendRecord::Image { serial, base: ImageBase::Snapshot, image };
+                let record = AppendRecord::Image { serial, base: ImageBase::Snapshot { max_history_len }, image };
                 self.queue.end_image(Request::DueImage(self.request, Append { zone: self.zone, name, record }));
                 Ok(())
             }

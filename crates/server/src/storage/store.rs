@@ -69,7 +69,10 @@ pub enum ChangeRefused {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImageBase {
     /// The image is the version at its serial, which changes in the store lead to.
-    Snapshot,
+    Snapshot {
+        /// Of the changes up to it, which become history, at most so many octets are kept.
+        max_history_len: u64,
+    },
     /// The image is a new version that no change leads to: older changes are dropped.
     Replacement,
 }
@@ -92,6 +95,8 @@ pub(super) struct PendingRecord {
     at: usize,
     /// Where it was, if it is being moved.
     moved_from: Option<Location>,
+    /// Of a snapshot: see [`ImageBase::Snapshot`].
+    max_history_len: u64,
 }
 
 /// The store.
@@ -157,10 +162,10 @@ impl<D: Disk> Store<D> {
         base: ImageBase,
         image: &StoredImage,
     ) -> Option<u64> {
-        let base = match base {
-            ImageBase::Replacement => self.next_sequence,
-            ImageBase::Snapshot => match self.base_of(zone, serial) {
-                Some(base) => base,
+        let (base, max_history_len) = match base {
+            ImageBase::Replacement => (self.next_sequence, u64::MAX),
+            ImageBase::Snapshot { max_history_len } => match self.base_of(zone, serial) {
+                Some(base) => (base, max_history_len),
                 None => {
                     self.discard_image(image);
                     return None;
@@ -172,12 +177,21 @@ impl<D: Disk> Store<D> {
             let slot = self.index.slot(zone.0);
             (slot.serial, slot.has_version) = (serial, true);
         }
-        Some(match image {
+        let sequence = match image {
             StoredImage::Inline(frames) => self.append(RecordKind::Image, zone, name, (serial, 0, base), &[frames]),
             StoredImage::File(number, len) => {
                 self.append(RecordKind::Image, zone, name, (serial, *number, base), &[&len.to_le_bytes()])
             }
-        })
+        };
+        if let Some(record) = self.pending_records.last_mut() {
+            record.max_history_len = max_history_len;
+        }
+        Some(sequence)
+    }
+
+    /// Drops the oldest history of a zone that exceeds these octets.
+    pub fn limit_history(&mut self, zone: StoredZone, max_len: u64) {
+        self.index.limit_history(zone.0, max_len);
     }
 
     /// Appends the timers of a zone; returns their sequence number.
@@ -250,14 +264,22 @@ impl<D: Disk> Store<D> {
             to,
             batch: 0,
         };
-        self.pending_records.push(PendingRecord { at: self.pending.len(), moved_from: None });
+        self.pending_records.push(PendingRecord {
+            at: self.pending.len(),
+            moved_from: None,
+            max_history_len: u64::MAX,
+        });
         record::append(&header, name.wire(), payload, &mut self.pending);
         sequence
     }
 
     /// Appends a copy of a whole record that is at `from`.
     pub(super) fn append_copy(&mut self, record: &[u8], from: Location) {
-        self.pending_records.push(PendingRecord { at: self.pending.len(), moved_from: Some(from) });
+        self.pending_records.push(PendingRecord {
+            at: self.pending.len(),
+            moved_from: Some(from),
+            max_history_len: u64::MAX,
+        });
         self.pending.extend_from_slice(record);
     }
 
@@ -390,6 +412,7 @@ impl<D: Disk> Store<D> {
                 None => {
                     let image_len = image_len(&header, &pending[record.at + header.payload_start()..]);
                     self.index.add(&header, location, image_len, &self.limits);
+                    self.index.limit_history(header.zone, record.max_history_len);
                     if header.kind == RecordKind::Removed {
                         self.numbers.release(header.zone);
                     }

@@ -46,9 +46,9 @@ pub(super) struct ZoneChanges {
     pub(super) entries: VecDeque<ChangeEntry>,
     /// How many of them are in the image: history.
     pub(super) history_count: usize,
-    history_len: u64,
+    pub(super) history_len: u64,
     /// The octets of those that are not in the image.
-    required_len: u64,
+    pub(super) required_len: u64,
 }
 
 /// Where a change is.
@@ -70,6 +70,8 @@ pub(super) struct ZoneIndex {
     pub(super) live: BTreeMap<u32, u64>,
     /// The octets of all changes kept only as history.
     pub(super) history_total: u64,
+    /// How many changes were dropped for the limits of history, and their octets.
+    pub(super) dropped: (u64, u64),
     /// Zones that need a new image.
     pub(super) due: Vec<u32>,
     /// Image files that no zone needs any more.
@@ -93,7 +95,7 @@ impl ZoneIndex {
     pub(super) fn add(&mut self, header: &RecordHeader, location: Location, image_len: u64, limits: &StoreLimits) {
         self.slot(header.zone).name_len = header.name_len;
         match header.kind {
-            RecordKind::Image => self.add_image(header, location, image_len, limits),
+            RecordKind::Image => self.add_image(header, location, image_len),
             RecordKind::Change => self.add_change(header, location, limits),
             RecordKind::Timers => {
                 let old = std::mem::replace(&mut self.slot(header.zone).timers, location);
@@ -104,7 +106,7 @@ impl ZoneIndex {
         }
     }
 
-    fn add_image(&mut self, header: &RecordHeader, location: Location, image_len: u64, limits: &StoreLimits) {
+    fn add_image(&mut self, header: &RecordHeader, location: Location, image_len: u64) {
         self.release_image(header.zone);
         let slot = self.slot(header.zone);
         (slot.image, slot.image_file, slot.is_due) = (location, header.to, false);
@@ -123,7 +125,6 @@ impl ZoneIndex {
         changes.set_base(header.base);
         self.history_total = self.history_total - old + changes.history_len;
         self.slot(header.zone).changes = Some(changes);
-        self.trim(header.zone, limits);
     }
 
     fn add_change(&mut self, header: &RecordHeader, location: Location, limits: &StoreLimits) {
@@ -152,7 +153,7 @@ impl ZoneIndex {
             self.keep(timers, record_len(name_len.into(), super::timers::TIMERS_LEN));
         }
         let Some((header, location, len)) = image else { return };
-        self.add_image(&header, location, len, limits);
+        self.add_image(&header, location, len);
         if changes.is_empty() {
             return;
         }
@@ -161,7 +162,6 @@ impl ZoneIndex {
         changes.set_base(header.base);
         self.history_total += changes.history_len;
         self.slot(zone).changes = Some(Box::new(changes));
-        self.trim(zone, limits);
         self.check_size(zone, limits);
     }
 
@@ -189,11 +189,9 @@ impl ZoneIndex {
     }
 
     /// Forgets the oldest history of a zone that exceeds the limit for one zone.
-    fn trim(&mut self, zone: u32, limits: &StoreLimits) {
-        let slot = self.slot(zone);
-        let limit = limits.history_per_zone.max(u64::from(slot.image_len));
-        let Some(changes) = &slot.changes else { return };
-        let (mut excess, mut count) = (changes.history_len.saturating_sub(limit), 0);
+    pub(super) fn limit_history(&mut self, zone: u32, max_len: u64) {
+        let Some(changes) = self.zones.get(zone as usize).and_then(|slot| slot.changes.as_ref()) else { return };
+        let (mut excess, mut count) = (changes.history_len.saturating_sub(max_len), 0);
         while excess > 0 && count < changes.history_count {
             excess = excess.saturating_sub(changes.entries[count].len.into());
             count += 1;
@@ -214,6 +212,7 @@ impl ZoneIndex {
             slot.changes = None;
         }
         self.history_total -= len;
+        self.dropped = (self.dropped.0 + dropped.len() as u64, self.dropped.1 + len);
         dropped.iter().for_each(|entry| self.release(entry.location, entry.len as usize));
     }
 

@@ -4,13 +4,14 @@
 //! stored versions when zones are added.
 
 use std::io;
+use std::sync::mpsc::SyncSender;
 use std::time::Instant;
 
 use wire::NameRef;
 use zone::Zone;
 use zone::encoded_change::EncodedChange;
 
-use crate::storage::{ChangeRefused, StoredImage, StoredZone, Timers};
+use crate::storage::{ChangeRefused, StoreUsage, StoredImage, StoredZone, Timers, ZoneUsage};
 use crate::zone_id::ZoneId;
 
 /// Keeps zones across restarts. The default keeps nothing.
@@ -48,8 +49,9 @@ pub trait ZoneJournal: Send {
         false
     }
 
-    /// Starts to read the stored version of a zone: a [`JournalEvent::Restored`] follows. Returns false if there is none.
-    fn restore(&mut self, _zone: ZoneId, _apex: NameRef<'_>) -> bool {
+    /// Starts to read the stored version of a zone, with at most so many octets of earlier changes: a [`JournalEvent::Restored`]
+    /// follows. Returns false if there is none.
+    fn restore(&mut self, _zone: ZoneId, _apex: NameRef<'_>, _max_history_len: u64) -> bool {
         false
     }
 
@@ -57,7 +59,13 @@ pub trait ZoneJournal: Send {
     fn forget_others(&mut self) {}
 
     /// Handles an event. `latest` is the latest version of the zone that it is about.
-    fn handle(&mut self, _event: JournalEvent, _latest: Option<&Zone>) {}
+    fn handle(&mut self, _event: JournalEvent, _latest: Option<LatestVersion>) {}
+
+    /// Reports what the journal has of these zones, in their order, unless the disk takes too long.
+    fn report_zones(&self, _zones: &[ZoneId], _reply: SyncSender<Vec<Option<ZoneUsage>>>) {}
+
+    /// Reports what the journal has of all zones, unless the disk takes too long.
+    fn report_usage(&self, _reply: SyncSender<StoreUsage>) {}
 
     /// The zone whose latest version [`ZoneJournal::handle`] needs for this event.
     fn zone_of(&self, _event: &JournalEvent) -> Option<ZoneId> {
@@ -81,6 +89,14 @@ pub trait ZoneJournal: Send {
     fn flush(&mut self) -> bool {
         false
     }
+}
+
+/// The latest version of a zone.
+pub struct LatestVersion {
+    /// The version.
+    pub version: Zone,
+    /// The most octets of earlier changes to keep.
+    pub max_history_len: u64,
 }
 
 /// Keeps nothing.
@@ -128,7 +144,7 @@ pub enum JournalEvent {
 }
 
 /// Writes the image of a version that `StorageEvent::ImageDue` asked for, in a pool. If it is dropped, that is asked for again.
-pub type WriteDueImage = Box<dyn FnOnce(Zone) -> io::Result<()> + Send>;
+pub type WriteDueImage = Box<dyn FnOnce(LatestVersion) -> io::Result<()> + Send>;
 
 /// What the registry has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

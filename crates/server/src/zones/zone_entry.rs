@@ -35,7 +35,7 @@ impl ZoneEntry {
 
     /// Replaces the version to serve by one that these changes lead to; none if they are not known.
     pub fn serve(&mut self, zone: Zone, changes: &[EncodedChange]) {
-        self.served = Arc::new(self.served.with_version(zone, changes));
+        self.served = Arc::new(self.served.with_version(zone, changes, self.source.policy.max_history_len()));
     }
 
     /// Replaces the version by one with the same content.

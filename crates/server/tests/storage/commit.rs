@@ -236,8 +236,9 @@ fn reads_are_served_while_the_disk_is_full() {
     bench.fail();
     let (sender, found) = channel();
     let zone = bench.zone;
-    let read =
-        move |store: &Store<SimulatedDisk>| _ = sender.send(store.history(zone, 1).map(|history| history.remaining()));
+    let read = move |store: &mut Store<SimulatedDisk>| {
+        _ = sender.send(store.history(zone, 1).map(|history| history.remaining()))
+    };
     bench.handle.read(read).expect("there is room");
     assert!(matches!(bench.committer.step(bench.now), NextStep::RetryAt(_)));
     assert_eq!(found.try_recv(), Ok(Some(1)), "what is durable");
@@ -282,7 +283,7 @@ fn a_due_image_is_written_and_one_that_failed_is_due_again() {
     bench.committer.step(bench.now);
     let mut image = bench.due_images().pop().expect("it is due again");
     image.push(b"another image").expect("the disk is good");
-    image.finish(name(0), serial).expect("the disk is good");
+    image.finish(name(0), serial, u64::MAX).expect("the disk is good");
     assert_eq!(bench.committer.step(bench.now), NextStep::WhenQueued);
     let store = open(&bench.disk);
     assert_eq!(store.changes_after_image(bench.zone).remaining(), 0);
@@ -302,7 +303,7 @@ fn an_image_of_a_zone_that_was_removed_does_not_become_another_zones() {
     bench.committer.step(bench.now);
     assert_eq!(bench.handle.add_zone(), bench.zone, "the number is used again");
     replace(&bench.handle, bench.zone, &other, serial, b"other").expect("there is room");
-    image.finish(first, serial).expect("the disk is good");
+    image.finish(first, serial, u64::MAX).expect("the disk is good");
     bench.committer.step(bench.now);
     assert_eq!(bench.disk.list().expect("names").len(), 1, "its file is removed");
     let (_, recovery) = Store::open(bench.disk.clone(), StoreLimits::default()).expect("the disk can be read");

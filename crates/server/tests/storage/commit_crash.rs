@@ -45,7 +45,6 @@ impl Run {
             min_changes_len: 500,
             image_share: 2,
             inline_image_len: 100,
-            history_per_zone: 500,
             history_total: 2000,
         };
         let disk = SimulatedDisk::default();
@@ -112,7 +111,7 @@ impl Run {
         let Some((number, (origin, serial))) = named.filter_map(version).next() else { return };
         // A disk that has failed fails this too.
         if due.push(&image(origin, serial)).is_ok() {
-            _ = due.finish(name(number as u32), serial);
+            _ = due.finish(name(number as u32), serial, 500);
         }
     }
 

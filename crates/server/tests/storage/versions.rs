@@ -5,6 +5,8 @@ use wire::Name;
 
 use crate::simulated_disk::SimulatedDisk;
 
+const SNAPSHOT: ImageBase = ImageBase::Snapshot { max_history_len: u64::MAX };
+
 struct Zone {
     store: Store<SimulatedDisk>,
     disk: SimulatedDisk,
@@ -52,7 +54,7 @@ fn a_change_that_does_not_follow_is_refused() {
     zone.sync();
     assert_eq!(zone.change(3, 4), Err(ChangeRefused::Gap { from: 3, to: 4, last: 2 }));
     zone.change(2, 5).expect("it follows the last one");
-    zone.image(2, ImageBase::Snapshot).expect("a version in the store");
+    zone.image(2, SNAPSHOT).expect("a version in the store");
     zone.sync();
     assert_eq!(zone.restart(), Some(5));
     assert_eq!(zone.change(2, 6), Err(ChangeRefused::Gap { from: 2, to: 6, last: 5 }));
@@ -72,9 +74,34 @@ fn a_snapshot_from_before_a_replacement_is_dropped() {
             zone.sync();
         }
         for serial in [1, 2] {
-            assert_eq!(zone.image(serial, ImageBase::Snapshot), None, "synced: {syncs}");
+            assert_eq!(zone.image(serial, SNAPSHOT), None, "synced: {syncs}");
         }
         zone.sync();
         assert_eq!(zone.restart(), Some(100), "synced: {syncs}");
     }
+}
+
+#[test]
+fn the_oldest_history_of_a_zone_is_dropped_and_counted() {
+    let mut zone = Zone::new();
+    zone.image(1, ImageBase::Replacement).expect("a new version");
+    for serial in 1..=10 {
+        zone.change(serial, serial + 1).expect("it follows the last one");
+    }
+    zone.sync();
+    let before = zone.store.zone_usage(zone.zone).expect("it has an image");
+    assert_eq!((before.history_octets, before.change_octets % 10), (0, 0));
+    let one = before.change_octets / 10;
+    // Changes up to 9 become history, of which three are kept.
+    zone.image(9, ImageBase::Snapshot { max_history_len: 3 * one + 1 }).expect("a version in the store");
+    zone.sync();
+    let usage = zone.store.zone_usage(zone.zone).expect("it has an image");
+    assert_eq!((usage.history_octets, usage.change_octets), (3 * one, 2 * one));
+    let all = zone.store.usage();
+    assert_eq!((all.history_octets, all.dropped_changes, all.dropped_octets), (3 * one, 5, 5 * one));
+    assert!(zone.store.history(zone.zone, 6).is_some() && zone.store.history(zone.zone, 5).is_none());
+    zone.store.limit_history(zone.zone, one);
+    assert_eq!(zone.store.usage().dropped_changes, 7);
+    assert!(zone.store.history(zone.zone, 8).is_some() && zone.store.history(zone.zone, 7).is_none());
+    assert_eq!(zone.restart(), Some(11), "no change that is needed is dropped");
 }

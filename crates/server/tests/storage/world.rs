@@ -9,6 +9,8 @@ use wire::Name;
 
 use crate::simulated_disk::{Random, SimulatedDisk};
 
+const SNAPSHOT: ImageBase = ImageBase::Snapshot { max_history_len: 500 };
+
 /// What a zone was after each step; `None` before it was added and after it was removed.
 #[derive(Clone, Default)]
 struct Model {
@@ -39,7 +41,6 @@ impl World {
             min_changes_len: 300,
             image_share: 2,
             inline_image_len: 100,
-            history_per_zone: 500,
             history_total: 2000,
         };
         let disk = SimulatedDisk::default();
@@ -77,7 +78,7 @@ impl World {
             (6, Some(_), Some(_)) => replace(store, model, &apex, self.counter, self.random.one_in(3)),
             (7, Some(zone), Some(data)) => {
                 if let Some(image) = image_of(store, data, self.random.one_in(3)) {
-                    store.append_image(zone, apex.as_ref(), model.serial, ImageBase::Snapshot, &image);
+                    store.append_image(zone, apex.as_ref(), model.serial, SNAPSHOT, &image);
                 }
             }
             (8, Some(zone), Some(_)) => {
@@ -110,7 +111,7 @@ impl World {
             if let Some(data) = model.versions.last().copied().flatten()
                 && let Some(image) = image_of(store, data, false)
             {
-                store.append_image(due, apex.as_ref(), model.serial, ImageBase::Snapshot, &image);
+                store.append_image(due, apex.as_ref(), model.serial, SNAPSHOT, &image);
             }
         }
         if store.sync().is_ok() {

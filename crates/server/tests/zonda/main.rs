@@ -7,6 +7,7 @@ mod check;
 mod check_command;
 mod config;
 mod harness;
+mod journal_size;
 mod manual;
 mod many_mistakes;
 mod memory;

@@ -14,9 +14,9 @@ use crate::harness::{Daemon, NXDOMAIN, TestFolder, uninterrupted};
 use crate::test_certificates::TestCertificates;
 
 const SECRET: &str = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=";
-const SOON: Duration = Duration::from_secs(20);
+pub const SOON: Duration = Duration::from_secs(20);
 
-fn name(text: &str) -> Name {
+pub fn name(text: &str) -> Name {
     text.parse().expect("a name")
 }
 
@@ -48,7 +48,7 @@ fn primary(folder: &TestFolder, more: &str) -> Daemon {
 
 //----------- messages -------------------------------------------------------------
 
-fn record(owner: &str, class: Class, rtype: Rtype, rdata: &[u8]) -> Record {
+pub fn record(owner: &str, class: Class, rtype: Rtype, rdata: &[u8]) -> Record {
     let ttl = if class == Class::IN { 60 } else { 0 };
     Record { owner: name(owner), rtype, class, ttl, rdata: rdata.to_vec() }
 }
@@ -61,7 +61,7 @@ fn delete(owner: &str) -> Record {
     record(owner, Class::ANY, Rtype::ANY, &[])
 }
 
-fn update(id: u16, records: Vec<Record>) -> Message {
+pub fn update(id: u16, records: Vec<Record>) -> Message {
     Message { id, opcode: Opcode::UPDATE, authority: records, ..Message::query(name("a.example"), Rtype::SOA) }
 }
 
@@ -70,13 +70,13 @@ fn now_s() -> u64 {
 }
 
 /// A client with a UDP socket and a TCP connection.
-struct Client {
+pub struct Client {
     udp: UdpSocket,
     tcp: TcpStream,
 }
 
 impl Client {
-    fn new(server: SocketAddr) -> Client {
+    pub fn new(server: SocketAddr) -> Client {
         let udp = UdpSocket::bind("127.0.0.1:0").expect("a socket");
         udp.connect(server).expect("loopback");
         udp.set_read_timeout(Some(SOON)).expect("a timeout");
@@ -85,7 +85,7 @@ impl Client {
         Client { udp, tcp }
     }
 
-    fn exchange(&mut self, octets: &[u8], over_tcp: bool) -> Vec<u8> {
+    pub fn exchange(&mut self, octets: &[u8], over_tcp: bool) -> Vec<u8> {
         if over_tcp {
             self.send_over_tcp(octets);
             return self.receive_over_tcp();
@@ -309,6 +309,25 @@ fn a_secondary_forwards_updates_and_relays_the_response() {
     assert!(log.contains("client=127.0.0.1") && log.contains("rcode=NOERROR"), "{log}");
     drop(primary);
     assert_eq!(client.update("acme.", &update(9, vec![add("www.a.example", 9)]), true), Rcode::SERVFAIL);
+}
+
+/// A check command takes longer than the idle timeout: the client still gets its response.
+#[test]
+fn rfc_7766_3_a_connection_that_waits_for_its_response_is_not_idle() {
+    let folder = TestFolder::new();
+    let daemon = primary(&folder, "check-command = [\"sleep\", \"2\"]\n");
+    // The zone file is checked, too.
+    daemon.wait_for_log("ready");
+    folder.write("zonda.toml", &read(&folder).replace("[server]", "[server]\ntcp-idle-timeout-ms = 200"));
+    drop(daemon);
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    daemon.wait_for_log("ready");
+    let mut client = Client::new(daemon.address);
+    assert_eq!(client.update("all.", &update(7, vec![add("slow.a.example", 1)]), true), Rcode::NOERROR);
+}
+
+fn read(folder: &TestFolder) -> String {
+    std::fs::read_to_string(folder.path().join("zonda.toml")).expect("it was written")
 }
 
 /// The primary is reached by TLS: updates are forwarded by it, too.

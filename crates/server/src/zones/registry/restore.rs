@@ -1,15 +1,16 @@
 //! Zones at start: their stored versions are served at once, and their files or primaries are looked at afterwards.
 
+use std::sync::mpsc::SyncSender;
 use std::time::Instant;
 
 use zone::Zone;
 
 use super::ZoneRegistry;
 use crate::clock;
-use crate::storage::Timers;
+use crate::storage::{StoreUsage, Timers, ZoneUsage};
 use crate::zone_id::ZoneId;
 use crate::zones::change_detection::Fingerprint;
-use crate::zones::journal::{JournalEvent, RestoredZone};
+use crate::zones::journal::{JournalEvent, LatestVersion, RestoredZone};
 
 impl ZoneRegistry {
     /// Starts to read the stored version of a zone for this reload; false if there is none.
@@ -18,7 +19,7 @@ impl ZoneRegistry {
             return true;
         }
         let Some(entry) = self.zones.get(id) else { return false };
-        let begins = self.journal.restore(id, entry.served.apex());
+        let begins = self.journal.restore(id, entry.served.apex(), entry.source.policy.max_history_len());
         if begins {
             self.restores.insert(id, reload);
         }
@@ -117,11 +118,26 @@ impl ZoneRegistry {
                 if let JournalEvent::Durable(number) = event {
                     self.durable(number);
                 }
-                let latest = self.journal.zone_of(&event).and_then(|id| self.version_or_expired(id)).cloned();
-                self.journal.handle(event, latest.as_ref());
+                let latest = self.journal.zone_of(&event).and_then(|id| self.latest_version(id));
+                self.journal.handle(event, latest);
             }
         }
         self.follow_journal();
+    }
+
+    fn latest_version(&self, id: ZoneId) -> Option<LatestVersion> {
+        let (version, policy) = self.version_or_expired(id).zip(self.policy(id))?;
+        Some(LatestVersion { version: version.clone(), max_history_len: policy.max_history_len() })
+    }
+
+    /// What the journal has of these zones, in their order.
+    pub fn report_journal_of(&self, zones: &[ZoneId], reply: SyncSender<Vec<Option<ZoneUsage>>>) {
+        self.journal.report_zones(zones, reply);
+    }
+
+    /// What the journal has of all zones.
+    pub fn report_journal(&self, reply: SyncSender<StoreUsage>) {
+        self.journal.report_usage(reply);
     }
 
     /// When [`ZoneRegistry::tick_journal`] must be called.

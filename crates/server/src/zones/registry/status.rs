@@ -33,6 +33,7 @@ impl ZoneRegistry {
             expires_at: None,
             refresh_at: None,
             last_transfer: None,
+            journal: None,
             template: None,
             catalogs: Vec::new(),
             is_frozen: self.is_frozen(id),

@@ -1,0 +1,95 @@
+//! Metrics in the text format of Prometheus (version 0.0.4), for `zonda metrics`.
+
+use std::fmt::Write;
+
+use wire::message::Rcode;
+
+use crate::listen::{CounterReader, METRICS};
+use crate::storage::StoreUsage;
+
+/// The metrics of the journal: name, type, help, and value.
+type JournalMetric = (&'static str, &'static str, &'static str, fn(&StoreUsage) -> u64);
+
+const JOURNAL_METRICS: [JournalMetric; 6] = [
+    ("journal_log_octets", "gauge", "Octets of the log of the journal, with what is no longer needed.", |usage| {
+        usage.log_octets
+    }),
+    ("journal_live_octets", "gauge", "Octets of the log of the journal that are needed.", |usage| usage.live_octets),
+    ("journal_image_octets", "gauge", "Octets of the images of zones that have files of their own.", |usage| {
+        usage.image_octets
+    }),
+    ("journal_history_octets", "gauge", "Octets of changes that are kept for IXFR only.", |usage| usage.history_octets),
+    (
+        "journal_dropped_changes_total",
+        "counter",
+        "Changes dropped because of max-journal-bytes or max-journal-total-bytes.",
+        |usage| usage.dropped_changes,
+    ),
+    ("journal_dropped_octets_total", "counter", "Octets of these changes.", |usage| usage.dropped_octets),
+];
+
+/// The counters of the listeners, and those of the journal if there is one that answers.
+pub fn render(counters: &CounterReader, journal: Option<StoreUsage>) -> String {
+    let mut text = String::new();
+    let totals = counters.totals().map(|(transport, totals)| (transport, totals.values(), totals.rcodes));
+    for (row, metric) in METRICS.iter().enumerate() {
+        let name = format!("{}_total", metric.name);
+        describe(&mut text, &name, "counter", metric.help);
+        for (transport, values, _) in &totals {
+            line(&mut text, &format!("{name}{{transport=\"{transport}\"}}"), values[row]);
+        }
+    }
+    describe(&mut text, "rcodes_total", "counter", "Responses by RCODE, counted before RRL; bad_versions has BADVERS.");
+    for (transport, _, rcodes) in &totals {
+        for (rcode, count) in (0..).zip(rcodes).filter(|(_, count)| **count > 0) {
+            let rcode = Rcode(rcode);
+            line(&mut text, &format!("rcodes_total{{transport=\"{transport}\",rcode=\"{rcode}\"}}"), *count);
+        }
+    }
+    if let Some(usage) = journal {
+        for (name, kind, help, value) in JOURNAL_METRICS {
+            describe(&mut text, name, kind, help);
+            line(&mut text, name, value(&usage));
+        }
+    }
+    text
+}
+
+fn describe(text: &mut String, name: &str, kind: &str, help: &str) {
+    // Writing to a string cannot fail.
+    _ = writeln!(text, "# HELP zonda_{name} {help}\n# TYPE zonda_{name} {kind}");
+}
+
+fn line(text: &mut String, name: &str, value: u64) {
+    _ = writeln!(text, "zonda_{name} {value}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_metric_is_described_once_and_has_a_value() {
+        let usage = StoreUsage {
+            log_octets: 1,
+            live_octets: 2,
+            image_octets: 3,
+            history_octets: 4,
+            dropped_changes: 5,
+            dropped_octets: 6,
+        };
+        let text = render(&CounterReader::default(), Some(usage));
+        for expected in [
+            "# TYPE zonda_queries_total counter\nzonda_queries_total{transport=\"udp\"} 0\n",
+            "# TYPE zonda_journal_history_octets gauge\nzonda_journal_history_octets 4\n",
+            "\nzonda_journal_dropped_changes_total 5\n",
+        ] {
+            assert!(text.contains(expected), "{expected} is not in\n{text}");
+        }
+        let mut described: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
+        assert_eq!(described.len(), METRICS.len() + 1 + JOURNAL_METRICS.len());
+        described.dedup();
+        assert_eq!(described.len(), text.lines().filter(|line| line.starts_with("# HELP ")).count());
+        assert!(!render(&CounterReader::default(), None).contains("journal"));
+    }
+}
