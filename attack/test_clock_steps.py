@@ -76,7 +76,7 @@ def test_setting_the_clock_neither_expires_zones_nor_delays_refreshes(daemon, tm
     primary.is_up = True
     # Without NOTIFY: its own refresh finds it, within `max-refresh-s` and a backed-off attempt.
     server.wait_until(lambda: served(server) == SERVED + 1, timeout_s=60)
-    status = subprocess.run([program(), "zone", "status", "victim.", "--config", server.config], capture_output=True, text=True)
+    status = subprocess.run([program(), "zone", "status", "victim.", "--config", server.config], capture_output=True, text=True, check=False)
     assert status.stdout.startswith("victim.: serving"), status
     assert server.ask("www.example.").rcode() == dns.rcode.NOERROR
     assert "panicked" not in server.log.read_text()
