@@ -7,7 +7,7 @@ import pytest
 from zonda_lab import validity
 from zonda_lab.load_generator import LoadResult
 from zonda_lab.port_exhaustion import port_bound
-from zonda_lab.telemetry_series import Telemetry, net, saturated
+from zonda_lab.telemetry_series import PACKETS, Telemetry, net, saturated
 
 
 def telemetry(seconds: float = 2.0, hz: int = 10, **change: Any) -> Telemetry:
@@ -16,6 +16,7 @@ def telemetry(seconds: float = 2.0, hz: int = 10, **change: Any) -> Telemetry:
     for i in range(int(seconds * hz) + 1):
         t = i / hz
         threads = {label: {f"{label}/1": int(change.get(label, 0.4) * t * 1e9)} for label in ("server", "load")}
+        waits = {label: int(change.get(f"{label}_waits", 0.0) * t * 1e9) for label in threads}
         samples.append(
             {
                 "t": int((100 + t) * 1e9),
@@ -34,10 +35,21 @@ def telemetry(seconds: float = 2.0, hz: int = 10, **change: Any) -> Telemetry:
                 ]
                 * 2,
                 "psi": {"cpu": 0, "io": int(change.get("io", 0.0) * t * 1e6), "memory": 0},
-                "processes": {label: {"threads": found, "rss_kb": 1000} for label, found in threads.items()},
+                "processes": {
+                    label: {"threads": found, "rss_kb": 1000, "wait_ns": waits[label]}
+                    for label, found in threads.items()
+                },
                 "net": {
-                    "server": {"Udp.RcvbufErrors": int(change.get("server_drops", 0) * t), "TCP.tw": int(10 * t)},
-                    "client": {"Udp.RcvbufErrors": int(change.get("client_drops", 0) * t)},
+                    "server": {
+                        "Udp.RcvbufErrors": int(change.get("server_drops", 0) * t),
+                        "TCP.tw": int(10 * t),
+                        "TcpExt.ListenDrops": int(change.get("listen_drops", 0) * t),
+                        PACKETS: int(change.get("queries", 5000) * t),
+                    },
+                    "client": {
+                        "Udp.RcvbufErrors": int(change.get("client_drops", 0) * t),
+                        PACKETS: int(change.get("answers", 5000) * t),
+                    },
                 },
             }
         )
@@ -58,7 +70,8 @@ def reasons(seen: Telemetry | None = None, loaded: LoadResult | None = None, **c
 
 
 def window(seen: Telemetry | None = None, loaded: LoadResult | None = None, **change: Any) -> validity.ValidityInput:
-    values: dict[str, Any] = {"seconds": 2.0, "own_cores": 0.8, "died": False, "latency_p50_us": 100.0}
+    rig = {"server_cores": 1, "load_s": 2.0, "is_isolated": True, "is_udp_only": True, "has_own_cpu": True}
+    values: dict[str, Any] = {"seconds": 2.0, "own_cores": 0.8, "died": False, "latency_p50_us": 100.0, **rig}
     return validity.ValidityInput(seen or telemetry(), result=loaded or result(), **{**values, **change})
 
 
@@ -75,7 +88,7 @@ def test_a_good_window_is_valid() -> None:
             {},
             "100 of 10000 answers are wrong (a A:",
         ),
-        ({}, {"sent": 9_900}, {}, "the generator sent 99.00% of its schedule"),
+        ({"queries": 4950}, {"sent": 9_900}, {}, "the generator sent 99.00% of its schedule"),
         (
             {},
             {"schedule_error_p99_us": 50_000.0},
@@ -89,6 +102,24 @@ def test_a_good_window_is_valid() -> None:
         ({"late": 1.0}, {}, {}, "telemetry came 1.0 s late"),
         ({}, {}, {"own_cores": 0.5}, "other programs used 0.30 CPUs"),
         ({}, {}, {"died": True}, "the server died"),
+        ({"queries": 4900}, {}, {}, "the generator counts 10000 queries, the server's kernel 9800 packets"),
+        ({"answers": 4900}, {}, {}, "the generator counts 10000 answers, its kernel 9800 packets"),
+        ({"listen_drops": 2}, {}, {}, "4 connections were dropped at the server's listen queue"),
+        ({}, {"answered": 8000, "late_answers": 2000}, {}, "2000 answers came after the load, from buffers drained"),
+        ({}, {"receive_drops": 1}, {}, "the generator lost answers"),
+        ({}, {}, {"server_cpu_s": 2.3}, "the server used 1.15 of 1 cores: it worked on after the load"),
+        (
+            {"server_waits": 0.1},
+            {},
+            {"own_cores": 0.75},
+            "the server waited for its CPU 10% of the time, while other programs used 0.05 CPUs",
+        ),
+        (
+            {},
+            {},
+            {"wanted_receive_buffer": 4 << 20, "receive_buffer": 1 << 20},
+            "the server's receive buffer is 1024 KiB, that of the others 4096 KiB",
+        ),
     ],
 )
 def test_each_fault_breaks_only_its_rule(
@@ -96,6 +127,25 @@ def test_each_fault_breaks_only_its_rule(
 ) -> None:
     found = reasons(telemetry(**seen), result(**loaded), **change)
     assert len(found) == 1 and reason in found[0]
+
+
+@pytest.mark.parametrize(
+    ("seen", "loaded", "reason"),
+    [
+        ({"load_waits": 0.05}, {}, "the generator waited for its CPU 5% of the time"),
+        ({}, {"busy": 0.95}, "the generator was 95% busy: no headroom for latencies"),
+    ],
+)
+def test_a_generator_without_headroom_invalidates_only_latency(
+    seen: dict[str, Any], loaded: dict[str, Any], reason: str
+) -> None:
+    checked = window(telemetry(**seen), result(**loaded))
+    assert validity.reasons(checked) == []
+    assert validity.latency_reasons(checked) == [reason]
+
+
+def test_a_window_without_two_samples_is_invalid_however_short() -> None:
+    assert reasons(Telemetry({}, telemetry().samples[:1]), seconds=0.3, is_isolated=False) == ["no telemetry"]
 
 
 LATE = "9 of 10 queries left more than 1 ms after their time"
@@ -110,7 +160,7 @@ def test_a_schedule_error_of_milliseconds_invalidates_only_latency(wrong: int) -
 
 
 def test_unsent_or_late_queries_invalidate_the_window() -> None:
-    assert reasons(loaded=result(schedule_error_p99_us=3000.0, sent=9_000)) == [
+    assert reasons(telemetry(queries=4500), result(schedule_error_p99_us=3000.0, sent=9_000)) == [
         "the generator sent 90.00% of its schedule"
     ]
     far = result(schedule_error_p99_us=50_000.0, invalid=[LATE])
@@ -155,7 +205,7 @@ def test_the_published_port_exhaustion_is_predicted() -> None:
 
 
 def test_a_busy_machine_disturbs_and_a_wrong_answer_does_not() -> None:
-    busy = reasons(telemetry(busy=0.9), result(sent=9_000))
+    busy = reasons(telemetry(busy=0.9, queries=4500), result(sent=9_000))
     assert len(busy) == 2 and validity.disturbed(busy)
     assert not validity.disturbed([*busy, *reasons(loaded=result(wrong=3))])
     assert not validity.disturbed([])
