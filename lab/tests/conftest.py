@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from zonda_lab import experiment, load_generator, machine_info
+from zonda_lab import catalogue, load_generator, machine_info
 from zonda_lab.errors import LabError
 from zonda_lab.experiment import RigSpec
 from zonda_lab.latency_histogram import LatencyHistogram, write_log
@@ -148,8 +148,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """Synthetic windows for all kinds of plots: curve, peaks, lines, boxes, latency, arrivals."""
     folder = tmp_path_factory.mktemp("results")
     chosen = [
-        experiment.load(path, quick=True)
-        for path in experiment.catalogue()
+        catalogue.load(path, quick=True)
+        for path in catalogue.files()
         if path.stem[:3] in ("e01", "e02", "e12", "e16", "e21")
     ]
     results = Results(folder / "made")

@@ -11,6 +11,7 @@ from zonda_lab import cli
 from zonda_lab.load_generator import ZondaLoad
 from zonda_lab.progress import Progress, format_duration
 from zonda_lab.results import WindowRecord
+from zonda_lab.servers.installation import find_servers
 
 Lab = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -94,7 +95,7 @@ def test_two_builds_of_one_server_have_two_labels(tmp_path: Path) -> None:
     program = tmp_path / "nsd"
     program.write_text("#!/bin/sh\necho NSD version 4.9.9\n")
     program.chmod(0o755)
-    installed, _ = cli.find_servers([f"new=nsd:{program}"])
+    installed, _ = find_servers([f"new=nsd:{program}"])
     assert (installed["new"].adapter.name, installed["new"].version) == ("nsd", "4.9.9")
 
 

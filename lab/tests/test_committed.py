@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from zonda_lab import cli, report
-from zonda_lab.experiment import catalogue
+from zonda_lab import catalogue, cli, report
 from zonda_lab.report import committed
 from zonda_lab.results import FORMAT, Results
 
 RECORDS = Path(__file__).parents[1] / "records"
-PUBLISHED = [f"e{path.stem[1:]}" for path in catalogue() if int(path.stem[1:3]) <= 20]
+PUBLISHED = [f"e{path.stem[1:]}" for path in catalogue.files() if int(path.stem[1:3]) <= 20]
 KEPT = [name for name in PUBLISHED if (RECORDS / name / "records.jsonl").exists()]
 
 

@@ -17,8 +17,9 @@ from conftest import small_experiment
 
 from zonda_lab import report, run, validity
 from zonda_lab.block_design import plan_starts
+from zonda_lab.catalogue import load
 from zonda_lab.errors import LabError
-from zonda_lab.experiment import QuerySpec, ServerSpec, Settings, TimingSpec, TrafficSpec, ZoneSpec, load
+from zonda_lab.experiment import QuerySpec, ServerSpec, Settings, TimingSpec, TrafficSpec, ZoneSpec
 from zonda_lab.harness import Harness
 from zonda_lab.load_generator import ZondaLoad
 from zonda_lab.procedures.queries import measure_window

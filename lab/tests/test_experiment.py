@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from zonda_lab import block_design, experiment
+from zonda_lab import block_design, catalogue
 from zonda_lab.duration_estimate import estimate_s
 from zonda_lab.errors import LabError
 from zonda_lab.metrics import METRICS
@@ -12,7 +12,7 @@ from zonda_lab.procedures import PROCEDURES
 from zonda_lab.report.plots import PLOTS
 from zonda_lab.servers import ADAPTERS
 
-FILES = experiment.catalogue()
+FILES = catalogue.files()
 SMALL = """
 id = "T1"
 name = "small"
@@ -59,7 +59,7 @@ def test_the_catalogue_is_complete() -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 @pytest.mark.parametrize("quick", [False, True], ids=["full", "quick"])
 def test_every_experiment_is_complete(path: Path, quick: bool) -> None:
-    loaded = experiment.load(path, quick)
+    loaded = catalogue.load(path, quick)
     document = loaded.definition
     assert document.id == f"E{int(path.stem[1:3])}"
     assert path.stem[4:] == document.name
@@ -71,20 +71,20 @@ def test_every_experiment_is_complete(path: Path, quick: bool) -> None:
     assert set(document.analysis.plots) <= set(PLOTS)
     assert set(loaded.factors[0].levels) <= set(ADAPTERS)
     if document.id != "E14":  # with BIND and NSD only, to bound its duration
-        assert "zonda" in experiment.load(path).factors[0].levels
+        assert "zonda" in catalogue.load(path).factors[0].levels
     if document.analysis.baseline:
         compared = loaded.factor(document.analysis.compare)
         assert compared is not None and document.analysis.baseline in compared.levels
 
 
 def test_all_quick_forms_take_at_most_20_minutes() -> None:
-    small = [experiment.load(path, quick=True) for path in FILES]
+    small = [catalogue.load(path, quick=True) for path in FILES]
     assert sum(estimate_s(block_design.plan_starts(each, 1)) for each in small) < 1200
 
 
 def estimated(word: str, *changes: str) -> dict[str, float]:
     """Seconds of a start in the small form, by its treatment."""
-    starts = block_design.plan_starts(experiment.load(experiment.find(word)[0], quick=True, changes=changes), 1)
+    starts = block_design.plan_starts(catalogue.load(catalogue.find(word)[0], quick=True, changes=changes), 1)
     return {start.treatment.label: estimate_s([start]) for start in starts}
 
 
@@ -96,7 +96,7 @@ def test_the_estimate_includes_waiting_times() -> None:
 
 
 def test_levels_are_merged_over_the_settings(small: Path) -> None:
-    loaded = experiment.load(small)
+    loaded = catalogue.load(small)
     tuning = loaded.factor("tuning")
     assert tuning is not None
     assert loaded.settings(tuning.levels["changed"]).rig.sysctl == {"net.ipv4.tcp_sack": 0}
@@ -105,13 +105,13 @@ def test_levels_are_merged_over_the_settings(small: Path) -> None:
 
 
 def test_the_quick_form_takes_fewer_levels_and_other_settings(small: Path) -> None:
-    quick = experiment.load(small, quick=True)
+    quick = catalogue.load(small, quick=True)
     assert [list(factor.levels) for factor in quick.factors] == [["nsd"], ["default"]]
     assert quick.settings().timing.blocks == 1
 
 
 def test_servers_and_settings_from_the_command_line(small: Path) -> None:
-    loaded = experiment.load(small, servers=["bind"], changes=["timing.blocks=7", "traffic.transport=tcp"])
+    loaded = catalogue.load(small, servers=["bind"], changes=["timing.blocks=7", "traffic.transport=tcp"])
     assert list(loaded.factors[0].levels) == ["bind"]
     assert (loaded.settings().timing.blocks, loaded.settings().traffic.transport) == (7, "tcp")
 
@@ -152,7 +152,7 @@ def test_servers_and_settings_from_the_command_line(small: Path) -> None:
 )
 def test_an_invalid_file_is_one_error_message(small: Path, old: str, new: str, message: str) -> None:
     with pytest.raises(LabError) as caught:
-        experiment.load(changed(small, old, new), quick=True)
+        catalogue.load(changed(small, old, new), quick=True)
     assert message in str(caught.value)
     assert "small.toml" in str(caught.value)
 
@@ -161,23 +161,23 @@ def test_a_file_that_is_not_text_is_one_error_message(tmp_path: Path) -> None:
     binary = tmp_path / "binary.toml"
     binary.write_bytes(b"\xff\xfe")
     with pytest.raises(LabError, match=r"binary\.toml: cannot read the experiment"):
-        experiment.load(binary)
+        catalogue.load(binary)
     folder = tmp_path / "folder.toml"
     folder.mkdir()
     with pytest.raises(LabError, match=r"folder\.toml: cannot read the experiment"):
-        experiment.load(folder)
+        catalogue.load(folder)
 
 
 def test_experiments_are_found_by_number_name_and_path(small: Path) -> None:
-    assert experiment.find("E1") == experiment.find("response-rate") == [FILES[0]]
-    assert experiment.find(str(small)) == [small]
-    assert len(experiment.find("all")) == 28
+    assert catalogue.find("E1") == catalogue.find("response-rate") == [FILES[0]]
+    assert catalogue.find(str(small)) == [small]
+    assert len(catalogue.find("all")) == 28
     with pytest.raises(LabError, match="did you mean `response-rate`"):
-        experiment.find("respons-rate")
+        catalogue.find("respons-rate")
 
 
 def test_a_plan_has_randomised_complete_blocks_with_the_baseline_twice(small: Path) -> None:
-    starts = block_design.plan_starts(experiment.load(small), seed=1)
+    starts = block_design.plan_starts(catalogue.load(small), seed=1)
     treatments = 3 * 2 + 3  # three servers, two tunings, the default again for each server
     assert len(starts) == 4 * treatments
     orders = []
@@ -188,10 +188,10 @@ def test_a_plan_has_randomised_complete_blocks_with_the_baseline_twice(small: Pa
         assert all(start.treatment.levels["tuning"] == "default" for start in mine if start.treatment.copy)
         orders.append([start.key.split("/", 2)[2] for start in mine])
     assert len({tuple(order) for order in orders}) > 1
-    assert [start.key for start in block_design.plan_starts(experiment.load(small), seed=1)] == [
+    assert [start.key for start in block_design.plan_starts(catalogue.load(small), seed=1)] == [
         start.key for start in starts
     ]
-    assert [start.key for start in block_design.plan_starts(experiment.load(small), seed=2)] != [
+    assert [start.key for start in block_design.plan_starts(catalogue.load(small), seed=2)] != [
         start.key for start in starts
     ]
 

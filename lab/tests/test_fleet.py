@@ -18,8 +18,9 @@ from ssh_hosts import ADDRESSES, Hosts, make
 
 from zonda_lab import cli, doctor
 from zonda_lab.block_design import plan_starts
+from zonda_lab.catalogue import load
 from zonda_lab.errors import HostLostError, LabError, UnsupportedError
-from zonda_lab.experiment import PrimarySpec, RigSpec, Settings, load
+from zonda_lab.experiment import PrimarySpec, RigSpec, Settings
 from zonda_lab.fleet import doctor as fleet_doctor
 from zonda_lab.fleet import read, ssh
 from zonda_lab.fleet.network import Fleet
