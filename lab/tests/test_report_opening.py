@@ -10,6 +10,7 @@ from zonda_lab.report.alarms import false_alarms
 from zonda_lab.report.conclusion import conclusion
 from zonda_lab.report.document import Figure, Table, Text
 from zonda_lab.report.opening import opening
+from zonda_lab.report.plots import _x_label
 from zonda_lab.report.result_tables import metric_tables
 from zonda_lab.report.rig_limits import Echo, rig_bound
 from zonda_lab.results import WindowRecord
@@ -129,3 +130,9 @@ def test_the_false_alarm_rate_is_that_of_all_pairs(make_record: Make) -> None:
 def test_without_pairs_the_false_alarm_rate_is_unknown() -> None:
     text = false_alarms([])[0]
     assert isinstance(text, Text) and "unknown" in text.text
+
+
+def test_the_axis_of_shares_is_not_one_of_queries_per_second() -> None:
+    assert _x_label("traffic.rate", ["10% of echo", "40% of echo"]) == "offered rate, % of the echo server's"
+    assert _x_label("traffic.rate", ["10000"]) == "offered rate, q/s"
+    assert _x_label("zones.zones", ["1000"]) == "zones"

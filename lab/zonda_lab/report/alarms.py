@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from zonda_lab import statistics as st
 from zonda_lab.analysis import AaPair
-from zonda_lab.report.document import Part, Text
+from zonda_lab.report.document import Text
 
 
-def false_alarms(pairs: Sequence[AaPair]) -> list[Part]:
+def false_alarms(pairs: Sequence[AaPair]) -> list[Text]:
     """The share of all A/A pairs that differ significantly, with its exact interval; 5 % are expected."""
     if not pairs:
         text = "no A/A pair has enough starts, so the rate of false alarms is unknown."

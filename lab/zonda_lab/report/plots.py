@@ -205,7 +205,8 @@ def _line_plot(data: PlotData, metric: str) -> Figure | None:
     positive = [number for number in drawn if number > 0]
     if positive and max(positive) > 50 * min(positive):
         axes.set_yscale("log")
-    axes.set(xlabel=factor_words(data.analysis.x), ylabel=METRICS[metric].axis)
+    levels = [cell.levels[data.analysis.x] for cells in series.values() for cell in cells]
+    axes.set(xlabel=_x_label(data.analysis.x, levels), ylabel=METRICS[metric].axis)
     if any(series):
         axes.legend()
     return Figure(
@@ -233,6 +234,13 @@ def _box_plot(data: PlotData, metric: str) -> Figure | None:
     n = starts(list(map(len, values)))
     caption = f"{METRICS[metric].heading}: one point per start, box: median and quartiles; {n}{_bounds(cells)}."
     return Figure(f"{data.id}-{metric}-boxes", svg(canvas), caption)
+
+
+def _x_label(factor: str, levels: Sequence[str]) -> str:
+    """The title of the x axis; rates may be shares of the echo server's instead of queries per second."""
+    title, _, unit = factor_words(factor).partition(", ")
+    shares = all("%" in level for level in levels)
+    return ", ".join(filter(None, (title, "% of the echo server's" if shares else unit)))
 
 
 def _ends(cell: Cell) -> tuple[float, float]:
