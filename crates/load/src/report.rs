@@ -154,7 +154,7 @@ impl Reporter {
     /// Returns the first error of writing any record.
     pub fn write_sum(&self, result: &RunResult, extra: Value) -> io::Result<()> {
         self.write("stats_sum", self.stats(result, extra, true));
-        if self.shows_progress {
+        if self.shows_progress && !self.writes_text {
             eprintln!("\r\x1b[K{}", progress_line(result, result.since));
         }
         self.first_error()
@@ -185,7 +185,11 @@ impl Reporter {
         record["runid"] = json!(self.run_id);
         record["type"] = json!(kind);
         let mut out = io::stdout().lock();
-        let text = if self.writes_text { summary::text_of(&record) } else { format!("{record}\n") };
+        let text = match self.writes_text {
+            true if self.shows_progress => format!("\r\x1b[K{}", summary::text_of(&record)),
+            true => summary::text_of(&record),
+            false => format!("{record}\n"),
+        };
         if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
             self.write_error.borrow_mut().get_or_insert(error);
         }
@@ -240,7 +244,7 @@ fn remove_keys(object: &mut Value, keys: &[&str]) -> Value {
 
 impl Drop for Reporter {
     fn drop(&mut self) {
-        if self.shows_progress && self.began.is_some() {
+        if self.shows_progress && !self.writes_text && self.began.is_some() {
             eprintln!();
         }
     }

@@ -43,6 +43,8 @@ pub struct Trial {
     pub answered: f64,
     /// From the intended send time.
     pub latency: LatencyHistogram,
+    /// From the intended to the actual send time.
+    pub schedule_error: LatencyHistogram,
     /// Whether an answer was wrong: then no rate up to this one passes by another trial.
     pub has_wrong: bool,
     /// Whether the generator did not do what it should, so that the trial says nothing about the server.
@@ -87,6 +89,8 @@ const MAX_VOID: usize = 4;
 const MAJORITY: usize = 2;
 /// A server that fails at this rate has no peak.
 const MIN_RATE: f64 = 1.0;
+/// A schedule error above the limit of a latency divided by this is no small part of it.
+const MAX_ERROR_OF_LIMIT: u64 = 10;
 /// A generator that is busier than this is at its limit.
 const MAX_BUSY: f64 = 0.9;
 
@@ -170,16 +174,23 @@ impl Trials {
     /// Whether a rate passes; `None` if there are too few trials.
     fn outcome(&self, rate: f64, objective: Objective) -> Option<Result<(), Failure>> {
         let trials = self.at(rate);
-        let valid = || trials.iter().filter(|trial| !trial.is_void);
-        let passed = valid().filter(|trial| objective.is_met(trial)).count();
+        let (mut passed, mut failed, mut void) = (0, 0, 0);
+        for trial in trials {
+            match objective.is_met(trial) {
+                _ if trial.is_void => void += 1,
+                true => passed += 1,
+                false if objective.is_generator_late(trial) => void += 1,
+                false => failed += 1,
+            }
+        }
         if trials.iter().any(|trial| trial.has_wrong) {
             Some(Err(Failure::Wrong))
         } else if passed >= MAJORITY {
             Some(Ok(()))
-        } else if valid().count() - passed >= MAJORITY {
+        } else if failed >= MAJORITY {
             Some(Err(objective.failure()))
         } else {
-            (trials.iter().filter(|trial| trial.is_void).count() >= MAX_VOID).then_some(Err(Failure::Generator))
+            (void >= MAX_VOID).then_some(Err(Failure::Generator))
         }
     }
 }
@@ -192,6 +203,16 @@ impl Objective {
             Objective::Latency { quantile, limit_ns } => {
                 let limit_ns = trial.latency.highest_equivalent(limit_ns);
                 !trial.latency.is_empty() && trial.latency.value_at_quantile(quantile / 100.0) <= limit_ns
+            }
+        }
+    }
+
+    /// Whether a latency may be too high because the generator was late.
+    fn is_generator_late(self, trial: &Trial) -> bool {
+        match self {
+            Objective::Answered { .. } => false,
+            Objective::Latency { quantile, limit_ns } => {
+                trial.schedule_error.value_at_quantile(quantile / 100.0) > limit_ns / MAX_ERROR_OF_LIMIT
             }
         }
     }

@@ -117,7 +117,14 @@ fn report_trial(reporter: &Reporter, rate: f64, result: RunResult, seconds: f64)
     let voided = void_because.first().map_or(String::new(), |why| format!(", void: {why}"));
     let message = format!("{rate:.0} queries per second: {:.3} % answered{voided}", answered * 100.0);
     reporter.event("trial", &message, figures);
-    Trial { answered, latency: metrics.latency_intended, has_wrong: metrics.wrong > 0, is_void, busy }
+    Trial {
+        answered,
+        latency: metrics.latency_intended,
+        schedule_error: metrics.schedule_error,
+        has_wrong: metrics.wrong > 0,
+        is_void,
+        busy,
+    }
 }
 
 /// Why a trial says nothing about the server.

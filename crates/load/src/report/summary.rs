@@ -32,10 +32,10 @@ fn run(record: &Value) -> String {
     let losses = losses.iter().map(|&name| (name, count(&zonda[name]))).filter(|(_, count)| *count > 0);
     let losses: String = losses.map(|(name, count)| format!(", {} {count}", name.replace('_', " "))).collect();
     line("losses", format!("timeouts {}{losses}", count(&record["timeouts"])));
-    line("latency", pairs(&zonda["quantiles_intended"], |ns| milliseconds(ns.as_u64().unwrap_or_default())));
+    line("latency", quantiles(&zonda["quantiles_intended"]));
     for part in zonda["breakdown"].as_array().into_iter().flatten() {
         let rcode = part["rcode"].as_str().unwrap_or("no answer");
-        let latency = pairs(&part["latency"], |ns| milliseconds(ns.as_u64().unwrap_or_default()));
+        let latency = quantiles(&part["latency"]);
         line("  by type", format!("{} {rcode} {}: {latency}", plain(&part["qtype"]), part["queries"]));
     }
     line("generator", format!("busy {:.0} %", 100.0 * zonda["busy"].as_f64().unwrap_or_default()));
@@ -86,8 +86,11 @@ fn pairs(object: &Value, show: impl Fn(&Value) -> String) -> String {
     members.map(|(name, value)| format!("{name} {}", show(value))).collect::<Vec<_>>().join(", ")
 }
 
-fn milliseconds(nanoseconds: u64) -> String {
-    format!("{:.3} ms", nanoseconds as f64 / 1e6)
+/// Latencies in milliseconds, ascending: JSON objects are sorted by name, which would put the maximum first.
+fn quantiles(object: &Value) -> String {
+    let mut members: Vec<_> = object.as_object().into_iter().flatten().map(|(name, ns)| (count(ns), name)).collect();
+    members.sort_by_key(|&(ns, name)| (ns, name == "max", name));
+    members.iter().map(|(ns, name)| format!("{name} {:.3} ms", *ns as f64 / 1e6)).collect::<Vec<_>>().join(", ")
 }
 
 fn count(value: &Value) -> u64 {
@@ -117,7 +120,7 @@ mod tests {
              answers     1990 (99.500 %), 990 per second while sending\n\
              rcodes      NOERROR 1990\n\
              losses      timeouts 10, wrong 3\n\
-             latency     max 1.500 ms, p50 0.120 ms\n\
+             latency     p50 0.120 ms, max 1.500 ms\n\
              generator   busy 25 %\n\
              peak        p99=1ms: at least 990 queries per second; 1010 failed (latency)\n\
              wrong       a. A: expected X, got Y\n"

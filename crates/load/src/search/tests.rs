@@ -12,7 +12,14 @@ fn search(objectives: &[&str], first_rate: f64) -> Search {
 fn trial(answered: f64) -> Trial {
     let mut latency = LatencyHistogram::default();
     latency.saturating_record(if answered < 0.995 { 1_000_000_000 } else { 100_000 });
-    Trial { answered, latency, has_wrong: false, is_void: false, busy: 0.2 }
+    Trial {
+        answered,
+        latency,
+        schedule_error: LatencyHistogram::default(),
+        has_wrong: false,
+        is_void: false,
+        busy: 0.2,
+    }
 }
 
 /// Searches with a server that answers `capacity` queries per second and drops the others. In one of ten trials the
@@ -103,6 +110,21 @@ fn the_highest_rate_below_a_latency_limit_is_found() {
     assert!((0.97..1.001).contains(&(found[1].rate / 49_000.0)), "{found:?}");
     assert_eq!(found[1].failure.map(|(_, why)| why), Some(Failure::Latency));
     assert!(found[1].trials < 12, "it starts from the trials of the first objective: {found:?}");
+}
+
+/// Latencies above the limit that the generator may have caused itself say nothing about the server.
+#[test]
+fn a_late_generator_is_not_taken_for_a_slow_server() {
+    let mut found = Vec::new();
+    let searched = search(&["p99=1ms"], 100.0).run(&mut found, |rate| {
+        let (mut latency, mut schedule_error) = (LatencyHistogram::default(), LatencyHistogram::default());
+        let late_ns = if rate > 20_000.0 { 5_000_000 } else { 10_000 };
+        schedule_error.saturating_record(late_ns);
+        latency.saturating_record(100_000 + late_ns);
+        Ok::<_, Infallible>(Trial { latency, schedule_error, ..trial(1.0) })
+    });
+    searched.expect("infallible");
+    assert!(found[0].generator_bound && (0.97..1.001).contains(&(found[0].rate / 20_000.0)), "{found:?}");
 }
 
 #[test]
