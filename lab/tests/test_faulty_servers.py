@@ -14,6 +14,7 @@ import pytest
 
 from zonda_lab import harness, validity
 from zonda_lab.block_design import Start, Treatment
+from zonda_lab.catalogue import load
 from zonda_lab.experiment import (
     ChangeSpec,
     Experiment,
@@ -23,7 +24,6 @@ from zonda_lab.experiment import (
     TimingSpec,
     TrafficSpec,
     ZoneSpec,
-    load,
 )
 from zonda_lab.harness import Harness
 from zonda_lab.load_generator import ZondaLoad
