@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 import pytest
+from zone_watch import serial, watch
 
-from zonda_lab import probe
 from zonda_lab.credentials import TSIG
 from zonda_lab.errors import LabError
 from zonda_lab.experiment import PrimarySpec, ServerSpec, Settings, TimingSpec, ZoneSpec
@@ -48,7 +48,7 @@ def test_a_server_starts_and_answers_for_all_zones(name: str, fake_load: ZondaLo
         assert 0 < harness.wait_ready(server) < 10
         names = [zone.name for zone in server.config.zones]
         with harness.network.client.udp_socket(server.config.endpoint) as asking:
-            assert probe.watch(asking, names, 5.0).missing == []
+            assert watch(asking, names, 5.0).missing == []
         assert server.process.cpu_s() > 0 and server.process.memory().rss_kb > 500
         pids = descendants(server.process.pid)
         assert pids
@@ -85,7 +85,7 @@ def require_transfers(
             harness.start_primary(harness.zones.zones)
             server = harness.start_server(harness.secondary_zones())
             with harness.network.client.udp_socket(server.config.endpoint) as asking:
-                arrivals = probe.watch(
+                arrivals = watch(
                     asking, [zone.name for zone in server.config.zones], 15.0, tick=server.process.require_alive
                 )
             log = server.process.tail()
@@ -106,7 +106,7 @@ def test_a_changed_zone_is_served_after_a_reload(name: str, fake_load: ZondaLoad
         set_serial(zones[0].file, NEW_SERIAL)
         harness.reload(server)
         with harness.network.client.udp_socket(server.config.endpoint) as asking:
-            new = probe.watch(asking, [zones[0].name], 10.0, lambda reply: probe.serial(reply) == NEW_SERIAL)
+            new = watch(asking, [zones[0].name], 10.0, lambda reply: serial(reply) == NEW_SERIAL)
         assert new.missing == [], server.process.tail()
 
 
