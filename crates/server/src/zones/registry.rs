@@ -266,7 +266,8 @@ impl ZoneRegistry {
         }
         let includes = self.includes.get(&id).cloned();
         let policy = entry.source.policy.clone();
-        let job = LoadJob { zone: id, served: entry.served.clone(), policy, fingerprint: entry.fingerprint, includes };
+        let fingerprint = self.zones.fingerprint(id);
+        let job = LoadJob { zone: id, served: entry.served.clone(), policy, fingerprint, includes };
         let task = Arc::new(ReadTask::new(file, job));
         self.loads.insert(id, Load { task: task.clone(), reload, again_for: None });
         self.in_flight += 1;
@@ -353,8 +354,7 @@ impl ZoneRegistry {
             let change = loaded.change.filter(|change| is_base_served && change.increases_serial());
             self.replace(id, zone, change.as_slice());
         }
-        let entry = self.zones.get_mut(id)?;
-        entry.fingerprint = loaded.fingerprint;
+        self.zones.set_fingerprint(id, loaded.fingerprint);
         match loaded.includes.is_empty() {
             true => self.includes.remove(&id),
             false => self.includes.insert(id, loaded.includes.into()),

@@ -11,7 +11,6 @@ use wire::{Name, NameRef};
 use zone::Zone;
 use zone::encoded_change::EncodedChange;
 
-use super::change_detection::Fingerprint;
 use super::load::LoadedZone;
 use crate::config::{AccessEntry, Prefix, RemoteServer, TlsRequirement, UpdateRight, ZonePolicy, ZoneSource};
 use crate::report::{Change, FindingReport, ZoneReport};
@@ -22,15 +21,13 @@ pub struct ZoneEntry {
     pub served: Arc<ServedZone>,
     /// Its file and policy, shared with the zones that have the same ones.
     pub source: Arc<ZoneSource>,
-    /// Detects changes of its files since they were read.
-    pub fingerprint: Fingerprint,
 }
 
 impl ZoneEntry {
     /// A zone that is not loaded yet.
     pub fn new(apex: Name, source: Arc<ZoneSource>, extras: Arc<ZoneExtras>) -> ZoneEntry {
         let served = Arc::new(ServedZone::new(ZoneState::Unavailable(apex), extras));
-        ZoneEntry { served, source, fingerprint: Fingerprint::NONE }
+        ZoneEntry { served, source }
     }
 
     /// Replaces the version to serve by one that these changes lead to; none if they are not known.

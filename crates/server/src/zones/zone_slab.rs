@@ -6,6 +6,7 @@ use hashbrown::hash_table::Entry;
 use std::hash::BuildHasher;
 use wire::NameRef;
 
+use super::change_detection::Fingerprint;
 use super::zone_entry::ZoneEntry;
 use crate::zone_id::ZoneId;
 
@@ -13,6 +14,9 @@ use crate::zone_id::ZoneId;
 #[derive(Default)]
 pub struct ZoneSlab {
     slots: Vec<Slot>,
+    /// The fingerprints of the files of zones, by slot. Those of the slots after the end are [`Fingerprint::NONE`], as all of a server
+    /// without zone files are.
+    fingerprints: Vec<Fingerprint>,
     /// Slots without a zone.
     free: Vec<u32>,
     /// Slots by the hash of the apex; the name itself is only in the entry.
@@ -24,6 +28,9 @@ struct Slot {
     generation: u32,
     entry: Option<ZoneEntry>,
 }
+
+#[cfg(target_pointer_width = "64")]
+const _: () = assert!(size_of::<Slot>() <= 24, "a million zones take 24 MB");
 
 impl ZoneSlab {
     /// Adds a zone whose apex is not in the slab yet. Returns `None`, and drops the entry, if it is.
@@ -51,6 +58,9 @@ impl ZoneSlab {
         found.expect("every zone of a slot is in the index").remove();
         let slot = &mut self.slots[id.index as usize];
         slot.generation = slot.generation.wrapping_add(1);
+        if let Some(fingerprint) = self.fingerprints.get_mut(id.index as usize) {
+            *fingerprint = Fingerprint::NONE;
+        }
         self.free.push(id.index);
         slot.entry.take()
     }
@@ -72,6 +82,24 @@ impl ZoneSlab {
     pub fn get_mut(&mut self, id: ZoneId) -> Option<&mut ZoneEntry> {
         let slot = self.slots.get_mut(id.index as usize).filter(|slot| slot.generation == id.generation)?;
         slot.entry.as_mut()
+    }
+
+    /// The state of its files that a zone was read from.
+    pub fn fingerprint(&self, id: ZoneId) -> Fingerprint {
+        self.fingerprints.get(id.index as usize).copied().unwrap_or(Fingerprint::NONE)
+    }
+
+    /// Sets the state of its files that a zone, which must be there, was read from.
+    pub fn set_fingerprint(&mut self, id: ZoneId, fingerprint: Fingerprint) {
+        let index = id.index as usize;
+        if index >= self.fingerprints.len() && fingerprint != Fingerprint::NONE {
+            // Grows as the slots do.
+            self.fingerprints.reserve_exact(self.slots.capacity() - self.fingerprints.len());
+            self.fingerprints.resize(self.slots.capacity(), Fingerprint::NONE);
+        }
+        if let Some(old) = self.fingerprints.get_mut(index) {
+            *old = fingerprint;
+        }
     }
 
     /// The zone in this slot, if there is one.
@@ -142,6 +170,24 @@ mod tests {
         for (number, (name, id)) in names.iter().zip(&ids).enumerate() {
             assert_eq!(find(&slab, name), (number % 2 == 1).then_some(*id), "{name}");
         }
+    }
+
+    #[test]
+    fn a_zone_has_no_fingerprint_until_it_is_set() {
+        let (mut slab, read) = (ZoneSlab::default(), Fingerprint::from_stored(7, 0));
+        let ids = ["a.", "b.", "c."].map(|name| slab.insert(entry(name)).expect("it is new"));
+        slab.set_fingerprint(ids[0], Fingerprint::NONE);
+        assert!(slab.fingerprints.is_empty());
+        slab.set_fingerprint(ids[1], read);
+        let more: Vec<ZoneId> = (0..99).filter_map(|number| slab.insert(entry(&format!("z{number}.")))).collect();
+        slab.set_fingerprint(more[98], read);
+        assert_eq!(
+            [ids[0], ids[1], more[97], more[98]].map(|id| slab.fingerprint(id) == read),
+            [false, true, false, true]
+        );
+        slab.remove(ids[1]);
+        let new = slab.insert(entry("new.")).expect("it is new");
+        assert_eq!((new.index, slab.fingerprint(new)), (ids[1].index, Fingerprint::NONE));
     }
 
     #[test]

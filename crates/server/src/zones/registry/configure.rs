@@ -173,11 +173,12 @@ impl ZoneRegistry {
         extras: Arc<ZoneExtras>,
         reports: &mut Vec<ZoneReport>,
     ) {
-        let Some(entry) = self.zones.get_mut(id).filter(|entry| entry.source != source) else { return };
+        let Some(entry) = self.zones.get(id).filter(|entry| entry.source != source) else { return };
         if !source.is_read_like(&entry.source) {
             self.loads.remove(&id);
-            entry.fingerprint = Fingerprint::NONE;
+            self.zones.set_fingerprint(id, Fingerprint::NONE);
         }
+        let Some(entry) = self.zones.get_mut(id) else { return };
         if source.policy != entry.source.policy {
             reports.push(zone_report(entry.served.apex(), Change::Settings));
         }

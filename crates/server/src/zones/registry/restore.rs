@@ -49,19 +49,21 @@ impl ZoneRegistry {
     }
 
     fn serve_restored(&mut self, id: ZoneId, RestoredZone { version, history, timers }: RestoredZone) {
-        let Some(entry) = self.zones.get_mut(id) else { return };
+        let Some(entry) = self.zones.get(id) else { return };
         let is_secondary = !entry.source.policy.primaries.is_empty();
         let of_secondary = timers.filter(|timers| is_secondary && timers.is_of_secondary());
         let was_frozen = self.was_frozen(version.apex());
-        let Some(entry) = self.zones.get_mut(id) else { return };
+        let Some(entry) = self.zones.get(id) else { return };
         if entry.source.has_file() && !is_secondary {
             let of_file = timers.unwrap_or_default();
-            entry.fingerprint = Fingerprint::from_stored(of_file.fingerprint, entry.source.reading_rules_hash());
+            let fingerprint = Fingerprint::from_stored(of_file.fingerprint, entry.source.reading_rules_hash());
+            self.zones.set_fingerprint(id, fingerprint);
             // Without timers there may be updates that were acknowledged. What came from a primary is no update.
             if of_file.source_serial != version.serial() && !of_file.is_of_secondary() {
                 self.updated.insert(id, of_file.source_serial);
             }
         }
+        let Some(entry) = self.zones.get_mut(id) else { return };
         let now_s = clock::real_s();
         if of_secondary.is_some_and(|timers| timers.expires_at_s <= now_s) && !was_frozen {
             // RFC 1034 4.3.5: the time while the server was down counts.
@@ -91,7 +93,7 @@ impl ZoneRegistry {
         let Some(entry) = self.zones.get(id).filter(|entry| entry.source.has_file()) else { return };
         let Some(serial) = entry.served.zone().map(Zone::serial) else { return };
         // The included files are not stored: such a zone is read again.
-        let fingerprint = if self.includes.contains_key(&id) { Fingerprint::NONE } else { entry.fingerprint };
+        let fingerprint = if self.includes.contains_key(&id) { Fingerprint::NONE } else { self.zones.fingerprint(id) };
         let fingerprint = fingerprint.to_stored(entry.source.reading_rules_hash());
         let serial = self.updated.get(&id).copied().unwrap_or(serial);
         self.journal.set_timers(id, entry.served.apex(), Timers::of_file(fingerprint, serial));
