@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import signal
@@ -150,6 +151,7 @@ def test_a_late_generator_invalidates_latency_and_is_repeated_only_for_latency_m
 ) -> None:
     monkeypatch.setenv("FAKE_LATE_MS", "5")
     monkeypatch.setattr(validity, "machine_reasons", lambda *_: [])  # whatever else this machine was doing
+    monkeypatch.setattr(validity, "SERVER_WAIT", math.inf)
     small.write_text(small_experiment(metric=metric, retries=1))
     results = run_it(small, tmp_path / "results", fake_load)
     records = results.records()
