@@ -275,7 +275,7 @@ fn zone_change(zone: ZoneId, change: Box<ChangeSet>, name: &Name, events: &Event
         events(CatalogEvent::Changed(catalog, result.is_ok()));
     });
     let rules = ChangeRules { check_mode: CheckMode::Lenient, nsec3_max_iterations: 0 };
-    ZoneChange { zone, change: ProposedChange::Records(change), rules, order: PublishOrder::AtOnce, done }
+    ZoneChange { zone, change: ProposedChange::Records(change), rules, order: PublishOrder::AfterSync, done }
 }
 
 /// The serial of a catalog must be later than all before even if the state-dir was lost: the time is, unless the configuration says
