@@ -70,6 +70,7 @@ impl Bench {
     fn publish(&mut self, catalog: &str, version: Zone) {
         let id = self.zones.find(name(catalog).as_ref()).expect("it is configured");
         self.zones.replace(id, version, &[]);
+        let end = Instant::now() + Duration::from_secs(60);
         loop {
             let before = self.count();
             let notices = self.zones.take_notices();
@@ -81,10 +82,11 @@ impl Bench {
             if is_busy || has_notices {
                 continue;
             }
-            // A job of the pool ends soon; without one there is nothing to wait for.
             match self.events.recv_timeout(Duration::from_millis(300)) {
                 Ok(event) => self.catalogs.handle(event),
-                Err(_) => return,
+                Err(_) if self.catalogs.are_settled() => return,
+                // A job of the pool is not done.
+                Err(_) => assert!(Instant::now() < end, "it takes too long"),
             }
         }
     }
