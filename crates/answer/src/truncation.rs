@@ -1,4 +1,4 @@
-//! Truncation: how long a response may be, when TC is set, and the truncated response to a rate-limited query.
+//! Truncation: how long a response may be; TC where a required RRset did not fit; the truncated responses of RRL and of TSIG.
 
 use wire::HEADER_LEN;
 use wire::message::Rcode;
