@@ -69,8 +69,13 @@ impl Bench {
     /// Serves a version of a catalog, and does all that follows.
     fn publish(&mut self, catalog: &str, version: Zone) {
         let id = self.zones.find(name(catalog).as_ref()).expect("it is configured");
+        let serial = version.serial();
         self.zones.replace(id, version, &[]);
         let end = Instant::now() + Duration::from_secs(60);
+        let apex = name(catalog);
+        let is_processed = |catalogs: &Catalogs| {
+            catalogs.processed_serial(apex.as_ref()) == Some(serial) || catalogs.problem(apex.as_ref()).is_some()
+        };
         loop {
             let before = self.count();
             let notices = self.zones.take_notices();
@@ -84,7 +89,7 @@ impl Bench {
             }
             match self.events.recv_timeout(Duration::from_millis(300)) {
                 Ok(event) => self.catalogs.handle(event),
-                Err(_) if self.catalogs.are_settled() => return,
+                Err(_) if is_processed(&self.catalogs) => return,
                 // A job of the pool is not done.
                 Err(_) => assert!(Instant::now() < end, "it takes too long"),
             }
