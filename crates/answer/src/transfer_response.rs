@@ -61,8 +61,8 @@ fn write_one_message(
     stream: impl Fn(Vec<EncodedChange>) -> Option<IxfrStream>,
     out: &mut [u8],
 ) -> Option<usize> {
-    let octets: usize = changes.iter().map(|change| change.as_bytes().len()).sum();
     stream(changes.to_vec())?.udp_message(out).or_else(|| {
+        let octets: usize = changes.iter().map(|change| change.as_bytes().len()).sum();
         let is_worth_it = changes.len() > 1 && octets <= MAX_CONDENSED;
         let change = is_worth_it.then(|| EncodedChange::condense(changes))??;
         stream(vec![change])?.udp_message(out)

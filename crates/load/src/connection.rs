@@ -61,6 +61,21 @@ impl Connection {
         }
     }
 
+    /// Writes queued octets until the socket would block, and removes what was written from `outgoing`.
+    pub fn write_queued(&mut self, outgoing: &mut Vec<u8>) -> io::Result<()> {
+        let mut written = 0;
+        while written < outgoing.len() {
+            match self.write(&outgoing[written..]) {
+                Ok(len) => written += len,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        outgoing.drain(..written);
+        self.flush()
+    }
+
     /// Sends the TLS closure alert (RFC 8446 6.1) if that is possible without waiting.
     pub fn close_notify(&mut self) {
         if let Some(tls) = &mut self.tls {

@@ -238,24 +238,28 @@ impl Metrics {
         reasons
     }
 
-    /// As [`Metrics::invalid_because`], for queries that need not be answered.
-    pub fn invalid_even_unanswered(&self) -> Vec<String> {
-        let mut reasons = Vec::new();
+    /// Why the generator has not offered what it should; `lateness` says if it sent too late.
+    pub fn generator_faults(&self, lateness: Option<String>) -> Vec<String> {
+        let mut faults = Vec::new();
         if self.missed * 1000 > self.scheduled {
-            reasons.push(format!("{} of {} scheduled queries were never sent", self.missed, self.scheduled));
+            faults.push(format!("{} of {} scheduled queries were never sent", self.missed, self.scheduled));
         }
-        if self.late * 100 > self.queries {
-            reasons.push(format!("{} of {} queries left more than 1 ms after their time", self.late, self.queries));
-        }
+        faults.extend(lateness);
         if self.refused > 0 {
-            reasons.push(format!("the kernel refused {} datagrams", self.refused));
+            faults.push(format!("the kernel refused {} datagrams", self.refused));
         }
         if self.receive_drops > 0 {
-            reasons.push(format!(
-                "the generator's receive buffers were full: {} responses were dropped",
-                self.receive_drops
-            ));
+            let drops = self.receive_drops;
+            faults.push(format!("the generator's receive buffers were full: {drops} responses were dropped"));
         }
+        faults
+    }
+
+    /// As [`Metrics::invalid_because`], for queries that need not be answered.
+    pub fn invalid_even_unanswered(&self) -> Vec<String> {
+        let is_late = self.late * 100 > self.queries;
+        let late = || format!("{} of {} queries left more than 1 ms after their time", self.late, self.queries);
+        let mut reasons = self.generator_faults(is_late.then(late));
         if self.queries == 0 {
             reasons.push("nothing was sent".into());
         }

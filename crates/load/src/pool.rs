@@ -5,7 +5,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read};
 use std::net::SocketAddr;
 
 use netio::epoll::{Event, Interest, Poll};
@@ -341,17 +341,7 @@ impl PooledConnection {
     }
 
     fn write(&mut self) -> io::Result<()> {
-        let mut written = 0;
-        while written < self.outgoing.len() {
-            match self.connection.write(&self.outgoing[written..]) {
-                Ok(len) => written += len,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        self.outgoing.drain(..written);
-        self.connection.flush()
+        self.connection.write_queued(&mut self.outgoing)
     }
 
     /// Reads once and passes each complete message to `on_response`. The end of the stream is an error.

@@ -129,24 +129,10 @@ fn report_trial(reporter: &Reporter, rate: f64, result: RunResult, seconds: f64)
 
 /// Why a trial says nothing about the server.
 fn generator_faults(metrics: &Metrics, seconds: f64) -> Vec<String> {
-    let mut faults = Vec::new();
-    if metrics.missed * 1000 > metrics.scheduled {
-        faults.push(format!("{} of {} scheduled queries were never sent", metrics.missed, metrics.scheduled));
-    }
     let error_s = metrics.schedule_error.value_at_quantile(0.99) as f64 / 1e9;
-    if error_s > (seconds * MAX_SCHEDULE_ERROR).max(MIN_SCHEDULE_ERROR_S) {
-        faults.push(format!("queries left up to {:.0} ms after their time (99th percentile)", error_s * 1e3));
-    }
-    if metrics.refused > 0 {
-        faults.push(format!("the kernel refused {} datagrams", metrics.refused));
-    }
-    if metrics.receive_drops > 0 {
-        faults.push(format!(
-            "the generator's receive buffers were full: {} responses were dropped",
-            metrics.receive_drops
-        ));
-    }
-    faults
+    let is_late = error_s > (seconds * MAX_SCHEDULE_ERROR).max(MIN_SCHEDULE_ERROR_S);
+    let late = || format!("queries left up to {:.0} ms after their time (99th percentile)", error_s * 1e3);
+    metrics.generator_faults(is_late.then(late))
 }
 
 fn peak_record(peak: &Peak) -> Value {

@@ -1,6 +1,6 @@
 //! TCP (RFC 7766) and TLS (RFC 7858): one thread serves all connections of its listeners.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -234,17 +234,7 @@ impl Client {
 
     /// Writes until the socket would block.
     fn write(&mut self) -> io::Result<()> {
-        let mut written = 0;
-        while written < self.outgoing.len() {
-            match self.connection.write(&self.outgoing[written..]) {
-                Ok(len) => written += len,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        self.outgoing.drain(..written);
-        self.connection.flush()
+        self.connection.write_queued(&mut self.outgoing)
     }
 
     /// The events to wait for: a client with answers to read is not read from.
