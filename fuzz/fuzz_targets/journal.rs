@@ -94,10 +94,10 @@ struct State {
     changes: Vec<(u32, u32, Vec<u8>)>,
 }
 
-/// Reads all zones.
+/// Reads all zones of which anything is left. A change without an image gives only a name, which nothing keeps.
 fn states(store: &Store<MemoryDisk>, recovery: &Recovery) -> BTreeMap<Name, State> {
     let mut states = BTreeMap::new();
-    for found in recovery.zones() {
+    for found in recovery.zones().filter(|found| found.serial.is_some() || found.timers.is_some()) {
         let (zone, mut image, mut chunk) = (found.zone, Vec::new(), Vec::new());
         if let Some(Ok(mut reader)) = store.image(zone) {
             while let Ok(true) = reader.next_chunk(&mut chunk) {
