@@ -161,13 +161,14 @@ impl State {
     }
 }
 
-/// Whether no two records have the same sequence number, and no two zones the same number or name, as no store writes them. A record
-/// that was moved is there twice.
+/// Whether names are in lower case, no two records have the same sequence number, and no two zones the same number or name, as any
+/// store writes them. A record that was moved is there twice.
 fn are_of_one_store(records: &[Record]) -> bool {
     let mut sequences: BTreeMap<u64, &Record> = BTreeMap::new();
     let (mut names, mut zones) = (BTreeMap::new(), BTreeMap::new());
     records.iter().all(|record| {
-        *sequences.entry(record.sequence).or_insert(record) == record
+        !record.name.iter().any(u8::is_ascii_uppercase)
+            && *sequences.entry(record.sequence).or_insert(record) == record
             && *names.entry(record.zone).or_insert(&record.name) == &record.name
             && *zones.entry(&record.name).or_insert(record.zone) == record.zone
     })
