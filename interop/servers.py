@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zonda_lab.errors import LabError
-from zonda_lab.server_config import Endpoint, ServerConfig
-from zonda_lab.server_config import Zone as ConfiguredZone
 from zonda_lab.servers import ADAPTERS
+from zonda_lab.servers.config import Endpoint, ServerConfig
+from zonda_lab.servers.config import Zone as ConfiguredZone
 
 import client
 from dns_numbers import AA, SOA

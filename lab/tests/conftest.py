@@ -12,14 +12,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from zonda_lab import catalogue, load_generator, machine_info
 from zonda_lab.errors import LabError
-from zonda_lab.experiment import RigSpec
-from zonda_lab.latency_histogram import LatencyHistogram, write_log
-from zonda_lab.load_generator import ZondaLoad
-from zonda_lab.namespaces import NamespaceNetwork
-from zonda_lab.results import FORMAT, Results, WindowRecord
-from zonda_lab.run import described
+from zonda_lab.experiments import catalogue
+from zonda_lab.experiments.definition import RigSpec
+from zonda_lab.load import load_generator
+from zonda_lab.load.latency_histogram import LatencyHistogram, write_log
+from zonda_lab.load.load_generator import ZondaLoad
+from zonda_lab.results.folder import FORMAT, Results
+from zonda_lab.results.window_record import WindowRecord
+from zonda_lab.rig import machine_info
+from zonda_lab.rig.namespaces import NamespaceNetwork
+from zonda_lab.run.runner import described
 
 FAKE = Path(__file__).with_name("fake_load.py")
 

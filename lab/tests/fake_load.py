@@ -20,8 +20,8 @@ from fake_echo import reflect
 from fake_sample import sample
 from zone_watch import serial, watch
 
-from zonda_lab.latency_histogram import LatencyHistogram
-from zonda_lab.probe import query as message
+from zonda_lab.load.latency_histogram import LatencyHistogram
+from zonda_lab.rig.readiness import query as message
 
 AXFR = 252
 LATE_S = float(os.environ.get("FAKE_LATE_MS", "0")) / 1000

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from zonda_lab.namespaces import Namespace
+from zonda_lab.rig.namespaces import Namespace
 
 SSHD = "/usr/sbin/sshd"
 ADDRESSES = {"server": "10.77.0.2", "player1": "10.77.0.11", "player2": "10.77.0.12"}

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from zonda_lab.errors import LabError
-from zonda_lab.server_config import Endpoint, ServerConfig
 from zonda_lab.servers import find_adapters
+from zonda_lab.servers.config import Endpoint, ServerConfig
 
 MODULE = """
 from zonda_lab.servers import Adapter

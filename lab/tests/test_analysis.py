@@ -6,9 +6,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from zonda_lab import analysis, claims, effects, statistics
-from zonda_lab.experiment import AnalysisSpec, Claim
-from zonda_lab.results import WindowRecord
+from zonda_lab.analysis import analysis, claims, effects, statistics
+from zonda_lab.experiments.definition import AnalysisSpec, Claim
+from zonda_lab.results.window_record import WindowRecord
 
 Make = Callable[..., WindowRecord]
 SPEC = AnalysisSpec(metric="cpu_us_per_query", compare="server.name", baseline="nsd", metrics=["answered_qps"])

@@ -6,11 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from zonda_lab import block_plan, cli
-from zonda_lab.block_plan import Prospect
+from zonda_lab.analysis import block_plan
+from zonda_lab.analysis.block_plan import Prospect
+from zonda_lab.command import cli
 from zonda_lab.errors import LabError
-from zonda_lab.experiment import AnalysisSpec
-from zonda_lab.results import Results, WindowRecord
+from zonda_lab.experiments.definition import AnalysisSpec
+from zonda_lab.results.folder import Results
+from zonda_lab.results.window_record import WindowRecord
 
 Make = Callable[..., WindowRecord]
 SPEC = AnalysisSpec(metric="cpu_us_per_query", compare="server.name", baseline="nsd")

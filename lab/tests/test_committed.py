@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from zonda_lab import catalogue, cli, report
+from zonda_lab import report
+from zonda_lab.command import cli
+from zonda_lab.experiments import catalogue
 from zonda_lab.report import committed
-from zonda_lab.results import FORMAT, Results
+from zonda_lab.results.folder import FORMAT, Results
 
 RECORDS = Path(__file__).parents[1] / "records"
 PUBLISHED = [f"e{path.stem[1:]}" for path in catalogue.files() if int(path.stem[1:3]) <= 20]

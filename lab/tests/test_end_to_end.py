@@ -16,19 +16,22 @@ from pathlib import Path
 import pytest
 from conftest import small_experiment
 
-from zonda_lab import report, run, validity
-from zonda_lab.block_design import plan_starts
-from zonda_lab.catalogue import load
+from zonda_lab import report
 from zonda_lab.errors import LabError
-from zonda_lab.experiment import QuerySpec, ServerSpec, Settings, TimingSpec, TrafficSpec, ZoneSpec
-from zonda_lab.harness import Harness
-from zonda_lab.load_generator import ZondaLoad
+from zonda_lab.experiments.block_design import plan_starts
+from zonda_lab.experiments.catalogue import load
+from zonda_lab.experiments.definition import QuerySpec, ServerSpec, Settings, TimingSpec, TrafficSpec, ZoneSpec
+from zonda_lab.load.load_generator import ZondaLoad
+from zonda_lab.measurement import validity
+from zonda_lab.measurement.harness import Harness
+from zonda_lab.measurement.validity import ValidityInput, reasons
 from zonda_lab.procedures.queries import measure_window
-from zonda_lab.progress import Progress
-from zonda_lab.results import Results, WindowRecord
+from zonda_lab.results.folder import Results
+from zonda_lab.results.window_record import WindowRecord
+from zonda_lab.run import runner as run
+from zonda_lab.run.progress import Progress
 from zonda_lab.servers import ADAPTERS, Echo, Feature, InstalledServer
-from zonda_lab.telemetry_series import Telemetry
-from zonda_lab.validity import ValidityInput, reasons
+from zonda_lab.telemetry.series import Telemetry
 
 pytestmark = pytest.mark.usefixtures("namespaces")
 RATE = 500.0

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from zonda_lab import block_design, catalogue
-from zonda_lab.duration_estimate import estimate_s
 from zonda_lab.errors import LabError
-from zonda_lab.metrics import METRICS
+from zonda_lab.experiments import block_design, catalogue
+from zonda_lab.experiments.metrics import METRICS
 from zonda_lab.procedures import PROCEDURES
 from zonda_lab.report.plots import PLOTS
+from zonda_lab.run.duration_estimate import estimate_s
 from zonda_lab.servers import ADAPTERS
 
 FILES = catalogue.files()

@@ -13,13 +13,16 @@ from pathlib import Path
 import pytest
 from conftest import small_experiment
 
-from zonda_lab import cli, harness, namespaces, process, zonegen
+from zonda_lab.command import cli
 from zonda_lab.errors import LabError
-from zonda_lab.experiment import ServerSpec, Settings, TimingSpec, ZoneSpec
-from zonda_lab.harness import Harness
-from zonda_lab.load_generator import ZondaLoad
-from zonda_lab.server_config import Zone
+from zonda_lab.experiments.definition import ServerSpec, Settings, TimingSpec, ZoneSpec
+from zonda_lab.load.load_generator import ZondaLoad
+from zonda_lab.measurement import harness
+from zonda_lab.measurement.harness import Harness
+from zonda_lab.rig import namespaces, process
 from zonda_lab.servers import ADAPTERS
+from zonda_lab.servers.config import Zone
+from zonda_lab.zones import zonegen
 
 Lab = Callable[..., "subprocess.CompletedProcess[str]"]
 

@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from zonda_lab import harness, validity
-from zonda_lab.block_design import Start, Treatment
-from zonda_lab.catalogue import load
-from zonda_lab.experiment import (
+from zonda_lab.experiments.block_design import Start, Treatment
+from zonda_lab.experiments.catalogue import load
+from zonda_lab.experiments.definition import (
     ChangeSpec,
     Experiment,
     QuerySpec,
@@ -25,14 +24,17 @@ from zonda_lab.experiment import (
     TrafficSpec,
     ZoneSpec,
 )
-from zonda_lab.harness import Harness
-from zonda_lab.load_generator import ZondaLoad
+from zonda_lab.load.load_generator import ZondaLoad
+from zonda_lab.measurement import harness, validity
+from zonda_lab.measurement.harness import Harness
 from zonda_lab.procedures import PROCEDURES
-from zonda_lab.progress import Progress
-from zonda_lab.results import Results, WindowRecord
-from zonda_lab.run import Runner, StartRecorder
-from zonda_lab.server_config import ServerConfig
+from zonda_lab.results.disturbances import disturbed
+from zonda_lab.results.folder import Results
+from zonda_lab.results.window_record import WindowRecord
+from zonda_lab.run.progress import Progress
+from zonda_lab.run.runner import Runner, StartRecorder
 from zonda_lab.servers import Echo, Feature, InstalledServer
+from zonda_lab.servers.config import ServerConfig
 
 pytestmark = pytest.mark.usefixtures("namespaces")
 FAULTY = Path(__file__).with_name("faulty_server.py")
@@ -101,7 +103,7 @@ def measure(tmp_path: Path, fake_load: ZondaLoad) -> Any:
 
 def faults(record: WindowRecord) -> list[str]:
     """Why it is invalid, except for other programs on this machine."""
-    return [reason for reason in record.reasons if not validity.disturbed([reason])]
+    return [reason for reason in record.reasons if not disturbed([reason])]
 
 
 def test_a_server_without_a_fault_is_valid(measure: Any) -> None:

@@ -16,23 +16,24 @@ import pytest
 from conftest import small_experiment
 from ssh_hosts import ADDRESSES, Hosts, make
 
-from zonda_lab import cli, doctor
-from zonda_lab.block_design import plan_starts
-from zonda_lab.catalogue import load
+from zonda_lab.command import cli
+from zonda_lab.doctor import fleet as fleet_doctor
+from zonda_lab.doctor import machine as doctor
 from zonda_lab.errors import HostLostError, LabError, UnsupportedError
-from zonda_lab.experiment import PrimarySpec, RigSpec, Settings
-from zonda_lab.fleet import doctor as fleet_doctor
+from zonda_lab.experiments.block_design import plan_starts
+from zonda_lab.experiments.catalogue import load
+from zonda_lab.experiments.definition import PrimarySpec, RigSpec, Settings
 from zonda_lab.fleet import read, ssh
 from zonda_lab.fleet.network import Fleet
 from zonda_lab.fleet.remote_program import LOST
 from zonda_lab.fleet.ssh import ConnectionLostError, SshConnection
-from zonda_lab.host import drop_page_cache
-from zonda_lab.load_generator import ZondaLoad
-from zonda_lab.progress import Progress
-from zonda_lab.results import Results
-from zonda_lab.run import Runner
-from zonda_lab.server_config import Endpoint
+from zonda_lab.load.load_generator import ZondaLoad
+from zonda_lab.results.folder import Results
+from zonda_lab.rig.host import drop_page_cache
+from zonda_lab.run.progress import Progress
+from zonda_lab.run.runner import Runner
 from zonda_lab.servers import ADAPTERS
+from zonda_lab.servers.config import Endpoint
 
 pytestmark = pytest.mark.usefixtures("namespaces")
 

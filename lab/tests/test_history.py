@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from zonda_lab import cli, history
-from zonda_lab.history import Recording
-from zonda_lab.results import WindowRecord
+from zonda_lab.analysis import history
+from zonda_lab.analysis.history import Recording
+from zonda_lab.command import cli
+from zonda_lab.results.window_record import WindowRecord
 
 Make = Callable[..., WindowRecord]
 

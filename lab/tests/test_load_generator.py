@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from zonda_lab import load_generator
 from zonda_lab.errors import LabError, UnsupportedError
-from zonda_lab.experiment import TrafficSpec
-from zonda_lab.latency_histogram import LatencyHistogram, read_log, write_log
-from zonda_lab.server_config import Certificate, Endpoint, Tsig
-from zonda_lab.workload import Workload
+from zonda_lab.experiments.definition import TrafficSpec
+from zonda_lab.load import load_generator
+from zonda_lab.load.latency_histogram import LatencyHistogram, read_log, write_log
+from zonda_lab.servers.config import Certificate, Endpoint, Tsig
+from zonda_lab.zones.workload import Workload
 
 WORK = Workload(Path("/q"), Path("/e"), {"NOERROR": 0.6, "NXDOMAIN": 0.4})
 DNSPERF = """Statistics:
@@ -167,7 +167,7 @@ def test_results_of_players_are_merged() -> None:
 
 
 def test_the_contract_document_names_every_command_and_field() -> None:
-    text = (Path(load_generator.__file__).parents[1] / "LOAD-CONTRACT.md").read_text()
+    text = (Path(load_generator.__file__).parents[2] / "LOAD-CONTRACT.md").read_text()
     for word in (
         "zonda-load query",
         "zonda-load hold",

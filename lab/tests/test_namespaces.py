@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from zonda_lab.errors import LabError, UnsupportedError
-from zonda_lab.experiment import RigSpec
-from zonda_lab.host import drop_page_cache
-from zonda_lab.namespaces import CLIENT, SERVER, NamespaceNetwork
-from zonda_lab.procfs import cpu_s, descendants
+from zonda_lab.experiments.definition import RigSpec
+from zonda_lab.rig.host import drop_page_cache
+from zonda_lab.rig.namespaces import CLIENT, SERVER, NamespaceNetwork
+from zonda_lab.rig.procfs import cpu_s, descendants
 
 pytestmark = pytest.mark.usefixtures("namespaces")
 
@@ -108,8 +108,8 @@ def test_a_killed_lab_leaves_no_process_behind(tmp_path: Path) -> None:
     script = f"""
 import time
 from pathlib import Path
-from zonda_lab.experiment import RigSpec
-from zonda_lab.namespaces import NamespaceNetwork
+from zonda_lab.experiments.definition import RigSpec
+from zonda_lab.rig.namespaces import NamespaceNetwork
 rig = NamespaceNetwork(RigSpec())
 process = rig.server.start("sleeper", ["sh", "-c", "sleep 300 & sleep 300"], Path({str(tmp_path / "log")!r}))
 time.sleep(0.3)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from zonda_lab import validity
-from zonda_lab.results import Results
+from zonda_lab.results.disturbances import disturbed
+from zonda_lab.results.folder import Results
 
 TARGET = Path(__file__).parents[2] / "target"
 PROGRAMS = ("zonda", "zonda-load")
@@ -53,6 +53,6 @@ def test_an_experiment_runs_from_the_command_line_to_its_report(
     assert "report: out/report.html" in done.stdout, done.stderr
     records = Results(tmp_path / "out").records()
     for record in records:
-        assert record.valid or validity.disturbed(record.reasons), json.dumps(record.reasons or record.skipped)
+        assert record.valid or disturbed(record.reasons), json.dumps(record.reasons or record.skipped)
     assert metrics <= set().union(*(record.metrics for record in records))
     assert "Result." in (tmp_path / "out" / "report.html").read_text()

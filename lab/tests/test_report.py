@@ -10,7 +10,7 @@ import pytest
 
 from zonda_lab import report
 from zonda_lab.report.number_format import measured, number
-from zonda_lab.results import Results
+from zonda_lab.results.folder import Results
 
 VOID = {"meta", "br", "img", "hr", "link", "input", "path", "use", "rect", "circle"}
 

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from zonda_lab.analysis import analyse_metric, measured_for
-from zonda_lab.claims import ClaimCheck, check_claim
-from zonda_lab.experiment import AnalysisSpec, Claim, Published
+from zonda_lab.analysis.analysis import analyse_metric, measured_for
+from zonda_lab.analysis.claims import ClaimCheck, check_claim
+from zonda_lab.experiments.definition import AnalysisSpec, Claim, Published
 from zonda_lab.report.conclusion import conclusion, verdict
-from zonda_lab.results import WindowRecord
+from zonda_lab.results.window_record import WindowRecord
 
 Make = Callable[..., WindowRecord]
 ANALYSIS = AnalysisSpec(metric="cpu_us_per_query", compare="server.name", baseline="nsd")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from zonda_lab.analysis import analyse_metric
-from zonda_lab.experiment import AnalysisSpec
+from zonda_lab.analysis.analysis import analyse_metric
+from zonda_lab.experiments.definition import AnalysisSpec
 from zonda_lab.report.alarms import false_alarms
 from zonda_lab.report.conclusion import conclusion
 from zonda_lab.report.document import Figure, Table, Text
@@ -13,7 +13,7 @@ from zonda_lab.report.opening import opening
 from zonda_lab.report.plots import _x_label
 from zonda_lab.report.result_tables import metric_tables
 from zonda_lab.report.rig_limits import Echo, rig_bound
-from zonda_lab.results import WindowRecord
+from zonda_lab.results.window_record import WindowRecord
 
 Make = Callable[..., WindowRecord]
 NOISE = (1.0, 1.01, 0.99, 1.005, 0.995, 1.002, 0.998, 1.003)

@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from zonda_lab import compare
+from zonda_lab.analysis import compare
 from zonda_lab.errors import LabError
-from zonda_lab.results import Results, WindowRecord, parse_record, selected
+from zonda_lab.results.folder import Results
+from zonda_lab.results.window_record import WindowRecord, parse_record, selected
 
 Make = Callable[..., WindowRecord]
 

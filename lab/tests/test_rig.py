@@ -13,16 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from zonda_lab import captures, kernel_memory, server_sockets
 from zonda_lab.errors import LabError, UnsupportedError
-from zonda_lab.experiment import QuerySpec, ServerSpec, Settings, TimingSpec, TrafficSpec, ZoneSpec
-from zonda_lab.harness import Harness
-from zonda_lab.load_generator import LoadResult, ZondaLoad
-from zonda_lab.rig_limits import as_echo, kind_of, window_of
-from zonda_lab.server_config import Endpoint, Primary, ServerConfig, Zone
+from zonda_lab.experiments.definition import QuerySpec, ServerSpec, Settings, TimingSpec, TrafficSpec, ZoneSpec
+from zonda_lab.load.load_generator import LoadResult, ZondaLoad
+from zonda_lab.load.zone_probe import timeout_ms
+from zonda_lab.measurement.harness import Harness
+from zonda_lab.measurement.validity import rig_bound
+from zonda_lab.rig import kernel_memory, server_sockets
+from zonda_lab.run.rig_limits import as_echo, kind_of, window_of
 from zonda_lab.servers import ADAPTERS
-from zonda_lab.validity import rig_bound
-from zonda_lab.zone_probe import timeout_ms
+from zonda_lab.servers.config import Endpoint, Primary, ServerConfig, Zone
+from zonda_lab.zones import captures
 
 SERVER = """
 import socket, sys, time

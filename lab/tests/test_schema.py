@@ -6,7 +6,7 @@ from typing import Literal
 import pytest
 
 from zonda_lab.errors import LabError
-from zonda_lab.experiment import ExperimentDefinition
+from zonda_lab.experiments.definition import ExperimentDefinition
 from zonda_lab.schema import doc, parse, reference, section
 
 

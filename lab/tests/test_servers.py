@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from zone_watch import serial, watch
 
-from zonda_lab.credentials import TSIG
 from zonda_lab.errors import LabError
-from zonda_lab.experiment import PrimarySpec, ServerSpec, Settings, TimingSpec, ZoneSpec
-from zonda_lab.harness import Harness, set_serial
-from zonda_lab.load_generator import UpdateJob, ZondaLoad, read_summary
+from zonda_lab.experiments.definition import PrimarySpec, ServerSpec, Settings, TimingSpec, ZoneSpec
+from zonda_lab.load.load_generator import UpdateJob, ZondaLoad, read_summary
+from zonda_lab.measurement.harness import Harness, set_serial
 from zonda_lab.procedures.startup import NEW_SERIAL
-from zonda_lab.process import descendants
-from zonda_lab.server_config import Endpoint, Primary, ServerConfig, Tsig, Zone
+from zonda_lab.rig.process import descendants
 from zonda_lab.servers import ADAPTERS, Feature, InstalledServer
 from zonda_lab.servers.adapter import at_least
+from zonda_lab.servers.config import Endpoint, Primary, ServerConfig, Tsig, Zone
+from zonda_lab.servers.credentials import TSIG
 
 pytestmark = pytest.mark.usefixtures("namespaces")
 REAL = [name for name in ADAPTERS if name not in ("echo", "null", "null-primary")]
@@ -39,7 +39,7 @@ def settings(server: str, **change: object) -> Settings:
     return Settings(server=ServerSpec(server), zones=ZONES, **given)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", [*REAL, "echo", "null"])
+@pytest.mark.parametrize("name", [*REAL, "echo", "sink"])
 def test_a_server_starts_and_answers_for_all_zones(name: str, fake_load: ZondaLoad) -> None:
     installed = here(name)
     assert installed.version != "unknown"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from zonda_lab import statistics as st
+from zonda_lab.analysis import statistics as st
 
 # Hollander and Wolfe 1973, as in R's kruskal.test: mucociliary efficiency; H = 0.77143, p = 0.68
 MUCOCILIARY = {

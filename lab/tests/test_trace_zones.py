@@ -15,10 +15,11 @@ import dpkt
 import pytest
 from test_zonegen import answer_kind
 
-from zonda_lab import cli, trace_zones, zonegen
+from zonda_lab.command import cli
 from zonda_lab.errors import LabError
-from zonda_lab.experiment import QuerySpec, ZoneSpec
-from zonda_lab.workload import workload
+from zonda_lab.experiments.definition import QuerySpec, ZoneSpec
+from zonda_lab.zones import trace_zones, zonegen
+from zonda_lab.zones.workload import workload
 
 SOA = "example. 300 IN SOA ns1.example. host.example. 7 3600 900 604800 300"
 CAPTURE = Path(os.environ.get("ZONDA_DATA", Path(__file__).parents[3] / "shared/data"), "pcap/root-server-2016.pcap.xz")

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from zonda_lab import validity
-from zonda_lab.load_generator import LoadResult
-from zonda_lab.port_exhaustion import port_bound
-from zonda_lab.telemetry_series import PACKETS, Telemetry, net, saturated
+from zonda_lab.load.load_generator import LoadResult
+from zonda_lab.measurement import validity
+from zonda_lab.procedures.port_exhaustion import port_bound
+from zonda_lab.results.disturbances import disturbed
+from zonda_lab.telemetry.series import PACKETS, Telemetry, net, saturated
 
 
 def telemetry(seconds: float = 2.0, hz: int = 10, **change: Any) -> Telemetry:
@@ -206,6 +207,6 @@ def test_the_published_port_exhaustion_is_predicted() -> None:
 
 def test_a_busy_machine_disturbs_and_a_wrong_answer_does_not() -> None:
     busy = reasons(telemetry(busy=0.9, queries=4500), result(sent=9_000))
-    assert len(busy) == 2 and validity.disturbed(busy)
-    assert not validity.disturbed([*busy, *reasons(loaded=result(wrong=3))])
-    assert not validity.disturbed([])
+    assert len(busy) == 2 and disturbed(busy)
+    assert not disturbed([*busy, *reasons(loaded=result(wrong=3))])
+    assert not disturbed([])

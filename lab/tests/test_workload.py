@@ -11,8 +11,8 @@ from test_real_programs import BUILT
 from test_zonegen import answer_kind, parsed
 
 from zonda_lab.errors import LabError
-from zonda_lab.experiment import QuerySpec, ZoneSpec
-from zonda_lab.workload import workload
+from zonda_lab.experiments.definition import QuerySpec, ZoneSpec
+from zonda_lab.zones.workload import workload
 
 REAL = pytest.param("real", marks=pytest.mark.skipif(BUILT is None, reason="needs zonda-load: cargo build"))
 

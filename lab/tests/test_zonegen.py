@@ -13,8 +13,8 @@ import dns.rdatatype
 import dns.zone
 import pytest
 
-from zonda_lab import zone_shapes, zonegen
-from zonda_lab.experiment import ZoneSpec
+from zonda_lab.experiments.definition import ZoneSpec
+from zonda_lab.zones import zone_shapes, zonegen
 
 
 def parsed(spec: ZoneSpec, folder: Path, index: int = 0) -> dns.zone.Zone:

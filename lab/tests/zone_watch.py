@@ -14,7 +14,7 @@ import dns.exception
 import dns.message
 import dns.rdatatype
 
-from zonda_lab.probe import is_answer, query
+from zonda_lab.rig.readiness import is_answer, query
 
 BATCH = 64  # outstanding probes
 RETRY_QPS = 5_000  # probes per second for zones not answered yet

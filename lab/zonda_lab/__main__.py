@@ -1,5 +1,5 @@
 """`python -m zonda_lab` is `zonda-lab`."""
 
-from zonda_lab.cli import main
+from zonda_lab.command.cli import main
 
 raise SystemExit(main())

@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 
 from zonda_lab.errors import LabError, UnsupportedError
-from zonda_lab.experiment import RigSpec
+from zonda_lab.experiments.definition import RigSpec
 from zonda_lab.fleet.remote_host import RemoteHost
 
 

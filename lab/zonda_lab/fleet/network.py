@@ -11,16 +11,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from zonda_lab.environment import Environment
 from zonda_lab.errors import LabError, UnsupportedError
-from zonda_lab.experiment import Settings
+from zonda_lab.experiments.definition import Settings
 from zonda_lab.fleet import checks
 from zonda_lab.fleet.inventory import UPLOAD, HostSpec, Inventory
 from zonda_lab.fleet.remote_host import SCRIPTS, RemoteHost
 from zonda_lab.fleet.ssh import ConnectionLostError
-from zonda_lab.harness import SCRATCH, remove_stale_folders
-from zonda_lab.host import TelemetryTarget
-from zonda_lab.load_generator import LoadGenerator
+from zonda_lab.load.load_generator import LoadGenerator
+from zonda_lab.measurement.environment import Environment
+from zonda_lab.measurement.harness import SCRATCH, remove_stale_folders
+from zonda_lab.rig.host import TelemetryTarget
 from zonda_lab.servers import ADAPTERS, Adapter, InstalledServer
 from zonda_lab.servers.adapter import version_in
 

@@ -14,16 +14,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from zonda_lab import machine_info, procfs
 from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.fleet import agent
 from zonda_lab.fleet.clock_offset import ClockOffset, Exchange, estimate
 from zonda_lab.fleet.inventory import HostSpec
 from zonda_lab.fleet.remote_program import RemoteProgram
 from zonda_lab.fleet.ssh import SshConnection
-from zonda_lab.host import Stream
-from zonda_lab.process import GUARD, OWN_TREE
-from zonda_lab.server_config import Endpoint
+from zonda_lab.rig import machine_info, procfs
+from zonda_lab.rig.host import Stream
+from zonda_lab.rig.process import GUARD, OWN_TREE
+from zonda_lab.servers.config import Endpoint
 
 SCRIPTS = (procfs, machine_info)  # run there; standard library only
 OLDEST = (3, 10)

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from zonda_lab.errors import LabError
-from zonda_lab.process import Program
-from zonda_lab.procfs import Memory
+from zonda_lab.rig.process import Program
+from zonda_lab.rig.procfs import Memory
 
 STARTED_S = 30.0  # timeout for the first message of the agent
 LOST = 255

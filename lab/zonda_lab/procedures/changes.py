@@ -8,17 +8,17 @@ from pathlib import Path
 
 import numpy as np
 
-from zonda_lab.block_design import Start
 from zonda_lab.errors import LabError
-from zonda_lab.experiment import Settings
-from zonda_lab.harness import Harness, Server, set_serial
-from zonda_lab.load_generator import LoadResult, PullJob, UpdateJob, read_summary
+from zonda_lab.experiments.block_design import Start
+from zonda_lab.experiments.definition import Settings
+from zonda_lab.load.load_generator import LoadResult, PullJob, UpdateJob, read_summary
+from zonda_lab.measurement.harness import Harness, Server, set_serial
+from zonda_lab.measurement.window import Recorder, Window, window_of
 from zonda_lab.procedures.procedure import MEMORY, QUERIES, Procedure
 from zonda_lab.procedures.queries import estimate_s, measure_window, warm_up
 from zonda_lab.procedures.startup import NEW_SERIAL
-from zonda_lab.server_config import Zone
 from zonda_lab.servers import Feature
-from zonda_lab.window import Recorder, Window, window_of
+from zonda_lab.servers.config import Zone
 
 
 def propagation(harness: Harness, recorder: Recorder) -> None:

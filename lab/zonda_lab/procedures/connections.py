@@ -8,17 +8,17 @@ import shutil
 import time
 from typing import Any
 
-from zonda_lab import kernel_memory, probe
-from zonda_lab.block_design import Start
 from zonda_lab.errors import LabError
-from zonda_lab.harness import Harness, Server
-from zonda_lab.host import Host
-from zonda_lab.latency_histogram import LatencyHistogram
-from zonda_lab.load_generator import HoldJob, LoadResult, read_summary
-from zonda_lab.players import sources
+from zonda_lab.experiments.block_design import Start
+from zonda_lab.load.latency_histogram import LatencyHistogram
+from zonda_lab.load.load_generator import HoldJob, LoadResult, read_summary
+from zonda_lab.load.players import sources
+from zonda_lab.measurement.harness import Harness, Server
+from zonda_lab.measurement.window import Recorder, memory_metrics, window_of
 from zonda_lab.procedures.procedure import MEMORY, Procedure
-from zonda_lab.server_config import Endpoint
-from zonda_lab.window import Recorder, memory_metrics, window_of
+from zonda_lab.rig import kernel_memory, readiness
+from zonda_lab.rig.host import Host
+from zonda_lab.servers.config import Endpoint
 
 RECOVERY_S = 30.0
 ACCEPTED_PER_S = 3_000  # connections, by a slow server
@@ -126,7 +126,7 @@ def _tcp_recovery_s(client: Host, endpoint: Endpoint, zone: str) -> float:
     """Seconds until a query over a new TCP connection is answered."""
     began = time.monotonic()
     while time.monotonic() - began < RECOVERY_S:
-        if _asked_over_tcp(client, endpoint, probe.query(random.randrange(65536), zone)):
+        if _asked_over_tcp(client, endpoint, readiness.query(random.randrange(65536), zone)):
             return time.monotonic() - began
         time.sleep(0.02)
     raise LabError(f"the server does not answer over TCP {RECOVERY_S:.0f} s after all connections were closed")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from zonda_lab.block_design import Start
 from zonda_lab.errors import LabError
-from zonda_lab.experiment import Settings
-from zonda_lab.harness import Harness, Server
-from zonda_lab.load_generator import PeakSearch
+from zonda_lab.experiments.block_design import Start
+from zonda_lab.experiments.definition import Settings
+from zonda_lab.load.load_generator import PeakSearch
+from zonda_lab.measurement.harness import Harness, Server
+from zonda_lab.measurement.window import Recorder, Window, window_of
 from zonda_lab.procedures.procedure import WINDOW_COST_S, Procedure
 from zonda_lab.procedures.queries import warm_up, warm_up_estimate_s
-from zonda_lab.window import Recorder, Window, window_of
 
 GOALS = {"peak_100_qps": 100.0, "peak_9999_qps": 99.99, "peak_999_qps": 99.9, "peak_99_qps": 99.0}
 MAX_TRIALS = 400  # more than any search needs; bounds its duration

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from zonda_lab.block_design import Start
-from zonda_lab.harness import Harness
-from zonda_lab.window import Recorder
+from zonda_lab.experiments.block_design import Start
+from zonda_lab.measurement.harness import Harness
+from zonda_lab.measurement.window import Recorder
 
 WINDOW_COST_S = 0.2  # start and end of the generator, telemetry at both ends, the server's sockets
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from zonda_lab.block_design import Start
 from zonda_lab.errors import UnsupportedError
-from zonda_lab.experiment import Settings
-from zonda_lab.harness import CAPACITY_S, OF_ECHO, Harness, Server
+from zonda_lab.experiments.block_design import Start
+from zonda_lab.experiments.definition import Settings
+from zonda_lab.measurement.harness import CAPACITY_S, OF_ECHO, Harness, Server
+from zonda_lab.measurement.validity import rig_bound
+from zonda_lab.measurement.window import Recorder, Window, memory_metrics, query_metrics, window_of
 from zonda_lab.procedures.procedure import MEMORY, QUERIES, WINDOW_COST_S, Procedure
-from zonda_lab.validity import rig_bound
-from zonda_lab.window import Recorder, Window, memory_metrics, query_metrics, window_of
 
 
 def queries(harness: Harness, recorder: Recorder) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 
-from zonda_lab.block_design import Start
 from zonda_lab.errors import LabError
-from zonda_lab.harness import Harness, Server, Span, set_serial
+from zonda_lab.experiments.block_design import Start
+from zonda_lab.measurement.harness import Harness, Server, Span, set_serial
+from zonda_lab.measurement.window import Recorder, Window, memory_metrics, window_of
 from zonda_lab.procedures.procedure import MEMORY_OF_ZONES, Procedure
 from zonda_lab.procedures.queries import warm_up, warm_up_estimate_s
-from zonda_lab.server_config import Zone
-from zonda_lab.telemetry_series import Telemetry
-from zonda_lab.window import Recorder, Window, memory_metrics, window_of
+from zonda_lab.servers.config import Zone
+from zonda_lab.telemetry.series import Telemetry
 
 NEW_SERIAL = 1_000_000_002
 STOP_S = 30.0  # for a server that stores its data when it stops

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
-from zonda_lab.block_design import Start
 from zonda_lab.errors import LabError
-from zonda_lab.harness import Harness, Server, Span
-from zonda_lab.load_generator import PullJob, read_summary
-from zonda_lab.port_exhaustion import port_bound
+from zonda_lab.experiments.block_design import Start
+from zonda_lab.load.load_generator import PullJob, read_summary
+from zonda_lab.measurement.harness import Harness, Server, Span
+from zonda_lab.measurement.window import Recorder, memory_metrics, window_of
+from zonda_lab.procedures.port_exhaustion import port_bound
 from zonda_lab.procedures.procedure import MEMORY_OF_ZONES, Procedure
 from zonda_lab.servers import Feature
-from zonda_lab.window import Recorder, memory_metrics, window_of
 
 
 def secondary(harness: Harness, recorder: Recorder) -> None:

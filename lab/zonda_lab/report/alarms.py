@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zonda_lab import statistics as st
-from zonda_lab.analysis import AaPair
+from zonda_lab.analysis import statistics as st
+from zonda_lab.analysis.analysis import AaPair
 from zonda_lab.report.document import Text
 
 

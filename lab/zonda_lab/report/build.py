@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from zonda_lab.analysis import AaPair, MetricAnalysis, aa_pairs, analyse, analyse_metric, tabulate
-from zonda_lab.claims import ClaimCheck, check_claim
-from zonda_lab.experiment import AnalysisSpec, Claim, Published
+from zonda_lab.analysis.analysis import AaPair, MetricAnalysis, aa_pairs, analyse, analyse_metric, tabulate
+from zonda_lab.analysis.claims import ClaimCheck, check_claim
+from zonda_lab.experiments.definition import AnalysisSpec, Claim, Published
 from zonda_lab.report import conclusion, html, markdown, validity_tables
 from zonda_lab.report.alarms import false_alarms
 from zonda_lab.report.document import Document, Figure, Folded, Heading, Part, Table, Text
@@ -21,7 +21,8 @@ from zonda_lab.report.reading import DISTURBED, INTERVALS, OLD, READING
 from zonda_lab.report.result_tables import claims, metric_tables, published
 from zonda_lab.report.rig_limits import Echo, rig_bound
 from zonda_lab.report.size import FEW, size
-from zonda_lab.results import FORMAT, Results, WindowRecord
+from zonda_lab.results.folder import FORMAT, Results
+from zonda_lab.results.window_record import WindowRecord
 from zonda_lab.schema import parse
 
 

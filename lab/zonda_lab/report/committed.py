@@ -17,7 +17,8 @@ from zonda_lab.report.build import Chapter, chapters, document
 from zonda_lab.report.document import Document, Figure, Heading, Part, Text
 from zonda_lab.report.reading import INTERVALS
 from zonda_lab.report.result_tables import claim_value, measured_here, value_text
-from zonda_lab.results import FORMAT, Results, WindowRecord
+from zonda_lab.results.folder import FORMAT, Results
+from zonda_lab.results.window_record import WindowRecord
 
 DIGITS, POINTS = 6, 100  # significant digits of a metric; points of an arrival curve
 MOST, LONGEST = 4, 140  # values and characters in a cell of the index

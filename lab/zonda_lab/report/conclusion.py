@@ -7,12 +7,12 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from zonda_lab import claims as checks
-from zonda_lab.analysis import LevelComparison, MetricAnalysis
-from zonda_lab.claims import ClaimCheck
-from zonda_lab.effects import MIN_STARTS
-from zonda_lab.experiment import AnalysisSpec
-from zonda_lab.metrics import METRICS, level_words
+from zonda_lab.analysis import claims as checks
+from zonda_lab.analysis.analysis import LevelComparison, MetricAnalysis
+from zonda_lab.analysis.claims import ClaimCheck
+from zonda_lab.analysis.effects import MIN_STARTS
+from zonda_lab.experiments.definition import AnalysisSpec
+from zonda_lab.experiments.metrics import METRICS, level_words
 from zonda_lab.report.number_format import minimum_effect
 from zonda_lab.report.result_tables import claim_value, effect_text, value_text
 

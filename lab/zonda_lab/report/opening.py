@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from zonda_lab.analysis import Cell, measured_for
-from zonda_lab.experiment import Published
-from zonda_lab.metrics import LIMITS
+from zonda_lab.analysis.analysis import Cell, measured_for
+from zonda_lab.experiments.definition import Published
+from zonda_lab.experiments.metrics import LIMITS
 from zonda_lab.report.document import Figure, Part, Text
 from zonda_lab.report.number_format import number
 from zonda_lab.report.plot_style import COLOURS, SERVERS, Bar, bars_of
-from zonda_lab.results import WindowRecord
+from zonda_lab.results.window_record import WindowRecord
 
 RATES = ("answered_qps", "peak_999_qps")  # the first that was measured is shown
 COST = "cpu_us_per_query"

@@ -14,12 +14,12 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
-from zonda_lab.experiment import AnalysisSpec
-from zonda_lab.results import WindowRecord
+from zonda_lab.experiments.definition import AnalysisSpec
+from zonda_lab.results.window_record import WindowRecord
 
 COLOURS = ("#0b6e99", "#d1495b", "#2e933c", "#8f5db7", "#e08e1a", "#4a5568", "#00a3a3", "#a0522d")
 MARKERS = "osD^vPX*"
-SERVERS = dict(zip(("zonda", "nsd", "knot", "bind", "yadifa", "pdns", "echo", "null"), COLOURS, strict=True))
+SERVERS = dict(zip(("zonda", "nsd", "knot", "bind", "yadifa", "pdns", "echo", "sink"), COLOURS, strict=True))
 mpl.rcParams.update(
     {
         "svg.fonttype": "none",

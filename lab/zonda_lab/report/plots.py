@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from zonda_lab import statistics as st
-from zonda_lab.analysis import Cell, tabulate
-from zonda_lab.latency_histogram import LatencyHistogram, read_log
-from zonda_lab.metrics import METRICS, factor_words, level_words
+from zonda_lab.analysis import statistics as st
+from zonda_lab.analysis.analysis import Cell, tabulate
+from zonda_lab.experiments.metrics import METRICS, factor_words, level_words
+from zonda_lab.load.latency_histogram import LatencyHistogram, read_log
 from zonda_lab.report.document import Figure
 from zonda_lab.report.plot_style import COLOURS, PlotData, canvas_of, starts, styles, svg
 from zonda_lab.report.timeline import time
-from zonda_lab.results import WindowRecord
+from zonda_lab.results.window_record import WindowRecord
 
 PERCENTILES = [0.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99, 99.999]
 

@@ -6,15 +6,15 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from zonda_lab import statistics as st
-from zonda_lab.analysis import Cell, LevelComparison, MetricAnalysis, measured_for
-from zonda_lab.claims import ClaimCheck
-from zonda_lab.experiment import AnalysisSpec, Published
-from zonda_lab.metrics import METRICS, factor_words, level_words
+from zonda_lab.analysis import statistics as st
+from zonda_lab.analysis.analysis import Cell, LevelComparison, MetricAnalysis, measured_for
+from zonda_lab.analysis.claims import ClaimCheck
+from zonda_lab.experiments.definition import AnalysisSpec, Published
+from zonda_lab.experiments.metrics import METRICS, factor_words, level_words
 from zonda_lab.report.document import Folded, Heading, Part, Table, Text
 from zonda_lab.report.number_format import difference, measured, minimum_effect, number, p_value, resolution
 from zonda_lab.report.rig_limits import Echo
-from zonda_lab.results import WindowRecord
+from zonda_lab.results.window_record import WindowRecord
 
 MOODS = {
     "better": "good",

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from zonda_lab.analysis import Cell, tabulate
-from zonda_lab.metrics import LIMITS, METRICS
+from zonda_lab.analysis.analysis import Cell, tabulate
+from zonda_lab.experiments.metrics import LIMITS, METRICS
 from zonda_lab.report.document import Part, Text
-from zonda_lab.results import WindowRecord
+from zonda_lab.results.window_record import WindowRecord
 
 CAPACITY = "capacity_qps"
 UNKNOWN = "No echo server was measured in this rig and transport, so rates have no share of it and latencies no floor."

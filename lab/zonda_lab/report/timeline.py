@@ -8,8 +8,8 @@ from matplotlib.figure import Figure as Canvas
 
 from zonda_lab.report.document import Figure
 from zonda_lab.report.plot_style import COLOURS, PlotData, svg
-from zonda_lab.results import WindowRecord
-from zonda_lab.telemetry_series import Floats, Telemetry, net
+from zonda_lab.results.window_record import WindowRecord
+from zonda_lab.telemetry.series import Floats, Telemetry, net
 
 
 def time(data: PlotData) -> list[Figure]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from zonda_lab.report.document import Folded, Part, Table, Text
 from zonda_lab.report.number_format import number
-from zonda_lab.results import WindowRecord
+from zonda_lab.results.window_record import WindowRecord
 
 BOUNDS = """The bound assumes one connection per zone: each local port is usable once per 60 seconds of TIME_WAIT. \
 A server that reuses connections is faster than the bound; one that waits for retry timers is slower."""

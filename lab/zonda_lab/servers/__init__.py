@@ -4,11 +4,11 @@ from importlib.metadata import EntryPoint, entry_points
 
 from zonda_lab.servers.adapter import Adapter, Feature, InstalledServer, UnusableAdapter
 from zonda_lab.servers.bind import Bind
+from zonda_lab.servers.echo_and_sink import Echo, Sink
 from zonda_lab.servers.knot import Knot
 from zonda_lab.servers.nsd import Nsd
 from zonda_lab.servers.null_primary import NullPrimary
 from zonda_lab.servers.pdns import Pdns
-from zonda_lab.servers.reflector import Echo, Null
 from zonda_lab.servers.yadifa import Yadifa
 from zonda_lab.servers.zonda import Zonda
 
@@ -17,7 +17,7 @@ GROUP = "zonda_lab.servers"  # of the entry points: name of the server = class o
 
 def find_adapters() -> dict[str, Adapter]:
     """The adapters of the lab and of other packages, by name."""
-    adapters = (Zonda(), Nsd(), Knot(), Bind(), Yadifa(), Pdns(), Echo(), Null(), NullPrimary())
+    adapters = (Zonda(), Nsd(), Knot(), Bind(), Yadifa(), Pdns(), Echo(), Sink(), NullPrimary())
     own: dict[str, Adapter] = {adapter.name: adapter for adapter in adapters}
     return own | {entry.name: _loaded(entry) for entry in entry_points(group=GROUP) if entry.name not in own}
 

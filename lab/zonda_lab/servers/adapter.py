@@ -12,7 +12,7 @@ from enum import Enum
 from pathlib import Path
 
 from zonda_lab.errors import LabError
-from zonda_lab.server_config import ServerConfig
+from zonda_lab.servers.config import ServerConfig
 
 # Equal for all servers that are tuned.
 RETRY_S = 1  # after a failed transfer

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from zonda_lab.server_config import ServerConfig, Zone
 from zonda_lab.servers.adapter import RETRY_S, RETRY_WHY, SERVING, Adapter, Feature, TunedLine
+from zonda_lab.servers.config import ServerConfig, Zone
 
 
 class Bind(Adapter):

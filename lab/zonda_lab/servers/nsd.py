@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from zonda_lab.server_config import ServerConfig, Zone
 from zonda_lab.servers.adapter import RETRY_S, RETRY_WHY, Adapter, TunedLine, file_of
+from zonda_lab.servers.config import ServerConfig, Zone
 
 OF_ZONES = [f"min-retry-time: {RETRY_S}", f"max-retry-time: {RETRY_S}"]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from zonda_lab.errors import UnsupportedError
 from zonda_lab.generator_program import zonda_load
-from zonda_lab.server_config import ServerConfig
 from zonda_lab.servers.adapter import Adapter, Feature
+from zonda_lab.servers.config import ServerConfig
 
 ZONES = "zones.txt"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from zonda_lab.server_config import ServerConfig, Zone
 from zonda_lab.servers.adapter import RETRY_S, RETRY_WHY, Adapter, Feature, TunedLine
+from zonda_lab.servers.config import ServerConfig, Zone
 
 # pdns_control gives up after some seconds, although the server finishes loading a large zone.
 IGNORE_TIMEOUT = 'output=$("$@" 2>&1) && exit; case $output in *Timeout*) ;; *) echo "$output" >&2; exit 1 ;; esac'

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from zonda_lab.server_config import ServerConfig, Zone
 from zonda_lab.servers.adapter import Adapter, file_of
+from zonda_lab.servers.config import ServerConfig, Zone
 
 
 class Yadifa(Adapter):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from zonda_lab.server_config import Primary, ServerConfig, Zone
 from zonda_lab.servers.adapter import RETRY_S, RETRY_WHY, SERVING, Adapter, Feature, TunedLine
+from zonda_lab.servers.config import Primary, ServerConfig, Zone
 
 BUILT = Path(__file__).resolve().parents[3] / "target/release/zonda"
 

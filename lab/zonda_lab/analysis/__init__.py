@@ -1,0 +1,1 @@
+"""From window records to effects, outcomes, claims and the number of blocks."""

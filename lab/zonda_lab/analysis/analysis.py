@@ -1,0 +1,259 @@
+"""Analyses window records: medians per treatment, comparisons with the baseline, A/A control."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from zonda_lab.analysis import effects
+from zonda_lab.analysis import statistics as st
+from zonda_lab.analysis.effects import MIN_STARTS, ComparisonOutcome, Sample
+from zonda_lab.experiments.definition import AnalysisSpec, Published
+from zonda_lab.experiments.metrics import METRICS, level_words
+from zonda_lab.results.window_record import Bound, WindowRecord, selected
+
+Levels = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One metric of one treatment over all its starts."""
+
+    levels: dict[str, str]
+    copy: int
+    sample: Sample
+    median: float
+    low: float
+    high: float
+    bound: Bound
+    variation: float
+    outliers: list[int]
+
+    @property
+    def values(self) -> dict[int, float]:
+        """The value of each block."""
+        return self.sample.values
+
+    @property
+    def label(self) -> str:
+        """The levels as text."""
+        return ", ".join(itertools.starmap(level_words, self.levels.items())) + (" (again)" if self.copy else "")
+
+
+@dataclass(frozen=True)
+class LevelComparison:
+    """A level compared with the baseline, all other levels being equal."""
+
+    stratum: dict[str, str]
+    factor: str
+    level: str
+    effect: st.Effect
+    dunn: float
+    dunnett: float
+    outcome: ComparisonOutcome
+
+
+@dataclass(frozen=True)
+class AaPair:
+    """The two runs of the baseline at fixed levels of all other factors, compared."""
+
+    metric: str
+    levels: dict[str, str]
+    effect: st.Effect
+
+    @property
+    def alarm(self) -> bool:
+        """Whether one program differs from itself significantly, which withholds the verdicts at these levels."""
+        return self.effect.p < st.ALPHA
+
+
+@dataclass(frozen=True)
+class Stratum:
+    """The comparisons of one factor at fixed levels of all other factors."""
+
+    levels: dict[str, str]
+    comparisons: list[LevelComparison]
+    omnibus: list[st.Test] = field(default_factory=list)
+    variances: st.Test | None = None
+    tukey: list[st.PairwiseTest] = field(default_factory=list)
+    games_howell: list[st.PairwiseTest] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class MetricAnalysis:
+    """The analysis of one metric of one experiment."""
+
+    metric: str
+    cells: list[Cell]
+    strata: list[Stratum] = field(default_factory=list)
+    aa_pairs: list[AaPair] = field(default_factory=list)
+
+    @property
+    def aa_control(self) -> tuple[int, int]:
+        """Significant A/A comparisons, all A/A comparisons."""
+        return sum(pair.alarm for pair in self.aa_pairs), len(self.aa_pairs)
+
+    @property
+    def comparisons(self) -> list[LevelComparison]:
+        """Those of all strata."""
+        return [comparison for stratum in self.strata for comparison in stratum.comparisons]
+
+
+def analyse(records: Sequence[WindowRecord], analysis: AnalysisSpec) -> list[MetricAnalysis]:
+    """Analyses every metric that was measured, the primary metric first."""
+    wanted = dict.fromkeys([analysis.metric, *analysis.metrics])
+    return [
+        analyse_metric(records, metric, analysis)
+        for metric in wanted
+        if any(metric in record.metrics and record.counts_for(metric) for record in records)
+    ]
+
+
+def analyse_metric(records: Sequence[WindowRecord], metric: str, analysis: AnalysisSpec) -> MetricAnalysis:
+    """Cells, comparisons and A/A control of one metric."""
+    cells = tabulate(records, metric)
+    if not analysis.baseline:
+        return MetricAnalysis(metric, cells)
+    pairs = aa_pairs(cells, metric, analysis)
+    alarms = {tuple(pair.levels.items()) for pair in pairs if pair.alarm}
+    strata = [
+        _stratum(dict(key), group, metric, analysis, alarm=key in alarms)
+        for key, group in _grouped(cells, analysis).items()
+    ]
+    return MetricAnalysis(metric, cells, [stratum for stratum in strata if stratum.comparisons], pairs)
+
+
+def aa_pairs(cells: Sequence[Cell], metric: str, analysis: AnalysisSpec) -> list[AaPair]:
+    """Every two runs of one treatment, compared by block; those that are only bounds cannot be."""
+    found = []
+    for key, group in _grouped(cells, analysis).items():
+        for first, second in itertools.product(group, group):
+            if first.levels != second.levels or (first.copy, second.copy) != (0, 1):
+                continue
+            effect = effects.compared(metric, first.sample, second.sample, analysis.margin)
+            if effect and effect.n >= MIN_STARTS and not effect.bound:
+                found.append(AaPair(metric, dict(key), effect))
+    return found
+
+
+def tabulate(records: Iterable[WindowRecord], metric: str) -> list[Cell]:
+    """One cell per treatment; windows with the same levels in one start are reduced to their median."""
+    treatments: dict[tuple[Levels, int], list[WindowRecord]] = defaultdict(list)
+    for record in valid(records, metric):
+        treatments[tuple(record.levels.items()), record.copy].append(record)
+    return [cell_of(dict(levels), copy, sample_of(windows, metric)) for (levels, copy), windows in treatments.items()]
+
+
+def sample_of(records: Iterable[WindowRecord], metric: str) -> Sample:
+    """One value per block: the median of its valid windows, a bound if one of them is."""
+    found: dict[int, list[float]] = defaultdict(list)
+    bounds, uppers = dict[int, Bound](), dict[int, float]()
+    for record in valid(records, metric):
+        found[record.block].append(record.metrics[metric])
+        if bound := record.bound(metric):
+            bounds[record.block] = bound
+        elif failed := record.detail.get("peaks", {}).get(metric, {}).get("failed"):
+            uppers[record.block] = failed
+    return Sample({block: float(np.median(values)) for block, values in sorted(found.items())}, bounds, uppers)
+
+
+def measured_for(records: Sequence[WindowRecord], row: Published) -> list[Cell]:
+    """A published metric per server: of each start the best window if higher is better, else the median."""
+    chosen = [record for record in selected(records, **row.of) if not record.copy]
+    servers = dict.fromkeys(record.treatment.get("server.name", "") for record in chosen)
+    cells = []
+    for server in servers:
+        windows = selected(chosen, **{"server.name": server}) if server else chosen
+        if METRICS[row.metric].better == "higher":
+            windows = best_of_each_block(windows, row.metric)
+        sample = sample_of(windows, row.metric)
+        if sample.values:
+            cells.append(cell_of({"server.name": server}, 0, sample))
+    return cells
+
+
+def valid(records: Iterable[WindowRecord], metric: str) -> list[WindowRecord]:
+    """The valid windows that have the metric, without the trials of a peak search."""
+    return [r for r in records if metric in r.metrics and r.counts_for(metric) and not r.detail.get("trial")]
+
+
+def cell_of(levels: dict[str, str], copy: int, sample: Sample) -> Cell:
+    """The summary of a sample."""
+    numbers = list(sample.values.values())
+    marked = [list(sample.values)[i] for i in st.outliers(numbers)]
+    return Cell(levels, copy, sample, *sample.median(), st.variation(numbers), marked)
+
+
+def best_of_each_block(records: Sequence[WindowRecord], metric: str) -> list[WindowRecord]:
+    """The window with the highest value in each block."""
+    best: dict[int, WindowRecord] = {}
+    for record in valid(records, metric):
+        if record.block not in best or record.metrics[metric] > best[record.block].metrics[metric]:
+            best[record.block] = record
+    return list(best.values())
+
+
+def _grouped(cells: Sequence[Cell], analysis: AnalysisSpec) -> dict[Levels, list[Cell]]:
+    """The cells by the levels of all factors but the compared one."""
+    grouped: dict[Levels, list[Cell]] = defaultdict(list)
+    for cell in cells:
+        grouped[tuple((name, level) for name, level in cell.levels.items() if name != analysis.compare)].append(cell)
+    return grouped
+
+
+def _stratum(levels: dict[str, str], cells: list[Cell], metric: str, analysis: AnalysisSpec, alarm: bool) -> Stratum:
+    firsts = [cell for cell in cells if not cell.copy]
+    base = next((cell for cell in firsts if cell.levels[analysis.compare] == analysis.baseline), None)
+    if base is None or len(firsts) < 2:
+        return Stratum(levels, [])
+    comparisons = _comparisons(levels, base, [cell for cell in firsts if cell is not base], metric, analysis, alarm)
+    groups = {
+        cell.levels[analysis.compare]: cell.sample
+        for cell in firsts
+        if len(cell.values) >= MIN_STARTS and cell.sample.positive
+    }
+    if len(groups) < 2 or analysis.baseline not in groups or any(sample.bounds for sample in groups.values()):
+        return Stratum(levels, comparisons)
+    return _with_group_tests(levels, comparisons, {name: sample.values for name, sample in groups.items()}, analysis)
+
+
+def _with_group_tests(
+    levels: dict[str, str],
+    comparisons: list[LevelComparison],
+    groups: dict[str, dict[int, float]],
+    analysis: AnalysisSpec,
+) -> Stratum:
+    """Adds the tests over all levels and all pairs; they need values, not bounds."""
+    values = {name: list(by_block.values()) for name, by_block in groups.items()}
+    dunn = {pair.b: pair.p for pair in st.dunn_to_baseline(values, analysis.baseline)}
+    dunnett = {pair.b: pair.p for pair in st.dunnett(values, analysis.baseline)}
+    return Stratum(
+        levels,
+        [replace(c, dunn=dunn.get(c.level, math.nan), dunnett=dunnett.get(c.level, math.nan)) for c in comparisons],
+        [test for test in (st.kruskal(values), st.friedman(groups)) if test],
+        st.brown_forsythe(values),
+        st.tukey(values),
+        st.games_howell(values),
+    )
+
+
+def _comparisons(
+    levels: dict[str, str], base: Cell, others: list[Cell], metric: str, analysis: AnalysisSpec, alarm: bool
+) -> list[LevelComparison]:
+    found = [
+        (cell.levels[analysis.compare], effect)
+        for cell in others
+        if (effect := effects.compared(metric, base.sample, cell.sample, analysis.margin, len(others)))
+    ]
+    corrected = st.corrected([effect for _, effect in found])
+    return [
+        LevelComparison(
+            levels, analysis.compare, level, effect, math.nan, math.nan, effects.classify(effect, metric, alarm)
+        )
+        for (level, _), effect in zip(found, corrected, strict=True)
+    ]

@@ -1,0 +1,140 @@
+"""Plans blocks by the power calculation: how many repetitions detect the effect that an experiment is about."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from zonda_lab.analysis import statistics as st
+from zonda_lab.analysis.analysis import sample_of, tabulate
+from zonda_lab.analysis.effects import MIN_STARTS
+from zonda_lab.errors import LabError
+from zonda_lab.experiments.definition import AnalysisSpec, Experiment
+from zonda_lab.experiments.metrics import METRICS
+from zonda_lab.results.folder import Results
+from zonda_lab.results.window_record import WindowRecord
+
+SHORTEST_S = 60.0  # a planned experiment is not cut below it
+MIN_BLOCKS, PILOT_BLOCKS = 5, 5  # at least; without earlier results, to learn the variance
+
+
+@dataclass(frozen=True)
+class BlockPlan:
+    """The blocks of one experiment: needed for its effect, and affordable within the time limit."""
+
+    experiment: str
+    effect: float
+    sigma: float | None
+    needed: int | None
+    blocks: int
+    seconds: float
+    mde: float
+
+    @property
+    def summary(self) -> str:
+        """One line for people."""
+        if self.sigma is None:
+            return f"{self.blocks} blocks: no earlier result tells the variance of its primary metric"
+        enough = str(self.needed) if self.needed else f"more than {st.MOST_BLOCKS:,}"
+        text = f"{self.blocks} blocks detect {self.mde:.1%} (variation between blocks {self.sigma:.1%})"
+        short = self.needed is None or self.needed > self.blocks
+        return f"{text}; {self.effect:.1%} needs {enough}" if short else text
+
+
+@dataclass(frozen=True)
+class Prospect:
+    """What a plan needs to know of an experiment; `sigma` is None without earlier results."""
+
+    experiment: str
+    effect: float
+    sigma: float | None
+    comparisons: int
+    block_s: float
+
+    def plan(self, most_s: float) -> BlockPlan:
+        """The blocks that detect the effect, or those that fit into `most_s` seconds."""
+        affordable = max(MIN_STARTS, int(most_s / max(self.block_s, 1e-9)))
+        if self.sigma is None:
+            blocks = min(affordable, PILOT_BLOCKS)
+            return BlockPlan(self.experiment, self.effect, None, None, blocks, blocks * self.block_s, math.nan)
+        needed = st.blocks_needed(self.sigma, self.effect, self.comparisons)
+        blocks = min(affordable, max(MIN_BLOCKS, needed or st.MOST_BLOCKS))
+        mde = st.minimum_detectable(self.sigma, blocks, self.comparisons)
+        return BlockPlan(self.experiment, self.effect, self.sigma, needed, blocks, blocks * self.block_s, mde)
+
+
+def prospects(
+    experiments: Sequence[Experiment], earlier: Sequence[Path], block_s: Callable[[Experiment], float]
+) -> list[Prospect]:
+    """One for each experiment; `block_s` is the duration of one block, in seconds."""
+    records = [record for folder in earlier for record in Results(folder).records()]
+    found = []
+    for each in experiments:
+        analysis, mine = each.definition.analysis, [record for record in records if record.experiment == each.id]
+        factor = each.factor(analysis.compare)
+        comparisons = max(1, len(factor.levels) - 1) if factor else 1
+        sigma = sigma_of(mine, analysis) if analysis.baseline else None
+        found.append(Prospect(each.id, analysis.effect, sigma, comparisons, block_s(each)))
+    return found
+
+
+def within(prospects_: Sequence[Prospect], each_s: float, total_s: float) -> list[BlockPlan]:
+    """Plans of at most `each_s`; the longest are shortened until all take at most `total_s`, if that is possible."""
+    plans = [prospect.plan(each_s) for prospect in prospects_]
+    limit = each_s
+    while sum(plan.seconds for plan in plans) > total_s and limit > SHORTEST_S:
+        limit *= 0.9
+        plans = [prospect.plan(limit) for prospect in prospects_]
+    return plans
+
+
+def kept_folders(folder: Path) -> list[Path]:
+    """The results in a folder: itself, or each committed result in it."""
+    found = sorted(path.parent for path in (*folder.glob("manifest.json"), *folder.glob("*/manifest.json")))
+    if not found:
+        raise LabError(f"{folder} contains no results", "give a results folder, or lab/records")
+    return found
+
+
+def sigma_of(records: Sequence[WindowRecord], analysis: AnalysisSpec) -> float | None:
+    """The standard deviation of paired differences (of logarithms) of the primary metric.
+
+    From A/A pairs, which have no effect that varies; without them from all levels against the baseline.
+    """
+    metric = analysis.metric
+    cells = [cell for cell in tabulate(records, metric) if not cell.sample.bounds]
+    groups: dict[tuple[tuple[str, str], ...], list[list[float]]] = {}
+    for copy in (1, 0):
+        for cell in cells:
+            if cell.copy != copy or (not copy and cell.levels.get(analysis.compare) == analysis.baseline):
+                continue
+            if differences := _differences(metric, _baseline_of(records, cell.levels, analysis, metric), cell.values):
+                groups.setdefault(tuple(cell.levels.items()), []).append(differences)
+        if groups:
+            break
+    spreads = [float(np.var(each, ddof=1)) for group in groups.values() for each in group]
+    return math.sqrt(float(np.mean(spreads))) if spreads else None
+
+
+def _baseline_of(
+    records: Sequence[WindowRecord], levels: Mapping[str, str], analysis: AnalysisSpec, metric: str
+) -> dict[int, float]:
+    """The first runs of the baseline at otherwise the same levels."""
+    wanted = {**levels, analysis.compare: analysis.baseline}
+    return sample_of((r for r in records if r.levels == wanted and not r.copy), metric).values
+
+
+def _differences(metric: str, base: Mapping[int, float], values: Mapping[int, float]) -> list[float]:
+    """Differences by block, of logarithms unless the metric is compared in absolute terms."""
+    blocks = [block for block in values if block in base]
+    if len(blocks) < MIN_STARTS:
+        return []
+    if METRICS[metric].margin:
+        return [values[block] - base[block] for block in blocks]
+    if min(min(values[block], base[block]) for block in blocks) <= 0:
+        return []
+    return [math.log(values[block] / base[block]) for block in blocks]

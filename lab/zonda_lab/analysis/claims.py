@@ -1,0 +1,200 @@
+"""Checks published claims: a median, a ratio, a ratio of variations, an order of levels, or the shape of a curve."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from zonda_lab.analysis import effects
+from zonda_lab.analysis import statistics as st
+from zonda_lab.analysis.analysis import AaPair, best_of_each_block, sample_of, valid
+from zonda_lab.analysis.effects import MIN_STARTS, Sample
+from zonda_lab.experiments.definition import SHAPES, Claim
+from zonda_lab.experiments.metrics import METRICS
+from zonda_lab.results.window_record import WindowRecord, selected
+
+CONFIRMED, REFUTED, INCONCLUSIVE = "confirmed", "refuted", "inconclusive"
+WITHHELD, NOT_TESTABLE, NOT_MEASURED = "withheld", "not testable here", "not measured"
+UPPER_HALF = ("levels off",)  # shapes that are about the upper half of the levels
+MIN_LEVELS = 3  # of a shape
+
+
+@dataclass(frozen=True)
+class ClaimCheck:
+    """A published claim and the value measured here; `text` replaces the value where it is no number."""
+
+    claim: Claim
+    value: float | None
+    low: float = math.nan
+    high: float = math.nan
+    n: int = 0
+    server: str = ""
+    bound: str = ""
+    text: str = ""
+    order: str = ""  # the outcome of a claimed order
+    alarm: bool = False  # an A/A pair of its metric differs significantly
+
+    @property
+    def outcome(self) -> str:
+        """Whether the interval lies inside the claimed range, outside it, or across a bound of it."""
+        if self.claim.untestable:
+            return NOT_TESTABLE
+        if self.value is None and not self.order:
+            return NOT_MEASURED
+        if self.alarm:
+            return WITHHELD
+        if self.n < MIN_STARTS:
+            return INCONCLUSIVE
+        if self.order:
+            return self.order
+        low, high = SHAPES[self.claim.shape] if self.claim.shape else (self.claim.low, self.claim.high)
+        if low <= self.low and self.high <= high:
+            return CONFIRMED
+        return REFUTED if self.high < low or high < self.low else INCONCLUSIVE
+
+
+def check_claim(records: Sequence[WindowRecord], claim: Claim, aa_pairs: Sequence[AaPair] = ()) -> list[ClaimCheck]:
+    """Checks a claim for each measured server; once if it is about servers, or nothing was measured."""
+    if claim.untestable:
+        return [ClaimCheck(claim, None)]
+    servers = dict.fromkeys(
+        record.treatment["server.name"]
+        for record in valid(selected(records, **claim.of), claim.metric)
+        if "server.name" in record.treatment
+    )
+    of_servers = claim.order and claim.along in ("", "server.name")
+    if "server.name" in claim.of or of_servers or len(servers) < 2:
+        return [replace(_check(records, claim), alarm=_alarmed(claim, aa_pairs, ""))]
+    return [
+        replace(
+            _check(selected(records, **{"server.name": name}), claim),
+            server=name,
+            alarm=_alarmed(claim, aa_pairs, name),
+        )
+        for name in servers
+    ]
+
+
+def _alarmed(claim: Claim, aa_pairs: Sequence[AaPair], server: str) -> bool:
+    """Whether one program differs from itself at levels the claim compares; a single median compares nothing."""
+    if not (claim.to or claim.order):
+        return False
+    about = [claim.of, claim.to, {"server.name": server} if server else {}]
+    return any(
+        pair.alarm
+        and pair.metric == claim.metric
+        and all(levels.get(name, level) == level for levels in about for name, level in pair.levels.items())
+        for pair in aa_pairs
+    )
+
+
+def _check(records: Sequence[WindowRecord], claim: Claim) -> ClaimCheck:
+    if claim.order:
+        return _check_order(records, claim)
+    if claim.shape:
+        return _check_shape(records, claim)
+    if claim.spread:
+        return _check_spread([record for record in records if not record.copy], claim)
+    top = sample_of(selected(records, **claim.of), claim.metric)
+    if not top.values:
+        return ClaimCheck(claim, None)
+    if claim.to:
+        return _check_ratio(claim, top, sample_of(selected(records, **claim.to), claim.metric))
+    middle, low, high, bound = top.median()
+    return ClaimCheck(claim, middle, low, high, len(top.values), bound=bound)
+
+
+def _check_ratio(claim: Claim, top: Sample, bottom: Sample) -> ClaimCheck:
+    blocks = [block for block in top.values if top.values[block] > 0 and bottom.values.get(block, 0) > 0]
+    if not blocks:
+        return ClaimCheck(claim, None)
+    ratios = np.log([top.values[block] / bottom.values[block] for block in blocks])
+    low, high = st.interval(ratios)
+    bound = effects.bound_of_ratio(
+        (bottom.bounds.get(block, "") for block in blocks), (top.bounds.get(block, "") for block in blocks)
+    )
+    return ClaimCheck(
+        claim,
+        math.exp(st.hodges_lehmann(ratios)),
+        math.exp(low) if bound in ("", "at least") else 0.0,
+        math.exp(high) if bound in ("", "at most") else math.inf,
+        len(blocks),
+        bound=bound,
+    )
+
+
+def _check_spread(records: Sequence[WindowRecord], claim: Claim) -> ClaimCheck:
+    """Ignores second baselines: the mean of two starts varies less than a single start."""
+    top, bottom = (sample_of(selected(records, **levels), claim.metric) for levels in (claim.of, claim.to))
+    n = min(len(top.values), len(bottom.values))
+    if n < MIN_STARTS or top.bounds or bottom.bounds:
+        return ClaimCheck(claim, None)
+    return ClaimCheck(claim, *st.variation_ratio(list(bottom.values.values()), list(top.values.values())), n)
+
+
+def _check_order(records: Sequence[WindowRecord], claim: Claim) -> ClaimCheck:
+    """Confirmed if each group is significantly above the next one, refuted if one is significantly below."""
+    factor = claim.along or "server.name"
+    samples = {
+        level: sample
+        for level in itertools.chain.from_iterable(_groups(claim.order))
+        if len((sample := _ranked(records, claim, {factor: level})).values) >= MIN_STARTS
+    }
+    groups = [kept for group in _groups(claim.order) if (kept := [level for level in group if level in samples])]
+    pairs = [pair for upper, lower in itertools.pairwise(groups) for pair in itertools.product(upper, lower)]
+    if not pairs:
+        return ClaimCheck(claim, None)
+    found = [effects.compared(claim.metric, samples[low], samples[high], 0.0, len(pairs)) for high, low in pairs]
+    measured = st.corrected([effect for effect in found if effect])
+    above = [effect.p < st.ALPHA and effect.low > 1 for effect in measured]
+    below = [effect.p < st.ALPHA and effect.high < 1 for effect in measured]
+    outcome = REFUTED if any(below) else CONFIRMED if all(above) and len(measured) == len(pairs) else INCONCLUSIVE
+    ranked = sorted(samples, key=lambda level: -samples[level].median()[0])
+    return ClaimCheck(
+        claim, None, n=min(len(s.values) for s in samples.values()), text=" > ".join(ranked), order=outcome
+    )
+
+
+def _ranked(records: Sequence[WindowRecord], claim: Claim, level: dict[str, str]) -> Sample:
+    """The values of a level; of each start its best window where higher is better: the highest rate of a curve."""
+    windows = selected(records, **claim.of, **level)
+    if METRICS[claim.metric].better == "higher":
+        windows = best_of_each_block(windows, claim.metric)
+    return sample_of(windows, claim.metric)
+
+
+def _groups(order: Sequence[str]) -> list[list[str]]:
+    """`["nsd", "yadifa = knot"]`: levels joined by `=` have no order among themselves."""
+    return [[level.strip() for level in group.split("=")] for group in order]
+
+
+def _check_shape(records: Sequence[WindowRecord], claim: Claim) -> ClaimCheck:
+    """The exponent of the metric over the factor (slope of both logarithms), one per block."""
+    windows = [record for record in selected(records, **claim.of) if not record.copy]
+    curves: dict[int, dict[float, float]] = {}
+    for level in dict.fromkeys(record.levels.get(claim.along, "") for record in valid(windows, claim.metric)):
+        sample = sample_of(selected(windows, **{claim.along: level}), claim.metric)
+        if sample.bounds:
+            return ClaimCheck(claim, math.nan, -math.inf, math.inf, len(sample.values), bound="unknown")
+        for block, value in sample.values.items():
+            curves.setdefault(block, {})[float(level)] = value
+    exponents = [found for curve in curves.values() if (found := _exponent(curve, claim.shape)) is not None]
+    if not exponents:
+        return ClaimCheck(claim, None)
+    low, high = st.interval(np.asarray(exponents))
+    middle = float(st.hodges_lehmann(exponents))
+    return ClaimCheck(claim, middle, low, high, len(exponents))
+
+
+def _exponent(curve: dict[float, float], shape: str) -> float | None:
+    points = sorted((x, y) for x, y in curve.items() if x > 0 and y > 0)
+    if len(points) < MIN_LEVELS:
+        return None
+    if shape in UPPER_HALF:
+        points = points[len(points) // 2 :]
+    x, y = np.log(np.array(points)).T
+    return float(np.polyfit(x, y, 1)[0])

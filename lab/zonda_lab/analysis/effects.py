@@ -1,0 +1,126 @@
+"""Effects of a level on a metric: ratios or absolute differences, values that are only bounds, outcomes in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+
+from zonda_lab.analysis import statistics as st
+from zonda_lab.experiments.metrics import METRICS
+from zonda_lab.results.window_record import Bound
+
+MIN_STARTS = 3  # with fewer, no comparison is made
+ComparisonOutcome = Literal["better", "worse", "different", "equivalent", "inconclusive", "withheld", "too few starts"]
+RatioBound = Literal["", "at least", "at most", "unknown"]
+OPPOSITE: dict[Bound, Bound] = {"": "", "at least": "at most", "at most": "at least"}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One value per block, and which of them are only bounds of the true value.
+
+    `uppers` has the first failing rate of a peak search by block: the true peak lies between it and the value.
+    """
+
+    values: dict[int, float]
+    bounds: dict[int, Bound] = field(default_factory=dict)
+    uppers: dict[int, float] = field(default_factory=dict)
+
+    def median(self) -> tuple[float, float, float, Bound]:
+        """Median, its interval, and whether the median is only a bound."""
+        middle, low, high = st.median_interval(list(self.values.values()))
+        if not self.bounds and not self.uppers:
+            return middle, low, high, ""
+        beyond = {"at least": math.inf, "at most": 0.0}
+        extreme = [beyond.get(self.bounds.get(block, ""), value) for block, value in self.values.items()]
+        middle_bound, low_bound, high_bound = st.median_interval(extreme)
+        bound: Bound = "" if middle_bound == middle else "at least" if middle_bound > middle else "at most"
+        uppers = [self.uppers.get(block, value) for block, value in zip(self.values, extreme, strict=True)]
+        return middle, min(low, low_bound), max(high, high_bound, st.median_interval(uppers)[2]), bound
+
+    @property
+    def bound(self) -> Bound:
+        """The bound of the median."""
+        return self.median()[3]
+
+    @property
+    def positive(self) -> bool:
+        """Whether ratios of the values exist."""
+        return min(self.values.values(), default=0.0) > 0
+
+
+def compared(
+    metric: str, base: Sample, other: Sample, margin: float, comparisons: int = 1, paired: bool = True
+) -> st.Effect | None:
+    """The effect of `other` over `base` in their common blocks; None if there is nothing to compare.
+
+    Metrics with a margin of their own are compared by absolute differences: their exponentials take the place of the
+    values, so that the logarithm of the ratio is the difference.
+    """
+    blocks = [block for block in base.values if block in other.values] if paired else []
+    first, second = blocks or list(base.values), blocks or list(other.values)
+    if (paired and not blocks) or not first or not second:
+        return None
+    a, b = [base.values[block] for block in first], [other.values[block] for block in second]
+    if absolute := METRICS[metric].margin:
+        a, b, margin = list(np.exp(a)), list(np.exp(b)), absolute
+    elif min(*a, *b) <= 0:
+        return None
+    effect = (st.paired_effect if paired else st.unpaired_effect)(a, b, margin, comparisons)
+    denominators, numerators = (base.bounds.get(n, "") for n in first), (other.bounds.get(n, "") for n in second)
+    return bounded(effect, bound_of_ratio(denominators, numerators))
+
+
+def bound_of_ratio(denominators: Iterable[Bound], numerators: Iterable[Bound]) -> RatioBound:
+    """What bounds of the values make of their ratio: over a lower bound it is an upper bound."""
+    kinds = {OPPOSITE[bound] for bound in denominators} | set(numerators)
+    kinds.discard("")
+    return "" if not kinds else "unknown" if len(kinds) > 1 else kinds.pop()
+
+
+def bounded(effect: st.Effect, bound: RatioBound) -> st.Effect:
+    """The effect if its ratio is only a bound: open on one side, never equivalent, different only on the known side."""
+    if not bound:
+        return effect
+    rising, falling = bound == "at least", bound == "at most"
+    known = (rising and effect.ratio > 1) or (falling and effect.ratio < 1)
+    return replace(
+        effect,
+        low=effect.low if rising else 0.0,
+        high=effect.high if falling else math.inf,
+        p=effect.p if known else 1.0,
+        p_not_lower=effect.p_not_lower if rising else 1.0,
+        p_not_higher=effect.p_not_higher if falling else 1.0,
+        p_equivalence=1.0,
+        bound=bound,
+    )
+
+
+def classify(effect: st.Effect, metric: str, alarm: bool = False) -> ComparisonOutcome:
+    """What interval, corrected p values and A/A pair support; a difference below the MDE is inconclusive."""
+    if effect.n < MIN_STARTS:
+        return "too few starts"
+    if alarm:
+        return "withheld"
+    if effect.equivalent:
+        return "equivalent"  # also if the difference, smaller than the margin, is significant
+    detected = abs(math.log(effect.ratio)) >= _detectable(effect)
+    if effect.p < st.ALPHA and detected and not effect.low <= 1 <= effect.high:
+        if METRICS[metric].better == "neither":
+            return "different"
+        return "better" if (effect.ratio < 1) == (METRICS[metric].better == "lower") else "worse"
+    return "inconclusive"
+
+
+def _detectable(effect: st.Effect) -> float:
+    """The minimum detectable effect as a logarithm; 0 where values are bounds, which have no variance of their own."""
+    return 0.0 if effect.bound else math.log1p(effect.mde)
+
+
+def false_alarms(effects: Sequence[st.Effect]) -> tuple[int, int]:
+    """How many A/A comparisons (two runs of one treatment) are significant, and of how many; 5 % are expected."""
+    return sum(effect.p < st.ALPHA for effect in effects), len(effects)

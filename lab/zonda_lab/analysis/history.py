@@ -1,0 +1,165 @@
+"""How committed results changed from commit to commit: series of medians with their change points."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import ruptures
+
+from zonda_lab.analysis import statistics as st
+from zonda_lab.analysis.analysis import Cell, tabulate
+from zonda_lab.analysis.effects import MIN_STARTS
+from zonda_lab.errors import LabError
+from zonda_lab.experiments.definition import AnalysisSpec
+from zonda_lab.experiments.metrics import METRICS
+from zonda_lab.results.window_record import parse_record
+from zonda_lab.schema import parse
+
+# A new segment must lower the squared deviations, in units of the variance of a median, by this many log(n).
+PENALTY = 4.0
+Key = tuple[str, str, str, str]  # experiment, metric, treatment, digest of the conditions
+Edges = tuple[int, int, int]  # where a segment, the next one, and the one after that begin
+FLOOR = 0.01  # the smallest variation of a median between recordings, whatever the starts of one recording say
+
+
+@dataclass(frozen=True)
+class Point:
+    """One recording: the commit that was measured, and one value per start."""
+
+    commit: str
+    began: str
+    version: str
+    values: list[float]
+
+    @property
+    def median(self) -> float:
+        """The median over starts."""
+        return float(np.median(self.values))
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of the level of a series at a recording: the effect of all starts after over all starts before."""
+
+    at: Point
+    effect: st.Effect
+
+
+@dataclass(frozen=True)
+class Series:
+    """One metric of one treatment over recordings of the same settings on the same kind of machine."""
+
+    experiment: str
+    metric: str
+    label: str
+    points: list[Point]
+    changes: list[Change]
+
+
+@dataclass(frozen=True)
+class Recording:
+    """The manifest and the records of one committed experiment."""
+
+    manifest: Mapping[str, Any]
+    lines: Sequence[str]
+
+
+def read(folder: Path) -> list[Series]:
+    """The series of a folder of committed results, over its history in git."""
+    return series_of(_committed(folder))
+
+
+def series_of(recordings: Sequence[Recording]) -> list[Series]:
+    """The series of recordings, those with changes first; p values are corrected over all changes (Holm)."""
+    points: dict[Key, list[Point]] = {}
+    for recording in sorted(recordings, key=lambda each: str(each.manifest["began"])):
+        for key, point in _points(recording):
+            points.setdefault(key, []).append(point)
+    series = {key: each for key, each in points.items() if len(each) > 1}
+    edges = [(key, at) for key, each in series.items() for at in _change_points(each)]
+    effects = [_effect(series[key], at, len(edges)) for key, at in edges]
+    changes: dict[Key, list[Change]] = {}
+    for (key, (_, at, _)), effect in zip(edges, st.corrected(effects), strict=True):
+        if effect.p < st.ALPHA:
+            changes.setdefault(key, []).append(Change(series[key][at], effect))
+    found = [Series(key[0], key[1], key[2], each, changes.get(key, [])) for key, each in series.items()]
+    return sorted(found, key=lambda each: (not each.changes, each.experiment, each.metric, each.label))
+
+
+def _change_points(points: Sequence[Point]) -> list[Edges]:
+    """Change points by PELT on the logarithms of medians, in units of their standard error."""
+    logs = [np.log(point.values) for point in points]
+    spread = math.sqrt(float(np.mean([np.var(each, ddof=1) / len(each) for each in logs])))
+    signal = np.array([[float(np.median(each))] for each in logs]) / max(spread, FLOOR)
+    search = ruptures.Pelt(model="l2", min_size=1, jump=1).fit(signal)
+    ends = [0, *search.predict(pen=PENALTY * math.log(len(points) + 1))]
+    return list(zip(ends, ends[1:], ends[2:], strict=False))
+
+
+def _effect(points: Sequence[Point], edges: Edges, comparisons: int) -> st.Effect:
+    """All starts of the segment after the change, over all of the segment before."""
+    begin, at, end = edges
+    old = [value for point in points[begin:at] for value in point.values]
+    new = [value for point in points[at:end] for value in point.values]
+    return st.unpaired_effect(old, new, 0.0, comparisons)
+
+
+def _points(recording: Recording) -> Iterator[tuple[Key, Point]]:
+    """One point per metric and treatment, under what makes recordings comparable."""
+    manifest = recording.manifest
+    records = [parse_record(line) for line in recording.lines]
+    for id_, described in manifest["experiments"].items():
+        table = {key.replace("_", "-"): value for key, value in described["analysis"].items()}
+        analysis = parse(AnalysisSpec, table, id_)
+        mine = [record for record in records if record.experiment == id_]
+        for metric in dict.fromkeys([analysis.metric, *analysis.metrics]):
+            for cell in tabulate(mine, metric):
+                if _usable(cell, metric):
+                    version = manifest["servers"].get(cell.levels.get("server.name", ""), {}).get("version", "")
+                    point = Point(manifest["source"], manifest["began"], version, list(cell.values.values()))
+                    yield (id_, metric, cell.label, _conditions(manifest, described)), point
+
+
+def _usable(cell: Cell, metric: str) -> bool:
+    """Whether the values can be compared as ratios between recordings."""
+    enough = len(cell.values) >= MIN_STARTS and cell.sample.positive
+    return enough and not cell.copy and not cell.sample.bounds and not METRICS[metric].margin
+
+
+def _conditions(manifest: Mapping[str, Any], described: Mapping[str, Any]) -> str:
+    """A digest of settings and machine: only recordings with the same are compared. The number of blocks may differ."""
+    settings = {**described["settings"], "timing": {**described["settings"]["timing"], "blocks": 0}}
+    same = [settings, manifest["machine"]["cpu"], manifest["machine"]["cpus"], manifest["generator"]["name"]]
+    return hashlib.sha256(json.dumps(same, sort_keys=True).encode()).hexdigest()
+
+
+def _committed(folder: Path) -> list[Recording]:
+    """Every version of every committed manifest and its records, once."""
+    commits = _git(folder, "log", "--format=%H", "--", ".").split()
+    blobs: dict[str, str] = {}  # object of a manifest -> commit:path of its records
+    for commit in commits:
+        for line in _git(folder, "ls-tree", "-r", commit, "--", ".").splitlines():
+            mode_type_object, _, path = line.partition("\t")
+            if path.endswith("/manifest.json"):
+                blobs.setdefault(mode_type_object.split()[2], f"{commit}:./{path.removesuffix('manifest.json')}")
+    return [_recording(folder, blob, where) for blob, where in blobs.items()]
+
+
+def _recording(folder: Path, manifest: str, where: str) -> Recording:
+    lines = _git(folder, "show", f"{where}records.jsonl").splitlines()
+    return Recording(json.loads(_git(folder, "cat-file", "blob", manifest)), lines)
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(["git", "-C", folder, *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise LabError(f"{folder}: git {arguments[0]}: {done.stderr.strip()}", "the folder must be in a git repository")
+    return done.stdout

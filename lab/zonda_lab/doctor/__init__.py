@@ -1,0 +1,1 @@
+"""Is a machine fit for measurements, and what are its limits?"""

@@ -1,0 +1,167 @@
+"""Checks whether the machines of an inventory are fit for measurements: clocks, servers, the rate of each player."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from zonda_lab.doctor.machine import BAD, GOOD, LATE_US, NOTE, SINK_RATE, CheckResult
+from zonda_lab.errors import LabError
+from zonda_lab.experiments.definition import QuerySpec, ServerSpec, Settings, TimingSpec, TrafficSpec
+from zonda_lab.fleet import checks
+from zonda_lab.fleet.clock_offset import ClockOffset, drift_ppm
+from zonda_lab.fleet.inventory import HostSpec, read
+from zonda_lab.fleet.network import ROUGH_S, Fleet, FleetNetwork
+from zonda_lab.fleet.remote_host import RemoteHost
+from zonda_lab.load.load_generator import LoadGenerator
+from zonda_lab.measurement import validity
+from zonda_lab.measurement.harness import Harness
+from zonda_lab.measurement.window import Window
+from zonda_lab.procedures.queries import measure_window
+from zonda_lab.servers import ADAPTERS
+
+FAR_S = 0.005  # readiness probes use the SSH connection, so a longer round trip would dominate their result
+REAL_TIME_S = 5.0  # certificates and TSIG need an approximate time of day
+DRIFT_PPM = 500.0  # the most that an NTP client corrects
+WINDOW_S = 2.0
+ARRIVED = 0.999  # share of the queries sent that must arrive
+
+
+def examine(path: Path, generator: LoadGenerator) -> list[CheckResult]:
+    """Runs all checks of all machines; a failing one does not stop the others."""
+    found: list[CheckResult] = []
+
+    def run(check: Callable[[], Iterator[CheckResult]]) -> bool:
+        try:
+            found.extend(check())
+        except LabError as error:
+            found.append(CheckResult.of_error(BAD, error))
+            return False
+        return True
+
+    with Fleet(read(path)) as fleet:
+        inventory = fleet.inventory
+        reached = [run(lambda spec=spec: _machine(fleet, spec)) for spec in inventory.hosts]  # type: ignore[misc]
+        if not all(reached):
+            return found
+        clocks = [(fleet.machine(spec).read_clock(), time.monotonic()) for spec in inventory.hosts]
+        run(lambda: _servers(fleet))
+        if run(lambda: _generator(fleet, generator)):
+            for spec in inventory.player:
+                run(lambda spec=spec: _player(fleet, spec, generator))  # type: ignore[misc]
+        for spec, (clock, began) in zip(inventory.hosts, clocks, strict=True):
+            run(lambda: _drift(fleet.machine(spec), clock, began))  # noqa: B023
+    return found
+
+
+def _machine(fleet: Fleet, spec: HostSpec) -> Iterator[CheckResult]:
+    """Access, requirements and clocks of a machine."""
+    machine = fleet.machine(spec)
+    described, clock = machine.describe(), machine.clock
+    yield CheckResult(
+        GOOD, f"{spec.name}: {described['cpu']}, {described['cpus']} CPUs, {described['memory_mb']} MB, {spec.ssh}"
+    )
+    yield CheckResult(
+        GOOD if clock.uncertainty_s < ROUGH_S else NOTE,
+        f"{spec.name}: monotonic clock {clock.offset_s:+.6f} s from ours, ± {clock.uncertainty_s * 1e6:.0f} µs",
+    )
+    near = clock.round_trip_s < FAR_S
+    yield CheckResult(
+        GOOD if near else BAD,
+        f"{spec.name}: {clock.round_trip_s * 1e3:.2f} ms round trip",
+        "" if near else "probe times are not more accurate than that: run the lab closer to its machines",
+    )
+    if abs(machine.real_offset_s) > REAL_TIME_S:
+        yield CheckResult(
+            BAD, f"{spec.name}: its time of day is {machine.real_offset_s:+.0f} s off ours", "run an NTP client"
+        )
+    if spec in (fleet.inventory.server, fleet.inventory.primary) and machine.facts["uid"]:
+        first_port = int(machine.read_sysctl("net.ipv4.ip_unprivileged_port_start"))
+        if first_port > 53:
+            fix = "connect as root, or there: sysctl -w net.ipv4.ip_unprivileged_port_start=53"
+            yield CheckResult(BAD, f"{spec.name}: only root may listen on port 53", fix)
+
+
+def _drift(machine: RemoteHost, first: ClockOffset, began: float) -> Iterator[CheckResult]:
+    """The clock drift of a machine during the rate checks."""
+    now, seconds = machine.read_clock(), time.monotonic() - began
+    drift, uncertain = drift_ppm(first, now, seconds)
+    bad = abs(drift) > DRIFT_PPM + uncertain
+    what = (
+        f"{machine.name}: in {seconds:.0f} s its clock ran {drift:+.0f} ± {uncertain:.0f} millionths faster than ours"
+    )
+    yield CheckResult(BAD if bad else GOOD, what, "is its clock source sound? run an NTP client" if bad else "")
+
+
+def _servers(fleet: Fleet) -> Iterator[CheckResult]:
+    """The servers installed on the server's machine."""
+    for adapter in ADAPTERS.values():
+        try:
+            installed = fleet.installed(adapter)
+            yield CheckResult(GOOD, f"{fleet.server.name}: {adapter.name} {installed.version}  {installed.program}")
+        except LabError as error:
+            yield CheckResult.of_error(NOTE, error)
+
+
+def _generator(fleet: Fleet, generator: LoadGenerator) -> Iterator[CheckResult]:
+    fleet.equip(generator)
+    yield CheckResult(GOOD, f"load by {generator.name} {generator.version} on {len(fleet.inventory.player)} players")
+
+
+def _player(fleet: Fleet, spec: HostSpec, generator: LoadGenerator) -> Iterator[CheckResult]:
+    """One player alone: does it send at the requested rate, and do its queries arrive?"""
+    player = fleet.machine(spec)
+    checks.sources(fleet.server, player)
+    if spec.sources:
+        yield CheckResult(GOOD, f"{spec.name}: may send from {spec.sources}")
+    sink, arrived, reasons = _measured(fleet, player, generator, "sink", TrafficSpec(rate=SINK_RATE, timeout_ms=100))
+    for reason in reasons:
+        yield CheckResult(BAD, f"{spec.name}: {reason}", "stop other programs there")
+    if sink.result is None or not sink.result.scheduled:
+        return
+    sent, scheduled = sink.result.sent, sink.result.scheduled
+    exact = sent >= validity.ACHIEVED * scheduled
+    yield CheckResult(
+        GOOD if exact else BAD, f"{spec.name}: sends {sent / scheduled:.2%} of {SINK_RATE:,.0f} queries a second"
+    )
+    whole = arrived >= ARRIVED * sent
+    yield CheckResult(
+        GOOD if whole else BAD,
+        f"{spec.name}: {arrived / max(1, sent):.2%} of them arrive, by the kernel of {fleet.server.name}",
+        "" if whole else "the network or the server's card loses queries at this rate already",
+    )
+    if (off := sink.result.schedule_error_p99_us) is not None:
+        yield CheckResult(GOOD if off < LATE_US else BAD, f"{spec.name}: {off:.0f} µs off its schedule (99 %)")
+    echo, _, _ = _measured(fleet, player, generator, "echo", TrafficSpec(loop="closed"))
+    what = f"{spec.name}: a UDP echo gives it {echo.metrics['answered_qps']:,.0f} answers a second"
+    yield CheckResult(GOOD, what, "no server's peak can be higher than the sum of the players'")
+
+
+def _measured(
+    fleet: Fleet, player: RemoteHost, generator: LoadGenerator, name: str, traffic: TrafficSpec
+) -> tuple[Window, int, list[str]]:
+    """One window by one player: the window, datagrams received by the server, validity reasons of the player."""
+    settings = Settings(
+        server=ServerSpec(name=name),
+        queries=QuerySpec(count=10_000),
+        traffic=traffic,
+        timing=TimingSpec(seconds=WINDOW_S),
+    )
+    installed = {name: fleet.installed(ADAPTERS[name])}
+    with Harness(settings, installed, generator, lambda asked: FleetNetwork(fleet, asked, [player])) as harness:
+        server = harness.start_server()
+        harness.wait_ready(server)
+        before = _datagrams(fleet.server)
+        window = measure_window(harness, server, settings)
+        arrived = _datagrams(fleet.server) - before
+        telemetry, span = harness.elsewhere(window.span)[player.name], window.span
+        own_cores = span.elsewhere_cpu_s[player.name] / span.seconds
+        return window, arrived, validity.machine_reasons(telemetry, span.seconds, own_cores)
+
+
+def _datagrams(machine: RemoteHost) -> int:
+    """UDP datagrams received so far, including dropped ones and those to closed ports."""
+    names, values = (line.split() for line in machine.run("grep", "^Udp:", "/proc/net/snmp").splitlines())
+    counted = dict(zip(names[1:], map(int, values[1:]), strict=True))
+    return counted["InDatagrams"] + counted["InErrors"] + counted["NoPorts"]

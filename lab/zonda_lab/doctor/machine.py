@@ -1,0 +1,271 @@
+"""Checks whether this machine is fit for measurements, and measures its limits."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import os
+import resource
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from zonda_lab.errors import LabError, UnsupportedError
+from zonda_lab.experiments.definition import RigSpec, ServerSpec, Settings, TimingSpec, TrafficSpec
+from zonda_lab.load.load_generator import LoadGenerator
+from zonda_lab.measurement.environment import Environment
+from zonda_lab.measurement.harness import Harness, Server
+from zonda_lab.measurement.validity import ACHIEVED, BUSY
+from zonda_lab.measurement.window import Window
+from zonda_lab.procedures.port_exhaustion import port_bound
+from zonda_lab.procedures.queries import measure_window
+from zonda_lab.rig import machine_info
+from zonda_lab.rig.namespaces import NamespaceNetwork
+from zonda_lab.servers import ADAPTERS
+
+GOOD, NOTE, BAD = "good", "note", "bad"
+SINK_RATE = 20_000.0
+ECHO_LIMITS: dict[Literal["udp", "tcp", "tls"], str] = {"udp": "echo_qps", "tcp": "echo_tcp_qps", "tls": "echo_tls_qps"}
+LATE_US = 500.0  # most that the 99th percentile of a sleep may overrun; servers answer in tens of microseconds
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """One check's result."""
+
+    state: str
+    what: str
+    help: str = ""
+
+    @classmethod
+    def of_error(cls, state: str, error: LabError) -> CheckResult:
+        """The result of a check that failed with an error."""
+        return cls(state, error.what, error.help)
+
+
+def examine(generator: LoadGenerator) -> list[CheckResult]:
+    """Runs all checks; a failing one does not stop the others."""
+    checks: list[Callable[[], Iterator[CheckResult]]] = [
+        _processors,
+        _quiet,
+        _clock,
+        _sleep,
+        _limits,
+        _namespaces,
+        lambda: _generator(generator),
+        lambda: _limits_of(generator),
+        _servers,
+    ]
+    found = []
+    for check in checks:
+        try:
+            found += list(check())
+        except LabError as error:
+            found.append(CheckResult.of_error(BAD, error))
+    return found
+
+
+def _processors() -> Iterator[CheckResult]:
+    described = machine_info.describe()
+    count = os.cpu_count() or 1
+    state = GOOD if count >= 2 else BAD
+    yield CheckResult(
+        state,
+        f"{described['cpu']}, {count} CPUs, {described['memory_mb']} MB",
+        "" if count >= 2 else "server and load generator need one CPU each",
+    )
+    if count < 4:
+        yield CheckResult(
+            NOTE,
+            "few CPUs: peak rates are those of a server on one core",
+            "compare CPU time per query, which is comparable across machines",
+        )
+    if described["governor"] not in ("performance", "unknown"):
+        yield CheckResult(NOTE, f"frequency governor {described['governor']}", "cpupower frequency-set -g performance")
+
+
+def _quiet() -> Iterator[CheckResult]:
+    before, began = _cpu_ticks(), time.monotonic()
+    time.sleep(1.0)
+    ticks = [b - a for a, b in zip(before, _cpu_ticks(), strict=True)]
+    elapsed = (time.monotonic() - began) * os.sysconf("SC_CLK_TCK")
+    busy = (sum(ticks[:3]) + sum(ticks[5:7])) / elapsed
+    yield CheckResult(
+        GOOD if busy < 0.1 else BAD,
+        f"other programs use {busy:.2f} CPUs",
+        "" if busy < 0.1 else "stop them, or windows will be invalid",
+    )
+    steal = ticks[7] / elapsed
+    yield CheckResult(
+        GOOD if steal < 0.01 else BAD,
+        f"the hypervisor takes {steal:.1%} of the CPU time (steal)",
+        "" if steal < 0.01 else "measure when the host is less busy",
+    )
+    if not Path("/proc/pressure").exists():
+        yield CheckResult(NOTE, "this kernel has no pressure stall information", "boot with psi=1")
+
+
+def _clock() -> Iterator[CheckResult]:
+    source = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+    name = source.read_text().strip() if source.exists() else "unknown"
+    began, n = time.perf_counter_ns(), 100_000
+    for _ in range(n):
+        time.monotonic_ns()
+    cost = (time.perf_counter_ns() - began) / n
+    yield CheckResult(
+        GOOD if cost < 500 else BAD,
+        f"clock {name}, {cost:.0f} ns per reading",
+        "" if cost < 500 else "this clock source needs a system call; choose tsc or kvm-clock",
+    )
+
+
+def _sleep() -> Iterator[CheckResult]:
+    late = sorted(_oversleep_us() for _ in range(300))
+    worst = late[int(len(late) * 0.99)]
+    yield CheckResult(
+        GOOD if worst < LATE_US else NOTE,
+        f"a 1 ms sleep overruns by {late[150]:.0f} µs (median), {worst:.0f} µs (99th percentile)",
+    )
+
+
+def _limits() -> Iterator[CheckResult]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    yield CheckResult(
+        GOOD if hard >= 100_000 else NOTE,
+        f"file descriptors: soft limit {soft}, hard limit {hard}",
+        "" if hard >= 100_000 else "ulimit -Hn 1048576 for many connections",
+    )
+    low, high = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    bound = port_bound((low, high))
+    what = f"{bound.ports} local ports: {bound.connections_per_s:.0f} connections/s from one address to one server"
+    yield CheckResult(GOOD, what, "use more addresses or ports for a higher rate")
+
+
+def _namespaces() -> Iterator[CheckResult]:
+    with NamespaceNetwork(RigSpec()) as rig:
+        yield CheckResult(GOOD, "network namespaces and veth pairs work")
+        elsewhere = rig.server.sysctl(dict.fromkeys(("net.core.netdev_max_backlog", "net.ipv4.tcp_mem"), "1"))
+    if elsewhere:
+        yield CheckResult(
+            NOTE,
+            f"not per namespace on this kernel: {', '.join(elsewhere)}",
+            "experiments do not change these and note it in the records",
+        )
+    for what, spec in (
+        ("qdisc fq", RigSpec(qdisc="fq")),
+        ("netem", RigSpec(delay_ms=1.0)),
+        ("RPS", RigSpec(rps_cpus=[0])),
+    ):
+        try:
+            NamespaceNetwork(spec).close()
+            yield CheckResult(GOOD, f"{what} is supported")
+        except LabError as error:
+            yield CheckResult(NOTE, f"{what} is not supported", error.what)
+
+
+def _generator(generator: LoadGenerator) -> Iterator[CheckResult]:
+    if generator.name == "zonda-load":
+        yield CheckResult(GOOD, f"load by zonda-load {generator.version}")
+    else:
+        yield CheckResult(
+            NOTE,
+            f"load by {generator.name} {generator.version}: closed loop, no latency from the intended send time",
+            "build zonda-load",
+        )
+
+
+def limits(generator: LoadGenerator, environment: Environment | None = None) -> dict[str, float]:
+    """Limits without a DNS server: echo in a closed loop per transport, the generator with a sink in an open loop."""
+    environment = environment or Environment()
+    found: dict[str, float] = {}
+    for transport, name in ECHO_LIMITS.items():
+        with contextlib.suppress(UnsupportedError):
+            echo = _measured("echo", TrafficSpec(loop="closed", transport=transport), generator, environment)
+            found[name] = echo.metrics["answered_qps"]
+            if transport == "udp":
+                found["echo_cpu_us"] = echo.metrics["cpu_us_per_query"]
+    sink = _measured("sink", TrafficSpec(rate=SINK_RATE, timeout_ms=100), generator, environment)
+    if sink.result is not None and sink.result.scheduled:
+        found["sink_share"] = sink.result.sent / sink.result.scheduled
+    if "schedule_error_p99_us" in sink.metrics:
+        found["schedule_error_p99_us"] = sink.metrics["schedule_error_p99_us"]
+    if generator.name == "zonda-load":
+        found["generator_qps"] = _generator_qps(generator, environment, found.get("echo_qps", SINK_RATE))
+    return found
+
+
+def _generator_qps(generator: LoadGenerator, environment: Environment, first: float) -> float:
+    """The highest rate sent into a sink on schedule and with headroom, within 10 %."""
+    settings = Settings(server=ServerSpec(name="sink"), timing=TimingSpec(seconds=0.3))
+    low, high, rate = 0.0, math.inf, first
+    with _running(settings, generator, environment) as (harness, server):
+        while high > low * 1.1 and rate > 1.0:
+            traffic = TrafficSpec(rate=rate, timeout_ms=100)
+            result = measure_window(harness, server, dataclasses.replace(settings, traffic=traffic)).result
+            sent = result.sent / result.scheduled if result and result.scheduled else 0.0
+            is_kept = result is not None and sent >= ACHIEVED and (result.busy or 0.0) <= BUSY
+            low, high = (rate, high) if is_kept else (low, rate)
+            rate = (low * high) ** 0.5 if low and high < math.inf else rate * 2 if low else rate / 2
+    return low
+
+
+def _limits_of(generator: LoadGenerator) -> Iterator[CheckResult]:
+    found = limits(generator)
+    what = (
+        f"limit: a UDP echo on one core answers {found['echo_qps']:,.0f} queries/s, {found['echo_cpu_us']:.2f} µs each"
+    )
+    yield CheckResult(GOOD, what, "no server can exceed this peak rate")
+    for transport in ("tcp", "tls"):
+        if rate := found.get(f"echo_{transport}_qps"):
+            yield CheckResult(GOOD, f"limit: an echo over {transport.upper()} answers {rate:,.0f} queries/s")
+    if rate := found.get("generator_qps"):
+        yield CheckResult(GOOD, f"limit: one thread of the generator sends {rate:,.0f} queries/s")
+    if (share := found.get("sink_share")) is not None:
+        exact = share >= 0.999 or generator.name == "dnsperf"  # dnsperf waits for answers; a sink sends none
+        yield CheckResult(
+            GOOD if exact else BAD, f"the generator sends {share:.2%} of {SINK_RATE:,.0f} queries/s into a sink"
+        )
+    if (off := found.get("schedule_error_p99_us")) is not None:
+        yield CheckResult(
+            GOOD if off < LATE_US else BAD, f"schedule error of the generator: {off:.0f} µs (99th percentile)"
+        )
+
+
+def _measured(name: str, traffic: TrafficSpec, generator: LoadGenerator, environment: Environment) -> Window:
+    settings = Settings(server=ServerSpec(name=name), traffic=traffic, timing=TimingSpec(seconds=1.0))
+    with _running(settings, generator, environment) as (harness, server):
+        return measure_window(harness, server, settings)
+
+
+@contextlib.contextmanager
+def _running(
+    settings: Settings, generator: LoadGenerator, environment: Environment
+) -> Iterator[tuple[Harness, Server]]:
+    """A running echo or sink."""
+    name = settings.server.name
+    with Harness(settings, {name: environment.installed(ADAPTERS[name])}, generator, environment.network) as harness:
+        server = harness.start_server()
+        harness.wait_ready(server)
+        yield harness, server
+
+
+def _servers() -> Iterator[CheckResult]:
+    for adapter in ADAPTERS.values():
+        try:
+            installed = adapter.installed()
+            yield CheckResult(GOOD, f"{adapter.name} {installed.version}")
+        except LabError as error:
+            yield CheckResult.of_error(NOTE, error)
+
+
+def _oversleep_us() -> float:
+    began = time.perf_counter_ns()
+    time.sleep(0.001)
+    return (time.perf_counter_ns() - began) / 1000 - 1000
+
+
+def _cpu_ticks() -> list[int]:
+    return [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]

@@ -1,0 +1,88 @@
+"""The experimental design: randomised complete blocks, with the baseline twice per block."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from dataclasses import dataclass, field
+
+from zonda_lab.experiments.definition import Experiment, Factor, Settings, TomlTable
+from zonda_lab.experiments.metrics import level_words
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """One combination of levels; `copy` is 1 for the second baseline of a block."""
+
+    levels: dict[str, str]
+    overrides: tuple[TomlTable, ...] = field(compare=False, repr=False)
+    copy: int = 0
+
+    @property
+    def label(self) -> str:
+        """The levels as text: `nsd, workers 2`."""
+        return ", ".join(level_words(name, level) for name, level in self.levels.items()) + (
+            " (again)" if self.copy else ""
+        )
+
+
+@dataclass(frozen=True)
+class Start:
+    """One planned start of one server: the unit of replication."""
+
+    experiment: Experiment
+    block: int
+    order: int
+    treatment: Treatment
+    within: tuple[Treatment, ...]
+
+    @property
+    def key(self) -> str:
+        """Identifies the start in the records, so that a resumed run can skip it."""
+        levels = ",".join(f"{name}={level}" for name, level in self.treatment.levels.items())
+        return f"{self.experiment.id}/{self.block}/{levels}/{self.treatment.copy}"
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of this start."""
+        return self.experiment.settings(*self.treatment.overrides)
+
+    def settings_of(self, inner: Treatment) -> Settings:
+        """The settings of one window of this start."""
+        return self.experiment.settings(*self.treatment.overrides, *inner.overrides)
+
+
+def plan_starts(experiment: Experiment, seed: int) -> list[Start]:
+    """All starts in randomised order; the same seed gives the same order."""
+    treatments = _with_second_baseline(experiment, crossed(experiment.factors))
+    inner = crossed(experiment.within)
+    starts: list[Start] = []
+    for block in range(experiment.settings().timing.blocks):
+        shuffle = random.Random(f"{seed}/{experiment.id}/{block}")
+        for treatment in shuffle.sample(treatments, len(treatments)):
+            within = tuple(shuffle.sample(inner, len(inner)))
+            starts.append(Start(experiment, block, len(starts), treatment, within))
+    return starts
+
+
+def crossed(factors: tuple[Factor, ...]) -> list[Treatment]:
+    """Every combination of levels; without factors one empty combination."""
+    combinations = itertools.product(*(factor.levels.items() for factor in factors))
+    return [
+        Treatment(
+            {factor.name: level for factor, (level, _) in zip(factors, chosen, strict=True)},
+            tuple(overrides for _, overrides in chosen),
+        )
+        for chosen in combinations
+    ]
+
+
+def _with_second_baseline(experiment: Experiment, treatments: list[Treatment]) -> list[Treatment]:
+    """Adds the second baseline of the A/A pair."""
+    analysis = experiment.definition.analysis
+    again = [
+        Treatment(treatment.levels, treatment.overrides, copy=1)
+        for treatment in treatments
+        if analysis.baseline and treatment.levels.get(analysis.compare) == analysis.baseline
+    ]
+    return treatments + again

@@ -1,0 +1,148 @@
+"""All metrics of a window: title, unit and which direction is better."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One metric of a window."""
+
+    title: str
+    unit: str
+    better: Literal["lower", "higher", "neither"]
+    is_latency: bool = False  # of queries, so invalid if the generator sent them late
+    margin: float = 0.0  # if not 0, differences are absolute instead of ratios, and this is the equivalence margin
+    capacity: bool = False  # a rate of queries, also shown as a share of what the echo server answers
+
+    @property
+    def heading(self) -> str:
+        """The title with a capital letter."""
+        return self.title[0].upper() + self.title[1:]
+
+    @property
+    def axis(self) -> str:
+        """The title with its unit."""
+        return f"{self.title}, {self.unit}" if self.unit else self.title
+
+
+FACTORS = {
+    "server.name": "server",
+    "server.workers": "workers",
+    "server.settings": "settings",
+    "rig.delay-ms": "delay, ms",
+    "zones.zones": "zones",
+    "zones.records": "records",
+    "zones.signed": "signed",
+    "queries.nxdomain": "share of NXDOMAIN",
+    "queries.popularity": "popularity of names",
+    "traffic.rate": "offered rate, q/s",
+    "traffic.sources": "source addresses",
+    "traffic.transport": "transport",
+    "traffic.tcp-share": "share over TCP",
+    "traffic.dnssec-ok": "share with DO",
+    "traffic.queries-per-connection": "queries per connection (0: unlimited)",
+    "primary.transport": "transport",
+    "change.updates-per-s": "updates per second",
+}  # titles of the settings used as factors
+
+
+def factor_words(name: str) -> str:
+    """The title of a factor for axes and columns."""
+    return FACTORS.get(name, name)
+
+
+def level_words(name: str, level: str) -> str:
+    """A level as text; a number is preceded by its factor's title."""
+    try:
+        number = float(level)
+    except ValueError:
+        return level
+    what, _, unit = factor_words(name).partition(", ")
+    return f"{what} {number:,g}{f' {unit}' if unit else ''}" if abs(number) < 1e6 else f"{what} {number:,.0f}"
+
+
+LIMITS = ("sink", "echo")  # programs without DNS that show the limits of the rig
+
+METRICS: dict[str, Metric] = {
+    # queries
+    "offered_qps": Metric("offered rate", "q/s", "neither"),
+    "sent_qps": Metric("sent rate", "q/s", "neither"),
+    "answered_qps": Metric("answered rate", "q/s", "higher", capacity=True),
+    "answered_share": Metric("share of queries answered", "", "higher", margin=0.001),
+    "lost": Metric("queries without an answer", "", "lower"),
+    "late_answers": Metric("answers after sending had stopped", "", "lower"),
+    "drain_s": Metric("time to drain buffers after sending had stopped", "s", "lower"),
+    "wrong": Metric("wrong answers", "", "lower"),
+    "cpu_us_per_query": Metric("server CPU time per answer", "µs", "lower"),
+    "answers_per_cpu_s": Metric("answers per second of server CPU time", "/s", "higher"),
+    "latency_mean_us": Metric("mean latency", "µs", "lower", is_latency=True),
+    "latency_p50_us": Metric("median latency from the intended send time", "µs", "lower", is_latency=True),
+    "latency_p99_us": Metric("99th percentile latency from the intended send time", "µs", "lower", is_latency=True),
+    "latency_p999_us": Metric("99.9th percentile latency from the intended send time", "µs", "lower", is_latency=True),
+    "uncorrected_p99_us": Metric("99th percentile latency from the actual send time", "µs", "lower", is_latency=True),
+    "schedule_error_p99_us": Metric("99th percentile schedule error of the generator", "µs", "lower"),
+    "connect_mean_us": Metric("mean connection latency", "µs", "lower", is_latency=True),
+    "capacity_qps": Metric("closed-loop capacity of this start", "q/s", "higher", capacity=True),
+    # peak rates, by required share of answers
+    "peak_100_qps": Metric("highest rate with 100 % answered", "q/s", "higher", capacity=True),
+    "peak_9999_qps": Metric("highest rate with 99.99 % answered", "q/s", "higher", capacity=True),
+    "peak_999_qps": Metric("highest rate with 99.9 % answered", "q/s", "higher", capacity=True),
+    "peak_99_qps": Metric("highest rate with 99 % answered", "q/s", "higher", capacity=True),
+    "first_loss_qps": Metric("lowest rate with a lost query", "q/s", "higher", capacity=True),
+    # the machine
+    "server_cpu": Metric("CPU used by the server", "cores", "neither"),
+    "softirq_share": Metric("share of all CPU time in softirq", "", "neither", margin=0.02),
+    "generator_busy": Metric("share of the window in which the generator was busy", "", "neither"),
+    "generator_wait_share": Metric("share of the window in which the generator waited for a CPU", "", "lower"),
+    "server_wait_share": Metric("share of the window in which the server waited for a CPU", "", "lower"),
+    "cpu_pressure_share": Metric("share of the window in which any program waited for a CPU", "", "lower"),
+    "steal_share": Metric("share of all CPU time taken by the hypervisor", "", "lower"),
+    "echo_qps": Metric("closed-loop capacity of the echo server", "q/s", "neither"),
+    "generator_qps": Metric("rate at which the generator would be fully busy", "q/s", "neither"),
+    "kernel_queries": Metric("packets received by the server's kernel", "", "neither"),
+    "kernel_answers": Metric("packets received by the client's kernel", "", "neither"),
+    "receive_buffer_kb": Metric("UDP receive buffer of the server", "KiB", "neither"),
+    "udp_drops": Metric("datagrams dropped at the server's sockets", "", "lower"),
+    "listen_drops": Metric("connections dropped at the listener", "", "lower"),
+    "listen_overflows": Metric("overflows of the listen queue", "", "lower"),
+    "retransmissions": Metric("TCP segments sent again by the server", "", "lower"),
+    "time_wait_max": Metric("maximum sockets in TIME_WAIT", "", "neither"),
+    # memory
+    "rss_mb": Metric("resident memory", "MB", "lower"),
+    "pss_mb": Metric("proportional set size", "MB", "lower"),
+    "peak_mb": Metric("highest resident memory", "MB", "lower"),
+    "bytes_per_record": Metric("memory per record", "bytes", "lower"),
+    "bytes_per_zone": Metric("memory per zone", "bytes", "lower"),
+    "bytes_per_connection": Metric("server memory per idle connection", "bytes", "lower"),
+    "kernel_bytes_per_connection": Metric("kernel memory per idle connection, both ends", "bytes", "lower"),
+    "kernel_slab_bytes_per_connection": Metric("the same without socket buffers", "bytes", "lower"),
+    # time
+    "first_answer_s": Metric("start to first answer", "s", "lower"),
+    "all_zones_s": Metric("start to answers for all zones", "s", "lower"),
+    "start_cpu_s": Metric("CPU time until all zones were answered", "s", "lower"),
+    "transfer_s": Metric("time to transfer all zones", "s", "lower"),
+    "records_per_s": Metric("records transferred per second", "/s", "higher"),
+    "reload_s": Metric("time until a changed zone is served", "s", "lower"),
+    "zones_per_s": Metric("zones transferred per second", "/s", "higher"),
+    "bytes_per_message": Metric("bytes per transfer message", "bytes", "neither"),
+    "records_per_message": Metric("records per transfer message", "", "neither"),
+    "cpu_us_per_record": Metric("server CPU time per transferred record", "µs", "lower"),
+    "primary_cpu_us_per_record": Metric("CPU time of the primary per transferred record", "µs", "lower"),
+    "primary_secondary_ratio": Metric("CPU time of the primary as a multiple of the secondary's", "", "neither"),
+    "restart_s": Metric("restart with stored data to answers for all zones", "s", "lower"),
+    "zones_missing": Metric("zones that never arrived", "", "lower"),
+    "propagation_p50_ms": Metric("median time from change to new answer", "ms", "lower"),
+    "propagation_p99_ms": Metric("99th percentile time from change to new answer", "ms", "lower"),
+    # connections
+    "connections_open": Metric("connections open", "", "higher"),
+    "connects_per_s": Metric("connections accepted per second", "/s", "higher"),
+    "probe_p99_us": Metric("99th percentile latency of UDP probes meanwhile", "µs", "lower"),
+    "reclaim_s": Metric("time until idle connections are closed", "s", "lower"),
+    "udp_answered_share": Metric("share of UDP queries answered", "", "higher", margin=0.001),
+    "tcp_recovery_s": Metric("time until TCP answers again", "s", "lower"),
+    "transfers_per_s": Metric("zone transfers out completed per second", "/s", "higher"),
+    "updates_per_s": Metric("successful updates per second", "/s", "higher"),
+}

@@ -1,0 +1,1 @@
+"""Load generators: command lines, output, and the machines they run on."""

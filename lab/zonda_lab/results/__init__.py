@@ -1,0 +1,1 @@
+"""Results on disk: one record per window, and where the programs came from."""

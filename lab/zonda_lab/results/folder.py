@@ -1,0 +1,109 @@
+"""Results on disk: the manifest, one JSON line per window, and the files of histograms and telemetry."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from zonda_lab.errors import LabError
+from zonda_lab.results.window_record import WindowRecord, parse_record
+
+# Of the manifest. Format 2: trials, bounds and the echo of the same rig are recorded.
+FORMAT = 2
+
+
+class Results:
+    """A results folder; an interrupted run can be resumed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def lines(self) -> Path:
+        """The file of records."""
+        return self.folder / "records.jsonl"
+
+    def create(self, manifest: dict[str, Any]) -> None:
+        """Creates the folder with its manifest."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if self.lines.exists():
+            raise LabError(
+                f"{self.folder} already contains results",
+                f"continue with --resume {self.folder}, or choose another --out",
+            )
+        self.write("manifest.json", manifest)
+        self.lines.touch()
+
+    def write(self, name: str, content: dict[str, Any]) -> None:
+        """Writes a JSON file into the folder."""
+        (self.folder / name).write_text(json.dumps(content, indent=1) + "\n")
+
+    def read(self, name: str) -> dict[str, Any]:
+        """Reads a JSON file of the folder."""
+        loaded: dict[str, Any] = json.loads((self.folder / name).read_text())
+        return loaded
+
+    def manifest(self) -> dict[str, Any]:
+        """The description of the run."""
+        try:
+            loaded: dict[str, Any] = json.loads((self.folder / "manifest.json").read_text())
+        except FileNotFoundError:
+            raise LabError(
+                f"{self.folder} contains no results", "it should have manifest.json and records.jsonl"
+            ) from None
+        except ValueError as error:
+            raise LabError(f"{self.folder}/manifest.json is damaged: {error}", "run the experiments again") from None
+        if not isinstance(loaded, dict) or not {"experiments", "servers"} <= loaded.keys():
+            raise LabError(f"{self.folder}/manifest.json is not a manifest of this lab", "run the experiments again")
+        return loaded
+
+    def append(self, record: WindowRecord) -> None:
+        """Appends a record and syncs it to disk."""
+        with self.lines.open("a") as file:
+            file.write(json.dumps(dataclasses.asdict(record)) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def records(self) -> list[WindowRecord]:
+        """All records; ignores an incomplete last line."""
+        text = self.lines.read_text(errors="replace") if self.lines.exists() else ""
+        whole = text[: text.rfind("\n") + 1].split("\n")[:-1]
+        return [self._record(line, number) for number, line in enumerate(whole, 1)]
+
+    def _record(self, line: str, number: int) -> WindowRecord:
+        try:
+            return parse_record(line)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise LabError(
+                f"{self.lines}: line {number} is not a record: {error}", "remove that line to read the others"
+            ) from None
+
+    def remove_partial_line(self) -> None:
+        """Removes an incomplete last line, left by a crash."""
+        text = self.lines.read_bytes()
+        if not text.endswith(b"\n"):
+            self.lines.write_bytes(text[: text.rfind(b"\n") + 1])
+
+    def finished(self) -> set[str]:
+        """The starts whose last window is recorded."""
+        return {record.start for record in self.records() if record.detail.get("last")}
+
+    def remove_start(self, start: str) -> None:
+        """Removes the windows of an interrupted start, before it is repeated."""
+        kept = [record for record in self.records() if record.start != start]
+        scratch = self.lines.with_suffix(".new")
+        scratch.write_text("".join(json.dumps(dataclasses.asdict(record)) + "\n" for record in kept))
+        scratch.rename(self.lines)
+
+    def store_file(self, source: Path, name: str) -> str:
+        """Stores a file compressed; returns its path relative to the folder."""
+        target = self.folder / f"{name}.gz"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with source.open("rb") as plain, gzip.open(target, "wb") as packed:
+            shutil.copyfileobj(plain, packed)
+        return str(target.relative_to(self.folder))

@@ -1,0 +1,104 @@
+"""One window: its treatment, metrics, validity, and which of its values are only bounds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from zonda_lab.errors import LabError
+from zonda_lab.experiments.metrics import METRICS
+from zonda_lab.results.disturbances import disturbed
+
+SCHEMA = 1
+Bound = Literal["", "at least", "at most"]
+LOWER_BOUNDS = "the load generator could not send more: peak rates are lower bounds"  # a note of format 1
+
+
+# Zones that never arrive: the time to transfer all is longer than the patience, and the rate of all lower.
+CENSORED: dict[str, Bound] = {
+    "transfer_s": "at least",
+    "all_zones_s": "at least",
+    "zones_per_s": "at most",
+    "records_per_s": "at most",
+    "cpu_us_per_record": "at least",
+}
+
+
+@dataclass
+class WindowRecord:
+    """One window: its treatment, metrics and validity."""
+
+    experiment: str
+    start: str
+    block: int
+    order: int
+    treatment: dict[str, str]
+    copy: int = 0
+    within: dict[str, str] = field(default_factory=dict)
+    attempt: int = 0
+    server: dict[str, str] = field(default_factory=dict)
+    began: str = ""
+    window: list[float] = field(default_factory=list)
+    metrics: dict[str, float] = field(default_factory=dict)
+    valid: bool = True
+    reasons: list[str] = field(default_factory=list)
+    latency_reasons: list[str] = field(default_factory=list)  # why only its latencies are invalid
+    notes: list[str] = field(default_factory=list)
+    predictions: dict[str, float] = field(default_factory=dict)
+    saturated: list[list[Any]] = field(default_factory=list)
+    detail: dict[str, Any] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    skipped: str = ""
+    bounds: dict[str, Bound] = field(default_factory=dict)  # metrics whose true value is beyond the recorded one
+    rig_bound: str = ""  # why the rig was the limit, and not the server
+    echo: dict[str, float] = field(default_factory=dict)  # metrics of the echo in the same rig, hour and transport
+    schema: int = SCHEMA
+
+    def __post_init__(self) -> None:
+        if cost := self.metrics.get("cpu_us_per_query"):  # records of format 1 have the cost alone
+            self.metrics.setdefault("answers_per_cpu_s", 1e6 / cost)
+
+    @property
+    def levels(self) -> dict[str, str]:
+        """The levels of all factors, between and within starts."""
+        return {**self.treatment, **self.within}
+
+    @property
+    def counts(self) -> bool:
+        """Whether the window may be analysed."""
+        return self.valid and not self.skipped
+
+    def counts_for(self, metric: str) -> bool:
+        """Whether this metric of the window may be analysed."""
+        return self.counts and not (self.latency_reasons and METRICS[metric].is_latency)
+
+    def bound(self, metric: str) -> Bound:
+        """Whether the recorded value is only a bound: the rig, a ceiling or a timeout ended the measurement."""
+        if metric in self.bounds:
+            return self.bounds[metric]
+        if self.metrics.get("zones_missing") and metric in CENSORED:
+            return CENSORED[metric]
+        searched = self.detail.get("peaks", {}).get(metric)
+        if searched and searched.get("failed") is None:
+            return "at least"
+        return "at least" if metric.startswith("peak_") and LOWER_BOUNDS in self.notes else ""
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether it is invalid only because of other load on the machine."""
+        return bool(self.metrics) and disturbed([*self.reasons, *self.latency_reasons])
+
+
+def parse_record(line: str) -> WindowRecord:
+    """Parses one line of records.jsonl."""
+    table = json.loads(line)
+    if table.get("schema") != SCHEMA:
+        raise LabError(f"records of schema {table.get('schema')}, this lab reads {SCHEMA}")
+    return WindowRecord(**table)
+
+
+def selected(records: Iterable[WindowRecord], **levels: str) -> list[WindowRecord]:
+    """The records with all those levels."""
+    return [record for record in records if all(record.levels.get(name) == level for name, level in levels.items())]

@@ -1,0 +1,256 @@
+"""The local test network: a server and a client network namespace, joined by a veth pair.
+
+A namespace exists only as an open file descriptor of this process, so the kernel removes it with its interfaces and
+settings when the process ends. Kernel settings are changed only inside. Without root, the program restarts itself in a
+user namespace.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+from zonda_lab.errors import LabError, UnsupportedError
+from zonda_lab.experiments.definition import RigSpec
+from zonda_lab.rig.host import TelemetryTarget
+from zonda_lab.rig.process import OWN_TREE, Process, descriptor_limit
+from zonda_lab.servers.config import Endpoint
+
+SERVER, CLIENT = "10.53.0.2", "10.53.0.1"
+SOURCES = "10.64.0.0/12"  # source addresses of the client
+CLONE_NEWNET = 0x40000000
+LIBC = ctypes.CDLL(None, use_errno=True)
+INSIDE = "ZONDA_LAB_IN_USER_NAMESPACE"
+
+
+def primary_address(number: int) -> str:
+    """The n-th address of the primary, in the client namespace."""
+    return f"10.53.{1 + number // 250}.{1 + number % 250}"
+
+
+class Namespace:
+    """A network namespace that exists until `close`."""
+
+    clock_offset_s = 0.0
+    python = sys.executable or "python3"
+    sources = SOURCES
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+        try:
+            _call(LIBC.unshare(CLONE_NEWNET))
+            self.fd = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+        finally:
+            _call(LIBC.setns(home, CLONE_NEWNET))
+            os.close(home)
+
+    @property
+    def lab_cpu_s(self) -> float:
+        times = os.times()
+        return times.user + times.system + times.children_user + times.children_system
+
+    @property
+    def path(self) -> str:
+        """Its path for other programs, while this process runs."""
+        return f"/proc/{os.getpid()}/fd/{self.fd}"
+
+    def command(self, argv: Sequence[str | Path], cpus: Sequence[int] = ()) -> list[str]:
+        """The command line that runs `argv` inside, pinned to those CPUs."""
+        pin = ["taskset", "-c", ",".join(map(str, cpus))] if cpus else []
+        return ["nsenter", f"--net={self.path}", *pin, *map(str, argv)]
+
+    def start(
+        self, name: str, argv: Sequence[str | Path], log: Path, cpus: Sequence[int] = (), descriptors: int = 0
+    ) -> Process:
+        missing = set(cpus) - set(range(os.cpu_count() or 1))
+        if missing:
+            raise UnsupportedError(f"this machine has no CPU {min(missing)}")
+        limit = descriptor_limit(descriptors) if descriptors else []
+        return Process(name, self.command([*limit, *OWN_TREE, *argv], cpus), log)
+
+    def place(self, *paths: Path) -> None:
+        """Does nothing: files are local."""
+
+    def udp_socket(self, endpoint: Endpoint) -> socket.socket:
+        with self.entered():
+            opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        opened.connect((endpoint.address, endpoint.port))
+        return opened
+
+    def tcp_stream(self, endpoint: Endpoint, timeout_s: float) -> socket.socket:
+        with self.entered():
+            return socket.create_connection((endpoint.address, endpoint.port), timeout_s)
+
+    def run(self, *argv: str | Path) -> str:
+        done = subprocess.run(self.command(argv), capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise LabError(f"`{' '.join(map(str, argv))}` failed in the {self.name} namespace: {done.stderr.strip()}")
+        return done.stdout
+
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[None]:
+        """Runs the block inside; sockets opened there stay in the namespace."""
+        home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+        try:
+            _call(LIBC.setns(self.fd, CLONE_NEWNET))
+            yield
+        finally:
+            _call(LIBC.setns(home, CLONE_NEWNET))
+            os.close(home)
+
+    def sysctl(self, settings: Mapping[str, str | int]) -> list[str]:
+        """Changes kernel settings inside; returns those that are not per namespace on this kernel."""
+        elsewhere = []
+        with self.entered():
+            for key, value in settings.items():
+                path = Path("/proc/sys", key.replace(".", "/"))
+                if not key.startswith("net.") or not path.exists():
+                    elsewhere.append(key)
+                    continue
+                try:
+                    path.write_text(str(value))
+                except PermissionError:  # visible inside, but global
+                    elsewhere.append(key)
+                except OSError as error:
+                    raise LabError(f"{key} = {value}: {error.strerror}") from None
+        return elsewhere
+
+    def read_sysctl(self, key: str) -> str:
+        with self.entered():
+            return Path("/proc/sys", key.replace(".", "/")).read_text().strip()
+
+    def close(self) -> None:
+        """Closes the namespace."""
+        os.close(self.fd)
+
+
+class NamespaceNetwork:
+    """The two namespaces, connected as `spec` says; `notes` lists settings that the kernel does not support."""
+
+    def __init__(self, spec: RigSpec, primaries: int = 0) -> None:
+        self.spec, self.notes, self.server_address = spec, list[str](), SERVER
+        self._open = contextlib.ExitStack()
+        try:
+            self.server, self.client = (self._namespace(name) for name in ("server", "client"))
+            self._wire(primaries)
+            self._tune()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes both namespaces."""
+        self._open.close()
+
+    is_isolated = True
+
+    @property
+    def players(self) -> list[Namespace]:
+        return [self.client]
+
+    @property
+    def primary(self) -> Namespace:
+        return self.client
+
+    @property
+    def telemetry_targets(self) -> list[TelemetryTarget]:
+        """One sampler, on the client side, covers both namespaces."""
+        ends = (self.server, self.client)
+        return [TelemetryTarget(self.client, ends, [f"--net={end.name}={end.path}" for end in ends])]
+
+    def primary_address(self, number: int) -> str:
+        return primary_address(number)
+
+    def _namespace(self, name: str) -> Namespace:
+        try:
+            namespace = Namespace(name)
+        except OSError as error:
+            raise LabError(
+                f"cannot create a network namespace: {error.strerror}",
+                "run as root, or allow user namespaces (sysctl user.max_user_namespaces, "
+                "kernel.apparmor_restrict_unprivileged_userns=0)",
+            ) from None
+        self._open.callback(namespace.close)
+        return namespace
+
+    def _wire(self, primaries: int) -> None:
+        queues = str(self.spec.queues)
+        self.client.run(
+            *("ip", "link", "add", "client", "type", "veth"),
+            *("peer", "name", "server", "numrxqueues", queues, "numtxqueues", queues, "netns", self.server.path),
+        )
+        for end, device, address in ((self.server, "server", SERVER), (self.client, "client", CLIENT)):
+            end.run("ip", "address", "add", f"{address}/16", "dev", device)
+            end.run("ip", "link", "set", device, "up")
+            end.run("ip", "link", "set", "lo", "up")
+        for number in range(primaries):
+            self.client.run("ip", "address", "add", f"{primary_address(number)}/16", "dev", "client")
+        self.client.run("ip", "route", "add", "local", SOURCES, "dev", "lo")
+        self.server.run("ip", "route", "add", SOURCES, "via", CLIENT)
+
+    def _tune(self) -> None:
+        for end, settings in ((self.server, self.spec.sysctl), (self.client, self.spec.client_sysctl)):
+            elsewhere = end.sysctl(settings)
+            if elsewhere and len(elsewhere) == len(settings):
+                raise UnsupportedError(f"not per namespace on this kernel: {', '.join(elsewhere)}")
+            self.notes += [f"not set, because it is not per namespace on this kernel: {key}" for key in elsewhere]
+        if self.spec.qdisc:
+            self._traffic_control(self.server, "server", self.spec.qdisc)
+        if self.spec.delay_ms:
+            self._traffic_control(self.client, "client", f"netem delay {self.spec.delay_ms}ms limit 1000000")
+        if self.spec.rps_cpus:
+            self._steer()
+
+    def _traffic_control(self, end: Namespace, device: str, discipline: str) -> None:
+        try:
+            end.run("tc", "qdisc", "replace", "dev", device, "root", *discipline.split())
+        except LabError as error:
+            raise UnsupportedError(
+                f"this kernel does not support qdisc {discipline.split(maxsplit=1)[0]}: {error}"
+            ) from None
+
+    def _steer(self) -> None:
+        """Sets RPS, which replaces the RSS of a network card; sysfs shows the namespace in which it was mounted."""
+        mask = f"{sum(1 << cpu for cpu in self.spec.rps_cpus):x}"
+        script = (
+            f"mount -t sysfs rig /sys && for q in /sys/class/net/server/queues/rx-*; do echo {mask} > $q/rps_cpus; done"
+        )
+        try:
+            self.server.run("unshare", "--mount", "sh", "-ec", script)
+        except LabError as error:
+            raise UnsupportedError(f"cannot set RPS without root: {error}") from None
+
+
+def enter_user_namespace() -> None:
+    """Without root, restarts this program as root of a new user namespace; returns if that is not needed."""
+    if os.geteuid() == 0 or INSIDE in os.environ:
+        return
+    os.environ[INSIDE] = "1"
+    wrapped = ["unshare", "--user", "--map-root-user", "--net", "--", sys.executable, "-m", "zonda_lab", *sys.argv[1:]]
+    probe = subprocess.run([*wrapped[:5], "true"], capture_output=True, text=True, check=False)
+    if probe.returncode:
+        raise LabError(
+            f"not root, and no user namespace available: {probe.stderr.strip()}",
+            "run as root, or allow user namespaces (kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu)",
+        )
+    os.execvp(wrapped[0], wrapped)
+
+
+def _call(result: int) -> None:
+    if result:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))

@@ -1,0 +1,64 @@
+"""Readiness of a server, by SOA queries; `load/zone_probe.py` asks for many zones."""
+
+from __future__ import annotations
+
+import random
+import select
+import socket
+import struct
+import time
+
+from zonda_lab.errors import LabError
+from zonda_lab.rig.host import Host
+from zonda_lab.rig.process import Program
+from zonda_lab.servers.config import Endpoint
+
+TYPES = {"A": 1, "NS": 2, "SOA": 6, "TXT": 16, "AAAA": 28}
+
+
+def query(number: int, name: str, qtype: str = "SOA") -> bytes:
+    """A query message, with RD clear and without EDNS."""
+    labels = [label.encode() for label in name.rstrip(".").split(".") if label]
+    question = b"".join(bytes([len(label)]) + label for label in labels) + b"\0" + struct.pack(">HH", TYPES[qtype], 1)
+    return struct.pack(">HHHHHH", number, 0, 1, 0, 0, 0) + question
+
+
+def is_answer(asked: bytes, reply: bytes) -> bool:
+    """Whether `reply` answers the query `asked` with NOERROR and a non-empty answer section."""
+    return (
+        len(reply) >= len(asked)
+        and reply[:2] == asked[:2]
+        and reply[2] & 0x80 != 0
+        and reply[3] & 0x0F == 0
+        and reply[6:8] != b"\0\0"
+        and reply[12 : len(asked)].lower() == asked[12:].lower()
+    )
+
+
+def wait_ready(process: Program, client: Host, endpoint: Endpoint, zone: str, limit_s: float) -> float:
+    """Seconds from the start of `process` until it answers for `zone`."""
+    asked = query(
+        random.randrange(65536), zone
+    )  # the same query each time, because an answer may take longer than one probe
+    with client.udp_socket(endpoint) as probe:
+        while time.monotonic() - process.began < limit_s:
+            process.require_alive()
+            if ask(probe, asked, 0.01):
+                return time.monotonic() - process.began
+            time.sleep(0.002)
+    raise LabError(
+        f"{process.name} did not answer for {zone} within {limit_s:.0f} s", detail=f"its log ends: {process.tail()}"
+    )
+
+
+def ask(probe: socket.socket, asked: bytes, timeout_s: float) -> bytes | None:
+    """The answer to `asked`; None on timeout."""
+    try:
+        probe.send(asked)
+        while select.select([probe], [], [], timeout_s)[0]:
+            reply = probe.recv(65535)
+            if is_answer(asked, reply):
+                return reply
+    except ConnectionError:  # not listening yet
+        return None
+    return None

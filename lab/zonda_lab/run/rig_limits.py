@@ -1,0 +1,161 @@
+"""What the rig itself can do at most, per kind of traffic: an echo server instead of the server, in the same hour.
+
+Rates that are shares of the echo server's capacity come from the first measurement of a run, so that they are the same
+for all servers and after `--resume`. Windows are compared with the latest one, which is repeated after an hour.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import hashlib
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from zonda_lab.errors import LabError, UnsupportedError
+from zonda_lab.experiments.block_design import Start
+from zonda_lab.experiments.definition import Settings
+from zonda_lab.load.load_generator import LoadGenerator
+from zonda_lab.measurement.harness import OF_ECHO, Harness, MakeNetwork, Server
+from zonda_lab.measurement.validity import machine_reasons
+from zonda_lab.measurement.window import Window
+from zonda_lab.procedures import PROCEDURES
+from zonda_lab.procedures.peak import GOALS, searched
+from zonda_lab.procedures.queries import measure_window
+from zonda_lab.results.folder import Results
+from zonda_lab.servers import InstalledServer
+
+FILE = "limits.json"
+ECHO, NO_SERVERS = "echo", ("echo", "sink")
+VALID_S = 3600.0
+WINDOW_S = 2.0  # at most, for a window of echo
+COMPARED = ("answered_qps", "answered_share", "cpu_us_per_query", "latency_mean_us", "latency_p50_us", "latency_p99_us")
+
+
+@dataclass
+class Limits:
+    """Both limits for one kind of traffic, and the metrics of echo at the rates of an experiment."""
+
+    echo_qps: float
+    generator_qps: float
+    measured: str
+    traffic: dict[str, Any]
+    measured_at: float = field(default_factory=time.monotonic)
+    windows: dict[str, dict[str, float]] = field(default_factory=dict)  # by traffic with its rate
+    disturbed: list[str] = field(default_factory=list)  # why its windows are less certain
+
+
+class RigLimits:
+    """Measures limits when they are needed first, and again after an hour."""
+
+    def __init__(
+        self, results: Results, installed: Mapping[str, InstalledServer], generator: LoadGenerator, network: MakeNetwork
+    ) -> None:
+        self._results, self._installed, self._generator, self._network = results, installed, generator, network
+        self._latest: dict[str, Limits] = {}
+        self._first: dict[str, dict[str, Any]] = results.read(FILE) if (results.folder / FILE).exists() else {}
+
+    def prepare(self, start: Start) -> None:
+        """Measures what the windows of a start need, before its server runs."""
+        procedure = PROCEDURES[start.experiment.definition.procedure]
+        windows = [start.settings_of(inner) for inner in start.within]
+        required = any(str(settings.traffic.rate).endswith(OF_ECHO) for settings in windows)
+        if not required and (not procedure.uses_echo or start.settings.server.name in NO_SERVERS):
+            return
+        if ECHO not in self._installed:
+            if required:
+                raise UnsupportedError("its rates are shares of the echo server's, which is not installed")
+            return
+        missing = [settings for settings in windows if not self._is_known(settings)]
+        if missing:
+            self._measure(missing, start.experiment.definition.procedure == "peak")
+
+    def echo_qps(self, settings: Settings) -> float:
+        """The capacity of the echo server for this kind of traffic, as measured first."""
+        try:
+            return float(self._first[kind_of(settings)]["echo_qps"])
+        except KeyError:
+            raise LabError("the echo server was not measured for this traffic") from None
+
+    def describe(self, settings: Settings) -> tuple[dict[str, float], dict[str, Any]]:
+        """The metrics of echo for a window with these settings, and both limits; empty if unknown."""
+        limits = self._latest.get(kind_of(settings))
+        if limits is None:
+            return {}, {}
+        known = {"echo_qps": limits.echo_qps, "generator_qps": limits.generator_qps, "measured": limits.measured}
+        echo = {"capacity_qps": limits.echo_qps, **limits.windows.get(window_of(settings), {})}
+        return echo, {**known, "traffic": limits.traffic, "disturbed": limits.disturbed}
+
+    def _is_known(self, settings: Settings) -> bool:
+        limits = self._latest.get(kind_of(settings))
+        is_recent = limits is not None and time.monotonic() - limits.measured_at < VALID_S
+        return limits is not None and is_recent and window_of(settings) in limits.windows
+
+    def _measure(self, windows: list[Settings], is_search: bool) -> None:
+        """Starts an echo server and measures all these windows."""
+        first = as_echo(windows[0])
+        with Harness(first, self._installed, self._generator, self._network, self.echo_qps) as harness:
+            server = harness.start_server()
+            harness.wait_ready(server)
+            for settings in map(as_echo, windows):
+                limits = self._limits(harness, server, settings)
+                window = (searched if is_search else measure_window)(harness, server, settings)
+                limits.disturbed += self._disturbances(harness, window)
+                measured = window.metrics
+                wanted = {name for name in measured if name in GOALS} | set(COMPARED)
+                limits.windows[window_of(settings)] = {n: v for n, v in measured.items() if n in wanted}
+
+    def _disturbances(self, harness: Harness, window: Window) -> list[str]:
+        """What disturbed a window of echo; the reader of its figures must know."""
+        span = window.span
+        return machine_reasons(harness.observed(span), span.seconds, span.own_cpu_s / span.seconds)
+
+    def _limits(self, harness: Harness, server: Server, settings: Settings) -> Limits:
+        """The limits of this kind of traffic, measured now unless they are recent."""
+        kind = kind_of(settings)
+        known = self._latest.get(kind)
+        if known is not None and time.monotonic() - known.measured_at < VALID_S:
+            return known
+        result = harness.closed_loop(settings, server)
+        answered = result.answered / result.seconds
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        limits = Limits(answered, answered / (result.busy or 1.0), now, _described(settings))
+        self._latest[kind] = limits
+        if kind not in self._first:
+            self._first[kind] = {
+                name: getattr(limits, name) for name in ("echo_qps", "generator_qps", "measured", "traffic")
+            }
+            self._results.write(FILE, self._first)
+        return limits
+
+
+def as_echo(settings: Settings) -> Settings:
+    """The same rig and traffic with an echo server, in short windows."""
+    timing = dataclasses.replace(
+        settings.timing, seconds=min(WINDOW_S, settings.timing.seconds), tolerance=max(0.05, settings.timing.tolerance)
+    )
+    server = dataclasses.replace(settings.server, name=ECHO, options={})
+    traffic = settings.traffic
+    if isinstance(traffic.rate, str) and not traffic.rate.endswith(OF_ECHO):
+        traffic = dataclasses.replace(traffic, rate=f"{traffic.rate} of echo")  # there the capacity is that of echo
+    return dataclasses.replace(settings, server=server, timing=timing, traffic=traffic)
+
+
+def kind_of(settings: Settings) -> str:
+    """Identifies the rig and the kind of traffic, whatever its rate and loop."""
+    traffic = dataclasses.replace(settings.traffic, rate=1.0, loop="closed", outstanding=1, arrivals="constant")
+    text = repr((settings.rig, traffic, settings.server.workers))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def window_of(settings: Settings) -> str:
+    """Identifies the traffic of a window of that kind."""
+    rate = str(settings.traffic.rate).removesuffix(" of echo")
+    return f"{settings.traffic.loop} {rate} {settings.traffic.outstanding} {settings.traffic.arrivals}"
+
+
+def _described(settings: Settings) -> dict[str, Any]:
+    traffic = settings.traffic
+    return {"transport": traffic.transport, "connections": traffic.connections, "sources": traffic.sources}

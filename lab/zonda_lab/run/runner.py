@@ -1,0 +1,288 @@
+"""Runs the starts of experiments, validates and records every window, and resumes interrupted runs."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from zonda_lab import __version__
+from zonda_lab.errors import HostLostError, LabError, UnsupportedError
+from zonda_lab.experiments.block_design import Start
+from zonda_lab.experiments.definition import Experiment, Settings
+from zonda_lab.load import latency_histogram
+from zonda_lab.load.load_generator import LoadGenerator
+from zonda_lab.measurement import validity
+from zonda_lab.measurement.environment import Environment
+from zonda_lab.measurement.harness import Harness, MakeNetwork, Span, remove_stale_folders
+from zonda_lab.measurement.window import Window, counters, machine_metrics
+from zonda_lab.procedures import PROCEDURES
+from zonda_lab.results.folder import FORMAT, Results
+from zonda_lab.results.window_record import WindowRecord
+from zonda_lab.rig import machine_info
+from zonda_lab.run.duration_estimate import estimate_s
+from zonda_lab.run.progress import Progress
+from zonda_lab.run.rig_limits import RigLimits
+from zonda_lab.servers import InstalledServer
+from zonda_lab.telemetry.series import Telemetry, saturated
+
+
+class Runner:
+    """Runs planned starts and appends their windows to the results."""
+
+    def __init__(
+        self,
+        results: Results,
+        installed: Mapping[str, InstalledServer],
+        generator: LoadGenerator,
+        progress: Progress,
+        network: MakeNetwork | None = None,
+    ) -> None:
+        self.results, self.installed, self.generator, self.progress = results, installed, generator, progress
+        self.network = network or Environment().network
+        self.limits = RigLimits(results, installed, generator, self.network)
+        self._impossible: dict[str, str] = {}
+
+    def run(self, starts: Sequence[Start]) -> None:
+        """Runs the starts that the results do not contain yet."""
+        remove_stale_folders()
+        self.results.remove_partial_line()
+        finished = self.results.finished()
+        for start in starts:
+            length = estimate_s([start]) if start.settings.server.name in self.installed else 0.0
+            self.progress.begin(f"{start.experiment.id} {start.treatment.label}", length)
+            if start.key not in finished:
+                self.results.remove_start(start.key)
+                self.start(start)
+            self.progress.end()
+
+    def start(self, start: Start) -> None:
+        """Runs one start; records an unsupported treatment as skipped and a failure as invalid."""
+        kind = f"{start.experiment.id}/{start.treatment.levels}"
+        procedure = PROCEDURES[start.experiment.definition.procedure]
+        attempts = 1 if procedure.retries_itself else start.settings.timing.retries + 1
+        for attempt in range(attempts):
+            recorder = StartRecorder(self, start, attempt)
+            try:
+                if kind in self._impossible:
+                    raise UnsupportedError(self._impossible[kind])
+                self.limits.prepare(start)
+                given = (self.installed, self.generator, self.network, self.limits.echo_qps)
+                with Harness(start.settings, *given) as harness:
+                    recorder.open(harness)
+                    procedure.run(harness, recorder)
+                    recorder.close()
+            except UnsupportedError as error:
+                self._impossible[kind] = str(error)
+                recorder.skip(str(error))
+                break
+            except HostLostError:
+                raise  # resuming the run repeats this start
+            except LabError as error:
+                recorder.fail(str(error))
+            if recorder.valid:
+                break
+        recorder.finish()
+
+
+class StartRecorder:
+    """Collects the windows of one start and appends them to the results when it ends, with its telemetry."""
+
+    def __init__(self, runner: Runner, start: Start, attempt: int) -> None:
+        self.runner, self.start, self.attempt = runner, start, attempt
+        self.records: list[WindowRecord] = []
+        self.harness: Harness | None = None
+        self.files: dict[str, str] = {}
+
+    @property
+    def windows(self) -> list[tuple[dict[str, str], Settings]]:
+        """The levels and settings of each window, in planned order."""
+        return [(inner.levels, self.start.settings_of(inner)) for inner in self.start.within]
+
+    @property
+    def valid(self) -> bool:
+        """Whether every window is valid for the primary metric."""
+        return all(record.skipped or self._is_valid_for_primary(record) for record in self.records)
+
+    def open(self, harness: Harness) -> None:
+        """Called when the harness is running."""
+        self.harness = harness
+
+    def add(self, window: Window, attempt: int = 0) -> bool:
+        """Validates and records a window; False if it is not valid for the primary metric and worth repeating."""
+        if self.harness is None:
+            raise LabError("no harness is running")
+        telemetry, settings = self.harness.observed(window.span), self._settings_of(window)
+        checked = self._validity_input(window, telemetry, settings)
+        reasons = window.invalid + validity.reasons(checked) + self._other_machines(window.span)
+        record = self._record(attempt + self.attempt)
+        machine = machine_metrics(telemetry, window.span, window.load_s)
+        record.within, record.metrics = window.within, {**machine, **window.metrics}
+        record.window = [window.span.began, window.span.ended]
+        record.valid, record.reasons, record.latency_reasons = not reasons, reasons, validity.latency_reasons(checked)
+        record.notes = [*self.harness.network.notes, *window.notes]
+        record.predictions, record.detail = window.predictions, window.detail
+        record.detail["counters"] = counters(telemetry)
+        self._add_limits(record, window, settings)
+        record.saturated = [[round(at, 2), what] for at, what in saturated(telemetry)]
+        record.files = self._histograms(window, len(self.records))
+        self.records.append(record)
+        self.runner.progress.window(record)
+        return self._is_valid_for_primary(record)
+
+    def _settings_of(self, window: Window) -> Settings:
+        """The settings of the window, or of the start if its levels are not planned ones."""
+        return next((settings for levels, settings in self.windows if levels == window.within), self.start.settings)
+
+    def _add_limits(self, record: WindowRecord, window: Window, settings: Settings) -> None:
+        """The limits of the rig for this traffic, and which metrics they bound."""
+        record.bounds, record.rig_bound = window.bounds, window.rig_bound
+        if PROCEDURES[self.start.experiment.definition.procedure].uses_echo:
+            record.echo, limits = self.runner.limits.describe(settings)
+            record.metrics |= {name: limits[name] for name in ("echo_qps", "generator_qps") if name in limits}
+            record.detail |= {"limits": limits} if limits else {}
+
+    def close(self) -> None:
+        """Stores the telemetry of the start; called before the harness closes."""
+        if self.harness is not None and self.harness.telemetry_file.exists():
+            self.files["telemetry"] = self.runner.results.store_file(
+                self.harness.telemetry_file, f"telemetry/{self._stem}.jsonl"
+            )
+
+    def skip(self, why: str, within: dict[str, str] | None = None) -> None:
+        """Records that the treatment, or one window of it, is not supported."""
+        record = self._record(0)
+        record.skipped, record.valid, record.within = why, False, within or {}
+        self.records.append(record)
+        self.runner.progress.window(record)
+
+    def fail(self, why: str) -> None:
+        """Records that the start failed; windows measured before are kept."""
+        record = self._record(self.attempt)
+        record.valid, record.reasons = False, [why]
+        self.records.append(record)
+        self.runner.progress.window(record)
+
+    def finish(self) -> None:
+        """Appends the windows to the results; the last one marks the start as complete."""
+        for record in self.records:
+            record.files |= self.files
+            record.detail["last"] = record is self.records[-1]
+            self.runner.results.append(record)
+
+    def _is_valid_for_primary(self, record: WindowRecord) -> bool:
+        return record.counts_for(self.start.experiment.definition.analysis.metric)
+
+    @property
+    def _stem(self) -> str:
+        return f"{self.start.experiment.id}-{hashlib.sha256(self.start.key.encode()).hexdigest()[:10]}-{self.attempt}"
+
+    def _validity_input(self, window: Window, telemetry: Telemetry, settings: Settings) -> validity.ValidityInput:
+        seconds, rig, result = window.span.seconds, settings.rig, window.result
+        softirq = telemetry.cpu_share("softirq") * len(telemetry.samples[0]["cpu"]) if telemetry.samples else 0.0
+        steered = softirq if rig.rps_cpus else 0.0  # RPS runs softirqs outside any process
+        is_tuned = settings.server.settings == "tuned"
+        return validity.ValidityInput(
+            telemetry,
+            seconds,
+            window.span.own_cpu_s / seconds + steered,
+            result,
+            window.died,
+            window.metrics.get("latency_p50_us"),
+            server_cpu_s=window.span.server_cpu_s,
+            server_cores=len(set(rig.server_cpus)),
+            load_s=window.load_s,
+            is_udp_only=_is_udp_only(settings),
+            closed=settings.traffic.loop == "closed",
+            is_isolated=self.harness is not None and self.harness.network.is_isolated,
+            has_own_cpu=not set(rig.server_cpus) & set(rig.load_cpus),
+            wanted_receive_buffer=settings.server.receive_buffer if is_tuned and result is not None else 0,
+            receive_buffer=int(window.metrics.get("receive_buffer_kb", 0.0) * 1024),
+            tolerated=settings.timing.tolerated,
+        )
+
+    def _other_machines(self, span: Span) -> list[str]:
+        """Why machines other than the server's make the window invalid."""
+        observed = self.harness.elsewhere(span) if self.harness else {}
+        return [
+            f"{name}: {reason}"
+            for name, telemetry in observed.items()
+            for reason in validity.machine_reasons(
+                telemetry, span.seconds, span.elsewhere_cpu_s.get(name, 0.0) / span.seconds
+            )
+        ]
+
+    def _record(self, attempt: int) -> WindowRecord:
+        label = self.start.settings.server.name
+        server = self.runner.installed.get(label)
+        return WindowRecord(
+            experiment=self.start.experiment.id,
+            start=self.start.key,
+            block=self.start.block,
+            order=self.start.order,
+            treatment=self.start.treatment.levels,
+            copy=self.start.treatment.copy,
+            attempt=attempt,
+            server={"label": label, "kind": server.adapter.name, "version": server.version}
+            if server
+            else {"label": label},
+            began=datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
+        )
+
+    def _histograms(self, window: Window, number: int) -> dict[str, str]:
+        result = window.result
+        if result is None or not result.latency_intended:
+            return {}
+        name = f"hdr/{self._stem}-{number}.hlog"
+        tagged = {"intended": result.latency_intended, "actual": result.latency_actual}
+        kept = {tag: text for tag, text in tagged.items() if text}
+        latency_histogram.write_log(
+            self.runner.results.folder / name, time.time() - result.seconds, result.seconds, kept
+        )
+        return {"latency": name}
+
+
+def _is_udp_only(settings: Settings) -> bool:
+    """Whether every packet of a window is a query over UDP or its answer."""
+    traffic, change = settings.traffic, settings.change
+    others = traffic.tcp_share or traffic.capture or change.updates_per_s or change.transfers
+    return traffic.transport == "udp" and not others
+
+
+def manifest(
+    experiments: Sequence[Experiment],
+    installed: Mapping[str, InstalledServer],
+    absent: Mapping[str, str],
+    generator: LoadGenerator,
+    options: Mapping[str, Any],
+    environment: Environment | None = None,
+) -> dict[str, Any]:
+    """What was run, with which programs, on which machine: enough to repeat it."""
+    environment = environment or Environment()
+    return {
+        "lab": __version__,
+        "format": FORMAT,
+        "source": machine_info.source_version(),
+        "began": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        **environment.describe(),
+        "generator": {"name": generator.name, "version": generator.version},
+        "servers": {
+            label: {"kind": server.adapter.name, "version": server.version, "sha256": environment.digest(server)}
+            for label, server in installed.items()
+        },
+        "absent": dict(absent),
+        "options": dict(options),
+        "experiments": {experiment.id: described(experiment) for experiment in experiments},
+    }
+
+
+def described(experiment: Experiment) -> dict[str, Any]:
+    """An experiment as the manifest stores it: definition, and the settings and levels of this run."""
+    return {
+        **asdict(experiment.definition),
+        "settings": asdict(experiment.settings()),
+        "levels": {factor.name: list(factor.levels) for factor in (*experiment.factors, *experiment.within)},
+    }

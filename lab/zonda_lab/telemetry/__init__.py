@@ -1,0 +1,1 @@
+"""Samples of a machine's counters: taken there, collected, and read as series."""

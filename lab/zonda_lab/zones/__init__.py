@@ -1,0 +1,1 @@
+"""Zones and queries, generated from a seed or taken from a capture."""
