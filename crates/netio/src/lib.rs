@@ -18,6 +18,7 @@ pub mod resource_limits;
 pub mod signal;
 pub mod tcp;
 pub mod udp_client;
+pub mod udp_endpoint;
 pub mod udp_server;
 
 /// Converts the -1 of a system call into the error in errno(3).

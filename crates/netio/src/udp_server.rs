@@ -5,6 +5,7 @@
 mod late_datagram;
 mod pktinfo;
 
+pub(crate) use late_datagram::ControlLen;
 pub use late_datagram::LateDatagram;
 
 use crate::socket_address::RawAddress;

@@ -19,9 +19,9 @@ pub struct LateDatagram {
 
 /// The type of `msg_controllen`, which depends on the C library.
 #[cfg(target_env = "musl")]
-pub(super) type ControlLen = libc::socklen_t;
+pub(crate) type ControlLen = libc::socklen_t;
 #[cfg(not(target_env = "musl"))]
-pub(super) type ControlLen = libc::size_t;
+pub(crate) type ControlLen = libc::size_t;
 
 impl LateDatagram {
     pub(super) fn new(

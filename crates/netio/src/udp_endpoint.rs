@@ -1,0 +1,310 @@
+//! Batched UDP for protocols that send when they want, such as QUIC: datagrams are received, and queued to any peer, without waiting.
+//!
+//! One [`UdpEndpoint`] per thread and address: [`UdpEndpoint::receive`], [`UdpEndpoint::datagram`] for each; and for each datagram
+//! to send [`UdpEndpoint::buffer`], [`UdpEndpoint::queue`], in the end [`UdpEndpoint::flush`].
+
+mod control;
+
+use crate::socket_address::RawAddress;
+use crate::socket_options;
+use crate::udp_server::ServerSocketOptions;
+use control::ControlBuffer;
+use std::io;
+use std::mem;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::ptr;
+
+/// Datagrams per system call.
+pub const BATCH: usize = 32;
+/// The longest datagram received whole, in octets: what fits into an Ethernet frame. Longer ones are dropped.
+pub const DATAGRAM_LEN: usize = 1500;
+/// The most datagrams of a segment burst (UDP_SEGMENT in udp(7)); the kernel allows 64 and 64 KiB.
+pub const MAX_SEGMENTS: usize = 32;
+
+/// A bound, non-blocking UDP socket and its buffers.
+pub struct UdpEndpoint {
+    socket: UdpSocket,
+    local: SocketAddr,
+    received: Vec<Received>,
+    /// The number of datagrams of the last [`UdpEndpoint::receive`].
+    count: usize,
+    outgoing: Vec<Outgoing>,
+    /// The number of queued datagrams or bursts.
+    queued: usize,
+}
+
+struct Received {
+    octets: Box<[u8]>,
+    peer: RawAddress,
+    control: ControlBuffer,
+    len: usize,
+    is_truncated: bool,
+}
+
+struct Outgoing {
+    octets: Vec<u8>,
+    peer: RawAddress,
+    control: ControlBuffer,
+}
+
+/// A received datagram.
+#[derive(Clone, Copy, Debug)]
+pub struct Datagram<'a> {
+    /// What it contains.
+    pub octets: &'a [u8],
+    /// The sender.
+    pub peer: SocketAddr,
+    /// The address that it was sent to; `None` if the socket has only one.
+    pub local_ip: Option<IpAddr>,
+}
+
+impl UdpEndpoint {
+    /// Binds a socket. Errors are those of the system calls and name the option that failed.
+    pub fn bind(address: SocketAddr, options: &ServerSocketOptions) -> io::Result<UdpEndpoint> {
+        let fd = socket_options::socket(address, libc::SOCK_DGRAM | libc::SOCK_NONBLOCK)?;
+        if options.reuse_port {
+            socket_options::set(&fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1, "SO_REUSEPORT")?;
+        }
+        socket_options::set_buffer(&fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, options.receive_buffer, "SO_RCVBUF")?;
+        socket_options::set_buffer(&fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, options.send_buffer, "SO_SNDBUF")?;
+        // PROBE: with the DF bit, whatever path MTU the kernel has heard of. The protocol finds out what arrives.
+        let (level, option, probe) = match address {
+            SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE),
+            SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE),
+        };
+        socket_options::set(&fd, level, option, probe, "IP_MTU_DISCOVER")?;
+        let is_wildcard = address.ip().is_unspecified();
+        if is_wildcard {
+            let (level, option) = match address {
+                SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_PKTINFO),
+                SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
+            };
+            socket_options::set(&fd, level, option, 1, "IP_PKTINFO")?;
+        }
+        socket_options::bind(&fd, address)?;
+        let socket = UdpSocket::from(fd);
+        let local = socket.local_addr()?;
+        let received = (0..BATCH).map(|_| Received::new()).collect();
+        let outgoing = (0..BATCH).map(|_| Outgoing::new()).collect();
+        Ok(UdpEndpoint { socket, local, received, count: 0, outgoing, queued: 0 })
+    }
+
+    /// The local address, with the port that the kernel chose if it was 0.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Receives the datagrams that are available, at most [`BATCH`]; returns their number.
+    pub fn receive(&mut self) -> io::Result<usize> {
+        self.count = 0;
+        let mut parts = [libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; BATCH];
+        // SAFETY: integers and raw pointers, for which zero is a value.
+        let mut headers: [libc::mmsghdr; BATCH] = unsafe { mem::zeroed() };
+        for ((received, part), header) in self.received.iter_mut().zip(&mut parts).zip(&mut headers) {
+            *part = libc::iovec { iov_base: received.octets.as_mut_ptr().cast(), iov_len: received.octets.len() };
+            let header = &mut header.msg_hdr;
+            header.msg_name = (&raw mut received.peer).cast();
+            header.msg_namelen = RawAddress::len_for(self.local);
+            (header.msg_iov, header.msg_iovlen) = (part, 1);
+            received.control.set_room(header);
+        }
+        // SAFETY: `headers` are BATCH headers, which point at buffers of the lengths they state; all live through the call.
+        let result = unsafe {
+            libc::recvmmsg(
+                self.socket.as_raw_fd(),
+                headers.as_mut_ptr(),
+                BATCH as _,
+                libc::MSG_DONTWAIT,
+                ptr::null_mut(),
+            )
+        };
+        let Ok(count) = usize::try_from(result) else { return none_if_transient(io::Error::last_os_error()) };
+        for (received, header) in self.received.iter_mut().zip(&headers[..count]) {
+            received.len = header.msg_len as usize;
+            received.is_truncated = header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
+            received.control.set_len(header.msg_hdr.msg_controllen);
+        }
+        self.count = count;
+        Ok(count)
+    }
+
+    /// A datagram of the last [`UdpEndpoint::receive`]; `None` if it was too long.
+    ///
+    /// # Panics
+    /// When `index` is not below what `receive` returned.
+    pub fn datagram(&self, index: usize) -> Option<Datagram<'_>> {
+        let received = &self.received[..self.count][index];
+        (!received.is_truncated).then(|| Datagram {
+            octets: &received.octets[..received.len],
+            peer: received.peer.socket_addr(),
+            local_ip: received.control.local_ip(),
+        })
+    }
+
+    /// An empty buffer for what is queued next. There is always one: a full queue is flushed first.
+    pub fn buffer(&mut self) -> &mut Vec<u8> {
+        if self.queued == self.outgoing.len() {
+            self.flush();
+        }
+        let octets = &mut self.outgoing[self.queued].octets;
+        octets.clear();
+        octets
+    }
+
+    /// Queues what was written to the [`UdpEndpoint::buffer`]: one datagram, or a burst of datagrams of `segment` octets each,
+    /// of which the last may be shorter. It is sent from the address `from`, if the socket has several.
+    pub fn queue(&mut self, peer: SocketAddr, from: Option<IpAddr>, segment: Option<u16>) {
+        let outgoing = &mut self.outgoing[self.queued];
+        outgoing.peer = RawAddress::from(peer);
+        outgoing.control.write(from, segment);
+        self.queued += 1;
+    }
+
+    /// Sends what is queued; returns how many datagrams or bursts the kernel rejected, for which there is no second attempt.
+    pub fn flush(&mut self) -> usize {
+        let (mut next, mut unsent) = (0, 0);
+        while next < self.queued {
+            match self.send_from(next) {
+                Ok(count) => next += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // The send buffer is full: the protocol repeats what is lost.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    unsent += self.queued - next;
+                    break;
+                }
+                // The error concerns the first one only.
+                Err(_) => {
+                    next += 1;
+                    unsent += 1;
+                }
+            }
+        }
+        self.queued = 0;
+        unsent
+    }
+
+    fn send_from(&mut self, first: usize) -> io::Result<usize> {
+        let mut parts = [libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; BATCH];
+        // SAFETY: integers and raw pointers, for which zero is a value.
+        let mut headers: [libc::mmsghdr; BATCH] = unsafe { mem::zeroed() };
+        let waiting = &mut self.outgoing[first..self.queued];
+        let count = waiting.len();
+        for ((outgoing, part), header) in waiting.iter_mut().zip(&mut parts).zip(&mut headers) {
+            *part = libc::iovec { iov_base: outgoing.octets.as_mut_ptr().cast(), iov_len: outgoing.octets.len() };
+            let header = &mut header.msg_hdr;
+            header.msg_name = (&raw mut outgoing.peer).cast();
+            header.msg_namelen = RawAddress::len_for(self.local);
+            (header.msg_iov, header.msg_iovlen) = (part, 1);
+            outgoing.control.attach(header);
+        }
+        // SAFETY: `headers` has at least `count` headers, which point at buffers of the lengths they state; all live through the
+        // call, which writes to none of them but the headers.
+        let result =
+            unsafe { libc::sendmmsg(self.socket.as_raw_fd(), headers.as_mut_ptr(), count as _, libc::MSG_DONTWAIT) };
+        usize::try_from(result).map_err(|_| io::Error::last_os_error())
+    }
+}
+
+impl AsFd for UdpEndpoint {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Received {
+    fn new() -> Received {
+        let octets = vec![0; DATAGRAM_LEN].into();
+        Received { octets, peer: RawAddress::unspecified(), control: ControlBuffer::new(), len: 0, is_truncated: false }
+    }
+}
+
+impl Outgoing {
+    fn new() -> Outgoing {
+        Outgoing { octets: Vec::new(), peer: RawAddress::unspecified(), control: ControlBuffer::new() }
+    }
+}
+
+/// No datagrams for transient errors.
+fn none_if_transient(error: io::Error) -> io::Result<usize> {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::ConnectionRefused => Ok(0),
+        _ => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn endpoint(address: &str) -> UdpEndpoint {
+        let options = ServerSocketOptions { reuse_port: false, ..ServerSocketOptions::default() };
+        UdpEndpoint::bind(address.parse().expect("a literal"), &options).expect("loopback")
+    }
+
+    fn client(address: &str) -> UdpSocket {
+        let client = UdpSocket::bind(address).expect("loopback");
+        client.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+        client
+    }
+
+    /// Waits for one datagram.
+    fn receive(endpoint: &mut UdpEndpoint) -> Datagram<'_> {
+        while endpoint.receive().expect("the socket is open") == 0 {
+            std::thread::yield_now();
+        }
+        endpoint.datagram(0).expect("it is short")
+    }
+
+    #[test]
+    fn datagrams_of_a_wildcard_socket_have_their_address_and_replies_come_from_it() {
+        for (wildcard, loopback) in [("0.0.0.0:0", "127.0.0.9:0"), ("[::]:0", "[::1]:0")] {
+            let mut endpoint = endpoint(wildcard);
+            let client =
+                client(&SocketAddr::new(loopback.parse::<SocketAddr>().expect("a literal").ip(), 0).to_string());
+            let ip = client.local_addr().expect("bound").ip();
+            let target = SocketAddr::new(ip, endpoint.local_addr().port());
+            client.send_to(b"question", target).expect("loopback");
+            let Datagram { octets, peer, local_ip } = receive(&mut endpoint);
+            assert_eq!((octets, peer, local_ip), (&b"question"[..], client.local_addr().expect("bound"), Some(ip)));
+            endpoint.buffer().extend_from_slice(b"reply");
+            endpoint.queue(peer, local_ip, None);
+            assert_eq!(endpoint.flush(), 0);
+            let mut reply = [0; 16];
+            assert_eq!(client.recv_from(&mut reply).expect("a reply"), (5, target));
+        }
+    }
+
+    #[test]
+    fn a_burst_arrives_as_datagrams() {
+        let (mut endpoint, client) = (endpoint("127.0.0.1:0"), client("127.0.0.1:0"));
+        let peer = client.local_addr().expect("bound");
+        for _ in 0..BATCH + 1 {
+            endpoint.buffer().extend_from_slice(&[7; 250]);
+            endpoint.queue(peer, None, Some(100));
+        }
+        assert_eq!(endpoint.flush(), 0);
+        let mut octets = [0; 300];
+        for len in [100, 100, 50].repeat(BATCH + 1) {
+            assert_eq!(client.recv(&mut octets).expect("a datagram"), len);
+        }
+    }
+
+    #[test]
+    fn too_long_datagrams_are_flagged_and_one_unreachable_peer_costs_no_other_its_reply() {
+        let (mut endpoint, client) = (endpoint("127.0.0.1:0"), client("127.0.0.1:0"));
+        client.send_to(&[0; DATAGRAM_LEN + 1], endpoint.local_addr()).expect("loopback");
+        while endpoint.receive().expect("the socket is open") == 0 {
+            std::thread::yield_now();
+        }
+        assert!(endpoint.datagram(0).is_none());
+        endpoint.buffer().push(1);
+        endpoint.queue("0.0.0.1:0".parse().expect("a literal"), None, None);
+        endpoint.buffer().push(2);
+        endpoint.queue(client.local_addr().expect("bound"), None, None);
+        assert_eq!(endpoint.flush(), 1);
+        let mut octets = [0; 4];
+        assert_eq!((client.recv(&mut octets).expect("a datagram"), octets[0]), (1, 2));
+    }
+}
