@@ -213,7 +213,7 @@ impl<'m> Query<'m> {
     /// Who sent it.
     pub(crate) fn client(&self) -> Client<'m> {
         let tls = match self.request.transport {
-            Transport::Tls { client_names, .. } => Some(client_names),
+            Transport::Tls { client_names, .. } | Transport::Quic { client_names } => Some(client_names),
             Transport::Udp | Transport::Tcp { .. } => None,
         };
         Client { address: self.request.peer, key: self.key, tls }
@@ -227,17 +227,17 @@ impl<'m> Query<'m> {
 }
 
 /// A record of a query.
-struct QueryRecord<'m> {
+pub(crate) struct QueryRecord<'m> {
     is_root: bool,
-    rtype: Rtype,
+    pub(crate) rtype: Rtype,
     class: u16,
     ttl: u32,
-    rdata: &'m [u8],
-    end: usize,
+    pub(crate) rdata: &'m [u8],
+    pub(crate) end: usize,
 }
 
 impl<'m> QueryRecord<'m> {
-    fn read(message: &'m [u8], start: usize) -> Option<QueryRecord<'m>> {
+    pub(crate) fn read(message: &'m [u8], start: usize) -> Option<QueryRecord<'m>> {
         let name_end = skip_name(message, start)?;
         let fixed: &[u8; 10] = message.get(name_end..)?.first_chunk()?;
         let len = usize::from(u16::from_be_bytes([fixed[8], fixed[9]]));

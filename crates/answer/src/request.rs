@@ -38,6 +38,11 @@ pub enum Transport<'a> {
         /// The names of the client's certificate, if it has one that was verified.
         client_names: &'a [Name],
     },
+    /// QUIC (RFC 9250): as TLS, but its idle timeout is not announced by EDNS.
+    Quic {
+        /// As for TLS.
+        client_names: &'a [Name],
+    },
 }
 
 impl Transport<'_> {
@@ -51,7 +56,8 @@ impl Transport<'_> {
     #[inline]
     pub(crate) fn idle_ds(self) -> Option<u16> {
         match self {
-            Transport::Udp => None,
+            // RFC 9250 5.5.2: the option must not be sent over QUIC.
+            Transport::Udp | Transport::Quic { .. } => None,
             Transport::Tcp { idle_ds } | Transport::Tls { idle_ds, .. } => Some(idle_ds),
         }
     }

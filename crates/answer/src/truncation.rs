@@ -13,7 +13,7 @@ use crate::request::{MAX_UDP, MIN_UDP, Transport};
 #[inline]
 pub(crate) fn max_response_len(config: &AnswerConfig, query: &Query<'_>) -> usize {
     match query.request.transport {
-        Transport::Tcp { .. } | Transport::Tls { .. } => usize::from(u16::MAX),
+        Transport::Tcp { .. } | Transport::Tls { .. } | Transport::Quic { .. } => usize::from(u16::MAX),
         // RFC 6891 6.2.3, 6.2.5: the client's payload size, at least 512, at most the server's own.
         Transport::Udp => {
             let wanted = query.edns.map_or(MIN_UDP, |edns| usize::from(edns.payload));

@@ -46,7 +46,7 @@ impl Responder for ScriptedResponder {
                     out[6..8].copy_from_slice(&idle_ds.to_be_bytes());
                     Response::Send(8)
                 }
-                Transport::Udp | Transport::Tls { .. } => Response::Drop,
+                Transport::Udp | Transport::Tls { .. } | Transport::Quic { .. } => Response::Drop,
             },
             EXPENSIVE => {
                 self.0.nsec3_digests += 10_000;
