@@ -4,7 +4,7 @@
 //! incomplete or output waits.
 
 use super::Responder;
-use super::tcp_responder::{Client, PREFIX_LEN, TcpResponder, first_message};
+use super::tcp_responder::{Client, Encryption, PREFIX_LEN, TcpResponder, first_message};
 use super::tls_connection::TlsConnection;
 use answer::ResponseStream;
 use netio::epoll::Interest;
@@ -99,7 +99,8 @@ impl TcpConnection {
     }
 
     fn client(&self) -> Client<'_> {
-        Client { peer: self.peer(), tls: self.tls.as_ref().map(|tls| tls.client_names()) }
+        let encryption = self.tls.as_ref().map_or(Encryption::Nothing, |tls| Encryption::Tls(tls.client_names()));
+        Client { peer: self.peer(), encryption }
     }
 
     /// What to poll for; [`Interest::Nothing`] if it only waits for the kernel to deliver.

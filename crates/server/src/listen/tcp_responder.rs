@@ -1,4 +1,4 @@
-//! Answers the messages of all TCP connections of a thread into one shared buffer.
+//! Answers the messages of all connections of a thread, over TCP, TLS or QUIC, into one shared buffer.
 
 use super::counters::ListenerCounters;
 use super::late_reply::{LateReplies, pass_on_tcp_update};
@@ -32,8 +32,14 @@ const TRANSFER_LINES_INTERVAL: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy)]
 pub(super) struct Client<'a> {
     pub(super) peer: IpAddr,
-    /// The names of its certificate; `None` without TLS.
-    pub(super) tls: Option<&'a [Name]>,
+    pub(super) encryption: Encryption<'a>,
+}
+
+/// What encrypts a connection, with the names of the client's certificate.
+#[derive(Clone, Copy)]
+pub(super) enum Encryption<'a> {
+    Nothing,
+    Tls(&'a [Name]),
 }
 
 /// Answers the messages of all connections of a thread.
@@ -108,9 +114,9 @@ impl<R: Responder> TcpResponder<R> {
         self.counters.query_octets.add(message.len());
         let idle_ds = self.idle_ds;
         // RFC 7858 3.3: messages over TLS are those of TCP.
-        let transport = match client.tls {
-            None => Transport::Tcp { idle_ds },
-            Some(client_names) => Transport::Tls { idle_ds, client_names },
+        let transport = match client.encryption {
+            Encryption::Nothing => Transport::Tcp { idle_ds },
+            Encryption::Tls(client_names) => Transport::Tls { idle_ds, client_names },
         };
         let request = Request { message, peer: client.peer, transport, now_s: self.now_s };
         match self.responder.answer(request, self.output.room()) {
@@ -273,7 +279,8 @@ mod tests {
     /// A query that was read after the round began may be from a client that has seen a later version.
     #[test]
     fn each_input_is_answered_from_the_version_after_it_was_read() {
-        let (mut responder, client) = (responder(), Client { peer: IpAddr::from([192, 0, 2, 1]), tls: None });
+        let (mut responder, client) =
+            (responder(), Client { peer: IpAddr::from([192, 0, 2, 1]), encryption: Encryption::Nothing });
         responder.begin_round(Duration::ZERO);
         let before = responder.responder.refreshes;
         for turn in 1..=3 {
@@ -285,7 +292,7 @@ mod tests {
     #[test]
     fn a_turn_is_bounded_by_messages_and_by_digests() {
         let mut responder = responder();
-        let peer = Client { peer: IpAddr::from([192, 0, 2, 1]), tls: None };
+        let peer = Client { peer: IpAddr::from([192, 0, 2, 1]), encryption: Encryption::Nothing };
         assert_eq!(responder.answer_messages(peer, &[0; 5000]).0, 2 * TURN_MESSAGES);
         let ten_hundred = [0, 1, 10].repeat(20);
         for _ in 0..2 {
