@@ -9,6 +9,7 @@ use wire::tsig::TsigKey;
 
 use crate::pacer::Pacing;
 use crate::queries::Queries;
+use crate::replay::Replay;
 use crate::schedule::{ArrivalProcess, RateProfile, from_profile, from_trace};
 use crate::tls::TlsConfig;
 use crate::verify::ResponseChecker;
@@ -31,8 +32,11 @@ pub struct Job {
     /// A TCP connection is closed after this many queries; 0: never.
     pub queries_per_connection: u32,
     /// A connection is closed when it has had no outstanding query for so long. Every captured client then has a
-    /// connection of its own.
+    /// connection of its own, instead of those of the capture.
     pub idle_timeout: Option<Duration>,
+    /// Whether captured UDP queries and TCP connections have the ports of their clients. A port belongs to one thread, so
+    /// there must be only one.
+    pub keep_ports: bool,
     /// The source addresses; `None` for the one that the kernel chooses.
     pub sources: Option<Sources>,
     /// The maximum number of queries in a segment burst (UDP_SEGMENT), in which the kernel gets them as one send and the
@@ -117,6 +121,7 @@ impl Job {
             tls_share: 0.0,
             tls_port: 853,
             idle_timeout: None,
+            keep_ports: false,
             connections: 1,
             queries_per_connection: 0,
             sources: None,
@@ -174,13 +179,15 @@ impl Job {
         }
     }
 
-    /// The number of connections that worker number `index` of `count` may have in each pool.
-    pub fn connections(&self, index: usize, count: usize) -> usize {
-        let last_client = self.queries.origins().iter().map(|origin| origin.client as usize).max();
-        match (self.idle_timeout, last_client) {
-            (Some(_), Some(last)) => last + 1,
-            _ => share_of(self.connections, index, count),
-        }
+    /// Whether captured TCP connections are opened and closed at their times.
+    pub fn follows_connections(&self) -> bool {
+        let keeps_transports = self.tcp_share + self.tls_share == 0.0 && self.transport != Transport::Udp;
+        matches!(self.timing, Timing::Trace { .. }) && self.idle_timeout.is_none() && keeps_transports
+    }
+
+    /// The numbers of the queries that worker number `index` of `count` sends in a replay; `None` if workers take turns.
+    pub fn replay_share(&self, index: usize, count: usize) -> Option<Arc<[u32]>> {
+        matches!(self.timing, Timing::Trace { .. }).then(|| Replay::share(&self.queries, index, count))
     }
 
     /// When worker number `index` of `count` sends.
@@ -191,8 +198,9 @@ impl Job {
                 Pacing::open(from_profile(profile, *arrivals), index, count)
             }
             Timing::Trace { speed } => {
-                let times = self.queries.origins().iter().map(|origin| origin.time_ns).collect();
-                Pacing::open(from_trace(times, *speed), index, count)
+                let numbers = Replay::share(&self.queries, index, count);
+                let times = numbers.iter().map(|&number| self.queries.origins()[number as usize].time_ns).collect();
+                Pacing::open(from_trace(times, *speed), 0, 1)
             }
             Timing::Closed { outstanding, seconds } => {
                 let outstanding = share_of(*outstanding, index, count);

@@ -29,6 +29,7 @@ mod pools;
 pub mod probe;
 pub mod queries;
 mod records;
+mod replay;
 mod report;
 pub mod run;
 pub mod schedule;

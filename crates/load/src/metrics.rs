@@ -101,6 +101,10 @@ metrics! {
     closed_early,
     /// Connections that were closed because they were idle for too long.
     closed_idle,
+    /// Connections that were closed because the captured ones were.
+    closed_captured,
+    /// Ports of captured clients that were not free, so that the kernel chose others.
+    ports_replaced,
     /// Datagrams that the kernel refused to send.
     refused,
     /// CPU time of the sender threads, in nanoseconds.

@@ -3,17 +3,20 @@
 //! Each connection has an id, which is reused once it is closed and no query of it is outstanding. Events of [`Poll`]
 //! go to [`ConnectionPool::handle`].
 
+mod pooled_connection;
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::io::{self, ErrorKind, Read};
-use std::net::SocketAddr;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use netio::epoll::{Event, Interest, Poll};
 use netio::udp_client::Sources;
 
+use self::pooled_connection::PooledConnection;
 use crate::connection::Connection;
-use crate::framing::split_message;
 use crate::metrics::Metrics;
+use crate::replay::{ClientEnd, is_port_unavailable};
 use crate::tls::TlsConfig;
 
 /// The read buffer in octets; longer than any message.
@@ -56,6 +59,8 @@ pub struct ConnectionPool {
     /// Connections with queries to write.
     unflushed: Vec<u32>,
     opened: u32,
+    /// Ports of captured clients that were not free.
+    ports_replaced: u64,
     /// When to check whether a connection has been idle for too long, and its id; at most one entry for each connection.
     idle_checks: BinaryHeap<Reverse<(u64, u32)>>,
     buffer: Vec<u8>,
@@ -67,26 +72,6 @@ enum PoolEntry {
         /// Its queries that have not timed out yet.
         outstanding: u32,
     },
-}
-
-struct PooledConnection {
-    connection: Connection,
-    slot: usize,
-    opened_ns: u64,
-    is_established: bool,
-    /// Whether it gets no further queries.
-    is_draining: bool,
-    interest: Interest,
-    /// Queries sent, or queued to be sent.
-    sent: u32,
-    /// Queries answered or timed out.
-    completed: u32,
-    /// When the last outstanding query was answered or timed out.
-    idle_since_ns: u64,
-    has_idle_check: bool,
-    outgoing: Vec<u8>,
-    /// The beginning of an incomplete message.
-    incoming: Vec<u8>,
 }
 
 impl ConnectionPool {
@@ -105,18 +90,16 @@ impl ConnectionPool {
             released_ids: Vec::new(),
             unflushed: Vec::new(),
             opened: 0,
+            ports_replaced: 0,
             buffer: vec![0; READ_LEN],
         }
     }
 
-    /// The id of the connection for the next query, or for one of a captured client; opens it if needed.
-    pub fn choose(&mut self, client: Option<u32>, poll: &Poll, now_ns: u64) -> io::Result<u32> {
-        let slot = client.map_or_else(|| self.choose_slot(), |client| client as usize) % self.slots.len();
+    /// The id of the connection for the next query, or for a captured one; opens it if needed.
+    pub fn choose(&mut self, end: Option<ClientEnd>, poll: &Poll, now_ns: u64) -> io::Result<u32> {
+        let slot = end.map_or_else(|| self.choose_slot(), |end| end.slot as usize) % self.slots.len();
         self.next_slot = (slot + 1) % self.slots.len();
-        let id = match self.slots[slot] {
-            Some(id) => id,
-            None => self.open(slot, poll, now_ns)?,
-        };
+        let id = self.open_slot(slot, end, poll, now_ns)?;
         let limit = self.config.queries_per_connection;
         let connection = self.get_open(id).expect("slots have open connections");
         connection.sent += 1;
@@ -125,6 +108,27 @@ impl ConnectionPool {
             self.slots[slot] = None;
         }
         Ok(id)
+    }
+
+    /// Opens a captured connection, if it is not open.
+    pub fn open(&mut self, end: ClientEnd, poll: &Poll, now_ns: u64) -> io::Result<()> {
+        self.open_slot(end.slot as usize % self.slots.len(), Some(end), poll, now_ns).map(|_| ())
+    }
+
+    /// Closes a captured connection once its queries are answered.
+    pub fn finish(&mut self, end: ClientEnd, metrics: &mut Metrics) {
+        let Some(id) = self.slots.get_mut(end.slot as usize).and_then(Option::take) else { return };
+        let Some(connection) = self.get_open(id) else { return };
+        connection.is_draining = true;
+        metrics.closed_captured += 1;
+        if connection.is_drained() {
+            self.close(id, metrics);
+        }
+    }
+
+    /// How many ports of captured clients were not free, so that the kernel chose others.
+    pub fn ports_replaced(&self) -> u64 {
+        self.ports_replaced
     }
 
     /// The next slot in round-robin order; if configured, the next one that is empty or has an established connection.
@@ -141,26 +145,16 @@ impl ConnectionPool {
         self.opened as usize >= self.slots.len()
     }
 
-    fn open(&mut self, slot: usize, poll: &Poll, now_ns: u64) -> io::Result<u32> {
-        let local = self.config.sources.map(|sources| SocketAddr::new(sources.at(self.opened % sources.count), 0));
-        let connection = Connection::connect(self.server, local, self.config.tls.as_ref())?;
+    /// The id of the connection in a slot, which it opens if needed.
+    fn open_slot(&mut self, slot: usize, end: Option<ClientEnd>, poll: &Poll, now_ns: u64) -> io::Result<u32> {
+        if let Some(id) = self.slots[slot] {
+            return Ok(id);
+        }
+        let connection = self.connect(end)?;
         self.opened = self.opened.wrapping_add(1);
         let id = self.free_ids.pop().unwrap_or(self.entries.len() as u32);
         poll.add(&connection, self.token(id), Interest::Writable)?;
-        let entry = PoolEntry::Open(Box::new(PooledConnection {
-            connection,
-            slot,
-            opened_ns: now_ns,
-            is_established: false,
-            is_draining: false,
-            interest: Interest::Writable,
-            sent: 0,
-            completed: 0,
-            idle_since_ns: now_ns,
-            has_idle_check: false,
-            outgoing: Vec::new(),
-            incoming: Vec::new(),
-        }));
+        let entry = PoolEntry::Open(Box::new(PooledConnection::opening(connection, slot, now_ns)));
         if id as usize == self.entries.len() {
             self.entries.push(entry);
         } else {
@@ -168,6 +162,22 @@ impl ConnectionPool {
         }
         self.slots[slot] = Some(id);
         Ok(id)
+    }
+
+    /// Connects from the address of a captured client, or from the next one in turn.
+    fn connect(&mut self, end: Option<ClientEnd>) -> io::Result<Connection> {
+        let turn = end.map_or(self.opened, |end| end.client);
+        let address = self.config.sources.map(|sources| sources.at(turn % sources.count));
+        if let Some(port) = end.map(|end| end.port).filter(|port| *port > 0) {
+            let any = if self.server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+            let local = SocketAddr::new(address.unwrap_or(any), port);
+            match Connection::connect(self.server, Some(local), self.config.tls.as_ref()) {
+                Err(error) if is_port_unavailable(&error) => self.ports_replaced += 1,
+                result => return result,
+            }
+        }
+        let local = address.map(|address| SocketAddr::new(address, 0));
+        Connection::connect(self.server, local, self.config.tls.as_ref())
     }
 
     fn token(&self, id: u32) -> u64 {
@@ -186,15 +196,9 @@ impl ConnectionPool {
         self.entries.len()
     }
 
-    /// Queues a query, preceded by its length (RFC 1035 4.2.2).
+    /// Queues a query.
     pub fn push(&mut self, id: u32, message_id: u16, message: &[u8]) {
-        let Some(connection) = self.get_open(id) else { return };
-        let was_flushed = connection.outgoing.is_empty();
-        let outgoing = &mut connection.outgoing;
-        outgoing.extend_from_slice(&(message.len() as u16).to_be_bytes());
-        outgoing.extend_from_slice(&message_id.to_be_bytes());
-        outgoing.extend_from_slice(&message[2..]);
-        if was_flushed {
+        if self.get_open(id).is_some_and(|connection| connection.push(message_id, message)) {
             self.unflushed.push(id);
         }
     }
@@ -321,47 +325,6 @@ impl ConnectionPool {
         if outstanding == 0 {
             self.released_ids.push(id);
         }
-    }
-}
-
-impl PooledConnection {
-    fn is_idle(&self) -> bool {
-        self.completed >= self.sent
-    }
-
-    fn is_drained(&self) -> bool {
-        self.is_draining && self.is_idle()
-    }
-
-    fn record_established(&mut self, now_ns: u64, metrics: &mut Metrics) {
-        self.is_established = true;
-        metrics.handshakes += 1;
-        metrics.handshakes_resumed += u64::from(self.connection.is_resumed());
-        metrics.handshake.saturating_record(now_ns - self.opened_ns);
-    }
-
-    fn write(&mut self) -> io::Result<()> {
-        self.connection.write_queued(&mut self.outgoing)
-    }
-
-    /// Reads once and passes each complete message to `on_response`. The end of the stream is an error.
-    fn read(&mut self, buffer: &mut [u8], mut on_response: impl FnMut(&[u8]) -> bool) -> io::Result<()> {
-        let buffered = self.incoming.len();
-        buffer[..buffered].copy_from_slice(&self.incoming);
-        let len = match self.connection.read(&mut buffer[buffered..]) {
-            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-            Ok(len) => buffered + len,
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        let mut rest = &buffer[..len];
-        while let Some((message, after)) = split_message(rest) {
-            self.completed += u32::from(on_response(message));
-            rest = after;
-        }
-        self.incoming.clear();
-        self.incoming.extend_from_slice(rest);
-        Ok(())
     }
 }
 

@@ -9,6 +9,7 @@ use netio::epoll::{Event, Poll};
 
 use crate::metrics::Metrics;
 use crate::pool::{ConnectionPool, PoolConfig};
+use crate::replay::ClientEnd;
 
 /// The pools of a worker; at least one.
 pub struct Pools {
@@ -27,10 +28,25 @@ impl Pools {
         Pools { pools: pools.collect(), first_token }
     }
 
-    /// The number of the connection of a pool for the next query, or for one of a captured client; opens it if needed.
-    pub fn choose(&mut self, pool: usize, client: Option<u32>, poll: &Poll, now_ns: u64) -> io::Result<u32> {
-        let id = self.pools[pool].choose(client, poll, now_ns)?;
+    /// The number of the connection of a pool for the next query, or for a captured one; opens it if needed.
+    pub fn choose(&mut self, pool: usize, end: Option<ClientEnd>, poll: &Poll, now_ns: u64) -> io::Result<u32> {
+        let id = self.pools[pool].choose(end, poll, now_ns)?;
         Ok(id * self.pools.len() as u32 + pool as u32)
+    }
+
+    /// Opens a captured connection in the first pool, if it is not open.
+    pub fn open(&mut self, end: ClientEnd, poll: &Poll, now_ns: u64) -> io::Result<()> {
+        self.pools[0].open(end, poll, now_ns)
+    }
+
+    /// Closes a captured connection in the first pool once its queries are answered.
+    pub fn finish(&mut self, end: ClientEnd, metrics: &mut Metrics) {
+        self.pools[0].finish(end, metrics);
+    }
+
+    /// How many ports of captured clients were not free, so that the kernel chose others.
+    pub fn ports_replaced(&self) -> u64 {
+        self.pools.iter().map(ConnectionPool::ports_replaced).sum()
     }
 
     /// Queues a query.

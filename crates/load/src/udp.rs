@@ -2,6 +2,7 @@
 //!
 //! A source is a socket with an address; its number is `socket * addresses + address`.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use netio::epoll::{Interest, Poll};
 use netio::udp_client::{ClientSocket, ReceiveBatch, SendBatch, Sources};
 
 use crate::queries::MAX_QUERY_LEN;
+use crate::replay::is_port_unavailable;
 
 /// Datagrams received in one system call.
 const RECEIVE_BATCH: usize = 64;
@@ -22,6 +24,12 @@ pub struct UdpSockets {
     send_batch: SendBatch,
     receive_batch: ReceiveBatch,
     addresses: u32,
+    /// How many addresses of a socket have message ids of their own: all, or one.
+    id_addresses: u32,
+    /// The sockets with the ports of captured clients.
+    socket_of_port: HashMap<u16, u32>,
+    /// Ports of captured clients that were not free.
+    ports_replaced: u64,
     batch_len: usize,
     sources_used: u64,
     batches: u64,
@@ -33,30 +41,57 @@ pub struct UdpSockets {
     queued_socket: usize,
 }
 
+/// The sockets to open, and what they send together.
+pub struct UdpConfig {
+    /// How many sockets, if no ports are given.
+    pub sockets: usize,
+    /// The ports of captured clients, each of which gets a socket; empty if the kernel chooses ports.
+    pub ports: Vec<u16>,
+    pub sources: Option<Sources>,
+    /// Up to this many due queries are sent in one system call.
+    pub batch_len: usize,
+    /// Up to this many queries of one source are a segment burst (UDP_SEGMENT) if their lengths allow it.
+    pub burst_len: usize,
+}
+
+/// A socket and one of the source addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UdpSource {
+    /// The number among all sources, for message ids.
+    pub number: u32,
+    socket: u32,
+    address: u32,
+}
+
 impl UdpSockets {
-    /// Opens `sockets` sockets that send up to `batch_len` due queries in one system call, and adds them to `poll`.
-    ///
-    /// Up to `burst_len` queries of one source are a segment burst (UDP_SEGMENT) if their lengths allow it.
-    pub fn open(
-        poll: &Poll,
-        server: SocketAddr,
-        sockets: usize,
-        sources: Option<Sources>,
-        batch_len: usize,
-        burst_len: usize,
-    ) -> io::Result<UdpSockets> {
-        let sockets: Vec<ClientSocket> =
-            (0..sockets.max(1)).map(|_| ClientSocket::open(server, sources, BUFFER_LEN)).collect::<io::Result<_>>()?;
+    /// Opens the sockets and adds them to `poll`.
+    pub fn open(poll: &Poll, server: SocketAddr, config: &UdpConfig) -> io::Result<UdpSockets> {
+        let mut ports_replaced = 0;
+        let mut open = |port| match ClientSocket::open_on_port(server, config.sources, port, BUFFER_LEN) {
+            Err(error) if port > 0 && is_port_unavailable(&error) => {
+                ports_replaced += 1;
+                ClientSocket::open(server, config.sources, BUFFER_LEN)
+            }
+            result => result,
+        };
+        let sockets: Vec<ClientSocket> = match config.ports.is_empty() {
+            true => (0..config.sockets.max(1)).map(|_| open(0)).collect::<io::Result<_>>()?,
+            false => config.ports.iter().map(|&port| open(port)).collect::<io::Result<_>>()?,
+        };
         sockets.iter().zip(0..).try_for_each(|(socket, token)| poll.add(socket, token, Interest::Readable))?;
-        let addresses = sources.map_or(1, |sources| sources.count);
+        let addresses = config.sources.map_or(1, |sources| sources.count);
         Ok(UdpSockets {
             period: least_common_multiple(sockets.len() as u64, addresses.into()),
             sockets,
             // Twice the length, so that a TSIG record fits after the longest query.
-            send_batch: SendBatch::new(batch_len, 2 * MAX_QUERY_LEN, burst_len),
+            send_batch: SendBatch::new(config.batch_len, 2 * MAX_QUERY_LEN, config.burst_len),
             receive_batch: ReceiveBatch::new(RECEIVE_BATCH),
             addresses,
-            batch_len,
+            // With thousands of ports, the pairs would be too many: few queries of a port are outstanding at a time.
+            id_addresses: if config.ports.is_empty() { addresses } else { 1 },
+            socket_of_port: config.ports.iter().copied().zip(0..).collect(),
+            ports_replaced,
+            batch_len: config.batch_len,
             sources_used: 0,
             batches: 0,
             socket: 0,
@@ -64,8 +99,9 @@ impl UdpSockets {
         })
     }
 
+    /// All source numbers are below this.
     pub fn source_count(&self) -> u32 {
-        self.sockets.len() as u32 * self.addresses
+        self.sockets.len() as u32 * self.id_addresses
     }
 
     /// The maximum number of queries that are sent together.
@@ -92,24 +128,40 @@ impl UdpSockets {
 
     /// The source of the next query: the socket of the batch, with another address each time.
     #[inline]
-    pub fn next_source(&mut self) -> u32 {
+    pub fn next_source(&mut self) -> UdpSource {
         self.sources_used += 1;
-        self.socket * self.addresses + (self.sources_used % u64::from(self.addresses)) as u32
+        self.source(self.socket, (self.sources_used % u64::from(self.addresses)) as u32)
     }
 
-    /// The source for the queries of a captured client.
-    pub fn source_of_client(&self, client: u32) -> u32 {
-        client % self.source_count()
+    /// The source for the queries of a captured client: the socket with its port, or one that it always has.
+    pub fn source_of_client(&self, client: u32, port: u16) -> UdpSource {
+        match self.socket_of_port.get(&port) {
+            Some(&socket) => self.source(socket, client % self.addresses),
+            None => {
+                let number = client % (self.sockets.len() as u32 * self.addresses);
+                self.source(number / self.addresses, number % self.addresses)
+            }
+        }
+    }
+
+    #[inline]
+    fn source(&self, socket: u32, address: u32) -> UdpSource {
+        UdpSource { number: socket * self.id_addresses + address % self.id_addresses, socket, address }
+    }
+
+    /// How many ports of captured clients were not free, so that the kernel chose others.
+    pub fn ports_replaced(&self) -> u64 {
+        self.ports_replaced
     }
 
     /// Queues a query. If that flushes earlier ones, returns how many of them the kernel refused.
     #[inline]
-    pub fn push(&mut self, source: u32, id: u16, message: &[u8]) -> usize {
-        let socket = (source / self.addresses) as usize;
+    pub fn push(&mut self, source: UdpSource, id: u16, message: &[u8]) -> usize {
+        let socket = source.socket as usize;
         let must_flush = socket != self.queued_socket || self.send_batch.is_full(message.len());
         let refused = if must_flush { self.flush() } else { 0 };
         self.queued_socket = socket;
-        self.send_batch.push(source % self.addresses, message)[..2].copy_from_slice(&id.to_be_bytes());
+        self.send_batch.push(source.address, message)[..2].copy_from_slice(&id.to_be_bytes());
         refused
     }
 
@@ -130,9 +182,9 @@ impl UdpSockets {
         socket: usize,
         mut on_response: impl FnMut(Option<u32>, &[u8], Option<Duration>),
     ) -> io::Result<usize> {
-        let base = socket as u32 * self.addresses;
+        let (base, addresses) = (socket as u32 * self.id_addresses, self.id_addresses);
         self.receive_batch.receive(&self.sockets[socket], |answer| {
-            on_response(answer.source.map(|source| base + source), answer.bytes, answer.received_at);
+            on_response(answer.source.map(|source| base + source % addresses), answer.bytes, answer.received_at);
         })
     }
 }
@@ -152,10 +204,11 @@ mod tests {
     fn sources_of(batches: usize, batch_len: usize, addresses: u32) -> Vec<Vec<u32>> {
         let sources = Sources { first: [127, 6, 0, 1].into(), count: addresses };
         let (poll, server) = (Poll::new().expect("a descriptor"), ([127, 0, 0, 1], 9).into());
-        let mut udp = UdpSockets::open(&poll, server, 4, Some(sources), batch_len, 1).expect("loopback");
+        let config = UdpConfig { sockets: 4, ports: Vec::new(), sources: Some(sources), batch_len, burst_len: 1 };
+        let mut udp = UdpSockets::open(&poll, server, &config).expect("loopback");
         let mut batch = || {
             udp.begin_batch();
-            (0..batch_len).map(|_| udp.next_source()).collect()
+            (0..batch_len).map(|_| udp.next_source().number).collect()
         };
         (0..batches).map(|_| batch()).collect()
     }
@@ -180,5 +233,21 @@ mod tests {
             .collect();
         assert!(sockets.windows(2).all(|pair| pair[0] != pair[1]), "{sockets:?}");
         assert!((0..4).all(|socket| sockets.contains(&socket)), "{sockets:?}");
+    }
+
+    #[test]
+    fn captured_clients_have_their_ports_unless_those_are_in_use() {
+        let taken = std::net::UdpSocket::bind("0.0.0.0:0").expect("loopback");
+        let free = std::net::UdpSocket::bind("0.0.0.0:0").expect("loopback");
+        let [taken_port, free_port] = [&taken, &free].map(|socket| socket.local_addr().expect("bound").port());
+        drop(free);
+        let (poll, server) = (Poll::new().expect("a descriptor"), ([127, 0, 0, 1], 9).into());
+        let sources = Some(Sources { first: [127, 6, 0, 1].into(), count: 300 });
+        let ports = vec![free_port, taken_port];
+        let config = UdpConfig { sockets: 1, ports, sources, batch_len: 1, burst_len: 1 };
+        let udp = UdpSockets::open(&poll, server, &config).expect("loopback");
+        assert_eq!((udp.socket_count(), udp.source_count(), udp.ports_replaced()), (2, 2, 1));
+        assert_eq!(udp.source_of_client(303, free_port), UdpSource { number: 0, socket: 0, address: 3 });
+        assert_eq!(udp.source_of_client(7, taken_port), UdpSource { number: 1, socket: 1, address: 7 });
     }
 }

@@ -1,5 +1,8 @@
 //! A sender thread: sends due queries, receives responses, times out the rest.
 
+mod receiving;
+mod sending;
+
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
+use fastrand::Rng;
 use netio::clock;
 use netio::epoll::{Events, Poll};
 use netio::udp_client::Sources;
@@ -15,29 +19,14 @@ use crate::job::{Job, Timing, Transport, share_of};
 use crate::ledger::Ledger;
 use crate::metrics::Metrics;
 use crate::outstanding::OutstandingQueries;
-use crate::pacer::{Due, Pacer};
+use crate::pacer::Pacer;
 use crate::pool::PoolConfig;
 use crate::pools::Pools;
+use crate::replay::Replay;
 use crate::tls::TlsConfig;
 use crate::tsig::TsigContext;
-use crate::udp::UdpSockets;
-use fastrand::Rng;
+use crate::udp::{UdpConfig, UdpSockets};
 
-/// Queries sent before responses are received again: enough to catch up, few enough not to timestamp responses late.
-const MAX_SENT_PER_TURN: usize = 64;
-/// Queries written to connections before they are flushed, without UDP.
-const TCP_BATCH: usize = 8;
-/// Connections that a closed loop opens without waiting for responses: fewer than a short listen backlog holds (10 in
-/// BIND and Knot). The kernel drops a SYN that does not fit and retransmits it after a second, which says nothing about
-/// the server.
-const INITIAL_CONNECTIONS: usize = 8;
-/// A closed loop opens a further connection at least this often, so that a distant server does not slow it down.
-const CONNECTION_INTERVAL_NS: u64 = 5_000_000;
-/// Missed queries skipped before responses are received again: at a rate that cannot be kept there is always another.
-const MAX_MISSED_PER_TURN: usize = 1024;
-/// The pool of TCP connections, or of TLS if all queries use it, and that of TLS in a mix.
-const TCP_POOL: usize = 0;
-const TLS_POOL: usize = 1;
 /// Events received in one wait.
 const EVENTS: usize = 256;
 /// The thread busy-waits for less than this, which is about the time a processor needs to wake up.
@@ -65,6 +54,7 @@ pub struct Worker {
     pacer: Pacer,
     /// The numbers of the queries in sending order; empty for ascending numbers.
     order: Arc<[u32]>,
+    replay: Replay,
     udp: Option<UdpSockets>,
     pools: Option<Pools>,
     /// With several transports, the shares of queries over TCP and TLS; both 0 if captured queries use their transport.
@@ -91,28 +81,20 @@ impl Worker {
     pub fn new(job: &Job, index: usize, count: usize, order: Arc<[u32]>) -> io::Result<Worker> {
         let poll = Poll::new()?;
         let sources = job.sources.map(|sources| share_of_sources(sources, index, count));
-        let connections = share_of(job.connections, index, count);
-        let udp = match job.transport {
-            Transport::Tcp => None,
-            _ => Some(UdpSockets::open(&poll, job.server, connections, sources, job.batch_len(), job.burst_len)?),
-        };
-        let pool_config = |tls: Option<TlsConfig>| PoolConfig {
-            connections: job.connections(index, count),
-            queries_per_connection: job.queries_per_connection,
-            prefer_established: matches!(job.timing, Timing::Closed { .. }),
+        let replay = Replay::new(job, index, count);
+        let share = job.replay_share(index, count);
+        let (turn, query_count) =
+            share.as_ref().map_or(((index, count), job.queries.len()), |share| ((0, 1), share.len()));
+        let udp_config = UdpConfig {
+            sockets: share_of(job.connections, index, count),
+            ports: share.as_ref().map_or(vec![], |share| replay.udp_ports(share)),
             sources,
-            tls,
-            idle_timeout_ns: job.idle_timeout.map(|timeout| timeout.as_nanos() as u64),
+            batch_len: job.batch_len(),
+            burst_len: job.burst_len,
         };
-        let pools = match (job.transport, &job.tls) {
-            (Transport::Udp, _) => vec![],
-            (Transport::Tcp, tls) => vec![(job.server, pool_config(tls.clone()))],
-            (Transport::Mixed, None) => vec![(job.server, pool_config(None))],
-            (Transport::Mixed, tls) => {
-                let tls_server = SocketAddr::new(job.server.ip(), job.tls_port);
-                vec![(job.server, pool_config(None)), (tls_server, pool_config(tls.clone()))]
-            }
-        };
+        let has_udp = job.transport != Transport::Tcp;
+        let udp = has_udp.then(|| UdpSockets::open(&poll, job.server, &udp_config)).transpose()?;
+        let pools = pools(job, replay.slot_count(), sources);
         if let (true, Some(udp)) = (job.kernel_timestamps, &udp) {
             udp.enable_timestamps()?;
         }
@@ -131,8 +113,9 @@ impl Worker {
                 first_connection: source_count,
             },
             metrics: Metrics::default(),
-            pacer: Pacer::new(job.pacing(index, count), (index, count), job.queries.len(), job.max_queries, timeout_ns),
-            order,
+            pacer: Pacer::new(job.pacing(index, count), turn, query_count, job.max_queries, timeout_ns),
+            order: share.unwrap_or(order),
+            replay,
             udp,
             pools: (!pools.is_empty()).then(|| Pools::new(pools, first_token)),
             tcp_share: job.tcp_share,
@@ -186,6 +169,7 @@ impl Worker {
         }
         self.metrics.interrupted = self.ledger.outstanding.len() as u64;
         self.metrics.receive_drops = self.udp.as_ref().map_or(Ok(0), UdpSockets::receive_drops)?;
+        self.metrics.ports_replaced = self.ports_replaced();
         self.report_interval(reports);
         let sent_ns = sent_ns.unwrap_or_else(|| self.now());
         let window_ns = sent_ns.saturating_sub(self.ledger.warm_up_ns).max(1);
@@ -207,168 +191,16 @@ impl Worker {
         ns_since(self.start)
     }
 
-    /// Sends a few batches of due queries; returns whether more may be due.
-    fn send_due(&mut self) -> bool {
-        let mut sent = 0;
-        while sent < MAX_SENT_PER_TURN {
-            let now = self.now();
-            let was_full = self.collect_batch(now);
-            sent += self.batch.len();
-            for at in 0..self.batch.len() {
-                let (number, intended_ns) = self.batch[at];
-                self.send(number, intended_ns, now);
-            }
-            self.flush();
-            if !was_full || self.batch.is_empty() {
-                return was_full;
-            }
-        }
-        true
-    }
-
-    /// Collects the next batch of due queries; returns whether it is full, so that more may be due.
-    fn collect_batch(&mut self, now: u64) -> bool {
-        self.batch.clear();
-        let batch_len = self.udp.as_ref().map_or(TCP_BATCH, UdpSockets::batch_len);
-        let (max_outstanding, mut missed) = (self.max_outstanding(now), 0);
-        let mut is_full = true;
-        while self.batch.len() < batch_len && missed < MAX_MISSED_PER_TURN {
-            let outstanding = self.ledger.outstanding.len() + self.batch.len();
-            match self.pacer.next(now, outstanding, max_outstanding) {
-                Some(Due::Query { number, intended_ns }) => {
-                    let number = self.order.get(number as usize).copied().unwrap_or(number);
-                    self.batch.push((number, intended_ns));
-                }
-                Some(Due::Missed { intended_ns }) => {
-                    self.ledger.record_missed(intended_ns, now, &mut self.metrics);
-                    missed += 1;
-                }
-                None => {
-                    is_full = false;
-                    break;
-                }
-            }
-        }
-        if let (Some(udp), false) = (&mut self.udp, self.batch.is_empty()) {
-            udp.begin_batch();
-        }
-        is_full
-    }
-
-    /// The limit for a closed loop while it opens its connections: each query opens one.
-    fn max_outstanding(&self, now: u64) -> usize {
-        match (&self.udp, &self.pools) {
-            (None, Some(pools)) if !pools.all_opened() => INITIAL_CONNECTIONS + (now / CONNECTION_INTERVAL_NS) as usize,
-            _ => usize::MAX,
-        }
-    }
-
-    fn send(&mut self, number: u32, intended_ns: u64, now: u64) {
-        if let Some(pool) = self.choose_pool(number) {
-            return self.send_on_connection(pool, number, intended_ns, now);
-        }
-        let Some(udp) = &mut self.udp else { return };
-        let source = match self.ledger.queries.origin(number) {
-            None => udp.next_source(),
-            Some(origin) => udp.source_of_client(origin.client),
-        };
-        let Some(id) = self.ledger.record_sent(source, number, intended_ns, now, &mut self.metrics) else { return };
-        let refused = udp.push(source, id, self.ledger.message(number));
-        self.metrics.refused += refused as u64;
-    }
-
-    /// The connection pool for a query; `None` for UDP.
-    fn choose_pool(&mut self, number: u32) -> Option<usize> {
-        match (&self.udp, &self.pools) {
-            (_, None) => None,
-            (None, Some(_)) => Some(TCP_POOL),
-            (Some(_), Some(_)) if self.tcp_share + self.tls_share == 0.0 => {
-                self.ledger.queries.origin(number).filter(|origin| origin.is_tcp).map(|_| TCP_POOL)
-            }
-            (Some(_), Some(_)) => match self.random.f64() {
-                random if random < self.tcp_share => Some(TCP_POOL),
-                random if random < self.tcp_share + self.tls_share => Some(TLS_POOL),
-                _ => None,
-            },
-        }
-    }
-
-    fn send_on_connection(&mut self, pool: usize, number: u32, intended_ns: u64, now: u64) {
-        let Some(pools) = &mut self.pools else { return };
-        let client = self.ledger.queries.origin(number).map(|origin| origin.client);
-        match pools.choose(pool, client, &self.poll, now) {
-            Ok(connection) => {
-                let source = self.ledger.first_connection + connection;
-                let sources = self.ledger.first_connection as usize + pools.connection_count();
-                self.ledger.outstanding.reserve_sources(sources);
-                match self.ledger.record_sent(source, number, intended_ns, now, &mut self.metrics) {
-                    Some(id) => pools.push(connection, id, self.ledger.message(number)),
-                    None => pools.query_timed_out(connection, now, &mut self.metrics),
-                }
-            }
-            // Out of descriptors or ports.
-            Err(error) => {
-                self.metrics.record_failed_handshake(&error);
-                self.ledger.record_missed(intended_ns, now, &mut self.metrics);
-            }
-        }
-    }
-
-    fn flush(&mut self) {
-        if let Some(udp) = &mut self.udp {
-            self.metrics.refused += udp.flush() as u64;
-        }
-        if let Some(pools) = &mut self.pools {
-            pools.flush(&self.poll, &mut self.metrics);
-        }
-    }
-
-    fn expire(&mut self, now: u64) {
-        let Ledger { outstanding, first_connection, queries, has_breakdown, .. } = &mut self.ledger;
-        let (pools, metrics) = (&mut self.pools, &mut self.metrics);
-        outstanding.expire(now, |query| {
-            if query.counted {
-                metrics.record_timeout(now - query.intended_ns, now - query.sent_ns);
-                if *has_breakdown {
-                    metrics.breakdown.record(queries.qtype(query.number), None, now - query.intended_ns);
-                }
-            }
-            if let (Some(pools), Some(connection)) = (&mut *pools, query.source.checked_sub(*first_connection)) {
-                pools.query_timed_out(connection, now, metrics);
-            }
-        });
-        if let Some(pools) = pools {
-            pools.close_idle(now, metrics);
-        }
-    }
-
-    fn handle_events(&mut self) -> io::Result<()> {
-        for index in 0..self.events.len() {
-            let event = self.events.at(index);
-            let (ledger, metrics) = (&mut self.ledger, &mut self.metrics);
-            match (&mut self.udp, &mut self.pools) {
-                (Some(udp), _) if event.token < udp.socket_count() as u64 => {
-                    let mut arrivals = ArrivalClock { start: self.start, read: None };
-                    udp.receive(event.token as usize, |source, response, received_at| {
-                        ledger.record_response(source, response, arrivals.ns(received_at), metrics);
-                    })?;
-                }
-                (_, Some(pools)) => {
-                    let now = ns_since(self.start);
-                    pools.handle(event, &self.poll, now, metrics, |connection, response, metrics| {
-                        ledger.record_response(Some(ledger.first_connection + connection), response, now, metrics)
-                    });
-                }
-                _ => {}
-            }
-        }
-        Ok(())
+    fn ports_replaced(&self) -> u64 {
+        let udp = self.udp.as_ref().map_or(0, UdpSockets::ports_replaced);
+        udp + self.pools.as_ref().map_or(0, Pools::ports_replaced)
     }
 
     /// How long to wait for events until something else is due.
     fn wait_ns(&mut self, now: u64) -> u64 {
         let interval_end = (self.interval + 1) * self.interval_ns;
-        let soonest = [self.ledger.outstanding.next_timeout_ns(), Some(interval_end)].into_iter().flatten().min();
+        let times = [self.ledger.outstanding.next_timeout_ns(), self.replay.next_ns(), Some(interval_end)];
+        let soonest = times.into_iter().flatten().min();
         let other = soonest.map_or(MAX_SLEEP_NS, |time| time.saturating_sub(now)).min(MAX_SLEEP_NS);
         match self.pacer.next_ns() {
             Some(due) => due.saturating_sub(now).saturating_sub(SPIN_NS).min(other),
@@ -393,23 +225,24 @@ impl Worker {
     }
 }
 
-/// The times at which the responses of a batch arrived. The clock is read once, after the system call.
-struct ArrivalClock {
-    start: Duration,
-    /// Nanoseconds from the start, and the time since 1970 if the kernel notes arrivals.
-    read: Option<(u64, Duration)>,
-}
-
-impl ArrivalClock {
-    /// When a response arrived, in nanoseconds from the start: when the kernel received it, or else now.
-    #[inline]
-    fn ns(&mut self, received_at: Option<Duration>) -> u64 {
-        let read = || {
-            let real = if received_at.is_some() { clock::real_exact() } else { Duration::ZERO };
-            (ns_since(self.start), real)
-        };
-        let (now, real) = *self.read.get_or_insert_with(read);
-        received_at.map_or(now, |at| now.saturating_sub(real.saturating_sub(at).as_nanos() as u64))
+/// The servers of the pools of connections, with their configurations.
+fn pools(job: &Job, slots: usize, sources: Option<Sources>) -> Vec<(SocketAddr, PoolConfig)> {
+    let config = |tls: Option<TlsConfig>| PoolConfig {
+        connections: slots,
+        queries_per_connection: job.queries_per_connection,
+        prefer_established: matches!(job.timing, Timing::Closed { .. }),
+        sources,
+        tls,
+        idle_timeout_ns: job.idle_timeout.map(|timeout| timeout.as_nanos() as u64),
+    };
+    match (job.transport, &job.tls) {
+        (Transport::Udp, _) => vec![],
+        (Transport::Tcp, tls) => vec![(job.server, config(tls.clone()))],
+        (Transport::Mixed, None) => vec![(job.server, config(None))],
+        (Transport::Mixed, tls) => {
+            let tls_server = SocketAddr::new(job.server.ip(), job.tls_port);
+            vec![(job.server, config(None)), (tls_server, config(tls.clone()))]
+        }
     }
 }
 

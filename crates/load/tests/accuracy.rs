@@ -417,10 +417,10 @@ fn a_real_capture_is_replayed() {
         let _ = writeln!(std::io::stderr(), "skipped: no capture in the folder that ZONDA_DATA names, or no xz");
         return;
     };
-    let capture = load::queries::pcap::read(&octets.stdout, 53).expect("a capture");
+    let capture = load::queries::pcap::read(&octets.stdout, 53, &QueryTemplate::default()).expect("a capture");
     let origins = capture.queries.origins();
     assert!((10_300..10_600).contains(&origins.len()), "{} queries", origins.len());
-    assert!(origins.iter().any(|origin| origin.is_tcp));
+    assert!(origins.iter().any(|origin| origin.connection.is_some()));
     assert!((55..65).contains(&(origins.last().expect("not empty").time_ns / 1_000_000_000)));
     let count = capture.queries.len() as u64;
     let sources = Some(netio::udp_client::Sources { first: [127, 9, 0, 1].into(), count: 2500 });

@@ -151,7 +151,8 @@ fn captured_clients_with_an_idle_timeout_have_connections_of_their_own() {
     let line = file::read(b". NS", &QueryTemplate::default()).expect("a query");
     let mut queries = Queries::default();
     for number in 0..90 {
-        let origin = CaptureOrigin { time_ns: number * 2_000_000, client: number as u32 % 30, is_tcp: false };
+        let origin =
+            CaptureOrigin { time_ns: number * 2_000_000, client: number as u32 % 30, port: 1000, connection: None };
         queries.push_captured(line.at(0).message, origin).expect("a query");
     }
     let job = Job::new(server.address("port"), Arc::new(queries), Timing::Trace { speed: 1.0 });

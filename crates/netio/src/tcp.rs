@@ -99,6 +99,10 @@ pub fn connect(server: SocketAddr, local: Option<SocketAddr>) -> io::Result<TcpS
     let fd = socket_options::socket(server, libc::SOCK_STREAM | libc::SOCK_NONBLOCK)?;
     socket_options::set(&fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1, "TCP_NODELAY")?;
     if let Some(local) = local {
+        if local.port() > 0 {
+            // ip(7): an earlier connection from this port may still be in TIME_WAIT.
+            socket_options::set(&fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1, "SO_REUSEADDR")?;
+        }
         // ip(7): the port is chosen at connect time, so that it only has to be unique per peer.
         socket_options::set(&fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1, "IP_BIND_ADDRESS_NO_PORT")?;
         socket_options::bind(&fd, local)?;

@@ -55,22 +55,37 @@ pub struct ClientSocket {
 impl ClientSocket {
     /// A socket with its own port. Without `sources` the kernel chooses the source address once, by the route to the server.
     pub fn open(server: SocketAddr, sources: Option<Sources>, buffer_len: usize) -> io::Result<ClientSocket> {
+        ClientSocket::open_on_port(server, sources, 0, buffer_len)
+    }
+
+    /// As [`ClientSocket::open`], on a port, which the kernel chooses if it is 0.
+    pub fn open_on_port(
+        server: SocketAddr,
+        sources: Option<Sources>,
+        port: u16,
+        buffer_len: usize,
+    ) -> io::Result<ClientSocket> {
         let fd = socket_options::socket(server, libc::SOCK_DGRAM)?;
         socket_options::set_buffer(&fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, buffer_len, "SO_RCVBUF")?;
         socket_options::set_buffer(&fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, buffer_len, "SO_SNDBUF")?;
         // Linux before 5.0 does not support UDP_GRO and delivers each datagram on its own.
         let _ = socket_options::set(&fd, libc::SOL_UDP, libc::UDP_GRO, 1, "UDP_GRO");
         match (sources, server) {
-            (None, _) => socket_options::connect(&fd, server)?,
+            (None, _) => {}
             (Some(_), SocketAddr::V4(_)) => {
                 socket_options::set(&fd, libc::IPPROTO_IP, libc::IP_PKTINFO, 1, "IP_PKTINFO")?;
-                socket_options::bind(&fd, (Ipv4Addr::UNSPECIFIED, 0).into())?;
             }
             (Some(_), SocketAddr::V6(_)) => {
                 socket_options::set(&fd, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1, "IPV6_RECVPKTINFO")?;
                 socket_options::set(&fd, libc::IPPROTO_IPV6, libc::IPV6_FREEBIND, 1, "IPV6_FREEBIND")?;
-                socket_options::bind(&fd, (Ipv6Addr::UNSPECIFIED, 0).into())?;
             }
+        }
+        if sources.is_some() || port > 0 {
+            let any = if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+            socket_options::bind(&fd, SocketAddr::new(any, port))?;
+        }
+        if sources.is_none() {
+            socket_options::connect(&fd, server)?;
         }
         Ok(ClientSocket { fd, server, sources })
     }

@@ -29,10 +29,10 @@ pub struct Input {
     pcap_port: u16,
     #[command(flatten)]
     sample: SampleArguments,
-    /// Send EDNS with this payload size (captured queries are sent unchanged)
+    /// Send EDNS with this payload size; without it, captured queries keep theirs
     #[arg(long, value_name = "OCTETS")]
     edns: Option<u16>,
-    /// Share of queries with DO
+    /// Share of queries with DO; 1 sets it in all captured queries
     #[arg(long = "do", value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
     dnssec_ok: f64,
     /// Send a cookie (RFC 7873), in hexadecimal: 8 octets, or 16 to 40 with the server's part [without a value: 8 random octets]
@@ -102,7 +102,7 @@ impl Input {
             (Some(path), ..) => {
                 (path, file::read(&read(path)?, &template).map_err(CommandError::input(path.display()))?)
             }
-            (_, Some(path), _) => (path, self.read_capture(path)?),
+            (_, Some(path), _) => (path, self.read_capture(path, &template)?),
             (.., Some(path)) => (path, self.sample.sampled(path, self.seed, &template)?),
             (None, None, None) => {
                 return Err(CommandError::Input("no queries: give --queries, --pcap or --from-zone".into()));
@@ -130,8 +130,9 @@ impl Input {
         template
     }
 
-    fn read_capture(&self, path: &Path) -> Result<Queries, CommandError> {
-        let capture = pcap::read(&read(path)?, self.pcap_port).map_err(CommandError::input(path.display()))?;
+    fn read_capture(&self, path: &Path, template: &QueryTemplate) -> Result<Queries, CommandError> {
+        let capture =
+            pcap::read(&read(path)?, self.pcap_port, template).map_err(CommandError::input(path.display()))?;
         if capture.unusable + capture.fragments > 0 {
             let (unusable, fragments) = (capture.unusable, capture.fragments);
             eprintln!("zonda-load: {}: skipped {unusable} unusable messages, {fragments} fragments", path.display());

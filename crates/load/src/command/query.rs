@@ -1,11 +1,13 @@
 //! `zonda-load query`: queries in an open or a closed loop.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use netio::resource_limits;
 use serde_json::json;
 
 use super::input::{Input, read_text};
@@ -20,6 +22,9 @@ use crate::report::{ReportHeader, Reporter};
 use crate::schedule::{ArrivalProcess, RateProfile};
 use crate::tls::{Purpose, TlsConfig};
 use crate::verify::ResponseChecker;
+
+/// Descriptors other than those of client ports and connections: standard streams, signals, polls.
+const OTHER_DESCRIPTORS: u64 = 16;
 
 /// Arguments of `zonda-load query`.
 #[derive(Debug, Args)]
@@ -39,9 +44,13 @@ pub struct QueryArguments {
     /// Port for TLS of a mix
     #[arg(long, value_name = "PORT", default_value_t = 853, requires = "senders")]
     tls_port: u16,
-    /// Close a connection when it has had no outstanding query for so long; captured clients then have connections of their own
+    /// Close a connection when it has had no outstanding query for so long; captured clients then have a connection each, instead of
+    /// the captured ones
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     idle_timeout: Option<f64>,
+    /// With --speed: send each query from its client's port, over UDP and on captured TCP connections; needs a descriptor for each port
+    #[arg(long, requires = "speed")]
+    client_ports: bool,
     /// Number of UDP sockets, or of concurrent connections
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     connections: u32,
@@ -166,6 +175,7 @@ pub fn run_job(job: &Job, stop: &AtomicBool) -> Result<Validity, CommandError> {
 impl QueryArguments {
     fn job(&self) -> Result<Job, CommandError> {
         let queries = Arc::new(self.input.queries()?);
+        self.check_ports(&queries)?;
         let [tcp_share, tls_share] = self.connection_shares();
         let transport = match (self.tcp_share, self.transport) {
             _ if !self.senders.is_empty() => Transport::Mixed,
@@ -181,6 +191,7 @@ impl QueryArguments {
             tls_share,
             tls_port: self.tls_port,
             idle_timeout: self.idle_timeout.map(Duration::from_secs_f64),
+            keep_ports: self.client_ports,
             connections: self.connections as usize,
             queries_per_connection: self.queries_per_connection,
             sources: self.target.sources()?,
@@ -199,6 +210,30 @@ impl QueryArguments {
             breakdown: self.breakdown,
             cpus: self.cpus.clone(),
         })
+    }
+
+    /// An error if `--client-ports` needs more descriptors than there may be, or several threads.
+    fn check_ports(&self, queries: &Queries) -> Result<(), CommandError> {
+        if !self.client_ports {
+            return Ok(());
+        }
+        if self.cpus.len() > 1 {
+            return Err(CommandError::Input(
+                "--client-ports needs one thread: name at most one processor in --cpus".into(),
+            ));
+        }
+        let ports: HashSet<u16> = queries.origins().iter().map(|origin| origin.port).collect();
+        let needed = (ports.len() + queries.connections().len()) as u64 + OTHER_DESCRIPTORS;
+        let limit = resource_limits::raise_open_files().map_err(CommandError::system("the limit of descriptors"))?;
+        match needed > limit {
+            true => Err(CommandError::Input(format!(
+                "--client-ports: the capture has {} client ports and {} connections, but this process may have {limit} \
+                 descriptors; allow {needed} (`ulimit -n`, LimitNOFILE=)",
+                ports.len(),
+                queries.connections().len(),
+            ))),
+            false => Ok(()),
+        }
     }
 
     /// The shares of TCP and TLS in a mix.

@@ -9,7 +9,7 @@ mod reassembly;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use super::{CaptureOrigin, Queries};
+use super::{CaptureOrigin, CapturedConnection, Queries, QueryEncoder, QueryTemplate};
 use frame::{Packet, Payload};
 use reassembly::TcpReassembler;
 
@@ -35,19 +35,33 @@ pub enum CaptureError {
     LinkType(u32),
 }
 
-/// Reads the queries that were sent to `port`. A truncated file is read up to its end.
-pub fn read(file: &[u8], port: u16) -> Result<Capture, CaptureError> {
-    let mut collector = QueryCollector { port, ..QueryCollector::default() };
+/// Reads the queries that were sent to `port`, and changes them as `template` says. A truncated file is read up to its
+/// end.
+pub fn read(file: &[u8], port: u16, template: &QueryTemplate) -> Result<Capture, CaptureError> {
+    let mut collector = QueryCollector {
+        port,
+        encoder: QueryEncoder::new(template),
+        first_ns: None,
+        last_ns: 0,
+        clients: HashMap::new(),
+        reassembler: TcpReassembler::default(),
+        connections: Vec::new(),
+        capture: Capture::default(),
+    };
     reader::for_each_frame(file, |time_ns, link_type, frame| collector.add_packet(time_ns, link_type, frame))?;
+    collector.capture.queries.set_connections(collector.connections);
     Ok(collector.capture)
 }
 
-#[derive(Default)]
 struct QueryCollector {
     port: u16,
+    encoder: QueryEncoder,
     first_ns: Option<u64>,
+    /// The time of the last packet, after the first one.
+    last_ns: u64,
     clients: HashMap<IpAddr, u32>,
     reassembler: TcpReassembler,
+    connections: Vec<CapturedConnection>,
     capture: Capture,
 }
 
@@ -57,28 +71,52 @@ impl QueryCollector {
         match packet.payload {
             Payload::Fragment => self.capture.fragments += 1,
             Payload::Udp { port, message } if port == self.port => {
-                self.push_query(time_ns, packet.source, false, message)
+                let (time_ns, client) = (self.relative_ns(time_ns), self.client(packet.source));
+                let origin = CaptureOrigin { time_ns, client, port: packet.source_port, connection: None };
+                self.push_query(origin, message);
             }
-            Payload::Tcp { port, .. } if port == self.port => {
-                let Packet { source, .. } = packet;
-                for message in self.reassembler.add(&packet) {
-                    self.push_query(time_ns, source, true, &message);
-                }
-            }
+            Payload::Tcp { port, .. } if port == self.port => self.add_segment(time_ns, &packet),
             _ => {}
         }
         Ok(())
     }
 
-    fn push_query(&mut self, time_ns: u64, source: IpAddr, is_tcp: bool, message: &[u8]) {
+    fn add_segment(&mut self, time_ns: u64, packet: &Packet<'_>) {
+        let time_ns = self.relative_ns(time_ns);
+        let Some(effect) = self.reassembler.add(time_ns, packet) else { return };
+        let client = self.client(packet.source);
+        if let Some(opened_ns) = effect.opened_ns {
+            let port = packet.source_port;
+            self.connections.push(CapturedConnection { client, port, opened_ns, closed_ns: None });
+        }
+        let connection = Some(effect.connection);
+        for message in &effect.messages {
+            self.push_query(CaptureOrigin { time_ns, client, port: packet.source_port, connection }, message);
+        }
+        let closed_ns = &mut self.connections[effect.connection as usize].closed_ns;
+        // A segment that was overtaken by the last one may complete a query later.
+        if effect.is_closed && closed_ns.is_none() || !effect.messages.is_empty() && closed_ns.is_some() {
+            *closed_ns = Some(time_ns);
+        }
+    }
+
+    /// The time after the first packet. Captures made on several processors may be slightly out of order, but a schedule
+    /// must ascend.
+    fn relative_ns(&mut self, time_ns: u64) -> u64 {
         let first_ns = *self.first_ns.get_or_insert(time_ns);
+        self.last_ns = time_ns.saturating_sub(first_ns).max(self.last_ns);
+        self.last_ns
+    }
+
+    fn client(&mut self, address: IpAddr) -> u32 {
         let next = self.clients.len() as u32;
-        let client = *self.clients.entry(source).or_insert(next);
-        let last_ns = self.capture.queries.origins().last().map_or(0, |last| last.time_ns);
-        // Captures made on several processors may be slightly out of order, but a schedule must ascend.
-        let time_ns = time_ns.saturating_sub(first_ns).max(last_ns);
-        let pushed = self.capture.queries.push_captured(message, CaptureOrigin { time_ns, client, is_tcp });
-        self.capture.unusable += u64::from(pushed.is_err());
+        *self.clients.entry(address).or_insert(next)
+    }
+
+    fn push_query(&mut self, origin: CaptureOrigin, message: &[u8]) {
+        let rewritten = self.encoder.rewrite(message);
+        let pushed = rewritten.is_some_and(|query| self.capture.queries.push_captured(&query, origin).is_ok());
+        self.capture.unusable += u64::from(!pushed);
     }
 }
 

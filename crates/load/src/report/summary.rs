@@ -38,6 +38,9 @@ fn run(record: &Value) -> String {
         let latency = quantiles(&part["latency"]);
         line("  by type", format!("{} {rcode} {}: {latency}", plain(&part["qtype"]), part["queries"]));
     }
+    if zonda["loop"] == "open" {
+        line("sent late", quantiles(&zonda["schedule_error"]));
+    }
     line("generator", format!("busy {:.0} %", 100.0 * zonda["busy"].as_f64().unwrap_or_default()));
     for peak in zonda["peaks"].as_array().into_iter().flatten() {
         line("peak", peak_line(peak));
@@ -110,6 +113,7 @@ mod tests {
             "zonda": {
                 "loop": "open", "transport": "udp", "responses_in_window": 1980, "wrong": 3, "missed": 0, "busy": 0.25,
                 "quantiles_intended": {"p50": 120_000, "max": 1_500_000}, "wrong_examples": ["a. A: expected X, got Y"],
+                "schedule_error": {"p50": 4000, "max": 90_000},
                 "peaks": [{"objective": "p99=1ms", "percent": null, "rate": 990.4, "failed_rate": 1010.2,
                     "failure": "latency", "generator_bound": true}],
             },
@@ -121,6 +125,7 @@ mod tests {
              rcodes      NOERROR 1990\n\
              losses      timeouts 10, wrong 3\n\
              latency     p50 0.120 ms, max 1.500 ms\n\
+             sent late   p50 0.004 ms, max 0.090 ms\n\
              generator   busy 25 %\n\
              peak        p99=1ms: at least 990 queries per second; 1010 failed (latency)\n\
              wrong       a. A: expected X, got Y\n"

@@ -25,6 +25,8 @@ pub enum Payload<'p> {
         /// The sequence number (RFC 9293 3.1).
         sequence: u32,
         is_syn: bool,
+        /// FIN or RST: the client sends nothing more.
+        is_end: bool,
         octets: &'p [u8],
     },
     Fragment,
@@ -93,8 +95,9 @@ fn transport(source: IpAddr, destination: IpAddr, protocol: u8, octets: &[u8]) -
         6 => {
             let sequence = u32::from_be_bytes(*octets.get(4..)?.first_chunk()?);
             let header_len = usize::from(*octets.get(12)? >> 4) * 4;
-            let is_syn = octets.get(13)? & 0x02 != 0;
-            Payload::Tcp { port, sequence, is_syn, octets: octets.get(header_len..)? }
+            let flags = octets.get(13)?;
+            let (is_syn, is_end) = (flags & 0x02 != 0, flags & 0x05 != 0);
+            Payload::Tcp { port, sequence, is_syn, is_end, octets: octets.get(header_len..)? }
         }
         _ => return None,
     };

@@ -11,10 +11,32 @@ const MAX_BUFFERED: usize = 256 << 10;
 
 /// The streams of a capture, by source and destination.
 #[derive(Default)]
-pub struct TcpReassembler(HashMap<(IpAddr, u16, IpAddr, u16), ReassembledStream>);
+pub struct TcpReassembler {
+    streams: HashMap<(IpAddr, u16, IpAddr, u16), ReassembledStream>,
+    /// How many connections have been opened.
+    connections: u32,
+}
+
+/// What a segment means for its connection.
+#[derive(Debug, PartialEq, Eq)]
+pub struct SegmentEffect {
+    /// The number of the connection, in the order in which they were established.
+    pub connection: u32,
+    /// If the segment is the first one of an established connection: the time of its SYN, or of the segment if the
+    /// connection is older than the capture.
+    pub opened_ns: Option<u64>,
+    /// Whether the client has closed it.
+    pub is_closed: bool,
+    /// The messages that the segment completes.
+    pub messages: Vec<Vec<u8>>,
+}
 
 #[derive(Default)]
 struct ReassembledStream {
+    /// When the SYN was captured.
+    opened_ns: Option<u64>,
+    /// The number of the connection, once it is established.
+    connection: Option<u32>,
     /// The sequence number that follows `in_order`.
     next: Option<u32>,
     /// Reassembled octets of an incomplete message.
@@ -26,16 +48,30 @@ struct ReassembledStream {
 }
 
 impl TcpReassembler {
-    /// Adds a TCP segment; returns the messages that it completes.
-    pub fn add(&mut self, packet: &Packet<'_>) -> Vec<Vec<u8>> {
-        let Payload::Tcp { port, sequence, is_syn, octets } = packet.payload else { return Vec::new() };
-        let stream = self.0.entry((packet.source, packet.source_port, packet.destination, port)).or_default();
-        if is_syn {
-            // RFC 9293 3.4: the SYN occupies a sequence number.
-            *stream = ReassembledStream { next: Some(sequence.wrapping_add(1)), ..ReassembledStream::default() };
+    /// Adds a TCP segment; `None` if it belongs to no connection that was established, such as a scan.
+    pub fn add(&mut self, time_ns: u64, packet: &Packet<'_>) -> Option<SegmentEffect> {
+        let Payload::Tcp { port, sequence, is_syn, is_end, octets } = packet.payload else { return None };
+        let stream = self.streams.entry((packet.source, packet.source_port, packet.destination, port)).or_default();
+        // RFC 9293 3.4: the SYN occupies a sequence number.
+        let first = sequence.wrapping_add(u32::from(is_syn));
+        // The segment may be a retransmitted SYN.
+        if is_syn && (stream.next != Some(first) || stream.connection.is_some()) {
+            *stream = ReassembledStream { next: Some(first), opened_ns: Some(time_ns), ..ReassembledStream::default() };
         }
-        stream.add(if is_syn { sequence.wrapping_add(1) } else { sequence }, octets);
-        stream.complete_messages()
+        let is_established = !is_syn && (stream.opened_ns.is_some() && !is_end || !octets.is_empty());
+        let is_new = is_established && stream.connection.is_none();
+        if is_new {
+            stream.connection = Some(self.connections);
+            self.connections += 1;
+        }
+        stream.add(first, octets);
+        let opened_ns = is_new.then(|| stream.opened_ns.unwrap_or(time_ns));
+        stream.connection.map(|connection| SegmentEffect {
+            connection,
+            opened_ns,
+            is_closed: is_end,
+            messages: stream.complete_messages(),
+        })
     }
 }
 

@@ -4,6 +4,11 @@ use super::*;
 use crate::queries::{QueryEncoder, QueryTemplate};
 use wire::{Class, Name, Rtype};
 
+/// The capture of port 53, unchanged.
+fn read_all(file: &[u8]) -> Result<Capture, CaptureError> {
+    read(file, 53, &QueryTemplate::default())
+}
+
 fn query(name: &str) -> Vec<u8> {
     let mut encoder = QueryEncoder::new(&QueryTemplate { edns: Some(512), ..QueryTemplate::default() });
     encoder.push(name.parse::<Name>().expect("a literal").as_ref(), Rtype::A, Class::IN);
@@ -103,23 +108,28 @@ fn packets() -> Vec<(u32, Vec<u8>)> {
 #[test]
 fn both_formats_yield_queries_with_their_origins() {
     for file in [pcap(&packets()), pcapng(&packets())] {
-        let capture = read(&file, 53).expect("a capture");
+        let capture = read_all(&file).expect("a capture");
         let found: Vec<_> = (0..capture.queries.len() as u32)
             .map(|number| (capture.queries.describe(number), capture.queries.origin(number).expect("captured")))
             .collect();
-        let origin = |time_us: u64, client, is_tcp| CaptureOrigin { time_ns: time_us * 1000, client, is_tcp };
+        let origin = |time_us: u64, client, connection: Option<u32>| {
+            let port = if connection.is_some() { 12345 } else { 1000 };
+            CaptureOrigin { time_ns: time_us * 1000, client, port, connection }
+        };
         assert_eq!(
             found,
             [
-                ("u1.example. A".into(), origin(0, 0, false)),
-                ("t1.example. A".into(), origin(60, 1, true)),
-                ("t2.example. A".into(), origin(1_500_000, 1, true)),
-                ("u3.example. A".into(), origin(1_500_001, 2, false)),
-                ("u4.example. A".into(), origin(1_500_001, 0, false)),
+                ("u1.example. A".into(), origin(0, 0, None)),
+                ("t1.example. A".into(), origin(60, 1, Some(0))),
+                ("t2.example. A".into(), origin(1_500_000, 1, Some(0))),
+                ("u3.example. A".into(), origin(1_500_001, 2, None)),
+                ("u4.example. A".into(), origin(1_500_001, 0, None)),
             ]
         );
         assert_eq!((capture.unusable, capture.fragments), (1, 1));
         assert_eq!(capture.queries.at(0).message, query("u1.example"), "with EDNS");
+        let held = CapturedConnection { client: 1, port: 12345, opened_ns: 10_000, closed_ns: None };
+        assert_eq!(capture.queries.connections(), [held]);
     }
 }
 
@@ -127,13 +137,13 @@ fn both_formats_yield_queries_with_their_origins() {
 fn truncated_files_are_read_and_other_formats_rejected() {
     for file in [pcap(&packets()), pcapng(&packets())] {
         for len in 4..file.len() {
-            assert!(read(&file[..len], 53).is_ok());
+            assert!(read_all(&file[..len]).is_ok());
         }
     }
-    assert_eq!(read(b"GET / HTTP/1.1", 53).err(), Some(CaptureError::Magic));
+    assert_eq!(read_all(b"GET / HTTP/1.1").err(), Some(CaptureError::Magic));
     let mut other_link = pcap(&packets());
     other_link[23] = 105;
-    assert_eq!(read(&other_link, 53).err(), Some(CaptureError::LinkType(105)));
+    assert_eq!(read_all(&other_link).err(), Some(CaptureError::LinkType(105)));
 }
 
 #[test]
@@ -149,6 +159,68 @@ fn sequence_numbers_wrap_around_and_segments_repeat() {
     .into_iter()
     .map(|segment| (0, in_ethernet([8, 0], &in_ipv4(3, segment, 0))))
     .collect();
-    let capture = read(&pcap(&packets), 53).expect("a capture");
+    let capture = read_all(&pcap(&packets)).expect("a capture");
     assert_eq!((capture.queries.len(), capture.unusable), (1, 0));
+}
+
+const SYN: u8 = 2;
+const ACK: u8 = 0x10;
+const FIN: u8 = 0x11;
+const RST: u8 = 4;
+
+/// The connections of a capture of segments: milliseconds, client, sequence number, flags, octets.
+fn connections_of(segments: &[(u32, u8, u32, u8, &[u8])]) -> Vec<(u32, u64, Option<u64>)> {
+    let frame = |&(at_ms, client, sequence, flags, octets): &(u32, u8, u32, u8, &[u8])| {
+        (at_ms * 1000, in_ethernet([8, 0], &in_ipv4(client, tcp(sequence, flags, octets), 0)))
+    };
+    let packets: Vec<_> = segments.iter().map(frame).collect();
+    let capture = read_all(&pcap(&packets)).expect("a capture");
+    let in_ms = |connection: &CapturedConnection| {
+        (connection.client, connection.opened_ns / 1_000_000, connection.closed_ns.map(|ns| ns / 1_000_000))
+    };
+    capture.queries.connections().iter().map(in_ms).collect()
+}
+
+#[test]
+fn connections_are_open_from_their_syn_to_their_fin_or_rst() {
+    let framed = [&(query("w.example").len() as u16).to_be_bytes()[..], &query("w.example")].concat();
+    let found = connections_of(&[
+        (0, 1, 99, SYN, b""),
+        (1, 1, 99, SYN, b""), // A retransmission.
+        (2, 1, 100, ACK, b""),
+        (3, 2, 500, ACK, &framed), // Older than the capture.
+        (4, 3, 7, SYN, b""),       // A scan.
+        (5, 3, 8, RST, b""),
+        (10, 1, 100, ACK, &framed),
+        (20, 1, 100 + framed.len() as u32, FIN, b""),
+        (21, 1, 101 + framed.len() as u32, ACK, b""),
+        (30, 1, 9000, SYN, b""), // The same port again.
+        (31, 1, 9001, ACK, b""),
+        (40, 1, 9001, RST, b""),
+        (50, 4, 1, ACK, b""), // An older connection, idle.
+    ]);
+    assert_eq!(found, [(0, 0, Some(20)), (1, 3, None), (0, 30, Some(40))]);
+}
+
+#[test]
+fn a_query_completed_after_the_fin_belongs_to_the_connection() {
+    let framed = [&(query("w.example").len() as u16).to_be_bytes()[..], &query("w.example")].concat();
+    let found = connections_of(&[
+        (0, 1, 99, SYN, b""),
+        (1, 1, 100, ACK, b""),
+        (2, 1, 100 + framed.len() as u32, FIN, b""),
+        (3, 1, 100, ACK, &framed),
+    ]);
+    assert_eq!(found, [(0, 0, Some(3))]);
+}
+
+#[test]
+fn captured_queries_are_changed_as_the_template_says() {
+    let template = QueryTemplate { dnssec_ok: 1.0, ..QueryTemplate::default() };
+    let capture = read(&pcap(&packets()), 53, &template).expect("a capture");
+    assert_eq!(capture.queries.len(), 5);
+    for number in 0..5 {
+        let edns = wire::Message::parse(capture.queries.at(number).message).expect("well-formed").edns;
+        assert!(edns.is_some_and(|edns| edns.dnssec_ok && edns.payload == 512), "query {number}");
+    }
 }
