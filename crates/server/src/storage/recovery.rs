@@ -174,7 +174,7 @@ impl<D: Disk> Store<D> {
             }
             let file = self.disk.open(&name).map_err(failed)?;
             let header = match SegmentHeader::read(&file).map_err(failed)? {
-                Some(Ok(header)) if header.number == number => header,
+                Some(Ok(header)) if header.number == number && header.predecessor < number => header,
                 Some(Err(version)) => {
                     let error = io::Error::other(format!("its format version {version} is not supported"));
                     return Err(failed(error));

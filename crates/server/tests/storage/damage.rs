@@ -122,6 +122,21 @@ fn a_batch_that_starts_inside_a_record_voids_nothing() {
     assert_eq!(recover(&disk).0, [Some(4); 3]);
 }
 
+/// What the header says of other files would otherwise count again once a later one names the same predecessor.
+#[test]
+fn a_header_that_names_a_later_file_as_its_predecessor_is_damage() {
+    let disk = SimulatedDisk::default();
+    store_with_zones(&disk);
+    let mut header = [0; 40];
+    disk.open(JOURNAL).expect("it is there").read_at(&mut header, 0).expect("it can be read");
+    header[20..24].copy_from_slice(&9u32.to_le_bytes());
+    let checksum = crc32c::crc32c(&header[..36]);
+    header[36..].copy_from_slice(&checksum.to_le_bytes());
+    overwrite(&disk, 0, &header);
+    overwrite(&disk, 40, &[0; 40]);
+    assert_eq!(recover(&disk).0, [None; 3]);
+}
+
 #[test]
 fn a_file_cut_anywhere_opens() {
     let disk = SimulatedDisk::default();
