@@ -15,9 +15,9 @@ import pytest
 from zonda_lab.errors import LabError
 from zonda_lab.experiments import catalogue
 from zonda_lab.experiments.definition import RigSpec
-from zonda_lab.load import load_generator
+from zonda_lab.load.installed import find_generator
 from zonda_lab.load.latency_histogram import LatencyHistogram, write_log
-from zonda_lab.load.load_generator import ZondaLoad
+from zonda_lab.load.zonda_load import ZondaLoad
 from zonda_lab.results.folder import FORMAT, Results
 from zonda_lab.results.window_record import WindowRecord
 from zonda_lab.rig import machine_info
@@ -90,7 +90,7 @@ def fake_load(tmp_path_factory: pytest.TempPathFactory) -> ZondaLoad:
     program.write_text(f'#!/bin/sh\nexec {sys.executable} {FAKE} "$@"\n')
     program.chmod(0o755)
     os.environ["ZONDA_LOAD"] = str(program)
-    found = load_generator.find_generator(str(program))
+    found = find_generator(str(program))
     assert isinstance(found, ZondaLoad)
     return found
 

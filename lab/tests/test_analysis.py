@@ -6,9 +6,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from zonda_lab.analysis import analysis, claims, effects, statistics
+from zonda_lab.analysis import analysis, claims, effects
 from zonda_lab.experiments.definition import AnalysisSpec, Claim
 from zonda_lab.results.window_record import WindowRecord
+from zonda_lab.statistics import ratio_effect
 
 Make = Callable[..., WindowRecord]
 SPEC = AnalysisSpec(metric="cpu_us_per_query", compare="server.name", baseline="nsd", metrics=["answered_qps"])
@@ -48,7 +49,7 @@ def test_the_a_a_control_compares_the_two_baselines(make_record: Make) -> None:
 
 
 def test_more_is_better_for_rates() -> None:
-    effect = statistics.paired_effect([1.0, 1.1, 0.9, 1.0, 1.05], [2.0, 2.1, 1.9, 2.0, 2.05], 0.02)
+    effect = ratio_effect.paired_effect([1.0, 1.1, 0.9, 1.0, 1.05], [2.0, 2.1, 1.9, 2.0, 2.05], 0.02)
     assert effects.classify(effect, "answered_qps") == "better"
     assert effects.classify(effect, "cpu_us_per_query") == "worse"
     assert effects.classify(effect, "time_wait_max") == "different"
@@ -212,7 +213,7 @@ def test_an_a_a_alarm_withholds_the_verdicts_of_its_stratum(make_record: Make) -
 def test_a_difference_below_the_minimum_detectable_effect_is_inconclusive() -> None:
     """Significant, but such a difference would be found in only half of all repetitions."""
     ratios = np.exp([0.011, 0.002, 0.014, 0.004, 0.016, -0.001, 0.012])
-    effect = statistics.paired_effect([1.0] * 7, list(ratios), 0.001)
+    effect = ratio_effect.paired_effect([1.0] * 7, list(ratios), 0.001)
     assert effect.p < 0.05 and effect.low > 1 and effect.ratio - 1 < effect.mde
     assert effects.classify(effect, "cpu_us_per_query") == "inconclusive"
 

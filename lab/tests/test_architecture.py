@@ -8,7 +8,7 @@ import zonda_lab
 ROOT = Path(zonda_lab.__file__).parent
 # Each may import those before it; the modules beside the folders come first.
 FOLDERS = (
-    *("experiments", "servers", "zones", "rig", "telemetry", "load", "results", "measurement", "fleet"),
+    *("statistics", "experiments", "servers", "zones", "rig", "telemetry", "load", "results", "measurement", "fleet"),
     *("procedures", "run", "analysis", "report", "doctor", "command"),
 )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from zonda_lab.command import cli
-from zonda_lab.load.load_generator import ZondaLoad
+from zonda_lab.load.zonda_load import ZondaLoad
 from zonda_lab.results.window_record import WindowRecord
 from zonda_lab.run.progress import Progress, format_duration
 from zonda_lab.servers.installation import find_servers

@@ -21,7 +21,7 @@ from zonda_lab.errors import LabError
 from zonda_lab.experiments.block_design import plan_starts
 from zonda_lab.experiments.catalogue import load
 from zonda_lab.experiments.definition import QuerySpec, ServerSpec, Settings, TimingSpec, TrafficSpec, ZoneSpec
-from zonda_lab.load.load_generator import ZondaLoad
+from zonda_lab.load.zonda_load import ZondaLoad
 from zonda_lab.measurement import validity
 from zonda_lab.measurement.harness import Harness
 from zonda_lab.measurement.validity import ValidityInput, reasons

@@ -16,7 +16,7 @@ from conftest import small_experiment
 from zonda_lab.command import cli
 from zonda_lab.errors import LabError
 from zonda_lab.experiments.definition import ServerSpec, Settings, TimingSpec, ZoneSpec
-from zonda_lab.load.load_generator import ZondaLoad
+from zonda_lab.load.zonda_load import ZondaLoad
 from zonda_lab.measurement import harness
 from zonda_lab.measurement.harness import Harness
 from zonda_lab.rig import namespaces, process

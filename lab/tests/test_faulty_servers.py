@@ -24,7 +24,7 @@ from zonda_lab.experiments.definition import (
     TrafficSpec,
     ZoneSpec,
 )
-from zonda_lab.load.load_generator import ZondaLoad
+from zonda_lab.load.zonda_load import ZondaLoad
 from zonda_lab.measurement import harness, validity
 from zonda_lab.measurement.harness import Harness
 from zonda_lab.procedures import PROCEDURES

@@ -27,7 +27,7 @@ from zonda_lab.fleet import read, ssh
 from zonda_lab.fleet.network import Fleet
 from zonda_lab.fleet.remote_program import LOST
 from zonda_lab.fleet.ssh import ConnectionLostError, SshConnection
-from zonda_lab.load.load_generator import ZondaLoad
+from zonda_lab.load.zonda_load import ZondaLoad
 from zonda_lab.results.folder import Results
 from zonda_lab.rig.host import drop_page_cache
 from zonda_lab.run.progress import Progress

@@ -8,8 +8,12 @@ import pytest
 
 from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.experiments.definition import TrafficSpec
-from zonda_lab.load import load_generator
+from zonda_lab.load.dnsperf import Dnsperf, count_unexpected_rcodes
+from zonda_lab.load.installed import find_generator
+from zonda_lab.load.jobs import HoldJob, PullJob, QueryJob, UpdateJob
 from zonda_lab.load.latency_histogram import LatencyHistogram, read_log, write_log
+from zonda_lab.load.result import LoadResult, merge_results
+from zonda_lab.load.zonda_load import ZondaLoad
 from zonda_lab.servers.config import Certificate, Endpoint, Tsig
 from zonda_lab.zones.workload import Workload
 
@@ -36,19 +40,19 @@ Connection Statistics:
 """
 
 
-def job(seconds: float = 3.0, **traffic: object) -> load_generator.QueryJob:
-    return load_generator.QueryJob(TrafficSpec(**traffic), 10_000.0, Endpoint("10.53.0.2"), WORK, seconds)  # type: ignore[arg-type]
+def job(seconds: float = 3.0, **traffic: object) -> QueryJob:
+    return QueryJob(TrafficSpec(**traffic), 10_000.0, Endpoint("10.53.0.2"), WORK, seconds)  # type: ignore[arg-type]
 
 
 @pytest.fixture
-def dnsperf(tmp_path: Path) -> load_generator.Dnsperf:
+def dnsperf(tmp_path: Path) -> Dnsperf:
     program = tmp_path / "dnsperf"
     program.write_text("#!/bin/sh\necho Version 2.10.0\n")
     program.chmod(0o755)
-    return load_generator.Dnsperf(program)
+    return Dnsperf(program)
 
 
-def test_dnsperf_output_is_parsed(dnsperf: load_generator.Dnsperf) -> None:
+def test_dnsperf_output_is_parsed(dnsperf: Dnsperf) -> None:
     assert dnsperf.version == "2.10.0"
     found = dnsperf.parse(DNSPERF, job(transport="tcp"))
     assert (found.sent, found.answered, found.timeouts, found.missed, found.wrong) == (30_000, 29_990, 10, 0, 0)
@@ -63,19 +67,17 @@ def test_dnsperf_output_is_parsed(dnsperf: load_generator.Dnsperf) -> None:
     "traffic",
     [{"sources": 2}, {"queries_per_connection": 1}, {"dnssec_ok": 0.5}, {"tcp_share": 0.1}, {"arrivals": "poisson"}],
 )
-def test_unsupported_dnsperf_options_are_reported_before_the_run(
-    dnsperf: load_generator.Dnsperf, traffic: dict[str, object]
-) -> None:
+def test_unsupported_dnsperf_options_are_reported_before_the_run(dnsperf: Dnsperf, traffic: dict[str, object]) -> None:
     with pytest.raises(UnsupportedError, match="dnsperf does not support"):
         dnsperf.query(job(**traffic))
 
 
 def test_unexpected_rcodes_are_counted() -> None:
     expected = {"NOERROR": 0.6, "NXDOMAIN": 0.4}
-    assert load_generator.count_unexpected_rcodes({"NOERROR": 6000, "NXDOMAIN": 4000}, expected) == 0
-    assert load_generator.count_unexpected_rcodes({"NOERROR": 6050, "NXDOMAIN": 3950}, expected) == 0  # one sigma
-    assert load_generator.count_unexpected_rcodes({"NOERROR": 5900, "NXDOMAIN": 4000, "SERVFAIL": 100}, expected) == 100
-    assert load_generator.count_unexpected_rcodes({"NOERROR": 10_000}, expected) == 8000
+    assert count_unexpected_rcodes({"NOERROR": 6000, "NXDOMAIN": 4000}, expected) == 0
+    assert count_unexpected_rcodes({"NOERROR": 6050, "NXDOMAIN": 3950}, expected) == 0  # one sigma
+    assert count_unexpected_rcodes({"NOERROR": 5900, "NXDOMAIN": 4000, "SERVFAIL": 100}, expected) == 100
+    assert count_unexpected_rcodes({"NOERROR": 10_000}, expected) == 8000
 
 
 def summary(**own: object) -> str:
@@ -91,7 +93,7 @@ def summary(**own: object) -> str:
     return "\n".join(json.dumps(line) for line in ({"runid": "1", "type": "header"}, {**total, "zonda": own})) + "\n"
 
 
-def test_zonda_load_output_is_parsed(fake_load: load_generator.ZondaLoad) -> None:
+def test_zonda_load_output_is_parsed(fake_load: ZondaLoad) -> None:
     latency = LatencyHistogram()
     for _ in range(99):
         latency.add(100.0)
@@ -106,7 +108,7 @@ def test_zonda_load_output_is_parsed(fake_load: load_generator.ZondaLoad) -> Non
         fake_load.parse('{"type": "header"}\n{"type": "stats_su', job())
 
 
-def test_the_command_lines_are_those_of_the_contract(fake_load: load_generator.ZondaLoad) -> None:
+def test_the_command_lines_are_those_of_the_contract(fake_load: ZondaLoad) -> None:
     line = list(map(str, fake_load.query(job(sources=100, dnssec_ok=0.5, tcp_share=0.1, arrivals="poisson"))))
     for part in (
         "--rate 10000 --arrivals poisson",
@@ -118,56 +120,52 @@ def test_the_command_lines_are_those_of_the_contract(fake_load: load_generator.Z
     closed = " ".join(map(str, fake_load.query(job(loop="closed"))))
     assert "--outstanding 200" in closed and "--rate" not in closed
     key = Tsig("k.", "hmac-sha256", "AA==")
-    pull = fake_load.pull(load_generator.PullJob("tcp", Endpoint("10.53.0.2"), Path("/z"), key))
+    pull = fake_load.pull(PullJob("tcp", Endpoint("10.53.0.2"), Path("/z"), key))
     assert "xfr pull --server 10.53.0.2 --port 53 --transport tcp --zones /z --tsig hmac-sha256:k.:AA==" in " ".join(
         map(str, pull)
     )
 
 
-def test_commands_contain_tsig_key_and_ca_if_configured(fake_load: load_generator.ZondaLoad, tmp_path: Path) -> None:
+def test_commands_contain_tsig_key_and_ca_if_configured(fake_load: ZondaLoad, tmp_path: Path) -> None:
     there = Endpoint("10.53.0.2")
     key, vouching = Tsig("k.", "hmac-sha256", "AA=="), Certificate(Path("/crt"), Path("/key"), "here.test")
-    update = load_generator.UpdateJob(there, "a.test.", 5.0, 1.0)
+    update = UpdateJob(there, "a.test.", 5.0, 1.0)
     assert fake_load.update(replace(update, tsig=key)) == [*fake_load.update(update), "--tsig", "hmac-sha256:k.:AA=="]
     program = tmp_path / "zonda-load"
     program.write_text("#!/bin/sh\necho '  --transport <tcp|tls>'\n")
     program.chmod(0o755)
-    held = load_generator.ZondaLoad(program).hold(
-        load_generator.HoldJob("tls", there, 10, 1.0, 1.0, authority=vouching)
-    )
+    held = ZondaLoad(program).hold(HoldJob("tls", there, 10, 1.0, 1.0, authority=vouching))
     assert held[-4:] == ["--ca", Path("/crt"), "--tls-name", "here.test"]
 
 
-def test_unsupported_generator_options_are_skipped(fake_load: load_generator.ZondaLoad) -> None:
+def test_unsupported_generator_options_are_skipped(fake_load: ZondaLoad) -> None:
     with pytest.raises(UnsupportedError, match="query does not support --transport tls"):
         fake_load.query(job(transport="tls"))
     with pytest.raises(UnsupportedError, match="query does not support --resume"):
         fake_load.query(job(transport="tcp", resumption=True))
     with pytest.raises(UnsupportedError, match="dnsperf cannot hold"):
-        load_generator.Dnsperf(fake_load.program).hold(
-            load_generator.HoldJob("tcp", Endpoint("10.53.0.2"), 10, 1.0, 1.0)
-        )
+        Dnsperf(fake_load.program).hold(HoldJob("tcp", Endpoint("10.53.0.2"), 10, 1.0, 1.0))
 
 
 def test_results_of_players_are_merged() -> None:
     latency = LatencyHistogram()
     latency.add(100.0)
-    one = load_generator.LoadResult(
+    one = LoadResult(
         10, 9, 1, 2.0, 10.0, rcodes={"NOERROR": 9}, latency_mean_us=100.0, latency_intended=latency.encoded()
     )
-    two = load_generator.LoadResult(
+    two = LoadResult(
         30, 27, 3, 2.1, 30.0, rcodes={"NOERROR": 20, "NXDOMAIN": 7}, latency_mean_us=200.0, invalid=["late"]
     )
-    total = load_generator.merge_results([one, two])
+    total = merge_results([one, two])
     assert (total.sent, total.answered, total.timeouts, total.seconds, total.scheduled) == (40, 36, 4, 2.1, 40.0)
     assert total.rcodes == {"NOERROR": 29, "NXDOMAIN": 7}
     assert total.latency_mean_us == pytest.approx(175.0)
     assert total.latency_intended == "" and total.invalid == ["player 2: late"]
-    assert LatencyHistogram(load_generator.merge_results([one, one]).latency_intended).count == 2
+    assert LatencyHistogram(merge_results([one, one]).latency_intended).count == 2
 
 
 def test_the_contract_document_names_every_command_and_field() -> None:
-    text = (Path(load_generator.__file__).parents[2] / "LOAD-CONTRACT.md").read_text()
+    text = (Path(__file__).parents[1] / "LOAD-CONTRACT.md").read_text()
     for word in (
         "zonda-load query",
         "zonda-load hold",
@@ -201,4 +199,4 @@ def test_the_mean_is_that_of_the_library() -> None:
 def test_a_missing_generator_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(LabError, match="load generator `dnsperf` not found"):
-        load_generator.find_generator("dnsperf")
+        find_generator("dnsperf")

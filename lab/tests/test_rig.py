@@ -15,7 +15,8 @@ import pytest
 
 from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.experiments.definition import QuerySpec, ServerSpec, Settings, TimingSpec, TrafficSpec, ZoneSpec
-from zonda_lab.load.load_generator import LoadResult, ZondaLoad
+from zonda_lab.load.result import LoadResult
+from zonda_lab.load.zonda_load import ZondaLoad
 from zonda_lab.load.zone_probe import timeout_ms
 from zonda_lab.measurement.harness import Harness
 from zonda_lab.measurement.validity import rig_bound

@@ -11,7 +11,9 @@ from zone_watch import serial, watch
 
 from zonda_lab.errors import LabError
 from zonda_lab.experiments.definition import PrimarySpec, ServerSpec, Settings, TimingSpec, ZoneSpec
-from zonda_lab.load.load_generator import UpdateJob, ZondaLoad, read_summary
+from zonda_lab.load.jobs import UpdateJob
+from zonda_lab.load.summary import read_summary
+from zonda_lab.load.zonda_load import ZondaLoad
 from zonda_lab.measurement.harness import Harness, set_serial
 from zonda_lab.procedures.startup import NEW_SERIAL
 from zonda_lab.rig.process import descendants

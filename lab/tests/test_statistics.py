@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from zonda_lab.analysis import statistics as st
+from zonda_lab.statistics import ALPHA, group_tests, intervals, power, ratio_effect
 
 # Hollander and Wolfe 1973, as in R's kruskal.test: mucociliary efficiency; H = 0.77143, p = 0.68
 MUCOCILIARY = {
@@ -38,39 +38,39 @@ def exponentials(groups: dict[str, list[float]]) -> dict[str, list[float]]:
 
 
 def test_kruskal_wallis_as_published() -> None:
-    found = st.kruskal(MUCOCILIARY)
+    found = group_tests.kruskal(MUCOCILIARY)
     assert (found.statistic, found.p) == (pytest.approx(0.77143, abs=1e-5), pytest.approx(0.68, abs=1e-3))
 
 
 def test_friedman_as_published() -> None:
     columns = {str(i): {block: row[i] for block, row in enumerate(BASE)} for i in range(3)}
-    found = st.friedman(columns)
+    found = group_tests.friedman(columns)
     assert found and (found.statistic, found.p) == (pytest.approx(11.143, abs=1e-3), pytest.approx(0.003805, abs=1e-6))
 
 
 @pytest.mark.filterwarnings("error")
 def test_a_group_without_variance_causes_no_warning() -> None:
     groups = {"a": [1.0, 1.1, 1.2], "b": [2.0, 2.0, 2.0 + 1e-15]}
-    for pairs in (st.dunnett(groups, "a"), st.tukey(groups), st.games_howell(groups)):
+    for pairs in (group_tests.dunnett(groups, "a"), group_tests.tukey(groups), group_tests.games_howell(groups)):
         assert len(pairs) == 1
 
 
 def test_tukey_as_published() -> None:
-    found = {(pair.a, pair.b): pair.p for pair in st.tukey(exponentials(PLANTS))}
+    found = {(pair.a, pair.b): pair.p for pair in group_tests.tukey(exponentials(PLANTS))}
     assert found["ctrl", "trt1"] == pytest.approx(0.3909, abs=2e-4)
     assert found["ctrl", "trt2"] == pytest.approx(0.1980, abs=2e-4)
     assert found["trt1", "trt2"] == pytest.approx(0.0120, abs=2e-4)
 
 
 def test_tukey_intervals_are_ratios_of_b_to_a() -> None:
-    pair = next(pair for pair in st.tukey(exponentials(PLANTS)) if (pair.a, pair.b) == ("trt1", "trt2"))
+    pair = next(pair for pair in group_tests.tukey(exponentials(PLANTS)) if (pair.a, pair.b) == ("trt1", "trt2"))
     assert math.log(pair.low) == pytest.approx(0.1738, abs=1e-3)  # TukeyHSD: 0.865, 0.1737839 to 1.5562161
     assert math.log(pair.high) == pytest.approx(1.5562, abs=1e-3)
 
 
 def test_games_howell_of_two_groups_is_welchs_test() -> None:
     """With two groups the studentised range is sqrt(2) t."""
-    pair = st.games_howell(exponentials({"a": PLANTS["ctrl"], "b": PLANTS["trt2"][:6]}))[0]
+    pair = group_tests.games_howell(exponentials({"a": PLANTS["ctrl"], "b": PLANTS["trt2"][:6]}))[0]
     welch = stats.ttest_ind(PLANTS["ctrl"], PLANTS["trt2"][:6], equal_var=False)
     assert pair.p == pytest.approx(float(welch.pvalue), rel=1e-4)
     interval = welch.confidence_interval()
@@ -80,7 +80,7 @@ def test_games_howell_of_two_groups_is_welchs_test() -> None:
 
 def test_games_howell_of_three_groups_by_hand() -> None:
     """Games and Howell 1976: q = difference / sqrt((v1/n1 + v2/n2) / 2), Welch's degrees of freedom."""
-    pair = next(pair for pair in st.games_howell(exponentials(PLANTS)) if (pair.a, pair.b) == ("trt1", "trt2"))
+    pair = next(pair for pair in group_tests.games_howell(exponentials(PLANTS)) if (pair.a, pair.b) == ("trt1", "trt2"))
     a, b = np.array(PLANTS["trt1"]), np.array(PLANTS["trt2"])
     parts = a.var(ddof=1) / 10, b.var(ddof=1) / 10
     freedom = sum(parts) ** 2 / (parts[0] ** 2 / 9 + parts[1] ** 2 / 9)
@@ -89,7 +89,9 @@ def test_games_howell_of_three_groups_by_hand() -> None:
     assert (
         pair.p
         < 0.05
-        < next(pair.p for pair in st.games_howell(exponentials(PLANTS)) if (pair.a, pair.b) == ("ctrl", "trt1"))
+        < next(
+            pair.p for pair in group_tests.games_howell(exponentials(PLANTS)) if (pair.a, pair.b) == ("ctrl", "trt1")
+        )
     )
 
 
@@ -98,31 +100,31 @@ def test_dunn_by_hand_and_only_against_the_baseline() -> None:
     groups = {"a": [1.0, 2.0, 3.0, 4.0], "b": [5.0, 6.0, 7.0, 8.0], "c": [9.0, 10.0, 11.0, 12.0]}
     error = math.sqrt(12 * 13 / 12 * (1 / 4 + 1 / 4))
     raw = [2 * stats.norm.sf(4 / error), 2 * stats.norm.sf(8 / error)]
-    found = st.dunn_to_baseline(groups, "a")
+    found = group_tests.dunn_to_baseline(groups, "a")
     assert [pair.b for pair in found] == ["b", "c"]
     assert [pair.p for pair in found] == [pytest.approx(raw[0]), pytest.approx(2 * raw[1])]
 
 
 def test_dunnett_agrees_with_scipy_and_keeps_the_order() -> None:
-    found = {pair.b: pair.p for pair in st.dunnett(exponentials(PLANTS), "ctrl")}
+    found = {pair.b: pair.p for pair in group_tests.dunnett(exponentials(PLANTS), "ctrl")}
     direct = stats.dunnett(PLANTS["trt1"], PLANTS["trt2"], control=PLANTS["ctrl"], rng=np.random.default_rng(1))
     assert found["trt1"] == pytest.approx(direct.pvalue[0], abs=2e-3)
     assert found["trt2"] == pytest.approx(direct.pvalue[1], abs=2e-3)
 
 
 def test_brown_forsythe_is_levene_around_medians() -> None:
-    found = st.brown_forsythe(exponentials(PLANTS))
+    found = group_tests.brown_forsythe(exponentials(PLANTS))
     published = pytest.approx(1.1192, abs=1e-4), pytest.approx(0.3412, abs=1e-4)  # R's car::leveneTest
     assert (found.statistic, found.p) == published
 
 
 def test_holm_as_in_his_example() -> None:
-    assert st.holm([0.01, 0.04, 0.03]) == [pytest.approx(0.03), pytest.approx(0.06), pytest.approx(0.06)]
+    assert ratio_effect.holm([0.01, 0.04, 0.03]) == [pytest.approx(0.03), pytest.approx(0.06), pytest.approx(0.06)]
 
 
 def test_hodges_lehmann_is_the_median_of_walsh_averages() -> None:
-    assert st.hodges_lehmann([1.0, 2.0, 10.0]) == pytest.approx(3.75)  # averages 1, 1.5, 2, 5.5, 6, 10
-    assert st.shift([1.0, 2.0], [4.0, 6.0]) == pytest.approx(3.5)  # differences 3, 2, 5, 4
+    assert intervals.hodges_lehmann([1.0, 2.0, 10.0]) == pytest.approx(3.75)  # averages 1, 1.5, 2, 5.5, 6, 10
+    assert intervals.shift([1.0, 2.0], [4.0, 6.0]) == pytest.approx(3.5)  # differences 3, 2, 5, 4
 
 
 def test_the_interval_of_an_effect_contains_the_true_value() -> None:
@@ -132,11 +134,11 @@ def test_the_interval_of_an_effect_contains_the_true_value() -> None:
     for _ in range(20):
         base = draw.lognormal(1.0, 0.2, 20)
         candidate = base * 1.05 * draw.lognormal(0.0, 0.02, 20)
-        effect = st.paired_effect(base, candidate, 0.02)
+        effect = ratio_effect.paired_effect(base, candidate, 0.02)
         held += effect.low < 1.05 < effect.high
         assert effect.p < 0.001 and not effect.equivalent and effect.mde < 0.03
     assert held >= 16  # of 19 expected
-    unpaired = st.unpaired_effect(list(base), list(candidate), 0.02)
+    unpaired = ratio_effect.unpaired_effect(list(base), list(candidate), 0.02)
     assert unpaired.p > 0.05  # without blocks the drift hides it
     assert unpaired.mde > 0.1
 
@@ -149,7 +151,7 @@ def test_intervals_of_few_blocks_have_nominal_coverage(n: int) -> None:
     for _ in range(300):
         base = draw.lognormal(0.0, 0.05, n)
         candidate = 1.03 * draw.lognormal(0.0, 0.05, n)
-        for name, effect in (("paired", st.paired_effect), ("unpaired", st.unpaired_effect)):
+        for name, effect in (("paired", ratio_effect.paired_effect), ("unpaired", ratio_effect.unpaired_effect)):
             found = effect(base, candidate, 0.02)
             held[name] += found.low <= 1.03 <= found.high
     assert min(held.values()) >= 273, held
@@ -159,15 +161,15 @@ def test_equivalence_needs_enough_blocks() -> None:
     draw = np.random.default_rng(8)
     base = draw.lognormal(1.0, 0.2, 30)
     again = base * draw.lognormal(0.0, 0.01, 30)
-    assert st.paired_effect(base, again, 0.02).equivalent
-    assert not st.paired_effect(base[:4], again[:4] * np.array([0.9, 1.1, 0.9, 1.1]), 0.02).equivalent
+    assert ratio_effect.paired_effect(base, again, 0.02).equivalent
+    assert not ratio_effect.paired_effect(base[:4], again[:4] * np.array([0.9, 1.1, 0.9, 1.1]), 0.02).equivalent
 
 
 def test_identical_samples_are_equal_without_any_warning() -> None:
-    effect = st.paired_effect([2.0] * 5, [2.0] * 5, 0.02)
+    effect = ratio_effect.paired_effect([2.0] * 5, [2.0] * 5, 0.02)
     assert (effect.ratio, effect.p, effect.equivalent) == (1.0, 1.0, True)
-    assert st.kruskal({"a": [1.0, 1.0], "b": [1.0, 1.0]}).p == 1.0
-    assert st.unpaired_effect([2.0] * 5, [2.0] * 5, 0.02).equivalent
+    assert group_tests.kruskal({"a": [1.0, 1.0], "b": [1.0, 1.0]}).p == 1.0
+    assert ratio_effect.unpaired_effect([2.0] * 5, [2.0] * 5, 0.02).equivalent
 
 
 def test_the_false_alarm_rate_of_a_a_comparisons_is_nominal() -> None:
@@ -175,34 +177,34 @@ def test_the_false_alarm_rate_of_a_a_comparisons_is_nominal() -> None:
     draw = np.random.default_rng(9)
     firsts = [draw.lognormal(0, 0.1, 10) for _ in range(200)]
     seconds = [draw.lognormal(0, 0.1, 10) for _ in range(200)]
-    alarms = sum(st._paired_p(np.log(b) - np.log(a)) < st.ALPHA for a, b in zip(firsts, seconds, strict=True))
+    alarms = sum(ratio_effect._paired_p(np.log(b) - np.log(a)) < ALPHA for a, b in zip(firsts, seconds, strict=True))
     assert alarms <= 22
 
 
 def test_minimum_detectable_effect_follows_the_usual_rule() -> None:
     """n is about 8 (sigma / delta)^2 for 80 % power at 5 %."""
-    assert st.minimum_detectable(0.03, 18) == pytest.approx(0.02, abs=0.002)
-    assert st.minimum_detectable(0.03, 72) == pytest.approx(0.01, abs=0.0005)
+    assert power.minimum_detectable(0.03, 18) == pytest.approx(0.02, abs=0.002)
+    assert power.minimum_detectable(0.03, 72) == pytest.approx(0.01, abs=0.0005)
     ratios = np.random.default_rng(1).normal(0, 0.03, 72)
-    assert st.paired_effect(np.ones(len(ratios)), np.exp(ratios), 0.02).mde == pytest.approx(0.01, abs=0.003)
+    assert ratio_effect.paired_effect(np.ones(len(ratios)), np.exp(ratios), 0.02).mde == pytest.approx(0.01, abs=0.003)
 
 
 def test_the_power_calculation_inverts_the_minimum_detectable_effect() -> None:
     for sigma, effect, comparisons in ((0.03, 0.02, 1), (0.03, 0.01, 1), (0.1, 0.05, 7)):
-        blocks = st.blocks_needed(sigma, effect, comparisons)
+        blocks = power.blocks_needed(sigma, effect, comparisons)
         assert blocks is not None
-        assert st.minimum_detectable(sigma, blocks, comparisons) <= effect
-        assert st.minimum_detectable(sigma, blocks - 1, comparisons) > effect
-    assert st.blocks_needed(0.03, 0.02) == 21  # 18 by the rule of thumb, which has the normal distribution instead of t
-    assert st.blocks_needed(1.0, 0.001) is None
+        assert power.minimum_detectable(sigma, blocks, comparisons) <= effect
+        assert power.minimum_detectable(sigma, blocks - 1, comparisons) > effect
+    assert power.blocks_needed(0.03, 0.02) == 21  # 18 by the normal distribution instead of t
+    assert power.blocks_needed(1.0, 0.001) is None
 
 
 def test_planned_blocks_have_the_planned_power() -> None:
     """A true effect of 2 % with 3 % noise in the planned 20 blocks: 80 % of 400 runs detect it, 296 is 3 sigma less."""
     draw = np.random.default_rng(5)
-    blocks = st.blocks_needed(0.03, 0.02) or 0
+    blocks = power.blocks_needed(0.03, 0.02) or 0
     runs = [np.log(1.02) + draw.normal(0, 0.03, blocks) for _ in range(400)]
-    assert 296 <= sum(st._paired_p(ratios) < st.ALPHA for ratios in runs) <= 344
+    assert 296 <= sum(ratio_effect._paired_p(ratios) < ALPHA for ratios in runs) <= 344
 
 
 @pytest.mark.parametrize(("n", "least"), [(3, 0.92), (4, 0.92), (5, 0.92), (6, 0.94), (9, 0.94), (20, 0.94)])
@@ -211,15 +213,15 @@ def test_the_interval_of_a_median_covers_it(n: int, least: float) -> None:
     draw = np.random.default_rng(n)
     held = 0
     for _ in range(600):
-        _, low, high = st.median_interval(list(draw.lognormal(0.0, 0.2, n)))
+        _, low, high = intervals.median_interval(list(draw.lognormal(0.0, 0.2, n)))
         held += low <= 1.0 <= high
     assert held / 600 >= least
 
 
 def test_two_starts_have_no_interval_and_zeros_have_their_range() -> None:
-    assert [math.isnan(each) for each in st.median_interval([1.0, 2.0])] == [False, True, True]
-    assert st.median_interval([0.0, 1.0, 3.0]) == (1.0, 0.0, 3.0)
-    assert st.median_interval([2.0] * 4) == (2.0, 2.0, 2.0)
+    assert [math.isnan(each) for each in intervals.median_interval([1.0, 2.0])] == [False, True, True]
+    assert intervals.median_interval([0.0, 1.0, 3.0]) == (1.0, 0.0, 3.0)
+    assert intervals.median_interval([2.0] * 4) == (2.0, 2.0, 2.0)
 
 
 def test_equivalence_and_detectable_effect_use_the_correction_of_the_test() -> None:
@@ -229,9 +231,9 @@ def test_equivalence_and_detectable_effect_use_the_correction_of_the_test() -> N
     for _ in range(150):
         base = 3.0 * draw.lognormal(0, 0.01, 7)
         levels = [3.0 * 1.02 * draw.lognormal(0, 0.01, 7) for _ in range(11)]
-        effects = [st.paired_effect(list(base), list(level), 0.02, 11) for level in levels]
-        wrong += any(effect.equivalent for effect in st.corrected(effects))
-        assert effects[0].mde > 1.4 * st.paired_effect(list(base), list(levels[0]), 0.02).mde
+        effects = [ratio_effect.paired_effect(list(base), list(level), 0.02, 11) for level in levels]
+        wrong += any(effect.equivalent for effect in ratio_effect.corrected(effects))
+        assert effects[0].mde > 1.4 * ratio_effect.paired_effect(list(base), list(levels[0]), 0.02).mde
     assert wrong <= 15  # 7.5 expected at most, 15 is 2.7 sigma above
 
 
@@ -240,17 +242,17 @@ def test_friedman_pairs_blocks_by_name() -> None:
     drift = {
         server: {b: 10.0**b for b in range(8) if b != missing} for server, missing in (("a", 0), ("b", 7), ("c", 3))
     }
-    found = st.friedman(drift)
+    found = group_tests.friedman(drift)
     assert found and found.p == 1.0
     assert stats.friedmanchisquare(*(list(blocks.values()) for blocks in drift.values())).pvalue < 0.05
-    assert st.friedman({"a": {0: 1.0}, "b": {1: 2.0}, "c": {2: 3.0}}) is None
+    assert group_tests.friedman({"a": {0: 1.0}, "b": {1: 2.0}, "c": {2: 3.0}}) is None
 
 
 def test_outliers_by_the_modified_z_score() -> None:
-    assert st.outliers([10.0, 10.1, 9.9, 10.2, 30.0]) == [4]
-    assert st.outliers([10.0] * 5) == []
+    assert intervals.outliers([10.0, 10.1, 9.9, 10.2, 30.0]) == [4]
+    assert intervals.outliers([10.0] * 5) == []
 
 
 def test_the_fit_of_a_response_curve_is_decreasing() -> None:
-    fitted = st.falling([30, 10, 20, 40], [0.9, 1.0, 0.8, 0.5])
+    fitted = intervals.falling([30, 10, 20, 40], [0.9, 1.0, 0.8, 0.5])
     assert fitted.tolist() == [pytest.approx(0.85), 1.0, pytest.approx(0.85), 0.5]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from zonda_lab.load.load_generator import LoadResult
+from zonda_lab.load.result import LoadResult
 from zonda_lab.measurement import validity
 from zonda_lab.procedures.port_exhaustion import port_bound
 from zonda_lab.results.disturbances import disturbed

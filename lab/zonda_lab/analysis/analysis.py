@@ -11,11 +11,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from zonda_lab.analysis import effects
-from zonda_lab.analysis import statistics as st
 from zonda_lab.analysis.effects import MIN_STARTS, ComparisonOutcome, Sample
 from zonda_lab.experiments.definition import AnalysisSpec, Published
 from zonda_lab.experiments.metrics import METRICS, level_words
 from zonda_lab.results.window_record import Bound, WindowRecord, selected
+from zonda_lab.statistics import ALPHA, group_tests, intervals, ratio_effect
+from zonda_lab.statistics.group_tests import PairwiseTest, Test
+from zonda_lab.statistics.ratio_effect import Effect
 
 Levels = tuple[tuple[str, str], ...]
 
@@ -52,7 +54,7 @@ class LevelComparison:
     stratum: dict[str, str]
     factor: str
     level: str
-    effect: st.Effect
+    effect: Effect
     dunn: float
     dunnett: float
     outcome: ComparisonOutcome
@@ -64,12 +66,12 @@ class AaPair:
 
     metric: str
     levels: dict[str, str]
-    effect: st.Effect
+    effect: Effect
 
     @property
     def alarm(self) -> bool:
         """Whether one program differs from itself significantly, which withholds the verdicts at these levels."""
-        return self.effect.p < st.ALPHA
+        return self.effect.p < ALPHA
 
 
 @dataclass(frozen=True)
@@ -78,10 +80,10 @@ class Stratum:
 
     levels: dict[str, str]
     comparisons: list[LevelComparison]
-    omnibus: list[st.Test] = field(default_factory=list)
-    variances: st.Test | None = None
-    tukey: list[st.PairwiseTest] = field(default_factory=list)
-    games_howell: list[st.PairwiseTest] = field(default_factory=list)
+    omnibus: list[Test] = field(default_factory=list)
+    variances: Test | None = None
+    tukey: list[PairwiseTest] = field(default_factory=list)
+    games_howell: list[PairwiseTest] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -185,8 +187,8 @@ def valid(records: Iterable[WindowRecord], metric: str) -> list[WindowRecord]:
 def cell_of(levels: dict[str, str], copy: int, sample: Sample) -> Cell:
     """The summary of a sample."""
     numbers = list(sample.values.values())
-    marked = [list(sample.values)[i] for i in st.outliers(numbers)]
-    return Cell(levels, copy, sample, *sample.median(), st.variation(numbers), marked)
+    marked = [list(sample.values)[i] for i in intervals.outliers(numbers)]
+    return Cell(levels, copy, sample, *sample.median(), intervals.variation(numbers), marked)
 
 
 def best_of_each_block(records: Sequence[WindowRecord], metric: str) -> list[WindowRecord]:
@@ -230,15 +232,15 @@ def _with_group_tests(
 ) -> Stratum:
     """Adds the tests over all levels and all pairs; they need values, not bounds."""
     values = {name: list(by_block.values()) for name, by_block in groups.items()}
-    dunn = {pair.b: pair.p for pair in st.dunn_to_baseline(values, analysis.baseline)}
-    dunnett = {pair.b: pair.p for pair in st.dunnett(values, analysis.baseline)}
+    dunn = {pair.b: pair.p for pair in group_tests.dunn_to_baseline(values, analysis.baseline)}
+    dunnett = {pair.b: pair.p for pair in group_tests.dunnett(values, analysis.baseline)}
     return Stratum(
         levels,
         [replace(c, dunn=dunn.get(c.level, math.nan), dunnett=dunnett.get(c.level, math.nan)) for c in comparisons],
-        [test for test in (st.kruskal(values), st.friedman(groups)) if test],
-        st.brown_forsythe(values),
-        st.tukey(values),
-        st.games_howell(values),
+        [test for test in (group_tests.kruskal(values), group_tests.friedman(groups)) if test],
+        group_tests.brown_forsythe(values),
+        group_tests.tukey(values),
+        group_tests.games_howell(values),
     )
 
 
@@ -250,7 +252,7 @@ def _comparisons(
         for cell in others
         if (effect := effects.compared(metric, base.sample, cell.sample, analysis.margin, len(others)))
     ]
-    corrected = st.corrected([effect for _, effect in found])
+    corrected = ratio_effect.corrected([effect for _, effect in found])
     return [
         LevelComparison(
             levels, analysis.compare, level, effect, math.nan, math.nan, effects.classify(effect, metric, alarm)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from zonda_lab.analysis import statistics as st
 from zonda_lab.analysis.analysis import sample_of, tabulate
 from zonda_lab.analysis.effects import MIN_STARTS
 from zonda_lab.errors import LabError
@@ -17,6 +16,7 @@ from zonda_lab.experiments.definition import AnalysisSpec, Experiment
 from zonda_lab.experiments.metrics import METRICS
 from zonda_lab.results.folder import Results
 from zonda_lab.results.window_record import WindowRecord
+from zonda_lab.statistics import power
 
 SHORTEST_S = 60.0  # a planned experiment is not cut below it
 MIN_BLOCKS, PILOT_BLOCKS = 5, 5  # at least; without earlier results, to learn the variance
@@ -39,7 +39,7 @@ class BlockPlan:
         """One line for people."""
         if self.sigma is None:
             return f"{self.blocks} blocks: no earlier result tells the variance of its primary metric"
-        enough = str(self.needed) if self.needed else f"more than {st.MOST_BLOCKS:,}"
+        enough = str(self.needed) if self.needed else f"more than {power.MOST_BLOCKS:,}"
         text = f"{self.blocks} blocks detect {self.mde:.1%} (variation between blocks {self.sigma:.1%})"
         short = self.needed is None or self.needed > self.blocks
         return f"{text}; {self.effect:.1%} needs {enough}" if short else text
@@ -61,9 +61,9 @@ class Prospect:
         if self.sigma is None:
             blocks = min(affordable, PILOT_BLOCKS)
             return BlockPlan(self.experiment, self.effect, None, None, blocks, blocks * self.block_s, math.nan)
-        needed = st.blocks_needed(self.sigma, self.effect, self.comparisons)
-        blocks = min(affordable, max(MIN_BLOCKS, needed or st.MOST_BLOCKS))
-        mde = st.minimum_detectable(self.sigma, blocks, self.comparisons)
+        needed = power.blocks_needed(self.sigma, self.effect, self.comparisons)
+        blocks = min(affordable, max(MIN_BLOCKS, needed or power.MOST_BLOCKS))
+        mde = power.minimum_detectable(self.sigma, blocks, self.comparisons)
         return BlockPlan(self.experiment, self.effect, self.sigma, needed, blocks, blocks * self.block_s, mde)
 
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from zonda_lab.analysis import effects
-from zonda_lab.analysis import statistics as st
 from zonda_lab.analysis.analysis import AaPair, best_of_each_block, sample_of, valid
 from zonda_lab.analysis.effects import MIN_STARTS, Sample
 from zonda_lab.experiments.definition import SHAPES, Claim
 from zonda_lab.experiments.metrics import METRICS
 from zonda_lab.results.window_record import WindowRecord, selected
+from zonda_lab.statistics import ALPHA, intervals, ratio_effect
 
 CONFIRMED, REFUTED, INCONCLUSIVE = "confirmed", "refuted", "inconclusive"
 WITHHELD, NOT_TESTABLE, NOT_MEASURED = "withheld", "not testable here", "not measured"
@@ -113,13 +113,13 @@ def _check_ratio(claim: Claim, top: Sample, bottom: Sample) -> ClaimCheck:
     if not blocks:
         return ClaimCheck(claim, None)
     ratios = np.log([top.values[block] / bottom.values[block] for block in blocks])
-    low, high = st.interval(ratios)
+    low, high = intervals.interval(ratios)
     bound = effects.bound_of_ratio(
         (bottom.bounds.get(block, "") for block in blocks), (top.bounds.get(block, "") for block in blocks)
     )
     return ClaimCheck(
         claim,
-        math.exp(st.hodges_lehmann(ratios)),
+        math.exp(intervals.hodges_lehmann(ratios)),
         math.exp(low) if bound in ("", "at least") else 0.0,
         math.exp(high) if bound in ("", "at most") else math.inf,
         len(blocks),
@@ -133,7 +133,7 @@ def _check_spread(records: Sequence[WindowRecord], claim: Claim) -> ClaimCheck:
     n = min(len(top.values), len(bottom.values))
     if n < MIN_STARTS or top.bounds or bottom.bounds:
         return ClaimCheck(claim, None)
-    return ClaimCheck(claim, *st.variation_ratio(list(bottom.values.values()), list(top.values.values())), n)
+    return ClaimCheck(claim, *intervals.variation_ratio(list(bottom.values.values()), list(top.values.values())), n)
 
 
 def _check_order(records: Sequence[WindowRecord], claim: Claim) -> ClaimCheck:
@@ -149,9 +149,9 @@ def _check_order(records: Sequence[WindowRecord], claim: Claim) -> ClaimCheck:
     if not pairs:
         return ClaimCheck(claim, None)
     found = [effects.compared(claim.metric, samples[low], samples[high], 0.0, len(pairs)) for high, low in pairs]
-    measured = st.corrected([effect for effect in found if effect])
-    above = [effect.p < st.ALPHA and effect.low > 1 for effect in measured]
-    below = [effect.p < st.ALPHA and effect.high < 1 for effect in measured]
+    measured = ratio_effect.corrected([effect for effect in found if effect])
+    above = [effect.p < ALPHA and effect.low > 1 for effect in measured]
+    below = [effect.p < ALPHA and effect.high < 1 for effect in measured]
     outcome = REFUTED if any(below) else CONFIRMED if all(above) and len(measured) == len(pairs) else INCONCLUSIVE
     ranked = sorted(samples, key=lambda level: -samples[level].median()[0])
     return ClaimCheck(
@@ -185,8 +185,8 @@ def _check_shape(records: Sequence[WindowRecord], claim: Claim) -> ClaimCheck:
     exponents = [found for curve in curves.values() if (found := _exponent(curve, claim.shape)) is not None]
     if not exponents:
         return ClaimCheck(claim, None)
-    low, high = st.interval(np.asarray(exponents))
-    middle = float(st.hodges_lehmann(exponents))
+    low, high = intervals.interval(np.asarray(exponents))
+    middle = float(intervals.hodges_lehmann(exponents))
     return ClaimCheck(claim, middle, low, high, len(exponents))
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Literal
 
 from zonda_lab.analysis import effects
-from zonda_lab.analysis import statistics as st
 from zonda_lab.analysis.analysis import tabulate
 from zonda_lab.analysis.effects import MIN_STARTS, Sample
 from zonda_lab.errors import LabError
@@ -18,6 +17,8 @@ from zonda_lab.experiments.metrics import METRICS
 from zonda_lab.results.folder import Results
 from zonda_lab.results.window_record import WindowRecord
 from zonda_lab.schema import parse, suggestion
+from zonda_lab.statistics import ALPHA, ratio_effect
+from zonda_lab.statistics.ratio_effect import Effect
 
 NOT_WORSE, WORSE, UNDETECTED = 0, 1, 2
 SEPARATED = 8  # two samples of four that do not overlap have p = 0.029
@@ -54,7 +55,7 @@ class MetricComparison:
     experiment: str
     metric: str
     levels: dict[str, str]
-    effect: st.Effect | None
+    effect: Effect | None
     decision: Decision
 
 
@@ -128,7 +129,7 @@ def _pairs(id_: str, metric: str, a: Sequence[WindowRecord], b: Sequence[WindowR
 
 def _decided(pairs: Sequence[Pair], margin: float, interleaved: bool) -> list[MetricComparison]:
     found = [effects.compared(p.metric, p.a, p.b, margin, len(pairs), paired=_paired(p, interleaved)) for p in pairs]
-    corrected = iter(st.corrected([effect for effect in found if effect]))
+    corrected = iter(ratio_effect.corrected([effect for effect in found if effect]))
     decided = []
     for pair, effect in zip(pairs, found, strict=True):
         final = next(corrected) if effect else None
@@ -137,7 +138,7 @@ def _decided(pairs: Sequence[Pair], margin: float, interleaved: bool) -> list[Me
     return decided
 
 
-def _decide(metric: str, effect: st.Effect, margin: float) -> Decision:
+def _decide(metric: str, effect: Effect, margin: float) -> Decision:
     """Worse: significantly, and by more than the margin in the estimate. Not worse: the margin is excluded."""
     if effect.n < MIN_STARTS:
         return "too few starts"
@@ -145,11 +146,11 @@ def _decide(metric: str, effect: st.Effect, margin: float) -> Decision:
     if better == "neither":
         return "other"
     lower_is_better = better == "lower"
-    if (effect.p_not_higher if lower_is_better else effect.p_not_lower) < st.ALPHA:
+    if (effect.p_not_higher if lower_is_better else effect.p_not_lower) < ALPHA:
         return "not worse"
     limit = 1 + (METRICS[metric].margin or margin)
     beyond = effect.ratio > limit if lower_is_better else effect.ratio < 1 / limit
-    return "worse" if beyond and effect.p < st.ALPHA and not effect.low <= 1 <= effect.high else "undetected"
+    return "worse" if beyond and effect.p < ALPHA and not effect.low <= 1 <= effect.high else "undetected"
 
 
 def _decide_zeros(pair: Pair) -> Decision:

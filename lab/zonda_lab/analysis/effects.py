@@ -9,9 +9,10 @@ from typing import Literal
 
 import numpy as np
 
-from zonda_lab.analysis import statistics as st
 from zonda_lab.experiments.metrics import METRICS
 from zonda_lab.results.window_record import Bound
+from zonda_lab.statistics import ALPHA, intervals, ratio_effect
+from zonda_lab.statistics.ratio_effect import Effect
 
 MIN_STARTS = 3  # with fewer, no comparison is made
 ComparisonOutcome = Literal["better", "worse", "different", "equivalent", "inconclusive", "withheld", "too few starts"]
@@ -32,15 +33,15 @@ class Sample:
 
     def median(self) -> tuple[float, float, float, Bound]:
         """Median, its interval, and whether the median is only a bound."""
-        middle, low, high = st.median_interval(list(self.values.values()))
+        middle, low, high = intervals.median_interval(list(self.values.values()))
         if not self.bounds and not self.uppers:
             return middle, low, high, ""
         beyond = {"at least": math.inf, "at most": 0.0}
         extreme = [beyond.get(self.bounds.get(block, ""), value) for block, value in self.values.items()]
-        middle_bound, low_bound, high_bound = st.median_interval(extreme)
+        middle_bound, low_bound, high_bound = intervals.median_interval(extreme)
         bound: Bound = "" if middle_bound == middle else "at least" if middle_bound > middle else "at most"
         uppers = [self.uppers.get(block, value) for block, value in zip(self.values, extreme, strict=True)]
-        return middle, min(low, low_bound), max(high, high_bound, st.median_interval(uppers)[2]), bound
+        return middle, min(low, low_bound), max(high, high_bound, intervals.median_interval(uppers)[2]), bound
 
     @property
     def bound(self) -> Bound:
@@ -55,7 +56,7 @@ class Sample:
 
 def compared(
     metric: str, base: Sample, other: Sample, margin: float, comparisons: int = 1, paired: bool = True
-) -> st.Effect | None:
+) -> Effect | None:
     """The effect of `other` over `base` in their common blocks; None if there is nothing to compare.
 
     Metrics with a margin of their own are compared by absolute differences: their exponentials take the place of the
@@ -70,7 +71,7 @@ def compared(
         a, b, margin = list(np.exp(a)), list(np.exp(b)), absolute
     elif min(*a, *b) <= 0:
         return None
-    effect = (st.paired_effect if paired else st.unpaired_effect)(a, b, margin, comparisons)
+    effect = (ratio_effect.paired_effect if paired else ratio_effect.unpaired_effect)(a, b, margin, comparisons)
     denominators, numerators = (base.bounds.get(n, "") for n in first), (other.bounds.get(n, "") for n in second)
     return bounded(effect, bound_of_ratio(denominators, numerators))
 
@@ -82,7 +83,7 @@ def bound_of_ratio(denominators: Iterable[Bound], numerators: Iterable[Bound]) -
     return "" if not kinds else "unknown" if len(kinds) > 1 else kinds.pop()
 
 
-def bounded(effect: st.Effect, bound: RatioBound) -> st.Effect:
+def bounded(effect: Effect, bound: RatioBound) -> Effect:
     """The effect if its ratio is only a bound: open on one side, never equivalent, different only on the known side."""
     if not bound:
         return effect
@@ -100,7 +101,7 @@ def bounded(effect: st.Effect, bound: RatioBound) -> st.Effect:
     )
 
 
-def classify(effect: st.Effect, metric: str, alarm: bool = False) -> ComparisonOutcome:
+def classify(effect: Effect, metric: str, alarm: bool = False) -> ComparisonOutcome:
     """What interval, corrected p values and A/A pair support; a difference below the MDE is inconclusive."""
     if effect.n < MIN_STARTS:
         return "too few starts"
@@ -109,18 +110,18 @@ def classify(effect: st.Effect, metric: str, alarm: bool = False) -> ComparisonO
     if effect.equivalent:
         return "equivalent"  # also if the difference, smaller than the margin, is significant
     detected = abs(math.log(effect.ratio)) >= _detectable(effect)
-    if effect.p < st.ALPHA and detected and not effect.low <= 1 <= effect.high:
+    if effect.p < ALPHA and detected and not effect.low <= 1 <= effect.high:
         if METRICS[metric].better == "neither":
             return "different"
         return "better" if (effect.ratio < 1) == (METRICS[metric].better == "lower") else "worse"
     return "inconclusive"
 
 
-def _detectable(effect: st.Effect) -> float:
+def _detectable(effect: Effect) -> float:
     """The minimum detectable effect as a logarithm; 0 where values are bounds, which have no variance of their own."""
     return 0.0 if effect.bound else math.log1p(effect.mde)
 
 
-def false_alarms(effects: Sequence[st.Effect]) -> tuple[int, int]:
+def false_alarms(effects: Sequence[Effect]) -> tuple[int, int]:
     """How many A/A comparisons (two runs of one treatment) are significant, and of how many; 5 % are expected."""
-    return sum(effect.p < st.ALPHA for effect in effects), len(effects)
+    return sum(effect.p < ALPHA for effect in effects), len(effects)

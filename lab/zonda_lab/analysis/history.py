@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import ruptures
 
-from zonda_lab.analysis import statistics as st
 from zonda_lab.analysis.analysis import Cell, tabulate
 from zonda_lab.analysis.effects import MIN_STARTS
 from zonda_lab.errors import LabError
@@ -22,6 +21,8 @@ from zonda_lab.experiments.definition import AnalysisSpec
 from zonda_lab.experiments.metrics import METRICS
 from zonda_lab.results.window_record import parse_record
 from zonda_lab.schema import parse
+from zonda_lab.statistics import ALPHA, ratio_effect
+from zonda_lab.statistics.ratio_effect import Effect
 
 # A new segment must lower the squared deviations, in units of the variance of a median, by this many log(n).
 PENALTY = 4.0
@@ -50,7 +51,7 @@ class Change:
     """A change of the level of a series at a recording: the effect of all starts after over all starts before."""
 
     at: Point
-    effect: st.Effect
+    effect: Effect
 
 
 @dataclass(frozen=True)
@@ -87,8 +88,8 @@ def series_of(recordings: Sequence[Recording]) -> list[Series]:
     edges = [(key, at) for key, each in series.items() for at in _change_points(each)]
     effects = [_effect(series[key], at, len(edges)) for key, at in edges]
     changes: dict[Key, list[Change]] = {}
-    for (key, (_, at, _)), effect in zip(edges, st.corrected(effects), strict=True):
-        if effect.p < st.ALPHA:
+    for (key, (_, at, _)), effect in zip(edges, ratio_effect.corrected(effects), strict=True):
+        if effect.p < ALPHA:
             changes.setdefault(key, []).append(Change(series[key][at], effect))
     found = [Series(key[0], key[1], key[2], each, changes.get(key, [])) for key, each in series.items()]
     return sorted(found, key=lambda each: (not each.changes, each.experiment, each.metric, each.label))
@@ -104,12 +105,12 @@ def _change_points(points: Sequence[Point]) -> list[Edges]:
     return list(zip(ends, ends[1:], ends[2:], strict=False))
 
 
-def _effect(points: Sequence[Point], edges: Edges, comparisons: int) -> st.Effect:
+def _effect(points: Sequence[Point], edges: Edges, comparisons: int) -> Effect:
     """All starts of the segment after the change, over all of the segment before."""
     begin, at, end = edges
     old = [value for point in points[begin:at] for value in point.values]
     new = [value for point in points[at:end] for value in point.values]
-    return st.unpaired_effect(old, new, 0.0, comparisons)
+    return ratio_effect.unpaired_effect(old, new, 0.0, comparisons)
 
 
 def _points(recording: Recording) -> Iterator[tuple[Key, Point]]:

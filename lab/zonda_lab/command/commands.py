@@ -15,7 +15,7 @@ from zonda_lab.errors import HostLostError, LabError
 from zonda_lab.experiments import block_design, catalogue
 from zonda_lab.experiments.block_design import Start
 from zonda_lab.experiments.definition import Experiment, ExperimentDefinition, ZoneSpec
-from zonda_lab.load import load_generator
+from zonda_lab.load.installed import find_generator
 from zonda_lab.measurement.environment import Environment
 from zonda_lab.results.folder import Results
 from zonda_lab.results.provenance import require_same
@@ -80,7 +80,7 @@ def _measure(
 
     installed, absent = find_servers(given.server, environment.installed)
     require_servers(_names(given.servers), installed, absent)
-    generator = load_generator.find_generator(given.load)
+    generator = find_generator(given.load)
     environment.equip(generator)
     kept = ("experiments", "quick", "servers", "server", "load", "set", "seed", "inventory", "blocks")
     options = {name: getattr(given, name) for name in kept}
@@ -136,10 +136,10 @@ def examine(given: argparse.Namespace) -> int:
     if given.inventory:
         from zonda_lab.doctor.fleet import examine as examine_fleet
 
-        findings = examine_fleet(Path(given.inventory), load_generator.find_generator())
+        findings = examine_fleet(Path(given.inventory), find_generator())
     else:
         namespaces.enter_user_namespace()
-        findings = doctor.examine(load_generator.find_generator())
+        findings = doctor.examine(find_generator())
     for finding in findings:
         print(f"{finding.state:7} {finding.what}" + (f"\n{'':8}help: {finding.help}" if finding.help else ""))
     return 1 if any(finding.state == doctor.BAD for finding in findings) else 0

@@ -14,7 +14,7 @@ from zonda_lab.fleet.clock_offset import ClockOffset, drift_ppm
 from zonda_lab.fleet.inventory import HostSpec, read
 from zonda_lab.fleet.network import ROUGH_S, Fleet, FleetNetwork
 from zonda_lab.fleet.remote_host import RemoteHost
-from zonda_lab.load.load_generator import LoadGenerator
+from zonda_lab.load.generator import LoadGenerator
 from zonda_lab.measurement import validity
 from zonda_lab.measurement.harness import Harness
 from zonda_lab.measurement.window import Window

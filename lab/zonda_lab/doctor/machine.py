@@ -15,7 +15,7 @@ from typing import Literal
 
 from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.experiments.definition import RigSpec, ServerSpec, Settings, TimingSpec, TrafficSpec
-from zonda_lab.load.load_generator import LoadGenerator
+from zonda_lab.load.generator import LoadGenerator
 from zonda_lab.measurement.environment import Environment
 from zonda_lab.measurement.harness import Harness, Server
 from zonda_lab.measurement.validity import ACHIEVED, BUSY

@@ -17,7 +17,7 @@ from zonda_lab.fleet import checks
 from zonda_lab.fleet.inventory import UPLOAD, HostSpec, Inventory
 from zonda_lab.fleet.remote_host import SCRIPTS, RemoteHost
 from zonda_lab.fleet.ssh import ConnectionLostError
-from zonda_lab.load.load_generator import LoadGenerator
+from zonda_lab.load.generator import LoadGenerator
 from zonda_lab.measurement.environment import Environment
 from zonda_lab.measurement.harness import SCRATCH, remove_stale_folders
 from zonda_lab.rig.host import TelemetryTarget

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from zonda_lab.errors import LabError
-from zonda_lab.load.load_generator import GRACE_S, LoadGenerator, QueryJob, events
+from zonda_lab.load.generator import GRACE_S, LoadGenerator
+from zonda_lab.load.jobs import QueryJob
+from zonda_lab.load.summary import events
 from zonda_lab.rig.host import Host, Network
 from zonda_lab.rig.process import Program
 

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zonda_lab.errors import LabError
-from zonda_lab.load.load_generator import GRACE_S, LoadGenerator, ProbeJob, events
+from zonda_lab.load.generator import GRACE_S, LoadGenerator
+from zonda_lab.load.jobs import ProbeJob
+from zonda_lab.load.summary import events
 from zonda_lab.rig.host import Host
 from zonda_lab.rig.process import Program
 from zonda_lab.servers.config import Endpoint

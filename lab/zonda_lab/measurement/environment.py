@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from zonda_lab.experiments.definition import Settings
-from zonda_lab.load.load_generator import LoadGenerator
+from zonda_lab.load.generator import LoadGenerator
 from zonda_lab.rig import machine_info
 from zonda_lab.rig.host import Network
 from zonda_lab.rig.namespaces import NamespaceNetwork

@@ -17,16 +17,11 @@ from typing import Any
 
 from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.experiments.definition import Settings, TrafficSpec
-from zonda_lab.load.load_generator import (
-    LoadGenerator,
-    LoadResult,
-    PeakSearch,
-    QueryJob,
-    events,
-    merge_results,
-    read_summary,
-)
+from zonda_lab.load.generator import LoadGenerator
+from zonda_lab.load.jobs import PeakSearch, QueryJob
 from zonda_lab.load.players import OnEvent, Players, no_event, sources
+from zonda_lab.load.result import LoadResult, merge_results
+from zonda_lab.load.summary import events, read_summary
 from zonda_lab.load.zone_probe import Arrivals, ZoneProbe
 from zonda_lab.measurement.environment import Environment
 from zonda_lab.rig import readiness, server_sockets

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from zonda_lab.load.load_generator import LoadResult
+from zonda_lab.load.result import LoadResult
 from zonda_lab.results.disturbances import LATE_SENDS
 from zonda_lab.telemetry.series import PACKETS, Telemetry, net
 

@@ -11,7 +11,9 @@ import numpy as np
 from zonda_lab.errors import LabError
 from zonda_lab.experiments.block_design import Start
 from zonda_lab.experiments.definition import Settings
-from zonda_lab.load.load_generator import LoadResult, PullJob, UpdateJob, read_summary
+from zonda_lab.load.jobs import PullJob, UpdateJob
+from zonda_lab.load.result import LoadResult
+from zonda_lab.load.summary import read_summary
 from zonda_lab.measurement.harness import Harness, Server, set_serial
 from zonda_lab.measurement.window import Recorder, Window, window_of
 from zonda_lab.procedures.procedure import MEMORY, QUERIES, Procedure

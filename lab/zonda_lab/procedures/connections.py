@@ -10,9 +10,11 @@ from typing import Any
 
 from zonda_lab.errors import LabError
 from zonda_lab.experiments.block_design import Start
+from zonda_lab.load.jobs import HoldJob
 from zonda_lab.load.latency_histogram import LatencyHistogram
-from zonda_lab.load.load_generator import HoldJob, LoadResult, read_summary
 from zonda_lab.load.players import sources
+from zonda_lab.load.result import LoadResult
+from zonda_lab.load.summary import read_summary
 from zonda_lab.measurement.harness import Harness, Server
 from zonda_lab.measurement.window import Recorder, memory_metrics, window_of
 from zonda_lab.procedures.procedure import MEMORY, Procedure

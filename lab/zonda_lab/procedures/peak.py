@@ -8,7 +8,7 @@ from typing import Any
 from zonda_lab.errors import LabError
 from zonda_lab.experiments.block_design import Start
 from zonda_lab.experiments.definition import Settings
-from zonda_lab.load.load_generator import PeakSearch
+from zonda_lab.load.jobs import PeakSearch
 from zonda_lab.measurement.harness import Harness, Server
 from zonda_lab.measurement.window import Recorder, Window, window_of
 from zonda_lab.procedures.procedure import WINDOW_COST_S, Procedure

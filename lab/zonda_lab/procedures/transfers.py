@@ -6,7 +6,8 @@ import math
 
 from zonda_lab.errors import LabError
 from zonda_lab.experiments.block_design import Start
-from zonda_lab.load.load_generator import PullJob, read_summary
+from zonda_lab.load.jobs import PullJob
+from zonda_lab.load.summary import read_summary
 from zonda_lab.measurement.harness import Harness, Server, Span
 from zonda_lab.measurement.window import Recorder, memory_metrics, window_of
 from zonda_lab.procedures.port_exhaustion import port_bound

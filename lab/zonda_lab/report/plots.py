@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from zonda_lab.analysis import statistics as st
 from zonda_lab.analysis.analysis import Cell, tabulate
 from zonda_lab.experiments.metrics import METRICS, factor_words, level_words
 from zonda_lab.load.latency_histogram import LatencyHistogram, read_log
@@ -17,6 +16,7 @@ from zonda_lab.report.document import Figure
 from zonda_lab.report.plot_style import COLOURS, PlotData, canvas_of, starts, styles, svg
 from zonda_lab.report.timeline import time
 from zonda_lab.results.window_record import WindowRecord
+from zonda_lab.statistics import intervals
 
 PERCENTILES = [0.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99, 99.999]
 
@@ -30,7 +30,7 @@ def curve(data: PlotData) -> list[Figure]:
         share = [100 * record.metrics["answered_share"] for record in records]
         axes.plot(sent, share, linestyle="", alpha=0.5, markersize=4, color=colour, marker=marker)
         order = np.argsort(sent)
-        axes.plot(np.array(sent)[order], st.falling(sent, share)[order], color=colour, label=name)
+        axes.plot(np.array(sent)[order], intervals.falling(sent, share)[order], color=colour, label=name)
     if not axes.lines:
         return []
     axes.set(xlabel="queries sent per second", ylabel="answered, %", ylim=(None, 100.5))

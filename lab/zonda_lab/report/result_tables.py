@@ -6,7 +6,6 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from zonda_lab.analysis import statistics as st
 from zonda_lab.analysis.analysis import Cell, LevelComparison, MetricAnalysis, measured_for
 from zonda_lab.analysis.claims import ClaimCheck
 from zonda_lab.experiments.definition import AnalysisSpec, Published
@@ -15,6 +14,7 @@ from zonda_lab.report.document import Folded, Heading, Part, Table, Text
 from zonda_lab.report.number_format import difference, measured, minimum_effect, number, p_value, resolution
 from zonda_lab.report.rig_limits import Echo
 from zonda_lab.results.window_record import WindowRecord
+from zonda_lab.statistics.ratio_effect import Effect
 
 MOODS = {
     "better": "good",
@@ -100,7 +100,7 @@ def metric_tables(found: MetricAnalysis, analysis: AnalysisSpec, echo: Echo) -> 
     return parts
 
 
-def effect_text(effect: st.Effect, absolute: float) -> str:
+def effect_text(effect: Effect, absolute: float) -> str:
     """The ratio, or the absolute difference, with its interval."""
     if absolute:
         return difference(effect.ratio, effect.low, effect.high)

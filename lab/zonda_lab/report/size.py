@@ -7,11 +7,11 @@ from typing import Any
 
 from zonda_lab.analysis.analysis import MetricAnalysis
 from zonda_lab.analysis.block_plan import sigma_of
-from zonda_lab.analysis.statistics import MOST_BLOCKS, blocks_needed
 from zonda_lab.experiments.definition import AnalysisSpec
 from zonda_lab.experiments.metrics import METRICS, factor_words
 from zonda_lab.report.number_format import minimum_effect
 from zonda_lab.results.window_record import WindowRecord
+from zonda_lab.statistics.power import MOST_BLOCKS, blocks_needed
 
 TIMED = ("queries", "peak", "updating", "memory")  # procedures whose windows have a set length
 FEW = 8  # blocks; below, intervals are wide

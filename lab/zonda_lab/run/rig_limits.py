@@ -17,7 +17,7 @@ from typing import Any
 from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.experiments.block_design import Start
 from zonda_lab.experiments.definition import Settings
-from zonda_lab.load.load_generator import LoadGenerator
+from zonda_lab.load.generator import LoadGenerator
 from zonda_lab.measurement.harness import OF_ECHO, Harness, MakeNetwork, Server
 from zonda_lab.measurement.validity import machine_reasons
 from zonda_lab.measurement.window import Window

@@ -14,7 +14,7 @@ from zonda_lab.errors import HostLostError, LabError, UnsupportedError
 from zonda_lab.experiments.block_design import Start
 from zonda_lab.experiments.definition import Experiment, Settings
 from zonda_lab.load import latency_histogram
-from zonda_lab.load.load_generator import LoadGenerator
+from zonda_lab.load.generator import LoadGenerator
 from zonda_lab.measurement import validity
 from zonda_lab.measurement.environment import Environment
 from zonda_lab.measurement.harness import Harness, MakeNetwork, Span, remove_stale_folders

@@ -1,0 +1,91 @@
+"""dnsperf, as a cross-check of zonda-load."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from zonda_lab.errors import LabError, UnsupportedError
+from zonda_lab.load.generator import LoadGenerator, version_of
+from zonda_lab.load.jobs import QueryJob
+from zonda_lab.load.result import LoadResult
+
+
+class Dnsperf(LoadGenerator):
+    """DNS-OARC's dnsperf: a closed loop even with a rate, no histograms; answers are checked by RCODE only."""
+
+    name = "dnsperf"
+    OUTSTANDING = 20_000  # limit of an "open" loop; dnsperf then waits for answers
+
+    def __init__(self, program: Path) -> None:
+        self.program, self.version = program, version_of([program, "-h"])
+
+    def query(self, job: QueryJob) -> list[str | Path]:
+        traffic = job.traffic
+        for asked, what in (
+            (traffic.sources > 1, "more than one source address"),
+            (traffic.queries_per_connection > 0, "a limit of queries per connection"),
+            (0 < traffic.dnssec_ok < 1, "DO in a share of the queries"),
+            (traffic.tcp_share > 0, "two transports at once"),
+            (traffic.loop == "open" and traffic.arrivals == "poisson", "Poisson arrivals"),
+        ):
+            if asked:
+                raise UnsupportedError(f"dnsperf does not support {what}", "use zonda-load")
+        closed = traffic.loop == "closed"
+        transport, port = (
+            ("dot", job.endpoint.tls_port) if traffic.transport == "tls" else (traffic.transport, job.endpoint.port)
+        )
+        options = [
+            f"-l {max(1, round(job.seconds))} -c {traffic.connections} -T 1 -t {traffic.timeout_ms / 1000:g}",
+            f"-q {traffic.outstanding}" if closed else f"-q {self.OUTSTANDING} -Q {max(1, round(job.rate))}",
+            "-e" if traffic.edns_size else "",
+            "-D" if traffic.dnssec_ok else "",
+        ]
+        target: list[str | Path] = [
+            "-s",
+            job.endpoint.address,
+            "-p",
+            str(port),
+            "-m",
+            transport,
+            "-d",
+            job.workload.queries,
+        ]
+        return [self.program, *target, *" ".join(options).split()]
+
+    def parse(self, output: str, job: QueryJob) -> LoadResult:
+        def number(pattern: str) -> float:
+            match = re.search(pattern, output)
+            if match is None:
+                raise LabError(f"dnsperf printed no result ({pattern})", detail=output[-400:])
+            return float(match[1])
+
+        seconds = number(r"Run time \(s\):\s+([\d.]+)")
+        sent, lost = int(number(r"Queries sent:\s+(\d+)")), int(number(r"Queries lost:\s+(\d+)"))
+        rcodes = {name: int(count) for name, count in re.findall(r"([A-Z]+\d*) (\d+) \([\d.]+%\)", output)}
+        scheduled = job.rate * max(1, round(job.seconds)) if job.traffic.loop == "open" else None
+        result = LoadResult(
+            sent=sent,
+            answered=int(number(r"Queries completed:\s+(\d+)")),
+            timeouts=lost,
+            seconds=seconds,
+            scheduled=scheduled,
+            missed=max(0, round(scheduled) - sent) if scheduled else None,
+            wrong=count_unexpected_rcodes(rcodes, job.workload.rcodes) if job.verify else 0,
+            rcodes=rcodes,
+            latency_mean_us=number(r"Average Latency \(s\):\s+([\d.]+)") * 1e6,
+        )
+        if job.traffic.transport != "udp":
+            result.connect_mean_us = number(r"Connection Statistics:(?:.|\n)*?Average Latency \(s\):\s+([\d.]+)") * 1e6
+        return result
+
+
+def count_unexpected_rcodes(rcodes: dict[str, int], expected: dict[str, float]) -> int:
+    """Answers with an unexpected RCODE, or in excess (five sigma) of its expected share."""
+    total = sum(rcodes.values())
+    wrong = sum(count for rcode, count in rcodes.items() if rcode not in expected)
+    for rcode, share in expected.items():
+        off = abs(rcodes.get(rcode, 0) - share * total)
+        if off > 5 * (total * share * (1 - share)) ** 0.5 + 0.005 * total:
+            wrong += round(off)
+    return wrong

@@ -1,0 +1,153 @@
+"""Estimates of location and spread with their 95 % intervals."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import optimize, stats
+
+from zonda_lab.statistics import ALPHA
+
+RESAMPLES = 10_000
+# Below it, 95 % bootstrap intervals covered the true value in 70 % (n = 3) or 87 % (n = 5, 6) of runs.
+MIN_BOOTSTRAP = 8
+MIN_INTERVAL, MIN_ORDER_STATISTICS = 3, 6  # fewer starts: no interval of a median; none from order statistics
+ROUNDING = 1e-12  # smaller differences of logarithms count as equal
+SEED = 20_261
+Floats = NDArray[np.float64]
+
+
+def median_interval(values: Sequence[float]) -> tuple[float, float, float]:
+    """The median over starts and its interval; NaN below three starts.
+
+    From six starts on, the narrowest symmetric order statistics that cover the median with at least 95 % (exact
+    binomial). Five do not suffice for that: there it is Student's t interval of the logarithms, or the range if a value
+    is zero.
+    """
+    x = np.sort(np.asarray(values, float))
+    n, middle = len(x), float(np.median(x))
+    if n < MIN_INTERVAL:
+        return middle, math.nan, math.nan
+    if n >= MIN_ORDER_STATISTICS:
+        left_out = int(stats.binom.ppf(ALPHA / 2, n, 0.5))  # P(fewer than this many values below the median) < 2.5 %
+        return middle, float(x[left_out - 1]), float(x[n - left_out])
+    if x[0] <= 0 or not np.isfinite(x[-1]) or np.ptp(np.log(x)) < ROUNDING:
+        return middle, float(x[0]), float(x[-1])
+    logs = np.log(x)
+    reach = float(stats.t.ppf(1 - ALPHA / 2, n - 1) * np.std(logs, ddof=1) / math.sqrt(n))
+    return middle, math.exp(float(np.mean(logs)) - reach), math.exp(float(np.mean(logs)) + reach)
+
+
+def interval(log_ratios: Floats) -> tuple[float, float]:
+    """The interval of paired log ratios: BCa, or Student's t with few values, where a bootstrap is too narrow."""
+    n = len(log_ratios)
+    if n >= MIN_BOOTSTRAP or n < 2 or np.ptp(log_ratios) < ROUNDING:
+        return bca(log_ratios, hodges_lehmann)
+    reach = float(stats.t.ppf(1 - ALPHA / 2, n - 1) * np.std(log_ratios, ddof=1) / math.sqrt(n))
+    return float(np.mean(log_ratios)) - reach, float(np.mean(log_ratios)) + reach
+
+
+def hodges_lehmann(values: ArrayLike, axis: int = -1) -> Any:
+    """The Hodges-Lehmann estimate along an axis: the median of all pairwise means."""
+    x = np.moveaxis(np.asarray(values, float), axis, -1)
+    first, second = np.triu_indices(x.shape[-1])
+    return np.median((x[..., first] + x[..., second]) / 2, axis=-1)
+
+
+def shift(a: ArrayLike, b: ArrayLike) -> float:
+    """The median of all differences b - a."""
+    return float(np.median(np.subtract.outer(np.asarray(b, float), np.asarray(a, float))))
+
+
+def bca(values: Floats, statistic: Callable[..., Any] = np.median) -> tuple[float, float]:
+    """The BCa bootstrap interval of a statistic; the range of the values where BCa is undefined."""
+    if len(values) < 3 or np.ptp(values) == 0:
+        return float(np.min(values)), float(np.max(values))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        interval = stats.bootstrap(
+            (values,),
+            statistic,
+            n_resamples=RESAMPLES,
+            method="BCa",
+            vectorized=True,
+            batch=1000,
+            rng=np.random.default_rng(SEED),
+        ).confidence_interval
+    low, high = float(interval.low), float(interval.high)
+    return (low, high) if math.isfinite(low) and math.isfinite(high) else (float(np.min(values)), float(np.max(values)))
+
+
+def bootstrap_shift(a: Floats, b: Floats) -> tuple[float, float]:
+    """The bootstrap interval of `shift`."""
+    generator = np.random.default_rng(SEED)
+    drawn = [shift(generator.choice(a, len(a)), generator.choice(b, len(b))) for _ in range(2000)]
+    low, high = np.percentile(drawn, [100 * ALPHA / 2, 100 - 100 * ALPHA / 2])
+    return float(low), float(high)
+
+
+def welch_shift(a: Floats, b: Floats) -> tuple[float, float]:
+    """Welch's interval of the difference of means; `shift` itself without variance."""
+    if not either_varies(a, b):
+        return shift(a, b), shift(a, b)
+    found = stats.ttest_ind(b, a, equal_var=False).confidence_interval(1 - ALPHA)
+    return float(found.low), float(found.high)
+
+
+def variation(values: Sequence[float]) -> float:
+    """The coefficient of variation."""
+    return float(np.std(values, ddof=1) / np.mean(values)) if len(values) > 1 and np.mean(values) else 0.0
+
+
+def variation_ratio(baseline: Sequence[float], candidate: Sequence[float]) -> tuple[float, float, float]:
+    """The ratio of the coefficients of variation, candidate over baseline, with a bootstrap interval."""
+    draw = np.random.default_rng(SEED)
+    bottom, top = (
+        np.std(drawn, axis=1, ddof=1) / np.mean(drawn, axis=1)
+        for drawn in (draw.choice(values, (RESAMPLES, len(values))) for values in (baseline, candidate))
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low, high = np.nanquantile(top / bottom, [0.025, 0.975], method="nearest")
+        return float(np.divide(variation(candidate), variation(baseline))), float(low), float(high)
+
+
+def exact_share(count: int, of: int) -> tuple[float, float]:
+    """The exact 95 % interval (Clopper and Pearson) of a share."""
+    found = stats.binomtest(count, of).proportion_ci(1 - ALPHA, method="exact")
+    return float(found.low), float(found.high)
+
+
+def outliers(values: Sequence[float], limit: float = 3.5) -> list[int]:
+    """Indices of values whose modified z score (Iglewicz and Hoaglin) exceeds the limit; none below five values."""
+    x = np.asarray(values, float)
+    deviation = np.abs(x - np.median(x))
+    mad = np.median(deviation)
+    return [] if mad == 0 or len(x) < 5 else [int(i) for i in np.flatnonzero(0.6745 * deviation / mad > limit)]
+
+
+def falling(x: Sequence[float], y: Sequence[float]) -> Floats:
+    """The decreasing isotonic fit, for a response rate over the offered rate."""
+    order = np.argsort(x, kind="stable")
+    fitted = np.empty(len(order))
+    fitted[order] = optimize.isotonic_regression(np.asarray(y, float)[order], increasing=False).x
+    return fitted
+
+
+def standard_deviation(values: Floats) -> float:
+    """Infinite for one value, of which nothing is known."""
+    return float(np.std(values, ddof=1)) if len(values) > 1 else math.inf
+
+
+def variance(values: Floats) -> float:
+    """Zero for one value."""
+    return float(np.var(values, ddof=1)) if len(values) > 1 else 0.0
+
+
+def either_varies(a: Floats, b: Floats) -> bool:
+    """Whether Welch's test is defined."""
+    return len(a) > 1 and len(b) > 1 and variance(a) + variance(b) > 0

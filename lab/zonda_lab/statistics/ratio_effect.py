@@ -1,0 +1,152 @@
+"""A candidate over a baseline: ratio, interval, tests of difference and equivalence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import stats
+from statsmodels.stats.weightstats import ttost_ind, ttost_paired
+
+from zonda_lab.statistics import ALPHA
+from zonda_lab.statistics.intervals import (
+    MIN_BOOTSTRAP,
+    ROUNDING,
+    Floats,
+    bootstrap_shift,
+    either_varies,
+    hodges_lehmann,
+    interval,
+    shift,
+    standard_deviation,
+    variance,
+    welch_shift,
+)
+from zonda_lab.statistics.power import minimum_detectable
+
+
+@dataclass(frozen=True)
+class Effect:
+    """Candidate over baseline: ratio, 95 % interval, p values and the minimum detectable effect (MDE).
+
+    `p_not_lower` and `p_not_higher` are one-sided: small if the ratio is not below, or not above, the margin.
+    """
+
+    ratio: float
+    low: float
+    high: float
+    p: float
+    n: int
+    paired: bool
+    p_not_lower: float
+    p_not_higher: float
+    p_equivalence: float
+    mde: float
+    bound: str = ""  # "at least" or "at most" if values were only bounds; "unknown" if they leave the ratio open
+
+    @property
+    def equivalent(self) -> bool:
+        """Whether the ratio is within the margin on both sides."""
+        return self.p_equivalence < ALPHA
+
+
+def paired_effect(baseline: Sequence[float], candidate: Sequence[float], margin: float, comparisons: int = 1) -> Effect:
+    """Compares values paired by block: Hodges-Lehmann estimate of the log ratios, interval, Wilcoxon signed-rank test.
+
+    With too few blocks for the signed-rank test to reach 5 % after correcting for `comparisons` (five or fewer blocks
+    for one comparison), the p value is that of the paired t test. The p values are not corrected yet (`corrected`);
+    the minimum detectable effect is that of a test at 5 % divided by `comparisons`.
+    """
+    ratios = np.log(np.asarray(candidate, float)) - np.log(np.asarray(baseline, float))
+    sides, sigma = _one_sided_paired(ratios, margin), standard_deviation(ratios)
+    mde = minimum_detectable(sigma, len(ratios), comparisons)
+    estimate, p = hodges_lehmann(ratios), _paired_p(ratios, comparisons)
+    return _effect(estimate, interval(ratios), p, len(ratios), True, sides, mde)
+
+
+def unpaired_effect(
+    baseline: Sequence[float], candidate: Sequence[float], margin: float, comparisons: int = 1
+) -> Effect:
+    """Compares independent samples: Hodges-Lehmann shift of the logarithms, interval, Mann-Whitney test.
+
+    With too few starts for the rank test to reach 5 % after correction, the p value is that of Welch's t test.
+    """
+    a, b = np.log(np.asarray(baseline, float)), np.log(np.asarray(candidate, float))
+    n = min(len(a), len(b))
+    bounds = bootstrap_shift(a, b) if n >= MIN_BOOTSTRAP else welch_shift(a, b)
+    mde = minimum_detectable(math.sqrt(variance(a) + variance(b)), n, comparisons)
+    p, sides = _unpaired_p(a, b, comparisons), _one_sided_unpaired(a, b, margin)
+    return _effect(shift(a, b), bounds, p, n, False, sides, mde)
+
+
+def corrected(effects: Sequence[Effect]) -> list[Effect]:
+    """The effects of one family with Holm's correction of all their p values: difference, equivalence, one-sided."""
+    kinds = ("p", "p_not_lower", "p_not_higher", "p_equivalence")
+    columns = [holm([getattr(effect, kind) for effect in effects]) for kind in kinds]
+    return [
+        replace(effect, **dict(zip(kinds, row, strict=True)))
+        for effect, row in zip(effects, zip(*columns, strict=True), strict=True)
+    ]
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's correction; statsmodels' version runs the garbage collector at every call."""
+    p = np.asarray(p_values, float)
+    order = np.argsort(p)
+    corrected = np.empty(len(p))
+    corrected[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)))
+    return corrected.tolist()
+
+
+def _paired_p(ratios: Floats, comparisons: int = 1) -> float:
+    if len(ratios) < 2:
+        return 1.0
+    if np.ptp(ratios) < ROUNDING:
+        return 1.0 if abs(ratios[0]) < ROUNDING else 0.0
+    if 2 * 0.5 ** len(ratios) * comparisons < ALPHA:
+        return float(stats.wilcoxon(ratios).pvalue)
+    return float(stats.ttest_1samp(ratios, 0.0).pvalue)
+
+
+def _unpaired_p(a: Floats, b: Floats, comparisons: int) -> float:
+    if len(set(a) | set(b)) == 1:
+        return 1.0
+    n, m = len(a), len(b)
+    furthest = (n * m / 2 - 0.5) / math.sqrt(n * m * (n + m + 1) / 12)  # the two samples do not overlap
+    if 2 * stats.norm.sf(furthest) * comparisons < ALPHA or not either_varies(a, b):
+        return float(stats.mannwhitneyu(b, a).pvalue)
+    return float(stats.ttest_ind(b, a, equal_var=False).pvalue)
+
+
+def _one_sided_paired(ratios: Floats, margin: float) -> tuple[float, float]:
+    """One-sided p values of: not below minus the margin, not above the margin."""
+    bound = math.log1p(margin)
+    if len(ratios) < 2:
+        return 1.0, 1.0
+    if np.ptp(ratios) < ROUNDING:
+        return float(ratios[0] <= -bound), float(ratios[0] >= bound)
+    _, (_, lower, _), (_, upper, _) = ttost_paired(ratios, np.zeros_like(ratios), -bound, bound)
+    return float(lower), float(upper)
+
+
+def _one_sided_unpaired(a: Floats, b: Floats, margin: float) -> tuple[float, float]:
+    bound = math.log1p(margin)
+    if not either_varies(a, b):
+        return float(shift(a, b) <= -bound), float(shift(a, b) >= bound)
+    _, (_, lower, _), (_, upper, _) = ttost_ind(b, a, -bound, bound, usevar="unequal")
+    return float(lower), float(upper)
+
+
+def _effect(
+    log_ratio: float,
+    bounds: tuple[float, float],
+    p: float,
+    n: int,
+    paired: bool,
+    sides: tuple[float, float],
+    mde: float,
+) -> Effect:
+    low, high = map(math.exp, bounds)
+    return Effect(math.exp(log_ratio), low, high, p, n, paired, *sides, max(sides), mde)
