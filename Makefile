@@ -100,7 +100,12 @@ man: ## write the generated manual pages, completions and reference anew
 	for page in $$(target/debug/zonda man --list); do target/debug/zonda man $$page > $(MANUAL)/$$page || exit 1; done
 	target/debug/zonda man --markdown > docs/manual/zonda.toml.md
 	target/debug/zonda check --list > docs/manual/checks.md
+	target/debug/zonda tune --list > docs/manual/tuning.md
 	for shell in bash zsh fish; do target/debug/zonda completions $$shell > $(COMPLETIONS)/zonda.$$shell || exit 1; done
+
+tune-evidence: ## copy the figures that `zonda tune` quotes from lab/records, then write the manual anew
+	UPDATE_EVIDENCE=1 cargo test -p zonda-tune --test evidence --locked
+	$(MAKE) --no-print-directory man
 
 install: release ## install into PREFIX (/usr/local)
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $(ZONDA) $(LOAD)
@@ -121,4 +126,4 @@ $(VENV)/ready: $(PYTHON_PARTS)
 
 include lab/lab.mk
 
-.PHONY: help run release test test-rust test-python test-clean-root lint bench bench-load bench-memory bench-transfers scale fuzz simulate miri loom interop attack man install
+.PHONY: help run release test test-rust test-python test-clean-root lint bench bench-load bench-memory bench-transfers scale fuzz simulate miri loom interop attack man tune-evidence install

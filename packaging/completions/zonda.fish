@@ -31,6 +31,7 @@ complete -c zonda -n "__fish_zonda_needs_command" -f -a "check" -d 'Find every m
 complete -c zonda -n "__fish_zonda_needs_command" -f -a "config" -d 'Print the effective configuration as TOML'
 complete -c zonda -n "__fish_zonda_needs_command" -f -a "reload" -d 'Make a running zonda read its configuration and changed zone files again'
 complete -c zonda -n "__fish_zonda_needs_command" -f -a "metrics" -d 'Print the metrics of a running zonda in the text format of Prometheus'
+complete -c zonda -n "__fish_zonda_needs_command" -f -a "tune" -d 'Advise on the settings of this host: kernel, limits, network card, processors'
 complete -c zonda -n "__fish_zonda_needs_command" -f -a "zone" -d 'Show and control the zones of a running zonda'
 complete -c zonda -n "__fish_zonda_needs_command" -f -a "completions" -d 'Print completions for a shell'
 complete -c zonda -n "__fish_zonda_needs_command" -f -a "man" -d 'Print a manual page in roff: `zonda man serve | man -l -`'
@@ -61,6 +62,25 @@ complete -c zonda -n "__fish_zonda_using_subcommand reload" -s h -l help -d 'Pri
 complete -c zonda -n "__fish_zonda_using_subcommand metrics" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml]' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand metrics" -l state-dir -d 'The state-dir of the running zonda, instead of the configuration\'s' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand metrics" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c zonda -n "__fish_zonda_using_subcommand tune" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml]' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand tune" -l role -d 'What the server mostly does' -r -f -a "udp\t'Answers queries over UDP'
+tcp\t'Answers queries over many TCP connections'
+secondary\t'Transfers zones in'
+primary\t'Transfers zones out'"
+complete -c zonda -n "__fish_zonda_using_subcommand tune" -l connections -d 'Concurrent TCP connections [default: tcp-connections of the configuration]' -r
+complete -c zonda -n "__fish_zonda_using_subcommand tune" -l zones -d 'Zones [default: those of the configuration]' -r
+complete -c zonda -n "__fish_zonda_using_subcommand tune" -l rate -d 'Queries per second [default: 100000]; for a primary or secondary, transfers per minute [default: all zones]' -r
+complete -c zonda -n "__fish_zonda_using_subcommand tune" -l for -d 'The DNS server that the advice is for' -r -f -a "zonda\t'This one'
+nsd\t'NLnet Labs NSD'
+knot\t'Knot DNS'
+bind\t'ISC BIND 9'"
+complete -c zonda -n "__fish_zonda_using_subcommand tune" -l only -d 'Advise on this setting only; can be repeated. With --write and --apply, nothing else is written or set' -r
+complete -c zonda -n "__fish_zonda_using_subcommand tune" -l write -d 'Write files for sysctl.d, limits.d and systemd into this folder, to be copied to /etc by hand' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand tune" -l root -d 'Read a recorded host below this folder instead of this host' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand tune" -l json -d 'Print one JSON object'
+complete -c zonda -n "__fish_zonda_using_subcommand tune" -l apply -d 'Set the advised sysctls now, until the next start of the host, and print the commands that undo it'
+complete -c zonda -n "__fish_zonda_using_subcommand tune" -l list -d 'Print the table of all settings as Markdown instead: rule, sources, evidence, risk'
+complete -c zonda -n "__fish_zonda_using_subcommand tune" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and not __fish_seen_subcommand_from status refresh retransfer freeze thaw rollback add remove export" -s h -l help -d 'Print help'
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and not __fish_seen_subcommand_from status refresh retransfer freeze thaw rollback add remove export" -f -a "status" -d 'Show which serial is served, what the primary has, when the zone expires, and the last transfer'
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and not __fish_seen_subcommand_from status refresh retransfer freeze thaw rollback add remove export" -f -a "refresh" -d 'Ask the primaries of a zone for its serial now, and transfer it if it is later'

@@ -82,6 +82,30 @@ _arguments "${_arguments_options[@]}" : \
 '--help[Print help (see more with '\''--help'\'')]' \
 && ret=0
 ;;
+(tune)
+_arguments "${_arguments_options[@]}" : \
+'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml\]]:FILE:_files' \
+'--role=[What the server mostly does]:ROLE:((udp\:"Answers queries over UDP"
+tcp\:"Answers queries over many TCP connections"
+secondary\:"Transfers zones in"
+primary\:"Transfers zones out"))' \
+'--connections=[Concurrent TCP connections \[default\: tcp-connections of the configuration\]]:N:_default' \
+'--zones=[Zones \[default\: those of the configuration\]]:N:_default' \
+'--rate=[Queries per second \[default\: 100000\]; for a primary or secondary, transfers per minute \[default\: all zones\]]:N:_default' \
+'--for=[The DNS server that the advice is for]:SERVER:((zonda\:"This one"
+nsd\:"NLnet Labs NSD"
+knot\:"Knot DNS"
+bind\:"ISC BIND 9"))' \
+'*--only=[Advise on this setting only; can be repeated. With --write and --apply, nothing else is written or set]:NAME:_default' \
+'--write=[Write files for sysctl.d, limits.d and systemd into this folder, to be copied to /etc by hand]:FOLDER:_files' \
+'--root=[Read a recorded host below this folder instead of this host]:FOLDER:_files' \
+'--json[Print one JSON object]' \
+'(--root)--apply[Set the advised sysctls now, until the next start of the host, and print the commands that undo it]' \
+'(--json --write --apply)--list[Print the table of all settings as Markdown instead\: rule, sources, evidence, risk]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+&& ret=0
+;;
 (zone)
 _arguments "${_arguments_options[@]}" : \
 '-h[Print help]' \
@@ -226,6 +250,7 @@ _zonda_commands() {
 'config:Print the effective configuration as TOML' \
 'reload:Make a running zonda read its configuration and changed zone files again' \
 'metrics:Print the metrics of a running zonda in the text format of Prometheus' \
+'tune:Advise on the settings of this host\: kernel, limits, network card, processors' \
 'zone:Show and control the zones of a running zonda' \
 'completions:Print completions for a shell' \
 'man:Print a manual page in roff\: \`zonda man serve | man -l -\`' \
@@ -266,6 +291,11 @@ _zonda__subcmd__reload_commands() {
 _zonda__subcmd__serve_commands() {
     local commands; commands=()
     _describe -t commands 'zonda serve commands' commands "$@"
+}
+(( $+functions[_zonda__subcmd__tune_commands] )) ||
+_zonda__subcmd__tune_commands() {
+    local commands; commands=()
+    _describe -t commands 'zonda tune commands' commands "$@"
 }
 (( $+functions[_zonda__subcmd__zone_commands] )) ||
 _zonda__subcmd__zone_commands() {

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use wire::{Name, NameRef};
 
 use crate::config::{Endpoint, LogFormat, LogLevel};
@@ -57,6 +57,12 @@ pub enum Command {
     /// For a collector that reads files, such as the textfile collector of node_exporter.
     #[command(after_help = EXIT_STATUS)]
     Metrics(RunningDaemon),
+    /// Advise on the settings of this host: kernel, limits, network card, processors.
+    ///
+    /// Reads the host and the configuration, and prints for each setting the value now, the advised value, the reason, what
+    /// documents say, what was measured, and the risk. Nothing is changed without --write or --apply. Linux only.
+    #[command(after_help = EXIT_STATUS)]
+    Tune(TuneArguments),
     /// Show and control the zones of a running zonda.
     #[command(subcommand)]
     Zone(ZoneCommand),
@@ -162,6 +168,73 @@ pub struct ReloadArguments {
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
+}
+
+/// `zonda tune`.
+#[derive(Debug, Args)]
+pub struct TuneArguments {
+    /// The configuration; its threads, limits and zones are what the advice is for.
+    #[command(flatten)]
+    pub config: ConfigFile,
+    /// What the server mostly does.
+    #[arg(long, value_enum, default_value_t = TuneRole::Udp)]
+    pub role: TuneRole,
+    /// Concurrent TCP connections [default: tcp-connections of the configuration].
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=1_000_000_000))]
+    pub connections: Option<u64>,
+    /// Zones [default: those of the configuration].
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=1_000_000_000))]
+    pub zones: Option<u64>,
+    /// Queries per second [default: 100000]; for a primary or secondary, transfers per minute [default: all zones].
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=1_000_000_000))]
+    pub rate: Option<u64>,
+    /// The DNS server that the advice is for.
+    #[arg(long = "for", value_enum, value_name = "SERVER", default_value_t = TuneServer::Zonda)]
+    pub server: TuneServer,
+    /// Advise on this setting only; can be repeated. With --write and --apply, nothing else is written or set.
+    #[arg(long, value_name = "NAME")]
+    pub only: Vec<String>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    /// Write files for sysctl.d, limits.d and systemd into this folder, to be copied to /etc by hand.
+    #[arg(long, value_name = "FOLDER")]
+    pub write: Option<PathBuf>,
+    /// Set the advised sysctls now, until the next start of the host, and print the commands that undo it.
+    #[arg(long, conflicts_with = "root")]
+    pub apply: bool,
+    /// Read a recorded host below this folder instead of this host.
+    #[arg(long, value_name = "FOLDER", default_value = "/", hide_default_value = true)]
+    pub root: PathBuf,
+    /// Print the table of all settings as Markdown instead: rule, sources, evidence, risk.
+    #[arg(long, conflicts_with_all = ["json", "write", "apply"])]
+    pub list: bool,
+}
+
+/// What a server mostly does.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum TuneRole {
+    /// Answers queries over UDP.
+    Udp,
+    /// Answers queries over many TCP connections.
+    Tcp,
+    /// Transfers zones in.
+    Secondary,
+    /// Transfers zones out.
+    Primary,
+}
+
+/// A DNS server that `zonda tune` knows.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum TuneServer {
+    /// This one.
+    Zonda,
+    /// NLnet Labs NSD.
+    Nsd,
+    /// Knot DNS.
+    Knot,
+    /// ISC BIND 9.
+    Bind,
 }
 
 /// Which running zonda to talk to.

@@ -243,14 +243,15 @@ fn open_journal(
 }
 
 /// The addresses to listen on, without the default IPv6 one if the kernel has no IPv6.
-fn addresses(server: &Server) -> Vec<SocketAddr> {
+pub(crate) fn addresses(server: &Server) -> Vec<SocketAddr> {
     let has_ipv6 = Path::new("/proc/net/if_inet6").exists();
     let is_default = server.listen == Server::default().listen;
     let addresses = server.listen.iter().map(|Endpoint(address)| *address);
     addresses.filter(|address| address.is_ipv4() || has_ipv6 || !is_default).collect()
 }
 
-fn listen_config(server: &Server) -> ListenConfig {
+/// The threads and limits of the listeners.
+pub(crate) fn listen_config(server: &Server) -> ListenConfig {
     let processors = netio::cpu_affinity::allowed_cpus().map_or(1, |allowed| allowed.len());
     let or = |count: u32, automatic: usize| if count == 0 { automatic } else { count as usize };
     let (workers, tcp_workers) = (or(server.workers.0, processors), or(server.tcp_workers.0, processors.div_ceil(2)));

@@ -14,6 +14,7 @@ fn main() -> ExitCode {
         Command::Config(arguments) => command::config::run(&arguments),
         Command::Reload(arguments) => command::reload::run(&arguments),
         Command::Metrics(daemon) => command::metrics::run(&daemon),
+        Command::Tune(arguments) => command::tune::run(&arguments),
         Command::Zone(command) => command::zone::run(&command),
         Command::Completions { shell } => command::manual::completions(shell),
         Command::Man(arguments) => command::manual::run(&arguments),

@@ -6,6 +6,7 @@ mod daemon_request;
 pub mod manual;
 pub mod metrics;
 pub mod reload;
+pub mod tune;
 pub mod zone;
 mod zone_edit;
 

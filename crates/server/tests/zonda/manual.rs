@@ -32,6 +32,7 @@ fn the_generated_files_are_up_to_date() {
     }
     files.push(("docs/manual/zonda.toml.md".into(), folder.run(&["man", "--markdown"]).out));
     files.push(("docs/manual/checks.md".into(), folder.run(&["check", "--list"]).out));
+    files.push(("docs/manual/tuning.md".into(), folder.run(&["tune", "--list"]).out));
     let kept_pages = fs::read_dir(workspace().join("packaging/man")).expect("the manual pages").count();
     assert_eq!(pages.lines().count(), kept_pages, "a page of packaging/man is not generated, or is missing");
     for (file, expected) in files {

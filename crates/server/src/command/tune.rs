@@ -1,0 +1,186 @@
+//! `zonda tune`: passes what the configuration says to the crate `tune`, and prints its advice.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::ExitCode;
+
+use serde::Serialize;
+use tune::advice::{Symptom, symptoms};
+use tune::apply::{self, Change};
+use tune::render::{files, manual, notes, table};
+use tune::{Case, Host, Role, Row, Server, ServerFacts, Workload};
+
+use super::{fail, json, print, print_failure, print_findings, read_config};
+use crate::cli::{TuneArguments, TuneRole, TuneServer, ZoneArguments};
+use crate::config::Config;
+use crate::daemon::{addresses, listen_config};
+use crate::open_files;
+use crate::printable::Printable;
+use crate::sources::Sources;
+
+/// The result as JSON.
+#[derive(Serialize)]
+struct TuneReport<'a> {
+    settings: &'a [Row],
+    symptoms: &'a [Symptom],
+    notes: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    written: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    applied: Option<Vec<AppliedChange>>,
+}
+
+/// A change with the command that undoes it.
+#[derive(Serialize)]
+struct AppliedChange {
+    #[serde(flatten)]
+    change: Change,
+    undo: String,
+}
+
+/// Prints advice; with `--write` and `--apply` acts on it.
+pub fn run(arguments: &TuneArguments) -> ExitCode {
+    if arguments.list {
+        return print(&manual::markdown());
+    }
+    let host = match Host::read(&arguments.root) {
+        Ok(host) => host,
+        Err(error) => return fail(&error.to_string()),
+    };
+    let Some(case) = case(arguments, &host) else { return ExitCode::FAILURE };
+    let mut rows = tune::advise(&case);
+    if let Some(unknown) = keep_only(&mut rows, &arguments.only) {
+        return fail(&format!("there is no setting {unknown}; help: `zonda tune --list` lists them"));
+    }
+    let notes = notes::notes(&case, &rows);
+    let written = match arguments.write.as_deref().map(|folder| write(&case, &rows, folder)) {
+        Some(Err(error)) => return fail(&format!("the files cannot be written: {error}")),
+        Some(Ok(written)) => Some(written),
+        None => None,
+    };
+    let applied = arguments.apply.then(|| apply::apply(&arguments.root, &rows));
+    let failed = applied.iter().flatten().any(|change| change.error.is_some());
+    let symptoms = symptoms(&case);
+    let text = match arguments.json {
+        true => json(&TuneReport {
+            settings: &rows,
+            symptoms: &symptoms,
+            notes: &notes,
+            written,
+            applied: applied.map(with_undo),
+        }),
+        false => match (written, applied) {
+            (None, None) => table::text(&case, &rows, &symptoms, &notes),
+            (written, applied) => action_text(&written.unwrap_or_default(), &applied.unwrap_or_default(), arguments),
+        },
+    };
+    // Values of the host can hold any octets.
+    let text = text.lines().map(|line| format!("{}\n", Printable(line))).collect::<String>();
+    if failed { print_failure(&text) } else { print(&text) }
+}
+
+/// What the advice is computed from; `None` if the configuration has mistakes, which are printed.
+fn case<'a>(arguments: &TuneArguments, host: &'a Host) -> Option<Case<'a>> {
+    let sources = Sources::new(&arguments.config, &ZoneArguments::default());
+    // Without a configuration the defaults of the server are what it would run with.
+    let config = match sources.is_empty() {
+        true => Config::default(),
+        false => read_config(&sources).inspect_err(|mistakes| print_findings(mistakes)).ok()?,
+    };
+    let server = match arguments.server {
+        TuneServer::Zonda => Server::Zonda,
+        TuneServer::Nsd => Server::Nsd,
+        TuneServer::Knot => Server::Knot,
+        TuneServer::Bind => Server::Bind,
+    };
+    let role = match arguments.role {
+        TuneRole::Udp => Role::Udp,
+        TuneRole::Tcp => Role::Tcp,
+        TuneRole::Secondary => Role::Secondary,
+        TuneRole::Primary => Role::Primary,
+    };
+    let workload = Workload {
+        server,
+        role,
+        connections: arguments.connections.unwrap_or(u64::from(config.server.tcp_connections.0)),
+        zones: arguments.zones.unwrap_or(config.zones.len().max(1) as u64),
+        rate: arguments.rate,
+    };
+    let facts = if server == Server::Zonda {
+        server_facts(&config)
+    } else {
+        ServerFacts { addresses: 1, ..ServerFacts::default() }
+    };
+    Some(Case { host, workload, server: facts })
+}
+
+/// What the configuration says about this server.
+fn server_facts(config: &Config) -> ServerFacts {
+    let server = &config.server;
+    let listen = listen_config(server);
+    let addresses = addresses(server).len().max(1);
+    let options: BTreeMap<&'static str, String> = [
+        ("tcp-connections", server.tcp_connections.0),
+        ("workers", server.workers.0),
+        ("tcp-idle-timeout-ms", server.tcp_idle_timeout_ms.0),
+    ]
+    .map(|(name, value)| (name, value.to_string()))
+    .into();
+    ServerFacts {
+        workers: Some(listen.workers as u64),
+        addresses: addresses as u64,
+        reserved: open_files::reserved(addresses, listen.workers, listen.tcp_workers + listen.tls_workers) as u64,
+        receive_buffer: Some(listen.udp.receive_buffer as u64),
+        backlog: Some(u64::from(listen.tcp.backlog)),
+        idle_s: listen.idle_timeout.as_secs(),
+        options,
+    }
+}
+
+/// Keeps the rows that were asked for; a name without a row is returned.
+fn keep_only<'a>(rows: &mut Vec<Row>, only: &'a [String]) -> Option<&'a str> {
+    if let Some(unknown) = only.iter().find(|name| rows.iter().all(|row| row.name != name.as_str())) {
+        return Some(unknown);
+    }
+    rows.retain(|row| only.is_empty() || only.iter().any(|name| name == row.name));
+    None
+}
+
+fn write(case: &Case, rows: &[Row], folder: &Path) -> std::io::Result<Vec<String>> {
+    let written = files::write(folder, &files::plan(case, rows))?;
+    Ok(written.iter().map(|path| path.display().to_string()).collect())
+}
+
+fn with_undo(changes: Vec<Change>) -> Vec<AppliedChange> {
+    changes.into_iter().map(|change| AppliedChange { undo: change.undo(), change }).collect()
+}
+
+/// What was written and set, and how to go on or back.
+fn action_text(written: &[String], applied: &[Change], arguments: &TuneArguments) -> String {
+    let mut text: String = written.iter().map(|path| format!("written: {path}\n")).collect();
+    if !written.is_empty() {
+        text += "Read them, copy them to /etc/sysctl.d, /etc/security/limits.d and /etc/systemd/system, then run\n  \
+                 sysctl --system; systemctl daemon-reload; systemctl restart the server\n";
+    } else if arguments.write.is_some() {
+        text += "nothing is to set: no file was written\n";
+    }
+    for change in applied {
+        text += &match &change.error {
+            Some(error) => format!("not set: {} = {}: {error}\n", change.name, change.asked),
+            None => format!(
+                "set: {} = {} (was {})\n",
+                change.name,
+                change.after.as_deref().unwrap_or(&change.asked),
+                change.before
+            ),
+        };
+    }
+    let set: Vec<&Change> = applied.iter().filter(|change| change.error.is_none()).collect();
+    if !set.is_empty() {
+        text += "Until the next start of the host. To undo it:\n";
+        text += &set.iter().map(|change| format!("  {}\n", change.undo())).collect::<String>();
+    } else if arguments.apply && applied.is_empty() {
+        text += "no sysctl is to set: nothing was changed\n";
+    }
+    text
+}

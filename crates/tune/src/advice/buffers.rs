@@ -1,0 +1,226 @@
+//! Socket buffers and the memory of protocols.
+
+use super::evidence::effect;
+use super::sizes::octets;
+use super::sources::Document::{Diiner, Esnet, Kernel, LowerValues, Operator};
+use super::sources::says;
+use super::workload::Role;
+use super::{Advice, Case, Group, SETTING, Setting, missing, sizes};
+
+const BUFFER: Setting = Setting { group: Group::Buffers, ..SETTING };
+
+/// The defaults of Linux for the largest buffers that the kernel gives a connection by itself.
+const TCP_RMEM_MAX: u64 = 6 << 20;
+const TCP_WMEM_MAX: u64 = 4 << 20;
+
+/// ESnet's values for 10 Gbit/s and 100 ms; more than that gained nothing in DIINER's tests.
+const TCP_MAX: u64 = 32 << 20;
+
+pub(super) const SETTINGS: &[Setting] = &[
+    Setting {
+        name: "net.core.rmem_max",
+        rule: "the queries of a 50 ms pause at --rate on each UDP socket, at 2,304 octets each, halved because the kernel doubles it; at least what the server asks for; never lowered",
+        compute: |case| {
+            let (wanted, why) = receive_buffer(case);
+            case.at_least("net.core.rmem_max", wanted, why)
+        },
+        sources: &[
+            says(Esnet, "67108864"),
+            says(LowerValues, "10485760"),
+            says(Diiner, "tiny buffers (550 octets) have no impact"),
+        ],
+        evidence: &[effect("E17", "Mean latency", "ESnet"), effect("E16", "Mean latency", "tiny buffers")],
+        risk: "queries that wait longer than the client does are answered for nothing",
+        condition: "UDP; a server with CAP_NET_ADMIN may exceed it (SO_RCVBUFFORCE)",
+        ..BUFFER
+    },
+    Setting {
+        name: "net.core.wmem_max",
+        rule: "the answers of 5 ms at --rate on each UDP socket, at 2,304 octets each; never lowered",
+        compute: |case| {
+            let answers = sizes::datagrams(case.queries_per_s(), case.udp_sockets(), sizes::SOFTIRQ_PAUSE_MS);
+            let wanted = (answers * sizes::DATAGRAM_OCTETS / 2).next_power_of_two();
+            let why = format!("{answers} answers wait for the card for {} ms at each socket", sizes::SOFTIRQ_PAUSE_MS);
+            case.at_least("net.core.wmem_max", wanted, why)
+        },
+        sources: &[says(Esnet, "67108864"), says(LowerValues, "10485760")],
+        evidence: &[effect("E17", "Mean latency", "ESnet")],
+        risk: "none known",
+        ..BUFFER
+    },
+    Setting {
+        name: "net.core.rmem_default",
+        rule: "left at 212992: DNS servers ask for the buffer of their own sockets",
+        compute: |case| default_buffer(case, "net.core.rmem_default"),
+        sources: &[says(Esnet, "67108864")],
+        evidence: &[effect("E17", "Mean latency", "ESnet")],
+        risk: "64 MiB for every UDP and raw socket of every program: one that does not read can pin that much",
+        ..BUFFER
+    },
+    Setting {
+        name: "net.core.wmem_default",
+        rule: "left at 212992: DNS servers ask for the buffer of their own sockets",
+        compute: |case| default_buffer(case, "net.core.wmem_default"),
+        sources: &[says(Esnet, "67108864")],
+        evidence: &[effect("E17", "Mean latency", "ESnet")],
+        risk: "as net.core.rmem_default",
+        ..BUFFER
+    },
+    Setting {
+        name: "net.ipv4.tcp_rmem",
+        rule: "for a secondary, the octets in flight at the speed of the card and 100 ms, from 6 to 32 MiB; otherwise left",
+        compute: |case| stream_buffer(case, "net.ipv4.tcp_rmem", Role::Secondary, TCP_RMEM_MAX),
+        sources: &[
+            says(Esnet, "4096 87380 33554432"),
+            says(LowerValues, "1024 4096 1048576"),
+            says(Diiner, "above 32 MiB no improvement; 550 octets no impact"),
+        ],
+        evidence: &[
+            effect("E16", "Mean latency", "big buffers"),
+            effect("E16", "Mean latency", "tiny buffers"),
+            effect("E17", "Mean latency", "ESnet"),
+        ],
+        risk: "a connection may take that much memory while its program does not read",
+        condition: "transfers over a long path; queries and answers fit into any buffer",
+        ..BUFFER
+    },
+    Setting {
+        name: "net.ipv4.tcp_wmem",
+        rule: "for a primary, the octets in flight at the speed of the card and 100 ms, from 4 to 32 MiB; otherwise left",
+        compute: |case| stream_buffer(case, "net.ipv4.tcp_wmem", Role::Primary, TCP_WMEM_MAX),
+        sources: &[
+            says(Esnet, "4096 65536 33554432"),
+            says(LowerValues, "1024 4096 1048576"),
+            says(Diiner, "above 32 MiB no improvement; 550 octets no impact"),
+        ],
+        evidence: &[
+            effect("E16", "Mean latency", "big buffers"),
+            effect("E16", "Mean latency", "tiny buffers"),
+            effect("E17", "Mean latency", "ESnet"),
+        ],
+        risk: "a client that never reads pins that much",
+        condition: "transfers over a long path; queries and answers fit into any buffer",
+        ..BUFFER
+    },
+    Setting {
+        name: "net.ipv4.tcp_mem",
+        rule: "16 KiB for each tenth of --connections, at most a quarter of the memory; never lowered, never above the memory",
+        compute: stream_memory,
+        sources: &[
+            says(Operator, "8388608 8388608 8388608 (32 GiB)"),
+            says(Kernel, "computed from the memory at boot"),
+        ],
+        evidence: &[effect("E17", "Mean latency", "other operator")],
+        risk: "above the memory of the host it is no limit at all: buffers then end in the out-of-memory killer",
+        ..BUFFER
+    },
+    Setting {
+        name: "net.ipv4.udp_mem",
+        rule: "twice the receive buffers of all UDP sockets; never lowered",
+        compute: |case| {
+            let (buffer, _) = receive_buffer(case);
+            let sockets = case.udp_sockets() * case.server.addresses.max(1);
+            // The kernel charges twice what a socket asked for.
+            let pages = (2 * buffer * sockets).div_ceil(sizes::PAGE_OCTETS);
+            let why = format!("{sockets} sockets of {} and as much overhead are {pages} pages", octets(buffer));
+            pages_at_least(case, "net.ipv4.udp_mem", pages, why)
+        },
+        sources: &[says(Operator, "747744 996992 1495488"), says(Kernel, "computed from the memory at boot")],
+        evidence: &[effect("E17", "Mean latency", "other operator")],
+        risk: "as net.ipv4.tcp_mem",
+        ..BUFFER
+    },
+    Setting {
+        name: "net.core.optmem_max",
+        rule: "left: it limits ancillary data, of which a DNS server sends an address a datagram",
+        compute: |case| case.leave("net.core.optmem_max", "ancillary data of a datagram takes less than 100 octets"),
+        sources: &[says(Operator, "10485760"), says(Diiner, "no noticeable improvement, as ESnet says")],
+        evidence: &[effect("E16", "Mean latency", "optmem_max 10 MB"), effect("E17", "Mean latency", "other operator")],
+        risk: "any program may then pin 10 MiB of kernel memory with one socket",
+        ..BUFFER
+    },
+];
+
+fn receive_buffer(case: &Case) -> (u64, String) {
+    let computed = sizes::receive_buffer(case.queries_per_s(), case.udp_sockets());
+    let asked = case.server.receive_buffer.unwrap_or(0);
+    let pause = format!(
+        "{} for the queries of {} ms at {} per second on {} sockets",
+        octets(computed),
+        sizes::PAUSE_MS,
+        case.queries_per_s(),
+        case.udp_sockets(),
+    );
+    match asked > computed {
+        true => (asked, format!("{pause}; the server asks for {}", octets(asked))),
+        false => (computed, pause),
+    }
+}
+
+fn default_buffer(case: &Case, name: &str) -> Advice {
+    /// Ten times the default: a program that needs more asks for it.
+    const HARMFUL: u64 = 2 << 20;
+    match case.host.sysctl_number(name) {
+        None => Advice::Absent(missing()),
+        Some(now) if now > HARMFUL => Advice::Set {
+            value: "212992".into(),
+            why: format!("the kernel's default: every socket of every program gets {}", octets(now)),
+        },
+        Some(_) => {
+            Advice::Leave("DNS servers set the buffers of their own sockets, up to rmem_max and wmem_max".into())
+        }
+    }
+}
+
+/// Raises the maximum for the role that moves zones over long paths.
+fn stream_buffer(case: &Case, name: &str, role: Role, default: u64) -> Advice {
+    let [min, start, max] = case.host.sysctl_numbers(name)[..] else { return Advice::Absent(missing()) };
+    // Without a driver that knows its speed, assume 1 Gbit/s.
+    let mbit = case.host.interfaces.iter().filter_map(|interface| interface.speed).max().unwrap_or(1_000);
+    let wanted = sizes::in_flight(mbit).clamp(default, TCP_MAX);
+    let transfer = format!(
+        "{mbit} Mbit/s and {} ms keep {} in flight",
+        sizes::TRANSFER_ROUND_TRIP_MS,
+        octets(sizes::in_flight(mbit))
+    );
+    if case.is_role(&[role]) && max < wanted {
+        Advice::Set { value: format!("{min} {start} {wanted}"), why: transfer }
+    } else if case.is_role(&[role]) {
+        Advice::Keep(format!("{transfer}; it is enough"))
+    } else {
+        Advice::Leave(format!(
+            "the kernel sizes the buffers of a connection by itself, and queries fit; for a {role}: {transfer}"
+        ))
+    }
+}
+
+fn stream_memory(case: &Case) -> Advice {
+    let now = case.host.sysctl_numbers("net.ipv4.tcp_mem");
+    let memory = case.host.usable_memory() / sizes::PAGE_OCTETS;
+    let (_, _, busy) = sizes::connection_memory(case.workload.connections, 0);
+    let pages = (busy / sizes::PAGE_OCTETS).min(memory / 4).max(1);
+    let why = format!("{} connections with a tenth of them busy need {pages} pages", case.workload.connections);
+    match now[..] {
+        [_, _, high] if memory > 0 && high > memory => Advice::Set {
+            value: triple(memory / 16),
+            why: format!(
+                "{high} pages are more than the memory of {memory} pages: no limit at all; a sixteenth is the kernel's default"
+            ),
+        },
+        _ => pages_at_least(case, "net.ipv4.tcp_mem", pages, why),
+    }
+}
+
+/// Raises the pressure mark (the second of three numbers of pages).
+fn pages_at_least(case: &Case, name: &str, pages: u64, why: String) -> Advice {
+    match case.host.sysctl_numbers(name)[..] {
+        [_, pressure, _] if pressure >= pages => Advice::Keep(format!("{why}; it is enough")),
+        [_, _, _] => Advice::Set { value: triple(pages), why },
+        _ => Advice::Absent(missing()),
+    }
+}
+
+/// The three marks in the kernel's own proportions.
+fn triple(pages: u64) -> String {
+    format!("{} {pages} {}", pages * 3 / 4, pages * 3 / 2)
+}

@@ -1,0 +1,194 @@
+//! Descriptors, and the memory of connections.
+
+use super::evidence::{effect, median, medians};
+use super::sizes::octets;
+use super::sources::Document::{Diiner, Kernel, Liang, Usc};
+use super::sources::says;
+use super::workload::Server;
+use super::{Advice, Case, Group, Place, SETTING, Setting, missing, sizes};
+
+const DESCRIPTOR: Setting = Setting { group: Group::Descriptors, ..SETTING };
+
+/// Descriptors of the rest of the system.
+const SYSTEM: u64 = 65_536;
+
+/// The limit of the systemd unit.
+const UNIT: &str = "LimitNOFILE";
+/// The limit of all units.
+const MANAGER: &str = "DefaultLimitNOFILE";
+/// The limit of logins.
+const LOGIN: &str = "nofile (limits.d)";
+
+pub(super) const SETTINGS: &[Setting] = &[
+    Setting {
+        name: UNIT,
+        place: Place::Unit,
+        rule: "--connections and what the server needs besides, rounded up to a multiple of 1,024; twice that for Knot, which uses half of its limit for TCP",
+        compute: |case| {
+            let wanted = wanted(case);
+            let why = format!("{} connections and {} other descriptors", case.workload.connections, reserved(case));
+            let limits = limits(case);
+            let unit = limits.unit.as_deref().and_then(hard_limit);
+            match unit.or(limits.running.map(|(_, hard)| hard)) {
+                Some(now) if now >= wanted => Advice::Keep(format!("{why}; it is enough")),
+                _ => Advice::Set { value: wanted.to_string(), why },
+            }
+        },
+        sources: &[says(Liang, "6500000:8388600"), says(Usc, "services do not honour limits.d, so set it in the unit")],
+        evidence: &[medians("E19", "Share of UDP queries answered"), medians("E19", "Time until TCP answers again")],
+        risk: "none known: a limit that is never reached costs nothing",
+        condition: "the server is started by systemd",
+        ..DESCRIPTOR
+    },
+    Setting {
+        name: MANAGER,
+        place: Place::Unit,
+        rule: "left: the limit of one service belongs into its own unit; this one needs a reboot and concerns all services",
+        compute: |_| Advice::Leave("LimitNOFILE of the server's own unit is enough, and needs no reboot".into()),
+        sources: &[says(Liang, "6500000:8388600 for all services, after a reboot")],
+        risk: "programs that close every possible descriptor at their start become slow",
+        ..DESCRIPTOR
+    },
+    Setting {
+        name: LOGIN,
+        place: Place::Login,
+        rule: "as LimitNOFILE, for servers started from a login shell",
+        compute: |case| {
+            let wanted = wanted(case);
+            match limits(case).login.as_deref().and_then(hard_limit) {
+                Some(now) if now >= wanted => Advice::Keep("it is enough".into()),
+                _ => Advice::Set {
+                    value: wanted.to_string(),
+                    why: format!("as {UNIT}; systemd services do not read it"),
+                },
+            }
+        },
+        sources: &[says(Liang, "6500000, soft and hard, for everybody")],
+        risk: "concerns every user of the host",
+        condition: "the server is started from a shell, by cron or by an init script with PAM",
+        ..DESCRIPTOR
+    },
+    Setting {
+        name: "fs.nr_open",
+        rule: "at least the limit of the process; never lowered",
+        compute: |case| {
+            let wanted = wanted(case);
+            case.at_least(
+                "fs.nr_open",
+                wanted,
+                format!("no process may have a limit above it, and {wanted} descriptors are needed"),
+            )
+        },
+        sources: &[says(Liang, "6500000")],
+        evidence: &[effect("E16", "Mean latency", "more descriptors")],
+        risk: "none known",
+        ..DESCRIPTOR
+    },
+    Setting {
+        name: "fs.file-max",
+        rule: "what the server needs and 65,536 for the rest of the system; never lowered",
+        compute: |case| {
+            let wanted = wanted(case) + SYSTEM;
+            case.at_least(
+                "fs.file-max",
+                wanted,
+                format!("{} descriptors of the server and {SYSTEM} of the rest", wanted - SYSTEM),
+            )
+        },
+        sources: &[says(Liang, "6500000"), says(Diiner, "above 524288 no noticeable improvement")],
+        evidence: &[effect("E16", "Mean latency", "more descriptors")],
+        risk: "each open file takes about 1 KiB of kernel memory",
+        ..DESCRIPTOR
+    },
+    Setting {
+        name: "memory of connections",
+        place: Place::Habit,
+        rule: "--connections times (4 KiB of the kernel for an idle connection, and the server's own memory), and 16 KiB for each tenth connection with an answer under way",
+        compute: connection_memory,
+        sources: &[says(Usc, "BIND has locked up with all file descriptors in use")],
+        evidence: &[
+            medians("E18", "Server memory per idle connection"),
+            medians("E18", "Kernel memory per idle connection, both ends"),
+        ],
+        risk: "without room for them the kernel kills the server",
+        ..DESCRIPTOR
+    },
+    Setting {
+        name: "net.ipv4.tcp_max_orphans",
+        rule: "at least a tenth of --connections: connections that the server has closed and whose last data is not acknowledged; never lowered",
+        compute: |case| {
+            let wanted = (case.workload.connections / sizes::BUSY_FRACTION).next_power_of_two();
+            case.at_least(
+                "net.ipv4.tcp_max_orphans",
+                wanted,
+                format!("{wanted} closed connections may still have data to send"),
+            )
+        },
+        sources: &[says(
+            Kernel,
+            "each orphan takes up to 64 KiB that cannot be swapped; do not rely on it or lower it",
+        )],
+        risk: "orphans of clients that never read hold memory",
+        condition: "--connections is larger than about 40,000",
+        ..DESCRIPTOR
+    },
+];
+
+pub(super) fn now(case: &Case, name: &str) -> Option<String> {
+    let limits = limits(case);
+    match name {
+        UNIT => limits.unit.or_else(|| limits.running.map(|(soft, hard)| format!("{soft}:{hard} (running)"))),
+        MANAGER => limits.manager,
+        _ => limits.login,
+    }
+}
+
+fn limits(case: &Case) -> crate::host::OpenFileLimits {
+    let (process, unit) = case.workload.server.process();
+    case.host.open_files(process, unit)
+}
+
+/// The second part of `SOFT:HARD`, or the only one.
+fn hard_limit(text: &str) -> Option<u64> {
+    let text = text.rsplit(':').next()?;
+    if matches!(text, "infinity" | "unlimited" | "-1") { Some(u64::MAX) } else { text.parse().ok() }
+}
+
+/// What a server has open besides connections; unknown servers get some for each processor and zone transfers.
+fn reserved(case: &Case) -> u64 {
+    if case.server.reserved > 0 { case.server.reserved } else { 1_024 + 64 * case.processors() }
+}
+
+/// The limit of open files.
+pub(super) fn wanted(case: &Case) -> u64 {
+    let needed = case.workload.connections + reserved(case);
+    let share = if case.workload.server == Server::Knot { 2 } else { 1 };
+    (needed * share).next_multiple_of(1_024)
+}
+
+fn connection_memory(case: &Case) -> Advice {
+    let connections = case.workload.connections;
+    let server = case.workload.server.name();
+    let Some(user) = median("E18", "Server memory per idle connection", server) else {
+        return Advice::Leave(format!("the memory of a connection of {} is not in the records", case.workload.server));
+    };
+    let (kernel, user, busy) = sizes::connection_memory(connections, user.ceil() as u64);
+    let needed = kernel + user + busy;
+    let why = format!(
+        "{connections} connections need {} in the kernel, {} in the server, {} for answers under way: {} of {}",
+        octets(kernel),
+        octets(user),
+        octets(busy),
+        octets(needed),
+        octets(case.host.usable_memory()),
+    );
+    // The other half is for zones and the rest of the system.
+    match needed > case.host.usable_memory() / 2 {
+        true => Advice::Set {
+            value: format!("at most {} connections", connections * (case.host.usable_memory() / 2) / needed.max(1)),
+            why,
+        },
+        false if case.host.memory.total == 0 => Advice::Absent(missing()),
+        false => Advice::Keep(why),
+    }
+}

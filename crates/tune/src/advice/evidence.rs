@@ -1,0 +1,161 @@
+//! Our own measurements, looked up by name in figures copied from the committed records of the lab.
+//!
+//! `evidence.tsv` is generated (`make tune-evidence`): `tests/evidence.rs` finds each [`Lookup`] in the report of its record, and
+//! fails if the file says anything else. So a new record changes the evidence, and nothing is quoted that was not measured.
+
+use std::fmt::Write;
+use std::sync::LazyLock;
+
+/// Where a measurement is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Lookup {
+    /// The experiment, such as `E16`.
+    pub experiment: &'static str,
+    /// The heading of the metric in the report, without its unit.
+    pub metric: &'static str,
+    /// The value of the factor that is compared; empty for the medians of all servers.
+    pub level: &'static str,
+}
+
+/// One measured effect or median.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Figure {
+    /// The experiment.
+    pub experiment: String,
+    /// The metric, with its unit.
+    pub metric: String,
+    /// The value of the factor that is compared.
+    pub level: String,
+    /// Server and further conditions.
+    pub subject: String,
+    /// What the value is: `ratio to default`, `difference from ...` or `median`.
+    pub kind: String,
+    /// The value with its 95 % interval.
+    pub value: String,
+    /// The verdict of the lab; empty for a median.
+    pub outcome: String,
+    /// Whether the record is of quick windows or an earlier format, so that its verdict is not final.
+    pub preliminary: bool,
+}
+
+/// The generated file.
+const TEXT: &str = include_str!("evidence.tsv");
+
+/// The figures of the generated file.
+pub static FIGURES: LazyLock<Vec<Figure>> = LazyLock::new(|| TEXT.lines().filter_map(Figure::parse).collect());
+
+impl Figure {
+    /// Reads a line; `None` for comments.
+    fn parse(line: &str) -> Option<Figure> {
+        let mut fields = line.split('\t').map(str::to_owned);
+        let figure = Figure {
+            experiment: fields.next().filter(|name| !name.is_empty() && !name.starts_with('#'))?,
+            metric: fields.next()?,
+            level: fields.next()?,
+            subject: fields.next()?,
+            kind: fields.next()?,
+            value: fields.next()?,
+            outcome: fields.next()?,
+            preliminary: fields.next()? == "preliminary",
+        };
+        Some(figure)
+    }
+
+    /// The line of the generated file.
+    pub fn line(&self) -> String {
+        let standing = if self.preliminary { "preliminary" } else { "final" };
+        let Figure { experiment, metric, level, subject, kind, value, outcome, .. } = self;
+        format!("{experiment}\t{metric}\t{level}\t{subject}\t{kind}\t{value}\t{outcome}\t{standing}\n")
+    }
+}
+
+impl Lookup {
+    /// The committed figures, in the order of the report.
+    pub fn figures(&self) -> impl Iterator<Item = &'static Figure> {
+        let lookup = *self;
+        let is_metric = move |metric: &str| {
+            metric == lookup.metric || metric.strip_prefix(lookup.metric).is_some_and(|unit| unit.starts_with(", "))
+        };
+        FIGURES.iter().filter(move |figure| {
+            figure.experiment == lookup.experiment && figure.level == lookup.level && is_metric(&figure.metric)
+        })
+    }
+}
+
+/// An effect of one level of a factor.
+pub(super) const fn effect(experiment: &'static str, metric: &'static str, level: &'static str) -> Lookup {
+    Lookup { experiment, metric, level }
+}
+
+/// The medians of all servers.
+pub(super) const fn medians(experiment: &'static str, metric: &'static str) -> Lookup {
+    Lookup { experiment, metric, level: "" }
+}
+
+/// The measurements in words; `not measured here` if the records have none.
+pub fn describe(lookups: &[Lookup]) -> String {
+    if lookups.is_empty() {
+        return "not measured here".into();
+    }
+    lookups.iter().map(description).collect::<Vec<_>>().join("; ")
+}
+
+fn description(lookup: &Lookup) -> String {
+    let mut figures = lookup.figures().peekable();
+    let Some(first) = figures.peek().copied() else {
+        let level = if lookup.level.is_empty() { String::new() } else { format!(" of “{}”", lookup.level) };
+        return format!(
+            "not measured here: {} plans it, but its committed record has no {}{level}",
+            lookup.experiment, lookup.metric
+        );
+    };
+    let mut text = format!("{}, {}", first.experiment, first.metric);
+    if !lookup.level.is_empty() {
+        _ = write!(text, ", “{}”", lookup.level);
+    }
+    _ = write!(text, ", {}:", first.kind);
+    for (number, figure) in figures.enumerate() {
+        let separator = if number == 0 { "" } else { ";" };
+        _ = write!(text, "{separator} {} {}", figure.subject, figure.value);
+        if !figure.outcome.is_empty() {
+            _ = write!(text, " ({})", figure.outcome);
+        }
+    }
+    if first.preliminary {
+        text += " [preliminary: quick windows, to be recorded again]";
+    }
+    text
+}
+
+/// The first number of a figure: `at most 0.13 (0 – 0.13)` is 0.13, `28,140 (27,810 – 28,580)` is 28140.
+pub fn number(value: &str) -> Option<f64> {
+    let digits = value.trim_start_matches(|letter: char| !letter.is_ascii_digit());
+    let end =
+        digits.find(|letter: char| !(letter.is_ascii_digit() || matches!(letter, '.' | ','))).unwrap_or(digits.len());
+    digits[..end].replace(',', "").parse().ok()
+}
+
+/// The median of a server, if a record has it.
+pub fn median(experiment: &'static str, metric: &'static str, server: &str) -> Option<f64> {
+    let is_server = |figure: &&Figure| figure.subject.split([',', ' ']).next() == Some(server);
+    medians(experiment, metric).figures().filter(is_server).last().and_then(|figure| number(&figure.value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{describe, effect, number};
+
+    #[test]
+    fn numbers_are_read_with_separators_and_bounds() {
+        assert_eq!(number("at most 0.13 (0 – 0.13)"), Some(0.13));
+        assert_eq!(number("28,140 (27,810 – 28,580)"), Some(28_140.0));
+        assert_eq!(number("unknown"), None);
+    }
+
+    #[test]
+    fn what_was_not_measured_is_not_claimed() {
+        assert_eq!(describe(&[]), "not measured here");
+        let text = describe(&[effect("E16", "Mean latency", "no such level")]);
+        assert!(text.starts_with("not measured here: E16"), "{text}");
+    }
+}

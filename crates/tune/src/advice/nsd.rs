@@ -1,0 +1,118 @@
+//! Options of NSD.
+
+use super::evidence::effect;
+use super::sources::Document::{NlnetLabs, NsdManual};
+use super::sources::says;
+use super::workload::{Role, Server};
+use super::{Advice, Group, Place, SETTING, Setting, ports, sizes};
+
+const NSD: Setting = Setting { group: Group::Server, place: Place::Config(Server::Nsd), ..SETTING };
+
+pub(super) const SETTINGS: &[Setting] = &[
+    Setting {
+        name: "server-count",
+        rule: "one process for each processor",
+        compute: |case| set(case.processors(), "one process for each processor that it may use"),
+        sources: &[says(NsdManual, "the number of cores; 1 by default"), says(NlnetLabs, "2 of 4 cores on Linux 3.9")],
+        evidence: &[effect("E3", "Answered rate", "2 workers")],
+        risk: "tcp-count and memory multiply by it. Sources disagree, thirteen years apart",
+        ..NSD
+    },
+    Setting {
+        name: "reuseport",
+        rule: "yes with more than one process",
+        compute: |case| match case.processors() {
+            1 => Advice::Leave("one process needs no sharing".into()),
+            count => set("yes", &format!("the kernel spreads packets over {count} processes")),
+        },
+        sources: &[says(NsdManual, "distributes packets evenly; no by default")],
+        ..NSD
+    },
+    Setting {
+        name: "tcp-count",
+        rule: "--connections divided by server-count: the limit is for each process",
+        compute: |case| {
+            set(
+                case.workload.connections.div_ceil(case.processors()),
+                &format!("{} connections on {} processes", case.workload.connections, case.processors()),
+            )
+        },
+        sources: &[says(NsdManual, "1000 instead of 100; for each server process")],
+        risk: "NSD keeps buffers for each possible connection",
+        ..NSD
+    },
+    Setting {
+        name: "tcp-timeout",
+        rule: "3 with few connections for many clients, else the default of 120 s",
+        compute: |case| match case.is_role(&[Role::Tcp]) {
+            true => set(3, "idle clients make room for others"),
+            false => Advice::Leave("it also limits transfers".into()),
+        },
+        sources: &[says(NsdManual, "3")],
+        risk: "slow transfers are cut",
+        ..NSD
+    },
+    Setting {
+        name: "tcp-reject-overflow",
+        rule: "yes: a client that is refused tries another server at once",
+        compute: |_| set("yes", "else connections above tcp-count wait in the accept queue until they time out"),
+        sources: &[says(NsdManual, "yes keeps the kernel's queue from growing")],
+        ..NSD
+    },
+    Setting {
+        name: "receive-buffer-size",
+        rule: "as net.core.rmem_max: the queries of 50 ms",
+        compute: |case| {
+            set(
+                sizes::receive_buffer(case.queries_per_s(), case.processors()),
+                "the queries of a pause of 50 ms on each socket",
+            )
+        },
+        sources: &[says(NsdManual, "0 takes the system's default")],
+        condition: "net.core.rmem_max allows it",
+        ..NSD
+    },
+    Setting {
+        name: "cpu-affinity",
+        rule: "server-N-cpu-affinity: one physical core for each process, xfrd on another, from four cores on",
+        compute: |case| match case.processors() {
+            0..=3 => Advice::Leave("too few processors to reserve any".into()),
+            count => set(
+                (0..count).map(|cpu| cpu.to_string()).collect::<Vec<_>>().join(" "),
+                "with server-1-cpu-affinity: 0 and so on, and xfrd-cpu-affinity on the last",
+            ),
+        },
+        sources: &[says(
+            NsdManual,
+            "one dedicated core for each process, no SMT siblings, one address and card for each",
+        )],
+        evidence: &[effect("E20", "Server CPU time per answer", "server and load free")],
+        ..NSD
+    },
+    Setting {
+        name: "xfrd-tcp-max",
+        rule: "for a secondary, the transfers of a second, at least 128",
+        compute: |case| match case.is_role(&[Role::Secondary]) {
+            true => set(ports::parallel_transfers(case).max(128), "transfers that run at once"),
+            false => Advice::Leave("only for a secondary of many zones".into()),
+        },
+        sources: &[says(NsdManual, "128 by default; 256 for more transfers at once")],
+        risk: "each takes a socket and a buffer",
+        ..NSD
+    },
+    Setting {
+        name: "xdp-interface",
+        rule: "left: AF_XDP answers without the kernel's network stack, but needs privileges, a fit driver, and NSD 4.11 or later",
+        compute: |_| {
+            Advice::Leave("try it where the kernel's packet work is the limit, with a card that supports it".into())
+        },
+        sources: &[says(NsdManual, "UDP only; not in 4.6")],
+        risk: "firewall and packet capture do not see these packets",
+        condition: "NSD with XDP support",
+        ..NSD
+    },
+];
+
+fn set(value: impl ToString, why: &str) -> Advice {
+    Advice::Set { value: value.to_string(), why: why.into() }
+}

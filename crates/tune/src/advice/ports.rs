@@ -1,0 +1,176 @@
+//! Ports and TIME_WAIT: how many connections a minute are possible.
+
+use super::evidence::effect;
+use super::sizes::{self, octets};
+use super::sources::Document::{Isc, Kernel, Liang, LowerValues, Operator};
+use super::sources::says;
+use super::workload::{Role, Server};
+use super::{Advice, Case, Group, Place, SETTING, Setting, missing};
+
+const PORT: Setting = Setting { group: Group::Ports, ..SETTING };
+
+/// From here on ports are for everybody.
+const FIRST: u64 = 1_024;
+const LAST: u64 = 65_535;
+
+pub(super) const SETTINGS: &[Setting] = &[
+    Setting {
+        name: "net.ipv4.ip_local_port_range",
+        rule: "at least as many ports as transfers per minute (TIME_WAIT lasts 60 s); 1024 65535 if the range is too small",
+        compute: |case| {
+            let [first, last] = case.host.sysctl_numbers("net.ipv4.ip_local_port_range")[..] else {
+                return Advice::Absent(missing());
+            };
+            let (now, needed) = ((last + 1).saturating_sub(first), sizes::ports(case.workload.transfers_per_min()));
+            let why = format!(
+                "{needed} transfers a minute with a connection each hold {needed} ports for {} s; there are {now}",
+                sizes::TIME_WAIT_S
+            );
+            match (needed > now, first > FIRST || last < LAST) {
+                (false, _) => Advice::Keep(why),
+                (true, true) => Advice::Set { value: format!("{FIRST} {LAST}"), why },
+                (true, false) => Advice::Keep(format!("{why}, and there can be no more: use several addresses")),
+            }
+        },
+        sources: &[
+            says(Isc, "28,231 ports and 60 s of TIME_WAIT stop a secondary of 30,000 zones"),
+            says(Liang, "2048 65500"),
+            says(LowerValues, "1024 65535"),
+        ],
+        evidence: &[
+            effect("E14", "Time to transfer all zones", "more ports"),
+            effect("E17", "Mean latency", "Liang et al."),
+        ],
+        risk: "a service that starts later may find its port in use: list such ports in net.ipv4.ip_local_reserved_ports",
+        condition: "a secondary that opens a connection for each zone",
+        ..PORT
+    },
+    Setting {
+        name: "net.ipv4.tcp_max_tw_buckets",
+        rule: "at least the connections that close in 60 s, within 5 % of the memory; never lowered",
+        compute: |case| {
+            let closing = match case.workload.role {
+                Role::Tcp => {
+                    case.workload.connections * sizes::TIME_WAIT_S / case.server.idle_s.max(sizes::RECONNECT_S)
+                }
+                _ => case.workload.transfers_per_min(),
+            };
+            let room = case.host.usable_memory() / 20 / sizes::TIME_WAIT_OCTETS;
+            let wanted = closing.min(room.max(1)).max(1).next_power_of_two();
+            let why = format!(
+                "{closing} connections close within {} s, at {} octets each",
+                sizes::TIME_WAIT_S,
+                sizes::TIME_WAIT_OCTETS
+            );
+            case.at_least("net.ipv4.tcp_max_tw_buckets", wanted, why)
+        },
+        sources: &[
+            says(Isc, "1000 makes a cold start eleven times as fast, and is dangerous"),
+            says(Operator, "2000000 against simple attacks"),
+            says(Kernel, "you must not lower the limit artificially, but rather increase it"),
+        ],
+        evidence: &[
+            effect("E14", "Time to transfer all zones", "1,000 buckets (dangerous)"),
+            effect("E17", "Mean latency", "other operator"),
+        ],
+        risk: "too low: an old packet can reach a new connection with the same ports. Sources disagree: up or down. net.ipv4.ip_local_port_range helps without that risk",
+        ..PORT
+    },
+    Setting {
+        name: "net.ipv4.tcp_tw_reuse",
+        rule: "left: 2 (loopback only) is the default; 1 helps only programs that let connect() choose the port",
+        compute: |case| {
+            case.leave(
+                "net.ipv4.tcp_tw_reuse",
+                "programs that bind their source address first, as most DNS servers do, gain nothing; use more ports",
+            )
+        },
+        sources: &[says(LowerValues, "1 is not recommended"), says(Kernel, "2 by default; needs TCP timestamps")],
+        evidence: &[effect("E14", "Time to transfer all zones", "ports reused")],
+        risk: "with 1 and without timestamps an old packet can reach a new connection",
+        ..PORT
+    },
+    Setting {
+        name: "net.ipv4.tcp_fin_timeout",
+        rule: "left at 60: it is the time of FIN-WAIT-2 after close, not that of TIME_WAIT, which is fixed",
+        compute: |case| case.leave("net.ipv4.tcp_fin_timeout", "it does not shorten TIME_WAIT, so it frees no port"),
+        sources: &[
+            says(Operator, "15; “some say not lower than 30, others 5 to 10 for a busy server”"),
+            says(Kernel, "60 by default; orphaned connections in FIN-WAIT-2"),
+        ],
+        evidence: &[effect("E17", "Mean latency", "other operator")],
+        risk: "too low: a slow client's last packets are answered with a reset",
+        ..PORT
+    },
+    Setting {
+        name: "net.ipv4.tcp_orphan_retries",
+        rule: "left at 0 (which means 8): the server's own deadlines close connections that do not read",
+        compute: |case| {
+            case.leave(
+                "net.ipv4.tcp_orphan_retries",
+                "Zonda resets connections that do not read; others have deadlines, too",
+            )
+        },
+        sources: &[
+            says(Operator, "1: times out sooner"),
+            says(Kernel, "lower it on loaded web servers, where orphans take much memory"),
+        ],
+        evidence: &[effect("E17", "Mean latency", "other operator")],
+        risk: "the last answer to a client with some loss gets lost",
+        ..PORT
+    },
+    Setting {
+        name: "connections for each transfer",
+        place: Place::Habit,
+        rule: "reuse connections, or spread them over several addresses of the primary, where transfers per minute exceed all ports",
+        compute: |case| {
+            let needed = sizes::ports(case.workload.transfers_per_min());
+            let addresses = needed.div_ceil(LAST + 1 - FIRST).max(1);
+            match (case.workload.role, addresses) {
+                (Role::Secondary, 2..) => Advice::Set {
+                    value: format!("{addresses} addresses of primary or secondary, or reused connections"),
+                    why: format!(
+                        "{needed} transfers a minute need more than the {} ports of one pair of addresses",
+                        LAST + 1 - FIRST
+                    ),
+                },
+                (Role::Secondary, _) => {
+                    Advice::Keep(format!("{needed} transfers a minute fit into the ports of one pair of addresses"))
+                }
+                _ => Advice::Absent("only a secondary opens many connections".into()),
+            }
+        },
+        sources: &[says(Isc, "connection reuse? protocol tweaks?")],
+        evidence: &[effect("E14", "Time to transfer all zones", "4 addresses of the primary")],
+        risk: "none known",
+        condition: "a secondary with more zones than ports",
+        ..PORT
+    },
+    Setting {
+        name: "cold page cache at the start",
+        place: Place::Habit,
+        rule: "free memory of at least the size of the zone files, or a start that may take longer",
+        compute: |case| match case.host.memory.pressure {
+            Some(pressure) if pressure.io >= 1.0 => {
+                Advice::Leave(format!("disks delayed some work for {} % of the last minute", pressure.io))
+            }
+            Some(pressure) => Advice::Keep(format!(
+                "disks delayed work for {} % of the last minute; {} of memory are available",
+                pressure.io,
+                octets(case.host.memory.available)
+            )),
+            None => Advice::Absent("this kernel has no pressure stall information".into()),
+        },
+        sources: &[says(Isc, "the first of ten starts was an outlier: 1 to 5 % of the time stalled by disks")],
+        risk: "none known",
+        condition: "a primary that reads large zone files",
+        ..PORT
+    },
+];
+
+/// Used by the options of other servers: how many transfers may run at once.
+pub(super) fn parallel_transfers(case: &Case) -> u64 {
+    let per_s = case.workload.transfers_per_min() / 60;
+    let most = if case.workload.server == Server::Nsd { 65_536 } else { 1_000 };
+    per_s.clamp(10, most)
+}

@@ -1,0 +1,191 @@
+//! Queues of connections and packets.
+
+use super::evidence::effect;
+use super::sources::Document::{Diiner, Kernel, Liang, LowerValues, Microsoft};
+use super::sources::says;
+use super::{Advice, Group, SETTING, Setting, missing, sizes};
+
+const QUEUE: Setting = Setting { group: Group::Queues, ..SETTING };
+
+pub(super) const SETTINGS: &[Setting] = &[
+    Setting {
+        name: "net.core.somaxconn",
+        rule: "the connections that arrive in 0.5 s if all of --connections come back within 10 s of a restart; never lowered",
+        compute: |case| {
+            let wanted = sizes::accept_queue(case.workload.connections).min(65_535);
+            let asked = case.server.backlog.map_or(String::new(), |asked| format!("; the server asks for {asked}"));
+            let why = format!(
+                "{} connections that come back within {} s need {wanted} places{asked}",
+                case.workload.connections,
+                sizes::RECONNECT_S
+            );
+            case.at_least("net.core.somaxconn", wanted.max(case.server.backlog.unwrap_or(0)).min(65_535), why)
+        },
+        sources: &[
+            says(Liang, "65535"),
+            says(LowerValues, "32768"),
+            says(Kernel, "the limit of what a server may ask for with listen()"),
+        ],
+        evidence: &[
+            effect("E17", "Mean connection latency", "Liang et al."),
+            effect("E17", "Mean connection latency", "lower values"),
+        ],
+        risk: "a longer queue hides a server that is too slow: clients wait instead of failing",
+        ..QUEUE
+    },
+    Setting {
+        name: "net.ipv4.tcp_max_syn_backlog",
+        rule: "the half-open connections of one round trip of 300 ms if all of --connections come back within 10 s; never lowered",
+        compute: |case| {
+            let wanted = sizes::half_open(case.workload.connections);
+            let why = format!(
+                "{wanted} handshakes are open at once when {} connections come back within {} s",
+                case.workload.connections,
+                sizes::RECONNECT_S
+            );
+            case.at_least("net.ipv4.tcp_max_syn_backlog", wanted, why)
+        },
+        sources: &[
+            says(Liang, "8388600"),
+            says(LowerValues, "65536"),
+            says(Kernel, "useless above the accept queue; SYN cookies take over when it is full"),
+        ],
+        evidence: &[
+            effect("E17", "Mean connection latency", "Liang et al."),
+            effect("E17", "Mean connection latency", "lower values"),
+        ],
+        risk: "each half-open connection takes some 300 octets: 8388600 of them would be 2.4 GiB for a SYN flood",
+        ..QUEUE
+    },
+    Setting {
+        name: "net.core.netdev_max_backlog",
+        rule: "the packets that arrive at one processor in 5 ms at --rate; never lowered. Only packets steered by RPS, or of a device without NAPI such as veth, pass this queue",
+        compute: |case| {
+            let queues = case.host.interfaces.iter().map(|interface| interface.rx_queues as u64).max().unwrap_or(1);
+            let wanted = sizes::datagrams(case.queries_per_s(), queues, sizes::SOFTIRQ_PAUSE_MS).next_power_of_two();
+            let why = format!(
+                "{} packets per second on {queues} queues are {wanted} within {} ms",
+                case.queries_per_s(),
+                sizes::SOFTIRQ_PAUSE_MS
+            );
+            match case.host.counters.value("softnet.dropped") {
+                Some(1..) => case.at_least(
+                    "net.core.netdev_max_backlog",
+                    wanted.max(4 * 1_000),
+                    format!("{why}, and this queue has dropped packets"),
+                ),
+                _ => case.at_least("net.core.netdev_max_backlog", wanted, why),
+            }
+        },
+        sources: &[
+            says(Liang, "8388600"),
+            says(LowerValues, "300000"),
+            says(Kernel, "the longest queue of received packets of a processor"),
+        ],
+        evidence: &[effect("E17", "Mean latency", "Liang et al."), effect("E17", "Mean latency", "lower values")],
+        risk: "300,000 packets are 1.5 s of delay at 200,000 per second: clients have asked again by then",
+        ..QUEUE
+    },
+    Setting {
+        name: "net.core.netdev_budget",
+        rule: "twice the value where softirqs ran out of it (time_squeeze in softnet_stat is above one in 1,000 packets), else left",
+        compute: |case| {
+            let squeezed = case.host.counters.value("softnet.time_squeeze").unwrap_or(0);
+            let received = case.host.counters.value("Udp.InDatagrams").unwrap_or(0);
+            match case.host.sysctl_number("net.core.netdev_budget") {
+                None => Advice::Absent(missing()),
+                Some(now) if squeezed > 1_000 && squeezed > received / 1_000 => Advice::Set {
+                    value: (2 * now).min(1_200).to_string(),
+                    why: format!("softirqs were cut short {squeezed} times while {received} datagrams came"),
+                },
+                Some(_) => {
+                    Advice::Keep(format!("softirqs were cut short {squeezed} times while {received} datagrams came"))
+                }
+            }
+        },
+        sources: &[says(Kernel, "the packets that a softirq may take at once")],
+        risk: "a longer softirq delays the server's threads on that processor",
+        ..QUEUE
+    },
+    Setting {
+        name: "net.ipv4.tcp_abort_on_overflow",
+        rule: "left at 0: a client whose connection is reset gives up at once, one whose SYN is dropped tries again in a second",
+        compute: |case| {
+            case.default(
+                "net.ipv4.tcp_abort_on_overflow",
+                "0",
+                "a reset makes a short burst fail for good; a longer accept queue (net.core.somaxconn) cures the cause",
+            )
+        },
+        sources: &[
+            says(Diiner, "1 gains: latency -5 %, rate +8 %, lost -98 % at full load, nothing at other loads"),
+            says(Kernel, "only if you are really sure that the listener cannot be made faster"),
+        ],
+        evidence: &[
+            effect("E16", "Answered rate", "abort_on_overflow 1"),
+            effect("E16", "Mean latency", "abort_on_overflow 1"),
+        ],
+        risk: "1 refuses clients in a burst that a queue would have absorbed",
+        condition: "the source's gain is for a queue that overflows at full load",
+        ..QUEUE
+    },
+    Setting {
+        name: "net.ipv4.tcp_syncookies",
+        rule: "1: a full queue of half-open connections then still accepts clients",
+        compute: |case| {
+            case.default("net.ipv4.tcp_syncookies", "1", "a SYN flood then costs no memory, and clients still connect")
+        },
+        sources: &[says(Kernel, "1 by default; a fallback, not a way to serve legal load")],
+        risk: "connections made by a cookie lose some TCP options",
+        ..QUEUE
+    },
+    Setting {
+        name: "net.ipv4.tcp_synack_retries",
+        rule: "left at 5: fewer retries drop clients behind lossy links; SYN cookies handle floods",
+        compute: |case| {
+            case.leave(
+                "net.ipv4.tcp_synack_retries",
+                "half-open connections of a flood are held by SYN cookies, not by fewer retries",
+            )
+        },
+        sources: &[
+            says(super::sources::Document::Operator, "1: times out sooner"),
+            says(Kernel, "5 by default, about 63 s"),
+        ],
+        evidence: &[effect("E17", "Mean connection latency", "other operator")],
+        risk: "with 1 a client that loses two packets cannot connect",
+        ..QUEUE
+    },
+    Setting {
+        name: "firewall and connection tracking of port 53",
+        place: super::Place::Habit,
+        rule: "no tracking (notrack) of UDP and TCP port 53 where connection tracking is loaded",
+        compute: |case| match (case.host.surroundings.tracked, case.host.surroundings.tracked_dns) {
+            (None, _) => Advice::Absent("connection tracking is not loaded".into()),
+            (Some(_), Some(0)) => Advice::Keep("connection tracking is loaded, but has no entry of port 53".into()),
+            (Some(entries), found) => Advice::Set {
+                value: "nft add rule ip raw prerouting udp dport 53 notrack (and tcp, the output hook, ip6)".into(),
+                why: format!(
+                    "{entries} entries, {} of port 53; at {} queries per second the table of {} is full at once, then queries are dropped",
+                    found.map_or("an unknown number".into(), |found| found.to_string()),
+                    case.queries_per_s(),
+                    case.host.sysctl("net.netfilter.nf_conntrack_max").unwrap_or_else(|| "unknown size".into()),
+                ),
+            },
+        },
+        sources: &[says(
+            Microsoft,
+            "a firewall rule limited to UDP and the local port, or the firewall takes much CPU time at high rates",
+        )],
+        risk: "rules that need the state of a connection (ct state) do not match these packets: allow port 53 by address and port",
+        ..QUEUE
+    },
+    Setting {
+        name: "net.netfilter.nf_conntrack_max",
+        rule: "left: a larger table does not help a server whose every query is a new entry; see notrack",
+        compute: |case| case.leave("net.netfilter.nf_conntrack_max", "do not track port 53 instead"),
+        sources: &[says(Kernel, "as many entries as buckets by default")],
+        risk: "each entry takes some 320 octets of kernel memory",
+        ..QUEUE
+    },
+];

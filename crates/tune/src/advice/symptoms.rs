@@ -1,0 +1,121 @@
+//! Live symptoms: counters of the kernel that say that something has been lost, and what helps.
+
+use serde::Serialize;
+
+use super::Case;
+
+/// Something that has gone wrong since the start of the host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Symptom {
+    /// The counter.
+    pub name: &'static str,
+    /// Its value.
+    pub count: u64,
+    /// What it means.
+    pub meaning: &'static str,
+    /// What helps.
+    pub help: &'static str,
+}
+
+/// Counters that should be zero or small: name, meaning, help.
+pub(crate) const COUNTERS: &[(&str, &str, &str)] = &[
+    (
+        "TcpExt.ListenOverflows",
+        "connections came while an accept queue was full",
+        "net.core.somaxconn and the server's own backlog; more TCP threads",
+    ),
+    (
+        "TcpExt.ListenDrops",
+        "SYNs were dropped at a listener, because its queue was full or memory was short",
+        "as ListenOverflows",
+    ),
+    (
+        "TcpExt.TCPReqQFullDrop",
+        "SYNs were dropped because the queue of half-open connections was full",
+        "net.ipv4.tcp_syncookies = 1, net.ipv4.tcp_max_syn_backlog",
+    ),
+    (
+        "TcpExt.TCPReqQFullDoCookies",
+        "SYN cookies were used: the queue of half-open connections was full",
+        "net.ipv4.tcp_max_syn_backlog, if it was not a flood",
+    ),
+    (
+        "TcpExt.TCPTimeWaitOverflow",
+        "connections in TIME_WAIT were dropped: there were too many",
+        "net.ipv4.tcp_max_tw_buckets",
+    ),
+    (
+        "TcpExt.TCPAbortOnMemory",
+        "connections were reset because TCP had no memory or too many orphans",
+        "net.ipv4.tcp_mem, net.ipv4.tcp_max_orphans, fewer connections",
+    ),
+    (
+        "TcpExt.PruneCalled",
+        "data was thrown away to make room in a receive buffer",
+        "net.ipv4.tcp_rmem; a program that reads faster",
+    ),
+    (
+        "TcpExt.TCPBacklogDrop",
+        "segments were dropped because the socket was busy and its backlog full",
+        "net.ipv4.tcp_rmem; spread clients over more threads",
+    ),
+    (
+        "Udp.RcvbufErrors",
+        "UDP queries were dropped because a socket's buffer was full",
+        "net.core.rmem_max, more workers; or the server is too slow for the rate",
+    ),
+    (
+        "Udp6.RcvbufErrors",
+        "UDP queries over IPv6 were dropped because a socket's buffer was full",
+        "as Udp.RcvbufErrors",
+    ),
+    (
+        "Udp.SndbufErrors",
+        "UDP answers were dropped because a socket's send buffer was full",
+        "net.core.wmem_max; the card's queue is full",
+    ),
+    ("Udp.MemErrors", "UDP datagrams were dropped because UDP as a whole had no memory", "net.ipv4.udp_mem"),
+    (
+        "softnet.dropped",
+        "received packets were dropped before any socket",
+        "net.core.netdev_max_backlog, more RSS queues",
+    ),
+    ("softnet.time_squeeze", "a softirq ended with packets left to do", "net.core.netdev_budget, more RSS queues"),
+];
+
+/// What the counters show, most important first.
+pub fn symptoms(case: &Case) -> Vec<Symptom> {
+    let counters = &case.host.counters;
+    let mut found: Vec<Symptom> = COUNTERS
+        .iter()
+        .filter_map(|&(name, meaning, help)| {
+            Some(Symptom { name, count: counters.value(name).filter(|count| *count > 0)?, meaning, help })
+        })
+        .collect();
+    found.extend(time_wait(case));
+    found.extend(memory_pressure(case));
+    found
+}
+
+/// More than half of the ports are in TIME_WAIT.
+fn time_wait(case: &Case) -> Option<Symptom> {
+    let count = case.host.counters.value("TCP.tw")?;
+    let [first, last] = case.host.sysctl_numbers("net.ipv4.ip_local_port_range")[..] else { return None };
+    (count > (last + 1).saturating_sub(first) / 2).then_some(Symptom {
+        name: "TCP.tw",
+        count,
+        meaning: "sockets are in TIME_WAIT, more than half as many as there are ports for connections",
+        help: "net.ipv4.ip_local_port_range, reused connections",
+    })
+}
+
+/// Work waits for memory.
+fn memory_pressure(case: &Case) -> Option<Symptom> {
+    let waiting = case.host.memory.pressure?.memory;
+    (waiting >= 1.0).then_some(Symptom {
+        name: "memory pressure (PSI), percent of the last minute",
+        count: waiting as u64,
+        meaning: "work waited for memory",
+        help: "fewer connections or zones, more memory, a higher memory.max",
+    })
+}

@@ -1,0 +1,170 @@
+//! How TCP behaves: acknowledgements, congestion, metrics.
+
+use super::evidence::effect;
+use super::sources::Document::{Diiner, Esnet, Kernel, LowerValues, Operator, Usc};
+use super::sources::says;
+use super::workload::Role;
+use super::{Advice, Group, SETTING, Setting};
+
+const TCP: Setting = Setting { group: Group::Tcp, ..SETTING };
+
+pub(super) const SETTINGS: &[Setting] = &[
+    Setting {
+        name: "net.ipv4.tcp_sack",
+        rule: "1, the default: without it one lost packet of a transfer sends everything after it again",
+        compute: |case| {
+            case.default("net.ipv4.tcp_sack", "1", "a lost packet of a long answer or transfer is sent again alone")
+        },
+        sources: &[
+            says(Operator, "0"),
+            says(
+                Diiner,
+                "1 lowers latency by 1.5 % at full load; but 1 is the default of Linux, so this compares a setting with itself",
+            ),
+            says(Kernel, "1 by default"),
+        ],
+        evidence: &[
+            effect("E16", "Mean latency", "sack 1 (the default)"),
+            effect("E16", "Mean latency", "sack 0"),
+            effect("E17", "Mean latency", "other operator"),
+        ],
+        risk: "0 makes transfers over lossy paths slow. Sources disagree: 0 or 1",
+        condition: "the records are of a link without loss, where SACK does nothing",
+        ..TCP
+    },
+    Setting {
+        name: "net.ipv4.tcp_timestamps",
+        rule: "1, the default: they protect against old packets, and their offset is random since Linux 4.12",
+        compute: |case| {
+            case.default(
+                "net.ipv4.tcp_timestamps",
+                "1",
+                "they are needed by tcp_tw_reuse and by the protection of long transfers against old packets",
+            )
+        },
+        sources: &[says(LowerValues, "0 was for kernels before 4.12; 1 is recommended since then")],
+        risk: "12 octets in each packet",
+        ..TCP
+    },
+    Setting {
+        name: "net.ipv4.tcp_congestion_control",
+        rule: "left for queries; for transfers over long paths bbr or cubic, whichever the kernel has",
+        compute: |case| {
+            let transfers = case.is_role(&[Role::Primary, Role::Secondary]);
+            let why = match transfers {
+                true => "for transfers over long and lossy paths try bbr; it concerns the sender, the primary",
+                false => "answers fit into the initial window, where congestion control has no say",
+            };
+            case.leave("net.ipv4.tcp_congestion_control", why)
+        },
+        sources: &[says(Esnet, "htcp for 10G and 100 ms"), says(Kernel, "cubic by default")],
+        risk: "an algorithm that is missing as a module makes the whole line of sysctl fail",
+        condition: "transfers over paths with delay or loss",
+        ..TCP
+    },
+    Setting {
+        name: "net.ipv4.tcp_mtu_probing",
+        rule: "1 where a card has jumbo frames, so that a path that drops them silently recovers; otherwise left at 0",
+        compute: |case| {
+            let jumbo = case.host.interfaces.iter().find(|interface| interface.mtu > 1_500);
+            match (jumbo, case.host.sysctl_number("net.ipv4.tcp_mtu_probing")) {
+                (_, None) => Advice::Absent(super::missing()),
+                (Some(interface), Some(0)) => Advice::Set {
+                    value: "1".into(),
+                    why: format!("{} has an MTU of {}", interface.name, interface.mtu),
+                },
+                (Some(interface), Some(_)) => {
+                    Advice::Keep(format!("{} has an MTU of {}", interface.name, interface.mtu))
+                }
+                (None, Some(_)) => Advice::Leave("no card has jumbo frames".into()),
+            }
+        },
+        sources: &[says(Esnet, "1 for hosts with jumbo frames")],
+        risk: "small packets for a while after a loss",
+        condition: "an MTU above 1500",
+        ..TCP
+    },
+    Setting {
+        name: "net.ipv4.tcp_low_latency",
+        rule: "left: it has done nothing since Linux 4.14",
+        compute: |case| match case.host.kernel_version() {
+            Some(version) if version < (4, 14) => case.leave(
+                "net.ipv4.tcp_low_latency",
+                "on this old kernel 1 turns the prequeue off, which an event loop never uses",
+            ),
+            _ => case.leave("net.ipv4.tcp_low_latency", "it has done nothing since Linux 4.14"),
+        },
+        sources: &[says(Operator, "1; “removed in v4.13”")],
+        risk: "none: useless",
+        ..TCP
+    },
+    Setting {
+        name: "net.ipv4.tcp_no_metrics_save",
+        rule: "left at 0: the saved round-trip times help clients that come back",
+        compute: |case| {
+            case.leave("net.ipv4.tcp_no_metrics_save", "a returning client's connection starts with what was learned")
+        },
+        sources: &[says(Operator, "1")],
+        evidence: &[effect("E17", "Mean latency", "other operator")],
+        risk: "with 0 one bad moment can slow the next connection to that client",
+        ..TCP
+    },
+    Setting {
+        name: "net.ipv4.tcp_tso_win_divisor",
+        rule: "left at 3, the default",
+        compute: |case| {
+            case.default("net.ipv4.tcp_tso_win_divisor", "3", "a DNS answer is rarely large enough for it to matter")
+        },
+        sources: &[says(Diiner, "1 is massively negative, and not recommended")],
+        evidence: &[
+            effect("E16", "Answered rate", "tso_win_divisor 1"),
+            effect("E16", "Mean latency", "tso_win_divisor 1"),
+        ],
+        risk: "1 lets one burst take the whole congestion window",
+        ..TCP
+    },
+    Setting {
+        name: "net.ipv4.tcp_slow_start_after_idle",
+        rule: "0 for a primary that keeps connections open between transfers, otherwise left",
+        compute: |case| match (
+            case.is_role(&[Role::Primary]),
+            case.host.sysctl_number("net.ipv4.tcp_slow_start_after_idle"),
+        ) {
+            (_, None) => Advice::Absent(super::missing()),
+            (true, Some(1)) => Advice::Set {
+                value: "0".into(),
+                why: "a transfer on a connection that was idle starts with the window it had".into(),
+            },
+            (true, Some(_)) => {
+                Advice::Keep("a transfer on a connection that was idle starts with the window it had".into())
+            }
+            (false, Some(_)) => Advice::Leave("answers to queries fit into the first window".into()),
+        },
+        sources: &[says(Kernel, "1 by default: the window falls back after an idle time (RFC 2861)")],
+        risk: "a burst into a path that has become narrower",
+        condition: "secondaries that keep connections open",
+        ..TCP
+    },
+    Setting {
+        name: "net.ipv4.tcp_fastopen",
+        rule: "left: 1 lets clients use it; server side needs 2 or 3 and a server that asks for it",
+        compute: |case| {
+            case.leave("net.ipv4.tcp_fastopen", "few resolvers send data in the SYN, and middleboxes drop it")
+        },
+        sources: &[says(
+            super::sources::Document::KnotManual,
+            "2 or 3 for the server side, 1 or 3 for the client side",
+        )],
+        risk: "data in a SYN can be replayed",
+        ..TCP
+    },
+    Setting {
+        name: "queries on a connection",
+        place: super::Place::Habit,
+        rule: "left to the clients: many queries on a connection cost far less than a connection each",
+        compute: |_| Advice::Leave("the server answers all queries of a connection, several at once (RFC 7766)".into()),
+        sources: &[says(Usc, "processing out of order in parallel is faster")],
+        risk: "none known",
+        ..TCP
+    },
+];

@@ -1,0 +1,129 @@
+//! What the server shall do, and what is known of it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// What the server mostly does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Answers queries over UDP.
+    Udp,
+    /// Answers queries over many TCP or TLS connections.
+    Tcp,
+    /// Transfers zones in.
+    Secondary,
+    /// Transfers zones out.
+    Primary,
+}
+
+/// The server that the advice is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Server {
+    /// This project's.
+    Zonda,
+    /// NLnet Labs' NSD.
+    Nsd,
+    /// CZ.NIC's Knot DNS.
+    Knot,
+    /// ISC's BIND 9.
+    Bind,
+}
+
+/// What the server shall do.
+#[derive(Clone, Copy, Debug)]
+pub struct Workload {
+    /// The server.
+    pub server: Server,
+    /// What it mostly does.
+    pub role: Role,
+    /// Concurrent TCP connections.
+    pub connections: u64,
+    /// Zones.
+    pub zones: u64,
+    /// Queries per second, or transfers per minute for a primary or secondary.
+    pub rate: Option<u64>,
+}
+
+/// What is known of the server; all defaults if nothing is.
+#[derive(Clone, Debug, Default)]
+pub struct ServerFacts {
+    /// UDP sockets that share the queries to one address.
+    pub workers: Option<u64>,
+    /// Addresses that it listens on.
+    pub addresses: u64,
+    /// Descriptors it needs besides its connections.
+    pub reserved: u64,
+    /// The receive buffer that it asks for, in octets for each UDP socket.
+    pub receive_buffer: Option<u64>,
+    /// The length of the accept queue that it asks for.
+    pub backlog: Option<u64>,
+    /// How long an idle connection stays open, in seconds.
+    pub idle_s: u64,
+    /// Its own options and their values.
+    pub options: BTreeMap<&'static str, String>,
+}
+
+/// Queries per second if none are given: what one busy site of a large operator sees.
+const QUERIES_PER_S: u64 = 100_000;
+
+impl Workload {
+    /// Queries per second.
+    pub fn queries_per_s(&self) -> u64 {
+        match self.role {
+            Role::Udp | Role::Tcp => self.rate.unwrap_or(QUERIES_PER_S),
+            Role::Secondary | Role::Primary => QUERIES_PER_S,
+        }
+    }
+
+    /// Transfers per minute. Without a rate all zones shall arrive within a minute of a cold start.
+    pub fn transfers_per_min(&self) -> u64 {
+        match self.role {
+            Role::Udp | Role::Tcp => 0,
+            Role::Secondary | Role::Primary => self.rate.unwrap_or(self.zones),
+        }
+    }
+}
+
+impl Server {
+    /// The name of its process and of its systemd unit.
+    pub fn process(self) -> (&'static str, &'static str) {
+        match self {
+            Server::Zonda => ("zonda", "zonda"),
+            Server::Nsd => ("nsd", "nsd"),
+            Server::Knot => ("knotd", "knot"),
+            Server::Bind => ("named", "named"),
+        }
+    }
+
+    /// The name that the records of the lab use.
+    pub fn name(self) -> &'static str {
+        match self {
+            Server::Zonda => "zonda",
+            Server::Nsd => "nsd",
+            Server::Knot => "knot",
+            Server::Bind => "bind",
+        }
+    }
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Server::Zonda => "Zonda",
+            Server::Nsd => "NSD",
+            Server::Knot => "Knot DNS",
+            Server::Bind => "BIND 9",
+        })
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Role::Udp => "udp",
+            Role::Tcp => "tcp",
+            Role::Secondary => "secondary",
+            Role::Primary => "primary",
+        })
+    }
+}

@@ -1,0 +1,48 @@
+//! Options of Zonda.
+
+use super::evidence::{effect, medians};
+use super::workload::Server;
+use super::{Advice, Group, Place, SETTING, Setting};
+
+const ZONDA: Setting = Setting { group: Group::Server, place: Place::Config(Server::Zonda), ..SETTING };
+
+pub(super) const SETTINGS: &[Setting] = &[
+    Setting {
+        name: "tcp-connections",
+        rule: "--connections, as far as descriptors and memory allow",
+        compute: |case| {
+            let now = case.server.options.get("tcp-connections").and_then(|value| value.parse::<u64>().ok());
+            match now {
+                Some(now) if now >= case.workload.connections => {
+                    Advice::Keep(format!("{} connections are asked for", case.workload.connections))
+                }
+                _ => Advice::Set {
+                    value: case.workload.connections.to_string(),
+                    why: "as asked for with --connections; LimitNOFILE and memory must follow".into(),
+                },
+            }
+        },
+        evidence: &[medians("E18", "Connections open"), medians("E18", "Server memory per idle connection")],
+        risk: "each connection takes kernel memory: see memory of connections",
+        ..ZONDA
+    },
+    Setting {
+        name: "workers",
+        rule: "0, the default: one UDP thread for each processor",
+        compute: |case| match case.server.options.get("workers").map(String::as_str) {
+            Some("0") | None => Advice::Keep("one for each processor".into()),
+            Some(_) => Advice::Leave("set by hand: see workers and processors".into()),
+        },
+        evidence: &[effect("E3", "Answered rate", "2 workers")],
+        ..ZONDA
+    },
+    Setting {
+        name: "tcp-idle-timeout-ms",
+        rule: "left at 10000: longer keeps more connections, shorter costs clients a handshake",
+        compute: |_| {
+            Advice::Leave("10 s suits resolvers; idle connections are closed earlier when room is short".into())
+        },
+        risk: "too short, and every query needs a handshake",
+        ..ZONDA
+    },
+];

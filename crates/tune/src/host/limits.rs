@@ -1,0 +1,96 @@
+//! Limits of open files: of the running server, of the systemd unit, of PAM logins.
+
+use super::Tree;
+
+/// The limits of open files (RLIMIT_NOFILE) that concern a server. `None` where it is not set or not readable.
+#[derive(Clone, Debug, Default)]
+pub struct OpenFileLimits {
+    /// Soft and hard limit of the running server.
+    pub running: Option<(u64, u64)>,
+    /// `LimitNOFILE=` of its unit, as it is written.
+    pub unit: Option<String>,
+    /// `DefaultLimitNOFILE=` of the systemd manager, as it is written.
+    pub manager: Option<String>,
+    /// The hard limit for `*` in limits.conf and limits.d.
+    pub login: Option<String>,
+    /// Soft and hard limit of this process.
+    pub own: Option<(u64, u64)>,
+}
+
+impl OpenFileLimits {
+    pub(super) fn read(files: &Tree, comm: &str, unit: &str) -> OpenFileLimits {
+        let process = files.names("proc").into_iter().filter(|name| name.bytes().all(|octet| octet.is_ascii_digit()));
+        let is_server = |pid: &String| files.text(&format!("proc/{pid}/comm")).as_deref() == Some(comm);
+        // `zonda tune` itself has the same name as the server; a server has been started before it.
+        let own = files.link_name("proc/self");
+        let running = process.filter(|pid| Some(pid) != own.as_ref()).find(is_server);
+        OpenFileLimits {
+            running: running.and_then(|pid| open_files(&files.text(&format!("proc/{pid}/limits"))?)),
+            unit: last_value(files, &unit_files(files, unit), "LimitNOFILE"),
+            manager: last_value(files, &drop_ins(files, "etc/systemd/system.conf"), "DefaultLimitNOFILE"),
+            login: login_limit(files),
+            own: files.text("proc/self/limits").and_then(|text| open_files(&text)),
+        }
+    }
+}
+
+/// Soft and hard limit of the line `Max open files` of `/proc/PID/limits`.
+fn open_files(text: &str) -> Option<(u64, u64)> {
+    let line = text.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    let mut words = line.split_whitespace().map(|word| word.parse().unwrap_or(u64::MAX));
+    Some((words.next()?, words.next()?))
+}
+
+/// The files that define a unit, the strongest last.
+fn unit_files(files: &Tree, unit: &str) -> Vec<String> {
+    let folders = ["usr/lib/systemd/system", "lib/systemd/system", "run/systemd/system", "etc/systemd/system"];
+    let base = folders.iter().map(|folder| format!("{folder}/{unit}.service"));
+    base.flat_map(|base| drop_ins(files, &base)).collect()
+}
+
+/// A configuration file of systemd and its drop-ins.
+fn drop_ins(files: &Tree, base: &str) -> Vec<String> {
+    let folder = format!("{base}.d");
+    let names = files.names(&folder).into_iter().filter(|name| name.ends_with(".conf"));
+    [base.to_owned()].into_iter().chain(names.map(|name| format!("{folder}/{name}"))).collect()
+}
+
+fn last_value(files: &Tree, paths: &[String], key: &str) -> Option<String> {
+    let mut found = None;
+    for text in paths.iter().filter_map(|path| files.text(path)) {
+        for line in text.lines() {
+            if let Some((name, value)) = line.split_once('=')
+                && name.trim() == key
+            {
+                found = Some(value.trim().to_owned());
+            }
+        }
+    }
+    found
+}
+
+/// The hard limit for everybody: the line `* hard nofile N` (pam_limits).
+fn login_limit(files: &Tree) -> Option<String> {
+    let mut paths = vec!["etc/security/limits.conf".to_owned()];
+    let folder = "etc/security/limits.d";
+    paths.extend(files.names(folder).into_iter().map(|name| format!("{folder}/{name}")));
+    let mut found = None;
+    for text in paths.iter().filter_map(|path| files.text(path)) {
+        for line in text.lines() {
+            if let ["*", "hard" | "-", "nofile", value, ..] = line.split_whitespace().collect::<Vec<_>>()[..] {
+                found = Some(value.to_owned());
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn limits_of_a_process_are_read() {
+        let text = "Limit                     Soft Limit           Hard Limit           Units\n\
+                    Max open files            1024                 unlimited            files\n";
+        assert_eq!(super::open_files(text), Some((1024, u64::MAX)));
+    }
+}

@@ -1,0 +1,6 @@
+//! The advice as text, as Markdown, and as files.
+
+pub mod files;
+pub mod manual;
+pub mod notes;
+pub mod table;

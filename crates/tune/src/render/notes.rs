@@ -1,0 +1,40 @@
+//! What limits the advice on this host: containers, missing privileges, missing programs, old kernels.
+
+use crate::advice::{Action, Case, Place, Row};
+
+/// The oldest kernel whose settings are known: older ones lack files, and rows say so.
+const OLDEST: (u32, u32) = (4, 14);
+
+/// Sentences for the administrator, most important first.
+pub fn notes(case: &Case, rows: &[Row]) -> Vec<String> {
+    let (host, surroundings) = (case.host, &case.host.surroundings);
+    let mut notes = Vec::new();
+    if let Some(mark) = &surroundings.container {
+        notes.push(format!(
+            "this is a container ({mark}): it sees its own network namespace, and settings that it does not have belong to the host; run `zonda tune` there as well"
+        ));
+    }
+    if surroundings.user_namespace {
+        notes.push("this is a user namespace: its root can set the settings of its own network namespace only".into());
+    }
+    if !surroundings.net_admin {
+        notes.push("without CAP_NET_ADMIN nothing can be set here, and connection tracking cannot be read; advice needs no privileges".into());
+    }
+    if host.kernel_version().is_some_and(|version| version < OLDEST) {
+        notes.push(format!(
+            "Linux {} is older than {}.{}: it lacks some files, and their rows are absent",
+            host.kernel, OLDEST.0, OLDEST.1
+        ));
+    }
+    if rows
+        .iter()
+        .any(|row| row.place == Place::Device && row.action == Action::Absent && row.why.contains("is missing"))
+    {
+        notes.push("`ethtool` or `tc` is missing or may not ask the card: install them to get advice on queues, rings and offloads".into());
+    }
+    let denied = host.denied();
+    if !denied.is_empty() {
+        notes.push(format!("no permission to read {}", denied.join(", ")));
+    }
+    notes
+}

@@ -1,0 +1,63 @@
+//! The files of `--write`: as their readers parse them, they have the advised values and nothing else.
+
+use std::fs;
+use std::path::Path;
+
+use tune::advice::{Action, Place};
+use tune::render::files;
+use tune::{Case, Role, ServerFacts, Workload, advise};
+
+use crate::synthetic::{TestHost, workload};
+
+/// The assignments of a file as `sysctl --system` reads it: no empty lines, no lines that begin with `#` or `;`, blanks around `=`.
+fn sysctl_assignments(text: &str) -> Vec<(String, String)> {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(['#', ';']));
+    let pair = |line: &str| line.split_once('=').map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()));
+    lines.map(|line| pair(line).unwrap_or_else(|| panic!("sysctl cannot parse {line}"))).collect()
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+#[test]
+fn the_written_files_have_the_advised_values() {
+    let (host, folder) = (TestHost::large(), tempfile::tempdir().expect("a folder"));
+    let host = host.read();
+    let workload = Workload { connections: 2_000_000, zones: 100_000, ..workload(Role::Secondary) };
+    let case = Case { host: &host, workload, server: ServerFacts::default() };
+    let rows = advise(&case);
+    let of = |place| rows.iter().filter(move |row| row.place == place && row.action == Action::Set);
+    let written = files::write(folder.path(), &files::plan(&case, &rows)).expect("the files");
+    assert_eq!(written.len(), 4);
+
+    let sysctls = read(&folder.path().join("sysctl.d/60-zonda-tune.conf"));
+    let expected: Vec<_> =
+        of(Place::Sysctl).map(|row| (row.name.to_owned(), row.advised.clone().expect("a value"))).collect();
+    assert!(expected.len() > 4, "{expected:?}");
+    assert_eq!(sysctl_assignments(&sysctls), expected);
+    assert!(sysctls.contains("# net.ipv4.tcp_sack: "), "what is left alone has a comment");
+    assert!(sysctls.contains("# evidence: "), "{sysctls}");
+
+    let limit = of(Place::Unit).next().and_then(|row| row.advised.clone()).expect("a limit");
+    let unit = read(&folder.path().join("systemd/zonda.service.d/60-tune.conf"));
+    let lines: Vec<&str> = unit.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
+    assert_eq!(lines, ["[Service]", &format!("LimitNOFILE={limit}")]);
+    let login = read(&folder.path().join("limits.d/60-zonda-tune.conf"));
+    let lines: Vec<&str> = login.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
+    assert_eq!(lines, [format!("* soft nofile {limit}"), format!("* hard nofile {limit}")]);
+    assert!(read(&folder.path().join("by-hand.txt")).contains("ethtool -L eth0 combined 8"));
+
+    // A second time the files are replaced; those of somebody else are not.
+    files::write(folder.path(), &files::plan(&case, &rows)).expect("the files again");
+    fs::write(folder.path().join("sysctl.d/60-zonda-tune.conf"), "net.core.somaxconn = 1\n").expect("a file");
+    let error = files::write(folder.path(), &files::plan(&case, &rows)).expect_err("a file of somebody else");
+    assert!(error.to_string().contains("was not written by `zonda tune`"), "{error}");
+}
+
+#[test]
+fn nothing_is_written_where_nothing_is_to_set() {
+    let host = TestHost::recorded().read();
+    let case = Case { host: &host, workload: workload(Role::Udp), server: ServerFacts::default() };
+    assert_eq!(files::plan(&case, &[]), []);
+}

@@ -1,0 +1,122 @@
+//! Hosts that are containers, old, foreign, or in trouble.
+
+use tune::advice::{Action, symptoms};
+use tune::host::HostError;
+use tune::render::{notes, table};
+use tune::{Case, Host, Role, ServerFacts, advise};
+
+use crate::synthetic::{TestHost, workload};
+
+fn notes_of(host: &TestHost) -> String {
+    let host = host.read();
+    let case = Case { host: &host, workload: workload(Role::Udp), server: ServerFacts::default() };
+    notes::notes(&case, &advise(&case)).join("\n")
+}
+
+#[test]
+fn other_kernels_get_a_clear_message() {
+    let folder = tempfile::tempdir().expect("a folder");
+    assert_eq!(Host::read(folder.path()).expect_err("no host"), HostError::NoProc);
+    let host = TestHost::recorded();
+    host.write("proc/sys/kernel/ostype", "FreeBSD\n");
+    let error = Host::read(host.path()).expect_err("not Linux");
+    assert!(error.to_string().contains("the kernel is FreeBSD"), "{error}");
+}
+
+#[test]
+fn settings_that_an_old_kernel_lacks_are_absent() {
+    let host = TestHost::recorded();
+    host.write("proc/sys/kernel/osrelease", "3.10.0-1160.el7.x86_64");
+    std::fs::remove_file(host.path().join("proc/sys/net/ipv4/tcp_fastopen")).expect("the file");
+    assert_eq!(host.row(workload(Role::Udp), "net.ipv4.tcp_fastopen").action, Action::Absent);
+    assert!(host.row(workload(Role::Udp), "net.ipv4.tcp_low_latency").why.contains("old kernel"));
+    assert!(notes_of(&host).contains("3.10.0-1160.el7.x86_64 is older than 4.14"));
+}
+
+#[test]
+fn containers_and_missing_privileges_are_named() {
+    let host = TestHost::recorded();
+    assert!(!notes_of(&host).contains("container"));
+    host.write(".dockerenv", "");
+    host.write("proc/self/uid_map", "0 1000 1");
+    host.write("proc/self/status", "CapEff:\t0000000000000000\nCpus_allowed_list:\t0-1\n");
+    let notes = notes_of(&host);
+    for word in ["container (/.dockerenv)", "user namespace", "without CAP_NET_ADMIN"] {
+        assert!(notes.contains(word), "{word}: {notes}");
+    }
+}
+
+#[test]
+fn symptoms_name_the_setting_that_helps() {
+    let host = TestHost::recorded();
+    host.write("proc/net/netstat", "TcpExt: ListenOverflows ListenDrops\nTcpExt: 17 0\n");
+    host.write("proc/net/snmp", "Udp: InDatagrams RcvbufErrors\nUdp: 1000 5\n");
+    host.write("proc/net/softnet_stat", "00000010 00000002 00000000\n00000010 0000000a 00000000\n");
+    host.write("proc/net/sockstat", "TCP: inuse 1 orphan 0 tw 20000 alloc 1 mem 1\n");
+    let host = host.read();
+    let case = Case { host: &host, workload: workload(Role::Udp), server: ServerFacts::default() };
+    let found = symptoms(&case);
+    let counts: Vec<_> = found.iter().map(|symptom| (symptom.name, symptom.count)).collect();
+    assert_eq!(
+        counts,
+        [("TcpExt.ListenOverflows", 17), ("Udp.RcvbufErrors", 5), ("softnet.dropped", 12), ("TCP.tw", 20_000)]
+    );
+    assert!(found[0].help.contains("net.core.somaxconn"));
+    let text = table::text(&case, &advise(&case), &found, &[]);
+    assert!(text.contains("Udp.RcvbufErrors: UDP queries were dropped"), "{text}");
+}
+
+#[test]
+fn connection_tracking_of_port_53_is_found() {
+    let host = TestHost::recorded();
+    let name = "firewall and connection tracking of port 53";
+    assert_eq!(host.row(workload(Role::Udp), name).action, Action::Absent);
+    host.write("proc/sys/net/netfilter/nf_conntrack_count", "3");
+    host.write("proc/sys/net/netfilter/nf_conntrack_max", "262144");
+    host.write(
+        "proc/net/nf_conntrack",
+        "ipv4 2 udp 17 29 src=192.0.2.1 dst=192.0.2.2 sport=5353 dport=53 src=192.0.2.2\n",
+    );
+    let row = host.row(workload(Role::Udp), name);
+    assert!(row.why.contains("3 entries, 1 of port 53"), "{}", row.why);
+}
+
+#[test]
+fn limits_of_units_and_logins_are_read() {
+    let host = TestHost::recorded();
+    host.write("usr/lib/systemd/system/zonda.service", "[Service]\nLimitNOFILE=4096\n");
+    host.write("etc/security/limits.d/files.conf", "* hard nofile 70000\n");
+    let row = host.row(workload(Role::Udp), "LimitNOFILE");
+    assert_eq!((row.now.as_deref(), row.action), (Some("4096"), Action::Keep));
+    host.write("etc/systemd/system/zonda.service.d/limit.conf", "[Service]\nLimitNOFILE = 1024:1500\n");
+    let row = host.row(workload(Role::Udp), "LimitNOFILE");
+    assert_eq!((row.now.as_deref(), row.action), (Some("1024:1500"), Action::Set));
+    assert_eq!(host.row(workload(Role::Udp), "nofile (limits.d)").now.as_deref(), Some("70000"));
+    // A running server is what counts where no unit says anything.
+    let other = TestHost::recorded();
+    other.write("proc/77/comm", "zonda");
+    other.write("proc/77/limits", "Max open files            1024                 524288               files\n");
+    assert_eq!(other.row(workload(Role::Udp), "LimitNOFILE").now.as_deref(), Some("1024:524288 (running)"));
+}
+
+#[test]
+fn the_text_has_every_row_with_its_evidence() {
+    let recorded = TestHost::recorded();
+    let host = recorded.read();
+    let case = Case { host: &host, workload: workload(Role::Tcp), server: ServerFacts::default() };
+    let rows = advise(&case);
+    let text = table::text(&case, &rows, &[], &["a note".into()]);
+    for row in &rows {
+        assert!(text.contains(row.name), "{}", row.name);
+    }
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for word in
+        ["note: a note", "why: ", "evidence: not measured here", "E16, Mean latency", "risk: ", "Nothing was changed"]
+    {
+        assert!(words.contains(word), "{word}");
+    }
+    assert!(
+        text.lines().filter(|line| line.starts_with("    ")).all(|line| line.chars().count() <= 112),
+        "lines are cut"
+    );
+}

@@ -1,0 +1,88 @@
+//! The advice on recorded and synthetic hosts: its values follow the host and the workload, and it can be written and set.
+
+mod apply;
+mod files;
+mod hosts;
+mod synthetic;
+mod values;
+
+use std::collections::BTreeSet;
+
+use tune::advice::settings;
+
+/// Every setting and option that the source documents name, and the row that answers it.
+const NAMED: &[(&str, &str)] = &[
+    ("tcp-clients", "tcp-clients"),
+    ("tcp-listen-queue", "tcp-listen-queue"),
+    ("files", "files"),
+    ("reserved-sockets", "reserved-sockets"),
+    ("keep-response-order", "keep-response-order"),
+    ("net.ipv4.tcp_max_syn_backlog", "net.ipv4.tcp_max_syn_backlog"),
+    ("net.core.netdev_max_backlog", "net.core.netdev_max_backlog"),
+    ("net.core.somaxconn", "net.core.somaxconn"),
+    ("net.ipv4.ip_local_port_range", "net.ipv4.ip_local_port_range"),
+    ("fs.file-max", "fs.file-max"),
+    ("fs.nr_open", "fs.nr_open"),
+    ("nofile in limits.d", "nofile (limits.d)"),
+    ("LimitNOFILE", "LimitNOFILE"),
+    ("DefaultLimitNOFILE", "DefaultLimitNOFILE"),
+    ("net.core.rmem_max", "net.core.rmem_max"),
+    ("net.core.wmem_max", "net.core.wmem_max"),
+    ("net.core.rmem_default", "net.core.rmem_default"),
+    ("net.core.wmem_default", "net.core.wmem_default"),
+    ("net.ipv4.tcp_rmem", "net.ipv4.tcp_rmem"),
+    ("net.ipv4.tcp_wmem", "net.ipv4.tcp_wmem"),
+    ("net.ipv4.tcp_congestion_control", "net.ipv4.tcp_congestion_control"),
+    ("net.ipv4.tcp_mtu_probing", "net.ipv4.tcp_mtu_probing"),
+    ("net.core.default_qdisc", "net.core.default_qdisc"),
+    ("tc qdisc fq maxrate", "fq maxrate (tc)"),
+    ("net.core.optmem_max", "net.core.optmem_max"),
+    ("net.ipv4.udp_mem", "net.ipv4.udp_mem"),
+    ("net.ipv4.tcp_mem", "net.ipv4.tcp_mem"),
+    ("net.ipv4.tcp_fin_timeout", "net.ipv4.tcp_fin_timeout"),
+    ("net.ipv4.tcp_low_latency", "net.ipv4.tcp_low_latency"),
+    ("net.ipv4.tcp_max_tw_buckets", "net.ipv4.tcp_max_tw_buckets"),
+    ("net.ipv4.tcp_no_metrics_save", "net.ipv4.tcp_no_metrics_save"),
+    ("net.ipv4.tcp_orphan_retries", "net.ipv4.tcp_orphan_retries"),
+    ("net.ipv4.tcp_sack", "net.ipv4.tcp_sack"),
+    ("net.ipv4.tcp_synack_retries", "net.ipv4.tcp_synack_retries"),
+    ("net.ipv4.tcp_tw_reuse", "net.ipv4.tcp_tw_reuse"),
+    ("net.ipv4.tcp_timestamps", "net.ipv4.tcp_timestamps"),
+    ("net.ipv4.tcp_abort_on_overflow", "net.ipv4.tcp_abort_on_overflow"),
+    ("net.ipv4.tcp_tso_win_divisor", "net.ipv4.tcp_tso_win_divisor"),
+    ("qdisc sfq, codel, fq_codel, fq", "qdisc of the card"),
+    ("CPU frequency scaling", "CPU governor"),
+    ("IRQ binding", "IRQ affinity"),
+    ("connection reuse", "connections for each transfer"),
+    ("file system cache", "cold page cache at the start"),
+    ("firewall rule for UDP", "firewall and connection tracking of port 53"),
+    ("UDP receive threads", "workers and processors"),
+    ("NIC receive buffers", "NIC receive buffers (ring)"),
+    ("RSS queues and processors", "RSS queues"),
+    ("NUMA node of RSS and server", "memory nodes (NUMA)"),
+    ("DNS affinity", "binding of workers"),
+    ("VM queues and buffers", "queues of virtual machines"),
+    ("source addresses", "source addresses of a benchmark"),
+    ("recursion, root hints", "recursion and root hints"),
+    ("workers and cores, NSD", "server-count"),
+    ("workers and cores, Knot", "udp-workers"),
+    ("workers and cores, BIND", "-n (threads)"),
+];
+
+#[test]
+fn every_setting_of_the_source_documents_has_a_row() {
+    let rows: BTreeSet<&str> = settings().map(|setting| setting.name).collect();
+    let missing: Vec<_> = NAMED.iter().filter(|(_, row)| !rows.contains(row)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn every_row_is_complete_and_named_once() {
+    let mut names = BTreeSet::new();
+    for setting in settings() {
+        assert!(names.insert(setting.name), "{} is there twice", setting.name);
+        assert!(!setting.rule.is_empty() && !setting.risk.is_empty(), "{}", setting.name);
+        assert!(!setting.rule.ends_with('.') && !setting.risk.ends_with('.'), "{}", setting.name);
+    }
+    assert!(names.len() > 70, "{}", names.len());
+}

@@ -1,0 +1,197 @@
+//! Advised values change with memory, queues, processors, connections, rate and zones.
+
+use tune::advice::{Action, evidence};
+use tune::{Role, Server, Workload};
+
+use crate::synthetic::{TestHost, workload};
+
+/// The number in the advised value of a setting.
+fn advised(host: &TestHost, workload: Workload, name: &str) -> u64 {
+    let row = host.row(workload, name);
+    let value = row.advised.unwrap_or_else(|| panic!("{name}: {}", row.why));
+    value.parse().unwrap_or_else(|_| panic!("{name}: {value}"))
+}
+
+#[test]
+fn queues_and_descriptors_follow_the_connections() {
+    let host = TestHost::recorded();
+    let of = |connections, name| advised(&host, Workload { connections, ..workload(Role::Tcp) }, name);
+    for name in ["net.core.somaxconn", "net.ipv4.tcp_max_syn_backlog", "LimitNOFILE", "fs.nr_open", "fs.file-max"] {
+        assert!(of(5_000_000, name) > of(1_000, name), "{name}");
+    }
+    assert_eq!(of(5_000_000, "net.core.somaxconn"), 65_535);
+    assert_eq!(of(100_000, "net.core.somaxconn"), 8_192);
+    // 1,024 + 64 for each of two processors besides the connections.
+    assert_eq!(of(100_000, "LimitNOFILE"), (100_000_u64 + 1_152).next_multiple_of(1_024));
+}
+
+#[test]
+fn nothing_that_is_larger_already_is_lowered() {
+    let host = TestHost::recorded();
+    host.write("proc/sys/net/core/somaxconn", "60000");
+    let row = host.row(workload(Role::Tcp), "net.core.somaxconn");
+    assert_eq!((row.action, row.advised.as_deref()), (Action::Keep, Some("60000")));
+    host.write("proc/sys/fs/file-max", "9223372036854775807");
+    assert_eq!(host.row(workload(Role::Tcp), "fs.file-max").action, Action::Keep);
+    host.write("proc/sys/fs/file-max", "18446744073709551616");
+    assert_eq!(host.row(workload(Role::Tcp), "fs.file-max").action, Action::Keep);
+}
+
+#[test]
+fn receive_buffers_follow_rate_and_sockets() {
+    let host = TestHost::recorded();
+    let at = |rate| advised(&host, Workload { rate: Some(rate), ..workload(Role::Udp) }, "net.core.rmem_max");
+    assert!(at(2_000_000) > at(500_000));
+    let large = TestHost::large();
+    let at_large = advised(&large, Workload { rate: Some(2_000_000), ..workload(Role::Udp) }, "net.core.rmem_max");
+    assert!(at_large < at(2_000_000), "more workers share the queries");
+}
+
+#[test]
+fn the_memory_of_connections_is_compared_with_the_host() {
+    let host = TestHost::recorded();
+    let tcp = Workload { connections: 1_000_000, ..workload(Role::Tcp) };
+    assert_eq!(host.row(tcp, "memory of connections").action, Action::Keep);
+    // BIND needs kilobytes for each: the median of E18.
+    let bind = evidence::median("E18", "Server memory per idle connection", "bind").expect("a committed median");
+    assert!(bind > 1_000.0);
+    let row = host.row(Workload { server: Server::Bind, ..tcp }, "memory of connections");
+    assert_eq!(row.action, Action::Set, "{}", row.why);
+    // A cgroup leaves less than the host has.
+    host.write("sys/fs/cgroup/memory.max", "1073741824");
+    let row = host.row(tcp, "memory of connections");
+    assert_eq!(row.action, Action::Set, "{}", row.why);
+    assert!(row.why.contains("1.0 GiB"), "{}", row.why);
+}
+
+#[test]
+fn memory_limits_of_protocols_follow_the_memory() {
+    let host = TestHost::recorded();
+    let tcp = Workload { connections: 5_000_000, ..workload(Role::Tcp) };
+    host.write("proc/sys/net/ipv4/tcp_mem", "1000 2000 3000");
+    let much = host.row(tcp, "net.ipv4.tcp_mem").advised;
+    host.write("proc/meminfo", "MemTotal: 1048576 kB\nMemAvailable: 900000 kB\n");
+    let little = host.row(tcp, "net.ipv4.tcp_mem").advised;
+    assert_eq!(little.as_deref(), Some("49152 65536 98304"), "a quarter of 1 GiB");
+    assert_ne!(much, little);
+    // What an operator published: 32 GiB, on a host of 1 GiB.
+    host.write("proc/sys/net/ipv4/tcp_mem", "8388608 8388608 8388608");
+    let row = host.row(workload(Role::Tcp), "net.ipv4.tcp_mem");
+    assert_eq!(row.advised.as_deref(), Some("12288 16384 24576"), "{}", row.why);
+}
+
+#[test]
+fn ports_follow_the_transfers_per_minute() {
+    let host = TestHost::recorded();
+    let of =
+        |zones, rate| host.row(Workload { zones, rate, ..workload(Role::Secondary) }, "net.ipv4.ip_local_port_range");
+    assert_eq!(of(10_000, None).action, Action::Keep);
+    assert_eq!(of(30_000, None).advised.as_deref(), Some("1024 65535"));
+    assert_eq!(of(30_000, Some(1_000)).action, Action::Keep, "spread over half an hour");
+    let addresses = host.row(Workload { zones: 200_000, ..workload(Role::Secondary) }, "connections for each transfer");
+    assert!(addresses.advised.is_some_and(|advised| advised.starts_with("4 addresses")));
+    assert_eq!(host.row(workload(Role::Udp), "connections for each transfer").action, Action::Absent);
+}
+
+#[test]
+fn time_wait_buckets_are_raised_and_never_lowered() {
+    let host = TestHost::recorded();
+    let many = Workload { zones: 500_000, ..workload(Role::Secondary) };
+    assert_eq!(advised(&host, many, "net.ipv4.tcp_max_tw_buckets"), 524_288);
+    host.write("proc/sys/net/ipv4/tcp_max_tw_buckets", "1000");
+    let row = host.row(workload(Role::Secondary), "net.ipv4.tcp_max_tw_buckets");
+    assert!(row.evidence.contains("1,000 buckets (dangerous)"), "{}", row.evidence);
+    assert!(row.sources.iter().any(|source| source.contains("dangerous")), "{:?}", row.sources);
+    // 5 % of 64 MiB has room for 10,485 of them.
+    host.write("proc/meminfo", "MemTotal: 65536 kB\nMemAvailable: 60000 kB\n");
+    assert_eq!(advised(&host, many, "net.ipv4.tcp_max_tw_buckets"), 16_384);
+}
+
+#[test]
+fn stream_buffers_follow_role_and_speed() {
+    let host = TestHost::recorded();
+    let large = TestHost::large();
+    for (role, name, other) in
+        [(Role::Primary, "net.ipv4.tcp_wmem", Role::Secondary), (Role::Secondary, "net.ipv4.tcp_rmem", Role::Primary)]
+    {
+        for host in [&host, &large] {
+            host.write(&tune::host::sysctl_path(name), "4096 131072 4194304");
+        }
+        let row = large.row(workload(role), name);
+        assert!(row.advised.as_deref().is_some_and(|value| value.ends_with(" 33554432")), "{row:?}");
+        assert_eq!(large.row(workload(other), name).action, Action::Leave);
+        let slow = host.row(workload(role), name);
+        assert_ne!(slow.advised, row.advised, "1 Gbit/s is assumed where no speed is known");
+    }
+}
+
+#[test]
+fn queues_rings_and_interrupts_follow_the_card() {
+    let large = TestHost::large();
+    let udp = Workload { rate: Some(5_000_000), ..workload(Role::Udp) };
+    assert_eq!(
+        large.row(udp, "RSS queues").advised.as_deref(),
+        Some("ethtool -L eth0 combined 8"),
+        "the cores of one node"
+    );
+    assert_eq!(large.row(udp, "NIC receive buffers (ring)").advised.as_deref(), Some("ethtool -G eth0 rx 2048"));
+    assert_eq!(large.row(udp, "RPS (rps_cpus)").action, Action::Leave);
+    assert!(large.row(udp, "IRQ affinity").why.contains("0 of 16 interrupts"));
+    assert!(large.row(udp, "memory nodes (NUMA)").advised.is_some_and(|advised| advised.contains("node 1")));
+    assert_eq!(large.row(udp, "offloads (GRO, GSO, TSO)").action, Action::Set);
+    for irq in 100..116 {
+        large.write(&format!("proc/irq/{irq}/smp_affinity_list"), &(irq - 100).to_string());
+    }
+    assert_eq!(large.row(udp, "IRQ affinity").action, Action::Keep);
+    large.write("run/irqbalance.pid", "7");
+    assert!(large.row(udp, "IRQ affinity").why.contains("irqbalance"));
+}
+
+#[test]
+fn one_queue_for_many_processors_is_steered() {
+    let host = TestHost::recorded();
+    assert_eq!(host.row(workload(Role::Udp), "RPS (rps_cpus)").action, Action::Leave, "two processors");
+    host.write("sys/devices/system/node/node0/cpulist", "0-3");
+    let row = host.row(workload(Role::Udp), "RPS (rps_cpus)");
+    assert_eq!(row.advised.as_deref(), Some("echo e > /sys/class/net/eth0/queues/rx-0/rps_cpus"));
+}
+
+#[test]
+fn workers_follow_processors_and_quota() {
+    let host = TestHost::large();
+    assert_eq!(host.row(workload(Role::Udp), "workers and processors").advised.as_deref(), Some("16"));
+    host.write("sys/fs/cgroup/cpu.max", "250000 100000");
+    assert_eq!(host.row(workload(Role::Udp), "workers and processors").advised.as_deref(), Some("3"));
+    assert_eq!(host.row(workload(Role::Udp), "cgroup limits").action, Action::Set);
+}
+
+#[test]
+fn harmful_values_are_set_back() {
+    let host = TestHost::recorded();
+    for (name, bad, good) in [
+        ("net.ipv4.tcp_sack", "0", "1"),
+        ("net.ipv4.tcp_timestamps", "0", "1"),
+        ("net.ipv4.tcp_tso_win_divisor", "1", "3"),
+        ("net.ipv4.tcp_abort_on_overflow", "1", "0"),
+        ("net.core.rmem_default", "67108864", "212992"),
+    ] {
+        assert_eq!(host.row(workload(Role::Udp), name).action, Action::Leave, "{name}");
+        host.write(&tune::host::sysctl_path(name), bad);
+        assert_eq!(host.row(workload(Role::Udp), name).advised.as_deref(), Some(good), "{name}");
+    }
+}
+
+#[test]
+fn each_server_has_its_own_options() {
+    let host = TestHost::recorded();
+    let rows = |server| host.rows(Workload { server, connections: 20_000, ..workload(Role::Tcp) });
+    let value = |server, name: &str| rows(server).into_iter().find(|row| row.name == name).and_then(|row| row.advised);
+    assert_eq!(value(Server::Bind, "tcp-clients").as_deref(), Some("20000"));
+    assert_eq!(value(Server::Bind, "tcp-listen-queue").as_deref(), Some("1024"));
+    assert_eq!(value(Server::Nsd, "tcp-count").as_deref(), Some("10000"), "for each of two processes");
+    assert_eq!(value(Server::Nsd, "server-count").as_deref(), Some("2"));
+    assert_eq!(value(Server::Knot, "tcp-max-clients").as_deref(), Some("20000"));
+    assert!(rows(Server::Zonda).iter().all(|row| row.name != "tcp-clients"));
+    let limit = |server| value(server, "LimitNOFILE").and_then(|limit| limit.parse::<u64>().ok()).expect("a limit");
+    assert!(limit(Server::Knot) > 2 * 20_000, "Knot uses half of it for TCP");
+}
