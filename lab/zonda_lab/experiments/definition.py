@@ -20,6 +20,7 @@ SHAPES: Mapping[str, tuple[float, float]] = {
     "linear": (0.9, 1.1),
     "faster than linear": (1.1, float("inf")),
 }
+RECORDS_PER_DELEGATION = {"root": 12.0, "tld": 2.7}  # name servers and their addresses
 TomlTable = Mapping[str, Any]
 
 
@@ -62,6 +63,11 @@ class ZoneSpec:
     signed: Literal["no", "nsec", "nsec3"] = doc("DNSSEC (Ed25519), with the given denial of existence", "no")
     seed: int = doc("seed of the random generator", 1)
     trace: str = doc("shape trace: capture with the answers of a server; its queries replace `[queries]`", "")
+
+    @property
+    def expected_records(self) -> float:
+        """The records of all zones, approximately."""
+        return self.zones * self.records * RECORDS_PER_DELEGATION.get(self.shape, 1.0)
 
 
 @dataclass(frozen=True)
@@ -229,6 +235,7 @@ class ExperimentDefinition(Settings):
     why: str = doc("why it matters", "")
     source: str = doc("who published it", "")
     expect: str = doc("expected result, and why it may differ from the publication", "")
+    left_out: str = doc("what the full form leaves out, so that it takes minutes; the report says so", "")
     procedure: str = doc("measurement procedure: queries, peak, memory, secondary, pull, idle, ...", "queries")
     published: list[Published] = doc("published figures", [])
     factors: dict[str, Any] = doc("factors varied between starts: setting = [levels], or name.level = {settings}", {})

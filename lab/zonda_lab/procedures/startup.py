@@ -15,6 +15,7 @@ from zonda_lab.telemetry.series import Telemetry
 
 NEW_SERIAL = 1_000_000_002
 STOP_S = 30.0  # for a server that stores its data when it stops
+RELOAD_COST_S = 4e-6  # of loading a record again
 SETTLE_S = 0.3  # after the last answer, for memory that is freed late
 
 
@@ -98,14 +99,15 @@ def _rss_mb(telemetry: Telemetry) -> list[float]:
 STARTED = ("first_answer_s", "all_zones_s", "start_cpu_s", "zones_missing")
 
 
-def startup_estimate_s(_: Start) -> float:
-    """Beyond loading the zones."""
-    return 0.4 + SETTLE_S
+def startup_estimate_s(start: Start) -> float:
+    """The second start, after the first has loaded the zones."""
+    return 0.4 + SETTLE_S + start.settings.zones.expected_records * RELOAD_COST_S
 
 
 def memory_estimate_s(start: Start) -> float:
     """Queries and a reload."""
-    return warm_up_estimate_s(start.settings) + 1.5
+    reload_s = start.settings.zones.expected_records * RELOAD_COST_S if start.settings.change.changes else 0.0
+    return warm_up_estimate_s(start.settings) + 1.5 + reload_s
 
 
 STARTUP = Procedure(

@@ -112,21 +112,23 @@ def _port_prediction(harness: Harness, connections: int) -> dict[str, float]:
 
 MANY = 100  # zones, which are probed so often that receive buffers matter
 PORTS = "32768 60999"  # of Linux; `rig.sysctl` may say otherwise
+RECORD_TRANSFER_S, RECORD_PULL_S = 12e-6, 1e-6  # by a secondary that stores them, and by one that discards them
 TRANSFERRED = ("transfer_s", "first_answer_s", "zones_per_s", "records_per_s", "cpu_us_per_record", *MEMORY_OF_ZONES)
 
 
 def secondary_estimate_s(start: Start) -> float:
-    """How long a secondary waits for local ports, in addition to the transfers."""
+    """Waiting for local ports, and the transfer; the primary loads the zones."""
     spec, sysctl = start.settings.primary, start.settings.rig.sysctl
     low, high = map(int, str(sysctl.get("net.ipv4.ip_local_port_range", PORTS)).split())
     buckets = float(sysctl.get("net.ipv4.tcp_max_tw_buckets", math.inf))
     bound = port_bound((low, high), destinations=spec.addresses, time_wait_buckets=buckets)
-    return 0.4 + min(start.settings.timing.finish_s, bound.seconds(start.settings.zones.zones))
+    transfer = start.settings.zones.expected_records * RECORD_TRANSFER_S
+    return 0.4 + transfer + min(start.settings.timing.finish_s, bound.seconds(start.settings.zones.zones))
 
 
-def pull_estimate_s(_: Start) -> float:
-    """Beyond loading the zones."""
-    return 0.2
+def pull_estimate_s(start: Start) -> float:
+    """The transfer, after the zones are loaded."""
+    return 0.2 + start.settings.zones.expected_records * RECORD_PULL_S
 
 
 SECONDARY = Procedure(

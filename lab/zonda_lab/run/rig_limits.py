@@ -59,13 +59,11 @@ class RigLimits:
 
     def prepare(self, start: Start) -> None:
         """Measures what the windows of a start need, before its server runs."""
-        procedure = PROCEDURES[start.experiment.definition.procedure]
-        windows = [start.settings_of(inner) for inner in start.within]
-        required = any(str(settings.traffic.rate).endswith(OF_ECHO) for settings in windows)
-        if not required and (not procedure.uses_echo or start.settings.server.name in NO_SERVERS):
+        if not is_compared(start):
             return
+        windows = [start.settings_of(inner) for inner in start.within]
         if ECHO not in self._installed:
-            if required:
+            if _needs_echo(start):
                 raise UnsupportedError("its rates are shares of the echo server's, which is not installed")
             return
         missing = [settings for settings in windows if not self._is_known(settings)]
@@ -131,6 +129,12 @@ class RigLimits:
         return limits
 
 
+def is_compared(start: Start) -> bool:
+    """Whether the windows of a start are compared with an echo server's, or their rates are shares of its capacity."""
+    uses_echo = PROCEDURES[start.experiment.definition.procedure].uses_echo
+    return _needs_echo(start) or (uses_echo and start.settings.server.name not in NO_SERVERS)
+
+
 def as_echo(settings: Settings) -> Settings:
     """The same rig and traffic with an echo server, in short windows."""
     timing = dataclasses.replace(
@@ -159,3 +163,7 @@ def window_of(settings: Settings) -> str:
 def _described(settings: Settings) -> dict[str, Any]:
     traffic = settings.traffic
     return {"transport": traffic.transport, "connections": traffic.connections, "sources": traffic.sources}
+
+
+def _needs_echo(start: Start) -> bool:
+    return any(str(start.settings_of(inner).traffic.rate).endswith(OF_ECHO) for inner in start.within)

@@ -23,7 +23,7 @@ from zonda_lab.procedures import PROCEDURES
 from zonda_lab.results.folder import FORMAT, Results
 from zonda_lab.results.window_record import WindowRecord
 from zonda_lab.rig import machine_info
-from zonda_lab.run.duration_estimate import estimate_s
+from zonda_lab.run.duration_estimate import start_s
 from zonda_lab.run.progress import Progress
 from zonda_lab.run.rig_limits import RigLimits
 from zonda_lab.servers import InstalledServer
@@ -52,7 +52,7 @@ class Runner:
         self.results.remove_partial_line()
         finished = self.results.finished()
         for start in starts:
-            length = estimate_s([start]) if start.settings.server.name in self.installed else 0.0
+            length = start_s(start) if start.settings.server.name in self.installed else 0.0
             self.progress.begin(f"{start.experiment.id} {start.treatment.label}", length)
             if start.key not in finished:
                 self.results.remove_start(start.key)
