@@ -9,9 +9,13 @@ from pathlib import Path
 import pytest
 
 from zonda_lab import report
+from zonda_lab.experiments.definition import AnalysisSpec
 from zonda_lab.report.number_format import measured, number
+from zonda_lab.report.size import size
 from zonda_lab.results.folder import Results
+from zonda_lab.schema import parse
 
+ANALYSIS = {"metric": "cpu_us_per_query", "compare": "server.name"}
 VOID = {"meta", "br", "img", "hr", "link", "input", "path", "use", "rect", "circle"}
 
 
@@ -50,6 +54,13 @@ class Checker(HTMLParser):
 @pytest.fixture(scope="module")
 def page(made: Results) -> Path:
     return report.write(made.folder)
+
+
+def test_the_page_says_what_the_full_form_leaves_out(made: Results) -> None:
+    (described,) = list(made.manifest()["experiments"].values())[:1]
+    said = size({**described, "left_out": "more blocks"}, [], parse(AnalysisSpec, ANALYSIS, "test"), None)
+    assert said.endswith("; left out: more blocks.")
+    assert "left out" not in size({**described, "left_out": ""}, [], parse(AnalysisSpec, ANALYSIS, "test"), None)
 
 
 def test_the_page_is_complete_and_self_contained(page: Path) -> None:

@@ -30,8 +30,8 @@ manifest, and `report.md` with the main plot. Telemetry and histograms are not s
 
 ```sh
 zonda-lab report lab/records/e01-response-rate     # the full page with all plots, from the records
-zonda-lab plan E1-E20 --from lab/records --hours 6 # blocks and duration of a new recording
-make lab-records                                   # measure E1 to E20 again, from a clean commit, in hours
+zonda-lab plan E1-E20 --from lab/records --hours 6 # blocks that the effects need, and their duration
+make lab-records                                   # measure again from a clean commit, in 200 minutes; resumes
 zonda-lab history lab/records                      # how the values changed from commit to commit
 ```
 

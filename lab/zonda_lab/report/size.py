@@ -59,4 +59,4 @@ def _cut(described: Mapping[str, Any]) -> list[str]:
         left = [str(level) for level in levels if str(level) not in described["levels"].get(name, map(str, levels))]
         if left:
             sizes.append(f"{factor_words(name)} levels not run: {', '.join(map('“{}”'.format, left))}")
-    return sizes
+    return [*sizes, f"left out: {described['left_out']}"] if described.get("left_out") else sizes
