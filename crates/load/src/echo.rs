@@ -1,7 +1,7 @@
 //! Servers without zones: `echo` answers every query with a copy of itself, `sink` answers almost none.
 //!
 //! They show the limits that a server on sockets and the load generator have on a machine. Each CPU has a thread for UDP
-//! (`udp`) and one for TCP and TLS (`stream`), with sockets of their own.
+//! (`udp`) and one for TCP and TLS (`stream`, by [`crate::stream_server`]), with sockets of their own.
 
 mod answer;
 mod fault;
@@ -22,7 +22,8 @@ use rustls::ServerConfig;
 use serde::Serialize;
 
 use self::answer::Answerer;
-use self::stream::StreamServer;
+use self::stream::StreamAnswerer;
+use crate::stream_server::StreamServer;
 
 pub use self::answer::AnswerRule;
 pub use self::fault::{FaultError, Faults};
@@ -107,7 +108,7 @@ const MAX_PORT_TRIES: usize = 16;
 /// A server with bound sockets.
 pub struct EchoServer {
     /// The servers of each processor; `None` if threads are not pinned.
-    threads: Vec<(Option<usize>, ServerSocket, StreamServer)>,
+    threads: Vec<(Option<usize>, ServerSocket, StreamServer<StreamAnswerer>)>,
     answerer: Answerer,
     address: SocketAddr,
     tls_address: Option<SocketAddr>,
@@ -132,7 +133,7 @@ impl EchoServer {
             }
             receive_buffer = udp.receive_buffer()?;
             let tls_listener = tls_listener.zip(tls.as_ref().map(|(_, config)| config.clone()));
-            threads.push((cpu, udp, StreamServer::new(listener, tls_listener, answerer.clone())?));
+            threads.push((cpu, udp, StreamServer::new(listener, tls_listener, StreamAnswerer::new(answerer.clone()))?));
         }
         Ok(EchoServer { threads, answerer, address, tls_address: tls.map(|(address, _)| address), receive_buffer })
     }
@@ -166,7 +167,7 @@ impl EchoServer {
                 .flat_map(|(cpu, socket, stream)| {
                     let answerer = self.answerer.clone();
                     let udp = scope.spawn(move || on_cpu(cpu, || udp::serve(socket, answerer, stop)));
-                    [udp, scope.spawn(move || on_cpu(cpu, || stream.run(stop)))]
+                    [udp, scope.spawn(move || on_cpu(cpu, || stream::serve(stream, stop)))]
                 })
                 .collect();
             let mut total = EchoCounters::default();

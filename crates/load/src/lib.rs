@@ -34,6 +34,7 @@ mod report;
 pub mod run;
 pub mod schedule;
 mod search;
+mod stream_server;
 pub mod tls;
 mod tsig;
 mod udp;

@@ -220,11 +220,13 @@ fn faults_are_injected() {
 
 fn find_peak(server: &Server, options: &str) -> (Value, Vec<Value>) {
     let folder = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-    let [queries, expected] = ["peak-echo.queries", "peak-echo.expected"].map(|name| folder.join(name));
+    // Tests run at the same time, so each has files of its own.
+    let port = server.address("port").port();
+    let [queries, expected] = ["queries", "expected"].map(|kind| folder.join(format!("peak-echo-{port}.{kind}")));
     std::fs::write(&queries, "www.example A\n").expect("a writable folder");
     std::fs::write(&expected, "NOERROR answer\n").expect("a writable folder");
     let output = Command::new(env!("CARGO_BIN_EXE_zonda-load"))
-        .args(["query", "--server", "127.0.0.1", "--port", &server.address("port").port().to_string()])
+        .args(["query", "--server", "127.0.0.1", "--port", &port.to_string()])
         .args([OsStr::new("--queries"), queries.as_os_str(), OsStr::new("--expect"), expected.as_os_str()])
         .args(options.split_whitespace())
         .output()

@@ -8,9 +8,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use load::framing::split_message;
-use load::xfr::encode::{EncodedZone, encode};
+use load::xfr::encode::{EncodedZone, encode, encode_changing};
 use load::xfr::pull::PullConfig;
-use load::xfr::serve::{EncodedZones, Primary, PrimaryCounters};
+use load::xfr::serve::{ChangeConfig, EncodedZones, Primary, PrimaryCounters};
 use wire::{Message, Name, Rtype};
 use zone::text::Source;
 
@@ -124,4 +124,71 @@ fn a_connection_closed_by_the_server_is_reopened() {
     let name: Name = "example.org".parse().expect("a literal");
     let result = pull(server, vec![name; 5], None, 1);
     assert_eq!((result.zones, result.failed, result.connections), (5, 0, 5), "{result:?}");
+}
+
+/// A zone that changes, its secondary over UDP, and IXFR from any version: RFC 1995 and RFC 1996.
+#[test]
+fn rfc_1996_changes_are_notified_and_rfc_1995_transferred_incrementally() {
+    let secondary = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+    secondary.set_read_timeout(Some(Duration::from_secs(20))).expect("an option");
+    let apex: Name = "example.org".parse().expect("a literal");
+    let text = b"$TTL 60\n@ SOA ns hostmaster 7 1 1 1 1\n@ NS ns\n";
+    let zone = encode_changing(Source { name: "test".into(), bytes: text }, &apex).expect("a good zone");
+    let address = "127.0.0.1:0".parse().expect("a literal");
+    let zones = EncodedZones::from([(apex.clone(), zone)]);
+    let mut primary = Primary::bind(address, zones, None).expect("loopback");
+    let notify = vec![secondary.local_addr().expect("bound")];
+    primary.change(ChangeConfig { every: Duration::from_millis(5), notify }).expect("loopback");
+    let (server, stop) = (primary.local_addr().expect("bound"), Arc::new(AtomicBool::new(false)));
+    let flag = stop.clone();
+    let primary = thread::spawn(move || primary.run(&flag).expect("loopback"));
+
+    let mut octets = [0; 512];
+    for _ in 0..3 {
+        let (len, from) = secondary.recv_from(&mut octets).expect("a NOTIFY");
+        let message = Message::parse(&octets[..len]).expect("well-formed");
+        assert_eq!((message.opcode, &message.questions[0].name), (wire::message::Opcode::NOTIFY, &apex));
+        octets[2] |= 0x80;
+        secondary.send_to(&octets[..len], from).expect("loopback");
+    }
+    let incremental = pull(server, vec![apex.clone()], Some(7), 1);
+    assert_eq!((incremental.zones, incremental.failed), (1, 0), "{incremental:?}");
+    // Two SOA records enclose four records for each version.
+    assert!(incremental.records >= 2 + 4 * 3 && incremental.records % 4 == 2, "{incremental:?}");
+    let whole = pull(server, vec![apex.clone()], Some(1), 1);
+    assert_eq!((whole.zones, whole.records), (1, 4), "SOA, TXT, NS, SOA");
+    stop.store(true, Ordering::Relaxed);
+    let counters = primary.join().expect("no panic");
+    let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    assert_eq!((count(&counters.incremental), count(&counters.zones)), (1, 1));
+    assert!(count(&counters.changes) >= 3 && count(&counters.notifies) >= count(&counters.changes));
+    assert!(count(&counters.notifies_acknowledged) <= 3);
+}
+
+/// One thread serves many connections, also while one does not read its transfer.
+#[test]
+fn many_connections_are_served_while_one_is_stuck() {
+    let (server, stop, primary) = serve([zone("example.org", 60_000), zone("small.example", 1)]);
+    let query = |name: &str| {
+        let query = Message::query(name.parse().expect("a literal"), Rtype::AXFR).to_wire();
+        [&(query.len() as u16).to_be_bytes()[..], &query].concat()
+    };
+    let mut stuck = std::net::TcpStream::connect(server).expect("loopback");
+    std::io::Write::write_all(&mut stuck, &query("example.org").repeat(4)).expect("loopback");
+    let mut others: Vec<_> = (0..300).map(|_| std::net::TcpStream::connect(server).expect("loopback")).collect();
+    for other in &mut others {
+        other.set_read_timeout(Some(Duration::from_secs(20))).expect("an option");
+        std::io::Write::write_all(other, &query("small.example")).expect("loopback");
+    }
+    for other in &mut others {
+        let mut len = [0; 2];
+        std::io::Read::read_exact(other, &mut len).expect("a response");
+        let mut message = vec![0; u16::from_be_bytes(len).into()];
+        std::io::Read::read_exact(other, &mut message).expect("a response");
+        assert_eq!(Message::parse(&message).expect("well-formed").answer.len(), 5);
+    }
+    stop.store(true, Ordering::Relaxed);
+    let counters = primary.join().expect("no panic");
+    assert_eq!(counters.zones.load(Ordering::Relaxed), 300);
+    assert_eq!(counters.connections.load(Ordering::Relaxed), 301);
 }

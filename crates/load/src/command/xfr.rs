@@ -17,14 +17,15 @@ use wire::Name;
 
 use super::input::{read, zone_list, zone_source};
 use super::maintenance::zone_names;
+use super::number::positive;
 use super::tls_tsig::{TlsClientArguments, TlsServerArguments, TsigArguments};
 use super::transport::StreamTransport;
 use super::{CommandError, Validity, conclude};
 use crate::report::{ReportHeader, Reporter, fields};
 use crate::tls::Purpose;
-use crate::xfr::encode::encode;
+use crate::xfr::encode::{encode, encode_changing};
 use crate::xfr::pull::PullConfig;
-use crate::xfr::serve::{EncodedZones, Primary};
+use crate::xfr::serve::{ChangeConfig, EncodedZones, Primary};
 
 /// The side of a transfer.
 #[derive(Debug, Subcommand)]
@@ -84,7 +85,24 @@ pub struct ServeArguments {
     /// File with the zones, one per line: `name path`; zones may share a file with relative names
     #[arg(long, value_name = "FILE")]
     zones: PathBuf,
+    /// Change a zone at this interval, the next one in turn: its serial and a TXT record; IXFR gets the differences (RFC 1995)
+    #[arg(long, value_name = "MILLISECONDS", value_parser = milliseconds)]
+    change_every: Option<Duration>,
+    /// Secondaries to notify of each change (NOTIFY, RFC 1996), until they acknowledge it
+    #[arg(long, value_name = "ADDRESS:PORT,...", value_delimiter = ',', requires = "change_every")]
+    notify: Vec<SocketAddr>,
 }
+
+/// An interval in milliseconds, which may have a fraction.
+fn milliseconds(text: &str) -> Result<Duration, String> {
+    let interval = Duration::from_secs_f64(positive(text)?.min(MAX_CHANGE_MS) / 1000.0);
+    if interval < MIN_CHANGE { Err("the shortest interval is 0.01 ms".into()) } else { Ok(interval) }
+}
+
+/// More than a day between changes means none.
+const MAX_CHANGE_MS: f64 = 86_400_000.0;
+/// Below this, changing zones would use the processor that transfers need.
+const MIN_CHANGE: Duration = Duration::from_micros(10);
 
 pub fn run(command: &XfrCommand, stop: &Arc<AtomicBool>) -> Result<Validity, CommandError> {
     match command {
@@ -118,13 +136,17 @@ fn pull(arguments: &PullArguments, stop: &AtomicBool) -> Result<Validity, Comman
 }
 
 fn serve(arguments: &ServeArguments, stop: &Arc<AtomicBool>) -> Result<Validity, CommandError> {
-    let zones = encoded_zones(&arguments.zones)?;
+    let zones = encoded_zones(&arguments.zones, arguments.change_every.is_some())?;
     let (count, records) = (zones.len(), zones.values().map(|zone| zone.records).sum::<u64>());
     let address = SocketAddr::new(arguments.listen, arguments.port);
     let primary = Primary::bind(address, zones, arguments.tsig.key.clone());
     let mut primary = primary.map_err(CommandError::system(format!("listening on {address}")))?;
     let port = primary.local_addr().map_err(CommandError::system("listening"))?.port();
     let tls_port = arguments.tls_port.map(|port| listen_tls(&mut primary, arguments, port)).transpose()?;
+    if let Some(every) = arguments.change_every {
+        let changes = ChangeConfig { every, notify: arguments.notify.clone() };
+        primary.change(changes).map_err(CommandError::system("--change-every"))?;
+    }
     let reporter = Reporter::new(ReportHeader::closed("tcp"));
     let since = clock::real();
     let message = format!("serving {count} zones on port {port}");
@@ -142,7 +164,7 @@ fn listen_tls(primary: &mut Primary, arguments: &ServeArguments, port: u16) -> R
 }
 
 /// Reads and encodes the zones of a file of `name path` lines. Zones may share a file, whose names are relative then.
-fn encoded_zones(path: &Path) -> Result<EncodedZones, CommandError> {
+fn encoded_zones(path: &Path, are_changing: bool) -> Result<EncodedZones, CommandError> {
     let sources = zone_list(path)?;
     let mut files: HashMap<&Path, Vec<u8>> = HashMap::new();
     for (_, file) in &sources {
@@ -150,6 +172,7 @@ fn encoded_zones(path: &Path) -> Result<EncodedZones, CommandError> {
             entry.insert(read(file)?);
         }
     }
+    let encode = if are_changing { encode_changing } else { encode };
     let encode_part = |part: &[(Name, PathBuf)]| -> Result<Vec<_>, CommandError> {
         let encode_one = |(apex, file): &(Name, PathBuf)| {
             let zone = encode(zone_source(file, &files[file.as_path()]), apex);
