@@ -3,6 +3,7 @@
 mod echo;
 mod hold;
 mod input;
+mod listen;
 mod maintenance;
 mod number;
 mod peak;

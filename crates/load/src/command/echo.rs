@@ -1,13 +1,12 @@
 //! `zonda-load echo` and `zonda-load sink`: servers without zones, which show the limits of sockets and of the generator.
 
-use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::AtomicBool;
 
 use clap::Args;
 use netio::clock;
 use serde_json::json;
 
-use super::tls_tsig::TlsServerArguments;
+use super::listen::ListenArguments;
 use super::{CommandError, Validity, conclude};
 use crate::echo::{AnswerRule, EchoConfig, EchoServer, Faults};
 use crate::report::{ReportHeader, Reporter, fields};
@@ -16,17 +15,8 @@ use crate::tls::Purpose;
 /// Arguments of `zonda-load echo` and `zonda-load sink`.
 #[derive(Debug, Args)]
 pub struct EchoArguments {
-    /// Address to listen on
-    #[arg(long, value_name = "ADDRESS")]
-    listen: IpAddr,
-    /// Port for UDP and TCP; 0: one that the kernel chooses
-    #[arg(long, default_value_t = 53)]
-    port: u16,
-    /// Port for TLS; 0: one that the kernel chooses
-    #[arg(long, value_name = "PORT")]
-    tls_port: Option<u16>,
     #[command(flatten)]
-    tls: TlsServerArguments,
+    listen: ListenArguments,
     /// Processors to pin threads to, with sockets of their own on each
     #[arg(long, value_delimiter = ',', value_name = "N,N")]
     cpus: Vec<usize>,
@@ -77,11 +67,9 @@ impl EchoArguments {
     fn config(&self, soa_only: bool) -> Result<EchoConfig, CommandError> {
         let mut faults = Faults::default();
         self.faults.iter().try_for_each(|fault| faults.set(fault)).map_err(CommandError::input("--fault"))?;
-        let tls =
-            self.tls_port.map(|port| Ok((SocketAddr::new(self.listen, port), self.tls.config(Purpose::Queries)?)));
         Ok(EchoConfig {
-            address: SocketAddr::new(self.listen, self.port),
-            tls: tls.transpose()?,
+            address: self.listen.address(),
+            tls: self.listen.tls(Purpose::Queries)?,
             cpus: self.cpus.clone(),
             rule: AnswerRule { soa_only, answer_len: self.answer_octets.into() },
             faults,

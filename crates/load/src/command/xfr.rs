@@ -16,9 +16,10 @@ use serde_json::json;
 use wire::Name;
 
 use super::input::{read, zone_list, zone_source};
+use super::listen::ListenArguments;
 use super::maintenance::zone_names;
 use super::number::positive;
-use super::tls_tsig::{TlsClientArguments, TlsServerArguments, TsigArguments};
+use super::tls_tsig::{TlsClientArguments, TsigArguments};
 use super::transport::StreamTransport;
 use super::{CommandError, Validity, conclude};
 use crate::report::{ReportHeader, Reporter, fields};
@@ -69,17 +70,8 @@ pub struct PullArguments {
 /// Arguments of `zonda-load xfr serve`.
 #[derive(Debug, Args)]
 pub struct ServeArguments {
-    /// Address to listen on
-    #[arg(long, value_name = "ADDRESS")]
-    listen: IpAddr,
-    /// Its port; 0 for one that the kernel chooses, reported by the event `ready`
-    #[arg(long, default_value_t = 53)]
-    port: u16,
-    /// Port for transfers over TLS (RFC 9103); 0 for one that the kernel chooses
-    #[arg(long, value_name = "PORT")]
-    tls_port: Option<u16>,
     #[command(flatten)]
-    tls: TlsServerArguments,
+    listen: ListenArguments,
     #[command(flatten)]
     tsig: TsigArguments,
     /// File with the zones, one per line: `name path`; zones may share a file with relative names
@@ -138,11 +130,17 @@ fn pull(arguments: &PullArguments, stop: &AtomicBool) -> Result<Validity, Comman
 fn serve(arguments: &ServeArguments, stop: &Arc<AtomicBool>) -> Result<Validity, CommandError> {
     let zones = encoded_zones(&arguments.zones, arguments.change_every.is_some())?;
     let (count, records) = (zones.len(), zones.values().map(|zone| zone.records).sum::<u64>());
-    let address = SocketAddr::new(arguments.listen, arguments.port);
+    let address = arguments.listen.address();
     let primary = Primary::bind(address, zones, arguments.tsig.key.clone());
     let mut primary = primary.map_err(CommandError::system(format!("listening on {address}")))?;
     let port = primary.local_addr().map_err(CommandError::system("listening"))?.port();
-    let tls_port = arguments.tls_port.map(|port| listen_tls(&mut primary, arguments, port)).transpose()?;
+    let tls_port = match arguments.listen.tls(Purpose::Transfers)? {
+        Some((address, config)) => {
+            let bound = primary.bind_tls(address, config);
+            Some(bound.map_err(CommandError::system(format!("listening on {address}")))?.port())
+        }
+        None => None,
+    };
     if let Some(every) = arguments.change_every {
         let changes = ChangeConfig { every, notify: arguments.notify.clone() };
         primary.change(changes).map_err(CommandError::system("--change-every"))?;
@@ -155,12 +153,6 @@ fn serve(arguments: &ServeArguments, stop: &Arc<AtomicBool>) -> Result<Validity,
     let mut figures = fields(&*counters);
     figures["invalid_because"] = json!([]);
     conclude(reporter.write_figures(since, clock::real(), figures), &[])
-}
-
-fn listen_tls(primary: &mut Primary, arguments: &ServeArguments, port: u16) -> Result<u16, CommandError> {
-    let (address, config) = (SocketAddr::new(arguments.listen, port), arguments.tls.config(Purpose::Transfers)?);
-    let bound = primary.bind_tls(address, config).map_err(CommandError::system(format!("listening on {address}")))?;
-    Ok(bound.port())
 }
 
 /// Reads and encodes the zones of a file of `name path` lines. Zones may share a file, whose names are relative then.
