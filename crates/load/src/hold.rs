@@ -30,6 +30,8 @@ pub enum Behaviour {
     NeverRead,
     /// Send a query and close with RST.
     Reset,
+    /// Complete the handshake of TCP or TLS and close with RST: a flood of handshakes, at the rate of opening.
+    Handshake,
     /// Connect and send nothing.
     Silence,
     /// Send random octets.
@@ -37,6 +39,13 @@ pub enum Behaviour {
     /// Send one query, read the response, and be idle after that; not hostile.
     #[value(skip)]
     Ask,
+}
+
+impl Behaviour {
+    /// Whether a client closes its connection as soon as it is established, so that few are open at a time.
+    pub fn closes_at_once(self) -> bool {
+        matches!(self, Behaviour::Reset | Behaviour::Handshake)
+    }
 }
 
 /// Which connections are held, and how long.
@@ -243,7 +252,7 @@ impl<'h> HeldConnections<'h> {
     fn start_behaviour(&mut self, index: usize) {
         let query = self.framed_query(index);
         let is_open = match self.config.behaviour {
-            Behaviour::Silence => true,
+            Behaviour::Silence | Behaviour::Handshake => true,
             Behaviour::Ask | Behaviour::Reset => self.write(index, &query),
             Behaviour::HalfQuery => self.write(index, &query[..query.len() / 2]),
             Behaviour::Random => {
@@ -258,7 +267,7 @@ impl<'h> HeldConnections<'h> {
             // Writes when the connection becomes writable.
             Behaviour::NeverRead => return self.update_interest(index, Interest::Writable),
         };
-        if self.config.behaviour == Behaviour::Reset {
+        if self.config.behaviour.closes_at_once() {
             // The connection is gone in any case.
             let _ = self.clients[index].connection.take().map(Connection::reset);
         } else if is_open {

@@ -95,6 +95,8 @@ fn hostile_clients_behave_as_named() {
     assert!(seen(Behaviour::HalfQuery, 100).iter().all(|(octets, _)| octets.len() == QUERY_LEN / 2));
     assert!(seen(Behaviour::Random, 100).iter().all(|(octets, _)| octets.len() == 512));
     assert!(seen(Behaviour::Reset, 100).iter().all(|(_, was_reset)| *was_reset));
+    let floods = seen(Behaviour::Handshake, 100);
+    assert!(floods.iter().all(|(octets, was_reset)| octets.is_empty() && *was_reset), "{floods:?}");
     let slow = seen(Behaviour::ByteASecond, 1500);
     assert!(slow.iter().all(|(octets, _)| octets[..] == [0, QUERY_LEN as u8 - 2]), "{slow:?}");
 }

@@ -200,6 +200,8 @@ fn tls_connections_are_held_and_hostile() {
     assert_eq!(hold(Behaviour::HalfQuery, 200).closed_by_peer, 0);
     assert_eq!(hold(Behaviour::NeverRead, 200).responses, 0);
     assert_eq!(hold(Behaviour::Reset, 50).closed_by_peer, 0);
+    let flood = hold(Behaviour::Handshake, 50);
+    assert_eq!((flood.closed_by_peer, flood.handshake.len()), (0, flood.open));
     assert_eq!(hold(Behaviour::ByteASecond, 1200).closed_by_peer, 0);
     let nobody = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("loopback");
     let metrics = run(nobody, trusting(false, Purpose::Queries), at_rate(10.0, 0.1), 0);

@@ -79,7 +79,7 @@ pub fn hostile(arguments: &HostileArguments, stop: &AtomicBool) -> Result<Validi
 
 impl HoldArguments {
     fn run(&self, behaviour: Behaviour, stop: &AtomicBool) -> Result<Validity, CommandError> {
-        if behaviour != Behaviour::Reset {
+        if !behaviour.closes_at_once() {
             self.check_limits()?;
         }
         let queries = Arc::new(self.queries()?);
