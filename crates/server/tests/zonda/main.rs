@@ -20,6 +20,7 @@ mod serve;
 mod test_certificates;
 mod tls;
 mod tsig;
+mod tune;
 mod update;
 mod zone;
 mod zone_control;

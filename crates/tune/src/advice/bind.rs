@@ -49,11 +49,9 @@ pub(super) const SETTINGS: &[Setting] = &[
     Setting {
         name: "reserved-sockets",
         rule: "left: it has no effect any more",
-        compute: |_| {
-            Advice::Leave("deprecated, without effect since the network manager of BIND 9.16 and later".into())
-        },
+        compute: |_| Advice::Leave("deprecated, without effect".into()),
         sources: &[says(Usc, "16384"), says(BindManual, "deprecated, no effect")],
-        risk: "useless; later versions refuse the option",
+        risk: "useless, and later versions do not have it",
         ..BIND
     },
     Setting {

@@ -46,7 +46,7 @@ pub(super) const SETTINGS: &[Setting] = &[
                 mbit / 5 * 4
             )),
             Some(_) => Advice::Leave("it is meant for 10 Gbit/s and more".into()),
-            None => Advice::Absent("no card tells its speed".into()),
+            None => Advice::Absent("no card reports its speed".into()),
         },
         sources: &[says(Esnet, "8gbit on a 10G host: avoids bursts that overflow switch and receiver")],
         risk: "it limits each flow; too low, it slows transfers",
@@ -77,7 +77,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         ],
         evidence: &[effect("E8", "Server CPU time per answer", "by the server's CPU")],
         risk: "the link goes down for a moment when the number changes",
-        condition: "cards with several queues. Sources disagree: fewer queues than cores (Microsoft), or one each; the record is of veth, where RPS stands for RSS",
+        condition: "cards with several queues; sources disagree: fewer queues than cores (Microsoft), or one each; the record is of veth, where RPS stands for RSS",
         ..CARD
     },
     Setting {

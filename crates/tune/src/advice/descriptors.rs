@@ -55,7 +55,8 @@ pub(super) const SETTINGS: &[Setting] = &[
         rule: "as LimitNOFILE, for servers started from a login shell",
         compute: |case| {
             let wanted = wanted(case);
-            match limits(case).login.as_deref().and_then(hard_limit) {
+            let limits = limits(case);
+            match limits.login.as_deref().and_then(hard_limit).or(limits.own.map(|(_, hard)| hard)) {
                 Some(now) if now >= wanted => Advice::Keep("it is enough".into()),
                 _ => Advice::Set {
                     value: wanted.to_string(),
@@ -139,7 +140,7 @@ pub(super) fn now(case: &Case, name: &str) -> Option<String> {
     match name {
         UNIT => limits.unit.or_else(|| limits.running.map(|(soft, hard)| format!("{soft}:{hard} (running)"))),
         MANAGER => limits.manager,
-        _ => limits.login,
+        _ => limits.login.or_else(|| limits.own.map(|(soft, hard)| format!("{soft}:{hard} (this shell)"))),
     }
 }
 

@@ -3,7 +3,7 @@
 //! `evidence.tsv` is generated (`make tune-evidence`): `tests/evidence.rs` finds each [`Lookup`] in the report of its record, and
 //! fails if the file says anything else. So a new record changes the evidence, and nothing is quoted that was not measured.
 
-use std::fmt::Write;
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 /// Where a measurement is found.
@@ -94,37 +94,42 @@ pub(super) const fn medians(experiment: &'static str, metric: &'static str) -> L
 
 /// The measurements in words; `not measured here` if the records have none.
 pub fn describe(lookups: &[Lookup]) -> String {
-    if lookups.is_empty() {
-        return "not measured here".into();
+    let (found, absent): (Vec<&Lookup>, Vec<&Lookup>) =
+        lookups.iter().partition(|lookup| lookup.figures().next().is_some());
+    let mut parts: Vec<String> = found.into_iter().map(measured).collect();
+    if !absent.is_empty() {
+        let planned = absent.iter().map(|lookup| lookup.treatment()).collect::<BTreeSet<_>>();
+        let planned =
+            format!("planned, but not in the committed record: {}", planned.into_iter().collect::<Vec<_>>().join(", "));
+        parts.push(planned);
     }
-    lookups.iter().map(description).collect::<Vec<_>>().join("; ")
+    if parts.len() == usize::from(!absent.is_empty()) {
+        parts.insert(0, "not measured here".into());
+    }
+    parts.join("; ")
 }
 
-fn description(lookup: &Lookup) -> String {
-    let mut figures = lookup.figures().peekable();
-    let Some(first) = figures.peek().copied() else {
-        let level = if lookup.level.is_empty() { String::new() } else { format!(" of “{}”", lookup.level) };
-        return format!(
-            "not measured here: {} plans it, but its committed record has no {}{level}",
-            lookup.experiment, lookup.metric
-        );
-    };
-    let mut text = format!("{}, {}", first.experiment, first.metric);
-    if !lookup.level.is_empty() {
-        _ = write!(text, ", “{}”", lookup.level);
-    }
-    _ = write!(text, ", {}:", first.kind);
-    for (number, figure) in figures.enumerate() {
-        let separator = if number == 0 { "" } else { ";" };
-        _ = write!(text, "{separator} {} {}", figure.subject, figure.value);
-        if !figure.outcome.is_empty() {
-            _ = write!(text, " ({})", figure.outcome);
+impl Lookup {
+    /// The experiment and what it compares. The levels of E17 are whole groups of settings.
+    fn treatment(&self) -> String {
+        match (self.experiment, self.level) {
+            (experiment, "") => experiment.to_owned(),
+            ("E17", level) => format!("E17 “{level}” (the whole group)"),
+            (experiment, level) => format!("{experiment} “{level}”"),
         }
     }
-    if first.preliminary {
-        text += " [preliminary: quick windows, to be recorded again]";
-    }
-    text
+}
+
+/// The figures of a lookup that has some.
+fn measured(lookup: &Lookup) -> String {
+    let figures: Vec<&Figure> = lookup.figures().collect();
+    let standing = if figures.iter().any(|figure| figure.preliminary) { " (preliminary)" } else { "" };
+    let value = |figure: &&Figure| match figure.outcome.as_str() {
+        "" => format!("{} {}", figure.subject, figure.value),
+        outcome => format!("{} {}: {outcome}", figure.subject, figure.value),
+    };
+    let values = figures.iter().map(value).collect::<Vec<_>>().join("; ");
+    format!("{}{standing}, {}, {}: {values}", lookup.treatment(), figures[0].metric, figures[0].kind)
 }
 
 /// The first number of a figure: `at most 0.13 (0 – 0.13)` is 0.13, `28,140 (27,810 – 28,580)` is 28140.
@@ -156,6 +161,6 @@ mod tests {
     fn what_was_not_measured_is_not_claimed() {
         assert_eq!(describe(&[]), "not measured here");
         let text = describe(&[effect("E16", "Mean latency", "no such level")]);
-        assert!(text.starts_with("not measured here: E16"), "{text}");
+        assert_eq!(text, "not measured here; planned, but not in the committed record: E16 “no such level”");
     }
 }

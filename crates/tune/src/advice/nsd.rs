@@ -15,7 +15,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         compute: |case| set(case.processors(), "one process for each processor that it may use"),
         sources: &[says(NsdManual, "the number of cores; 1 by default"), says(NlnetLabs, "2 of 4 cores on Linux 3.9")],
         evidence: &[effect("E3", "Answered rate", "2 workers")],
-        risk: "tcp-count and memory multiply by it. Sources disagree, thirteen years apart",
+        risk: "tcp-count and memory multiply by it; sources disagree, years apart",
         ..NSD
     },
     Setting {
@@ -102,11 +102,11 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "xdp-interface",
-        rule: "left: AF_XDP answers without the kernel's network stack, but needs privileges, a fit driver, and NSD 4.11 or later",
+        rule: "left: AF_XDP answers without the kernel's network stack, but needs privileges, a fit driver, and a version of NSD that has it",
         compute: |_| {
             Advice::Leave("try it where the kernel's packet work is the limit, with a card that supports it".into())
         },
-        sources: &[says(NsdManual, "UDP only; not in 4.6")],
+        sources: &[says(NsdManual, "not in 4.6")],
         risk: "firewall and packet capture do not see these packets",
         condition: "NSD with XDP support",
         ..NSD

@@ -77,7 +77,7 @@ pub(super) const SETTINGS: &[Setting] = &[
                     value: format!("CPUAffinity= and NUMAMask= of node {node} in the server's unit"),
                     why: format!("the card is on node {node} of {count}"),
                 },
-                (count, None) => Advice::Leave(format!("{count} nodes, and the card does not tell its own")),
+                (count, None) => Advice::Leave(format!("{count} nodes, and the card does not report its own")),
             }
         },
         sources: &[
@@ -102,7 +102,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             }
         },
         sources: &[says(Diiner, "performance shows no improvement"), says(Esnet, "performance")],
-        risk: "performance takes more power. Sources disagree",
+        risk: "performance takes more power; sources disagree",
         ..PROCESSOR
     },
     Setting {

@@ -109,7 +109,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "net.ipv4.tcp_abort_on_overflow",
-        rule: "left at 0: a client whose connection is reset gives up at once, one whose SYN is dropped tries again in a second",
+        rule: "left at 0: a client whose connection is reset gives up, one whose packet is dropped tries again within a second",
         compute: |case| {
             case.default(
                 "net.ipv4.tcp_abort_on_overflow",
@@ -126,7 +126,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             effect("E16", "Mean latency", "abort_on_overflow 1"),
         ],
         risk: "1 refuses clients in a burst that a queue would have absorbed",
-        condition: "the source's gain is for a queue that overflows at full load",
+        condition: "the source saw its gain only at full load, with a queue that overflows",
         ..QUEUE
     },
     Setting {

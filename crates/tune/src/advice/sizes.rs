@@ -30,7 +30,7 @@ pub const SOCKET_OCTETS: u64 = 4_096;
 /// What is buffered for a connection with an answer under way.
 pub const BUSY_OCTETS: u64 = 16_384;
 
-/// One in so many connections has an answer under way.
+/// Every `BUSY_FRACTION`-th connection has an answer under way.
 pub const BUSY_FRACTION: u64 = 10;
 
 /// The round-trip time for which a transfer shall fill the line: across a continent or an ocean.

@@ -19,7 +19,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             says(Operator, "0"),
             says(
                 Diiner,
-                "1 lowers latency by 1.5 % at full load; but 1 is the default of Linux, so this compares a setting with itself",
+                "1 lowers latency by 1.5 % at full load; but 1 is the default of Linux, so this may be chance",
             ),
             says(Kernel, "1 by default"),
         ],
@@ -28,8 +28,8 @@ pub(super) const SETTINGS: &[Setting] = &[
             effect("E16", "Mean latency", "sack 0"),
             effect("E17", "Mean latency", "other operator"),
         ],
-        risk: "0 makes transfers over lossy paths slow. Sources disagree: 0 or 1",
-        condition: "the records are of a link without loss, where SACK does nothing",
+        risk: "0 makes transfers over lossy paths slow; sources disagree, 0 or 1",
+        condition: "paths with loss; the records are of a link without loss, where SACK does nothing",
         ..TCP
     },
     Setting {

@@ -55,33 +55,46 @@ fn container(files: &Tree) -> Option<String> {
     })
 }
 
-/// The limits of the cgroup of this process, of version 2 or 1.
+/// The limits of the cgroup of this process, of version 2 or 1. A group is also held to the limits of those above it.
 fn cgroup(files: &Tree) -> Surroundings {
     let groups = files.text("proc/self/cgroup").unwrap_or_default();
-    let group = |controller: &str| {
-        let mut fields = groups.lines().map(|line| line.splitn(3, ':'));
-        fields.find_map(|mut fields| {
-            let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
-            controllers.split(',').any(|name| name == controller).then(|| path.trim_matches('/').to_owned())
-        })
+    let folders = |controller: &str| -> Vec<String> {
+        let fields = groups.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
+        let of_controller = fields.filter(|(controllers, _)| controllers.split(',').any(|name| name == controller));
+        of_controller.flat_map(|(_, path)| with_parents(controller, path)).collect()
     };
-    let file = |controller: &str, old: &str, new: &str| {
-        let unified = group("").and_then(|path| files.text(&format!("sys/fs/cgroup/{path}/{new}").replace("//", "/")));
-        unified.or_else(|| {
-            files.text(&format!("sys/fs/cgroup/{controller}/{}/{old}", group(controller)?).replace("//", "/"))
-        })
+    let smallest = |controller: &str, read: &dyn Fn(&str) -> Option<f64>| {
+        let found = folders("").into_iter().chain(folders(controller)).filter_map(|folder| read(&folder));
+        found.reduce(f64::min)
     };
-    let limit = |text: Option<String>| text?.parse::<u64>().ok().filter(|limit| *limit < NO_LIMIT);
-    let quota = |text: &str| {
-        let (quota, period) = text.split_once(' ')?;
-        Some(quota.parse::<f64>().ok()? / period.parse::<f64>().ok()?)
+    let number = |folder: &str, name: &str| {
+        files.number(&format!("{folder}/{name}")).filter(|limit| *limit < NO_LIMIT).map(|limit| limit as f64)
     };
+    let quota = |folder: &str| {
+        let old = || Some(number(folder, "cpu.cfs_quota_us")? / number(folder, "cpu.cfs_period_us")?);
+        let text = files.text(&format!("{folder}/cpu.max")).unwrap_or_default();
+        let new = text
+            .split_once(' ')
+            .and_then(|(quota, period)| Some(quota.parse::<f64>().ok()? / period.parse::<f64>().ok()?));
+        new.or_else(old).filter(|share| *share > 0.0)
+    };
+    let memory = |folder: &str| number(folder, "memory.max").or_else(|| number(folder, "memory.limit_in_bytes"));
     Surroundings {
-        memory_limit: limit(file("memory", "memory.limit_in_bytes", "memory.max")),
-        task_limit: limit(file("pids", "pids.max", "pids.max")),
-        cpu_limit: file("cpu", "cpu.max", "cpu.max").as_deref().and_then(quota),
+        memory_limit: smallest("memory", &memory).map(|limit| limit as u64),
+        task_limit: smallest("pids", &|folder| number(folder, "pids.max")).map(|limit| limit as u64),
+        cpu_limit: smallest("cpu", &quota),
         ..Surroundings::default()
     }
+}
+
+/// The folders of a cgroup and of those above it. In a container the path may be one of the host, and only the last exists.
+fn with_parents(controller: &str, path: &str) -> Vec<String> {
+    let mount = if controller.is_empty() { "sys/fs/cgroup".to_owned() } else { format!("sys/fs/cgroup/{controller}") };
+    let mut folders = vec![mount.clone()];
+    for part in path.split('/').filter(|part| !part.is_empty() && *part != "..") {
+        folders.push(format!("{}/{part}", folders.last().unwrap_or(&mount)));
+    }
+    folders
 }
 
 fn tracked_dns(files: &Tree) -> Option<usize> {

@@ -110,13 +110,37 @@ fn the_text_has_every_row_with_its_evidence() {
         assert!(text.contains(row.name), "{}", row.name);
     }
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    for word in
-        ["note: a note", "why: ", "evidence: not measured here", "E16, Mean latency", "risk: ", "Nothing was changed"]
-    {
+    for word in [
+        "note: a note",
+        "why: ",
+        "evidence: not measured here",
+        "E16 “abort_on_overflow 1” (preliminary), Mean latency",
+        "risk: ",
+        "Nothing was changed",
+    ] {
         assert!(words.contains(word), "{word}");
     }
     assert!(
         text.lines().filter(|line| line.starts_with("    ")).all(|line| line.chars().count() <= 112),
         "lines are cut"
     );
+}
+
+#[test]
+fn limits_of_all_cgroups_above_count() {
+    let host = TestHost::recorded();
+    host.write("proc/self/cgroup", "0::/pod/server\n");
+    host.write("sys/fs/cgroup/pod/memory.max", "2147483648");
+    host.write("sys/fs/cgroup/pod/server/memory.max", "max");
+    host.write("sys/fs/cgroup/pod/server/cpu.max", "max 100000");
+    assert_eq!(host.read().surroundings.memory_limit, Some(2 << 30));
+    assert_eq!(host.read().surroundings.cpu_limit, None);
+    // Version 1.
+    host.write("proc/self/cgroup", "4:memory:/server\n1:cpu,cpuacct:/server\n");
+    host.write("sys/fs/cgroup/memory/server/memory.limit_in_bytes", "1073741824");
+    host.write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712");
+    host.write("sys/fs/cgroup/cpu/server/cpu.cfs_quota_us", "150000");
+    host.write("sys/fs/cgroup/cpu/server/cpu.cfs_period_us", "100000");
+    let found = host.read().surroundings;
+    assert_eq!((found.memory_limit, found.cpu_limit), (Some(1 << 30), Some(1.5)));
 }

@@ -1,6 +1,7 @@
 //! The advice on recorded and synthetic hosts: its values follow the host and the workload, and it can be written and set.
 
 mod apply;
+mod checkers;
 mod files;
 mod hosts;
 mod synthetic;
@@ -85,4 +86,20 @@ fn every_row_is_complete_and_named_once() {
         assert!(!setting.rule.ends_with('.') && !setting.risk.ends_with('.'), "{}", setting.name);
     }
     assert!(names.len() > 70, "{}", names.len());
+}
+
+/// Levels whose effect is wanted but whose side effects are not; the row's risk says which.
+const DANGEROUS: &[&str] = &["1,000 buckets (dangerous)"];
+
+#[test]
+fn no_final_record_contradicts_a_setting_that_is_left() {
+    for setting in settings().filter(|setting| setting.rule.starts_with("left")) {
+        for lookup in setting.evidence.iter().filter(|lookup| !DANGEROUS.contains(&lookup.level)) {
+            // A whole group of settings says nothing about one of them.
+            let better = lookup
+                .figures()
+                .find(|figure| figure.outcome == "better" && !figure.preliminary && lookup.experiment != "E17");
+            assert!(better.is_none(), "{} is left, but {better:?}", setting.name);
+        }
+    }
 }
