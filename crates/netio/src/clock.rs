@@ -13,6 +13,11 @@ pub fn monotonic_exact() -> Duration {
     read(libc::CLOCK_MONOTONIC)
 }
 
+/// The time since the start of the machine, exact. Unlike the monotonic clock, it goes on while the machine is suspended.
+pub fn boot() -> Duration {
+    read(libc::CLOCK_BOOTTIME)
+}
+
 /// Time since 1970-01-01 UTC, coarse. For logs and protocols.
 pub fn real() -> Duration {
     read(libc::CLOCK_REALTIME_COARSE)
@@ -38,7 +43,7 @@ fn read(clock: libc::clockid_t) -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` lives through the call.
     let result = unsafe { libc::clock_gettime(clock, &mut time) };
-    assert_eq!(result, 0, "Linux has had these clocks since 2.6.32");
+    assert_eq!(result, 0, "Linux has had these clocks since 2.6.39");
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
@@ -56,5 +61,8 @@ mod tests {
         let now = SystemTime::UNIX_EPOCH.elapsed().expect("after 1970");
         assert!(monotonic().abs_diff(monotonic_exact()) < Duration::from_millis(30));
         assert!(real().abs_diff(now) < Duration::from_secs(1));
+        let uptime = std::fs::read_to_string("/proc/uptime").expect("proc(5)");
+        let uptime_s: f64 = uptime.split(' ').next().and_then(|number| number.parse().ok()).expect("proc_uptime(5)");
+        assert!((boot().as_secs_f64() - uptime_s).abs() < 1.0, "{:?} against {uptime_s} s", boot());
     }
 }

@@ -8,6 +8,7 @@ mod socket_options;
 
 pub mod child_process;
 pub mod clock;
+pub mod clock_changes;
 pub mod cpu_affinity;
 pub mod epoll;
 pub mod file;

@@ -37,6 +37,6 @@ mod zone_sink;
 pub struct Now {
     /// Seconds since 1970.
     pub s: u32,
-    /// Milliseconds of a clock that never goes back.
+    /// Milliseconds of a clock that is never set, and that goes on while the machine is suspended.
     pub ms: u64,
 }

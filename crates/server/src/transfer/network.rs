@@ -13,6 +13,7 @@ use std::sync::mpsc::{Receiver, SendError, SyncSender, TrySendError, sync_channe
 use std::time::Duration;
 
 use netio::clock;
+use netio::clock_changes::ClockChanges;
 use netio::epoll::{Event, Events, Interest, Waker};
 
 use super::Now;
@@ -34,7 +35,8 @@ const EVENTS: usize = 256;
 /// Reads from one socket per turn, so that no primary keeps the thread busy.
 const READS_PER_TURN: usize = 4;
 const READ_LEN: usize = 128 << 10;
-/// The longest wait, so that a clock that is set does not stop refreshes for long.
+/// The longest wait, so that where the kernel does not report it, a resumed machine does not serve expired zones for long: the time of a
+/// suspend does not count for a wait.
 const MAX_WAIT_MS: u64 = 60_000;
 
 pub(crate) enum NetworkCommand {
@@ -107,6 +109,7 @@ pub struct TransferNetwork<T> {
     sockets: Sockets<T>,
     commands: Receiver<NetworkCommand>,
     waker: Arc<Waker>,
+    clock_changes: Option<ClockChanges>,
     buffer: Box<[u8]>,
 }
 
@@ -124,9 +127,13 @@ impl<T: TransferSink + Send + 'static> TransferNetwork<T> {
         let waker = handle.waker.clone();
         let sockets = Sockets::new(connector, Box::new(make_sink), Box::new(on_event))?;
         sockets.poll.add(&*waker, Token::Waker.to_u64(), Interest::Readable)?;
+        let clock_changes = ClockChanges::new().ok();
+        if let Some(changes) = &clock_changes {
+            sockets.poll.add(changes, Token::ClockChanges.to_u64(), Interest::Readable)?;
+        }
         let engine = TransferEngine::new(limits, seed);
         let buffer = vec![0; READ_LEN].into();
-        Ok((TransferNetwork { engine, sockets, commands, waker, buffer }, handle))
+        Ok((TransferNetwork { engine, sockets, commands, waker, clock_changes, buffer }, handle))
     }
 
     /// Runs until [`TransferHandle::stop`].
@@ -164,6 +171,8 @@ impl<T: TransferSink + Send + 'static> TransferNetwork<T> {
     fn handle(&mut self, event: Event) {
         match Token::from_u64(event.token) {
             Token::Waker => (),
+            // The engine finds out by itself what is due now.
+            Token::ClockChanges => _ = self.clock_changes.as_ref().map(ClockChanges::clear),
             Token::Connection(id) => self.stream_ready(id, event),
             Token::Probes(primary) => self.probes_ready(primary),
             Token::Notify(index) => self.notify_ready(index),
@@ -292,7 +301,7 @@ fn is_not_ready(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-/// The coarse clocks: timeouts here are a second or longer.
+/// RFC 1034 4.3.5: a zone is refreshed and expires after the same time whether the machine is suspended or not.
 fn now() -> Now {
-    Now { s: clock::real().as_secs() as u32, ms: clock::monotonic().as_millis() as u64 }
+    Now { s: clock::real().as_secs() as u32, ms: clock::boot().as_millis() as u64 }
 }

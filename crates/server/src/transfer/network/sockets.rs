@@ -26,6 +26,7 @@ const BUFFER_LEN: usize = 4 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token {
     Waker,
+    ClockChanges,
     Connection(ConnectionId),
     Probes(PrimaryId),
     Notify(u64),
@@ -35,6 +36,7 @@ impl Token {
     pub(super) fn to_u64(self) -> u64 {
         match self {
             Token::Waker => 0,
+            Token::ClockChanges => 1 << 2,
             Token::Connection(id) => id.0 << 2 | 1,
             Token::Probes(id) => u64::from(id.0) << 2 | 2,
             Token::Notify(index) => index << 2 | 3,
@@ -43,7 +45,8 @@ impl Token {
 
     pub(super) fn from_u64(token: u64) -> Token {
         match token & 3 {
-            0 => Token::Waker,
+            0 if token == 0 => Token::Waker,
+            0 => Token::ClockChanges,
             1 => Token::Connection(ConnectionId(token >> 2)),
             2 => Token::Probes(PrimaryId((token >> 2) as u32)),
             _ => Token::Notify(token >> 2),

@@ -1,8 +1,10 @@
 //! The thread with real sockets, over loopback, from a primary that answers with `AxfrStream`.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
@@ -237,4 +239,26 @@ fn a_refused_connection_is_reported_and_notify_is_sent_to_its_targets() {
     target.set_read_timeout(Some(Duration::from_millis(2500))).expect("an option");
     assert!(target.recv_from(&mut octets).is_err(), "an answered NOTIFY is not repeated");
     handle.stop();
+}
+
+/// Runs itself in a time namespace (time_namespaces(7)) where the machine seems to have been suspended for a million seconds.
+#[test]
+fn the_clock_goes_on_while_the_machine_is_suspended() {
+    const INSIDE: &str = "ZONDA_TEST_IS_IN_TIME_NAMESPACE";
+    if std::env::var_os(INSIDE).is_some() {
+        let suspended_ms = now().ms - clock::monotonic().as_millis() as u64;
+        return assert!(suspended_ms > 900_000_000, "{suspended_ms}");
+    }
+    let unshare = |program: &OsStr| {
+        let mut command = Command::new("unshare");
+        command.args(["--time", "--boottime", "1000000", "--fork"]).arg(program).env(INSIDE, "1");
+        command
+    };
+    if !unshare("true".as_ref()).output().is_ok_and(|output| output.status.success()) {
+        return eprintln!("skipped: no time namespaces here, or not for this user");
+    }
+    let program = std::env::current_exe().expect("a test program");
+    let test = "transfer::network::tests::the_clock_goes_on_while_the_machine_is_suspended";
+    let output = unshare(program.as_ref()).args(["--exact", test]).output().expect("it is there");
+    assert!(output.status.success() && output.stdout.windows(8).any(|text| text == b"1 passed"), "{output:?}");
 }
