@@ -155,7 +155,7 @@ def test_frozen_zones_survive_a_full_disk(small: SmallDisk):
     assert not small.zone("freeze", "added."), "it is not stored"
     server.wait_until(lambda: "cannot be written" in server.log.read_text())
     small.free()
-    small.zone("freeze", "added.")  # it is frozen already, which is stored now
+    assert small.zone("freeze", "added."), "it is frozen already, which is stored now"
     small.kill()
     assert not small.update("refused"), "the zone is frozen"
     small.leave(0)

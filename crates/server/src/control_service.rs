@@ -159,9 +159,22 @@ impl ControlService {
             }
             Ok(())
         });
-        match visited {
+        if visited.is_err() {
+            return writer_is_gone();
+        }
+        match action {
+            ZoneAction::Refresh | ZoneAction::Retransfer => ControlResponse::ZoneAction { done, failures },
+            ZoneAction::Freeze | ZoneAction::Thaw => self.frozen(done, failures),
+        }
+    }
+
+    /// The response once zones are frozen or thawed. The list is stored even if that changed none of them: the last attempt may have failed.
+    fn frozen(&self, done: usize, failures: Vec<ZoneFailure>) -> ControlResponse {
+        match self.store_frozen_zones() {
             Ok(()) => ControlResponse::ZoneAction { done, failures },
-            Err(WriterIsGone) => writer_is_gone(),
+            Err(error) => ControlResponse::Refused(format!(
+                "{done} zones are frozen or thawed, but not after a restart: `{FROZEN_ZONES}` in the state-dir cannot be written: {error}; free some space, then repeat the command"
+            )),
         }
     }
 
@@ -188,14 +201,8 @@ impl ControlService {
         let (reply, results) = sync_channel(1);
         let zones = zones.iter().map(|(id, _)| *id).collect();
         self.writer.request_control(ControlEvent::Freeze { zones, is_frozen, reply });
-        let results = results.recv().ok()?;
-        let stored = self.store_frozen_zones().map_err(|error| {
-            format!("it is done, but lost with a restart: `{FROZEN_ZONES}` in the state-dir cannot be written: {error}")
-        });
-        let result = |result: Result<(), ControlRefused>| {
-            result.map_err(|reason| reason.to_string()).and_then(|()| stored.clone())
-        };
-        Some(results.into_iter().map(result).collect())
+        let result = |result: Result<(), ControlRefused>| result.map_err(|reason| reason.to_string());
+        Some(results.recv().ok()?.into_iter().map(result).collect())
     }
 
     /// Keeps the frozen zones over a restart.

@@ -31,12 +31,6 @@ pub enum ControlRefused {
     /// It has no version that could stay.
     #[error("the zone is not served: there is nothing to freeze")]
     NotServed,
-    /// It is frozen.
-    #[error("the zone is frozen already")]
-    AlreadyFrozen,
-    /// It is not frozen.
-    #[error("the zone is not frozen")]
-    NotFrozen,
     /// No version is kept.
     #[error("no earlier version is kept; `keep-versions` says how many are, from the next change on")]
     NoVersion,
@@ -66,14 +60,14 @@ impl ZoneRegistry {
         self.controls.frozen.contains(&id)
     }
 
-    /// Stops changes of a zone: by its file, by transfers and by updates, until it is thawed.
+    /// Stops changes of a zone: by its file, by transfers and by updates, until it is thawed. It may be frozen already.
     pub fn freeze(&mut self, id: ZoneId) -> Result<(), ControlRefused> {
         let entry = self.zones.get(id).ok_or(ControlRefused::NoSuchZone)?;
         if entry.served.zone().is_none() {
             return Err(ControlRefused::NotServed);
         }
         if !self.controls.frozen.insert(id) {
-            return Err(ControlRefused::AlreadyFrozen);
+            return Ok(());
         }
         // It no longer expires (RFC 7314): nobody asks its primaries.
         entry.served.set_expiry(0);
@@ -109,16 +103,15 @@ impl ZoneRegistry {
         }
     }
 
-    /// Permits changes again. The file is read if it has changed meanwhile, and the primaries are asked.
+    /// Permits changes again, or as before. The file is read if it has changed meanwhile, and the primaries are asked.
     pub fn thaw(&mut self, id: ZoneId) -> Result<(), ControlRefused> {
-        if self.zones.get(id).is_none() {
-            return Err(ControlRefused::NoSuchZone);
+        let apex = self.zones.get(id).ok_or(ControlRefused::NoSuchZone)?.served.apex().to_owned();
+        // Without a version yet, it would be frozen with its first one.
+        self.controls.frozen_before.remove(&apex);
+        if self.controls.frozen.remove(&id) {
+            self.announce_configuration(id);
+            self.start_load(id, self.schedule.latest_reload());
         }
-        if !self.controls.frozen.remove(&id) {
-            return Err(ControlRefused::NotFrozen);
-        }
-        self.announce_configuration(id);
-        self.start_load(id, self.schedule.latest_reload());
         Ok(())
     }
 
@@ -150,7 +143,7 @@ impl ZoneRegistry {
         }
         self.replace(id, version, change.as_slice());
         self.store_file_state(id);
-        if freezes && !self.is_frozen(id) {
+        if freezes {
             self.freeze(id)?;
         }
         self.publisher.publish_changes(&self.zones);
