@@ -236,7 +236,7 @@ fn zones_that_nobody_restores_are_forgotten_when_the_start_is_complete() {
 #[test]
 fn timers_are_written_with_the_image_and_later_in_batches() {
     let mut bench = Bench::new();
-    let timers = |expires_at_s| Timers { refreshed_at_s: 1, expires_at_s, source_serial: 1, ..Timers::default() };
+    let timers = |expires_at_s| Timers { stored_at_s: 1, expires_at_s, source_serial: 1, ..Timers::default() };
     bench.latest = Some(version(1));
     bench.persistence.replaced(ZONE, &version(1), &[], StoreRule::Always);
     bench.persistence.set_timers(ZONE, apex().as_ref(), timers(5));

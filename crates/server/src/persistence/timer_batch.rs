@@ -67,7 +67,7 @@ mod tests {
     }
 
     fn timers() -> Timers {
-        Timers { refreshed_at_s: 0, next_refresh_s: 0, expires_at_s: 0, source_serial: 0, fingerprint: 0 }
+        Timers { stored_at_s: 0, next_refresh_s: 0, expires_at_s: 0, source_serial: 0, fingerprint: 0 }
     }
 
     #[test]

@@ -3,8 +3,8 @@
 /// The timers of a zone; times are seconds since 1970, 0 for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timers {
-    /// When a primary last confirmed the version.
-    pub refreshed_at_s: u32,
+    /// When these times were stored.
+    pub stored_at_s: u32,
     /// When the next refresh is due.
     pub next_refresh_s: u32,
     /// When the zone expires.
@@ -31,7 +31,7 @@ impl Timers {
 
     pub(super) fn to_bytes(self) -> [u8; TIMERS_LEN] {
         let mut bytes = [0; TIMERS_LEN];
-        let numbers = [self.refreshed_at_s, self.next_refresh_s, self.expires_at_s, self.source_serial];
+        let numbers = [self.stored_at_s, self.next_refresh_s, self.expires_at_s, self.source_serial];
         for (index, number) in numbers.into_iter().enumerate() {
             bytes[4 * index..][..4].copy_from_slice(&number.to_le_bytes());
         }
@@ -46,7 +46,7 @@ impl Timers {
             u32::from_le_bytes([numbers[start], numbers[start + 1], numbers[start + 2], numbers[start + 3]])
         };
         Some(Timers {
-            refreshed_at_s: number(0),
+            stored_at_s: number(0),
             next_refresh_s: number(1),
             expires_at_s: number(2),
             source_serial: number(3),

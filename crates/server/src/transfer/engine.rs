@@ -109,6 +109,8 @@ pub enum TransferEvent<T> {
         /// The zone.
         zone: ZoneId,
     },
+    /// The clock was set: these are the times of some zones by the new one, for the EXPIRE option (RFC 7314 3.2) and to be stored.
+    ClockSet(Vec<(ZoneId, StoredTimers)>),
 }
 
 /// How a transfer went.
@@ -249,7 +251,9 @@ pub struct TransferEngine<T> {
     stream_targets: HashMap<PrimaryId, StreamTarget>,
     refused_notify_log: RateLimitedLog,
     clock_steps: ClockSteps,
-    /// Published versions whose times the writer does not know yet.
+    /// The zone whose times by the new clock are reported next, after the clock was set.
+    next_reported: Option<u32>,
+    /// Published versions whose times, as the scheduler counts, the writer does not know yet.
     published: Vec<(ZoneId, StoredTimers)>,
     random: Rng,
     limits: EngineLimits,
@@ -270,6 +274,7 @@ impl<T: TransferSink> TransferEngine<T> {
             stream_targets: HashMap::new(),
             refused_notify_log: RateLimitedLog::new(REFUSED_NOTIFY_LINES, REFUSED_NOTIFY_INTERVAL),
             clock_steps: ClockSteps::default(),
+            next_reported: None,
             published: Vec::new(),
             random,
             limits,
@@ -302,7 +307,7 @@ impl<T: TransferSink> TransferEngine<T> {
             TransferCommand::Retransfer(zone) => self.scheduler.retransfer(zone),
             TransferCommand::Published { zone, serial, timers, expire_s } => {
                 let stored = self.scheduler.published(zone, serial, timers, expire_s, now_s);
-                self.published.extend(stored.map(|timers| (zone, self.clock_steps.by_clock(timers))));
+                self.published.extend(stored.map(|timers| (zone, timers)));
             }
             TransferCommand::Rejected { zone, needs_whole_zone } => {
                 self.scheduler.rejected(zone, needs_whole_zone, now_s);
@@ -326,13 +331,14 @@ impl<T: TransferSink> TransferEngine<T> {
 
     /// Does what is due. Call it after every batch of events, and at [`TransferEngine::next_time`].
     pub fn step(&mut self, now: Now, io: &mut impl TransferIo<Sink = T>) {
+        let now_s = self.clock_steps.steady_s(now);
+        self.report_clock_step(now_s, io);
         for (zone, timers) in self.published.drain(..) {
-            io.event(TransferEvent::Refreshed { zone, timers });
+            io.event(TransferEvent::Refreshed { zone, timers: self.clock_steps.by_clock(timers) });
         }
         self.schedule.touch_due(now.ms);
         self.time_out_probes(now, io);
         self.check_connections(now, io);
-        let now_s = self.clock_steps.steady_s(now);
         while let Some(action) = self.scheduler.next_action(now_s) {
             self.act(action, now, io);
         }
@@ -350,9 +356,21 @@ impl<T: TransferSink> TransferEngine<T> {
         let now_s = self.clock_steps.latest_s(now);
         let scheduled = self.scheduler.next_time().map(|at_s| now.ms + u64::from(at_s.saturating_sub(now_s)) * 1000);
         let touched = self.schedule.touched().filter_map(|primary| self.link_time(primary));
-        let links = touched.chain(self.schedule.next_time());
+        let links = touched.chain(self.schedule.next_time()).chain(self.next_reported.map(|_| now.ms));
         let notify = self.notify.next_time().into_iter().chain(self.stream_target_times());
         links.chain(scheduled).chain(notify).min()
+    }
+
+    /// After the clock was set, reports the times of some zones.
+    fn report_clock_step(&mut self, now_s: u32, io: &mut impl TransferIo<Sink = T>) {
+        if self.clock_steps.take_step() {
+            self.next_reported = Some(0);
+        }
+        let Some(first) = self.next_reported else { return };
+        let (mut zones, next) = self.scheduler.stored_timers(first, now_s);
+        zones.iter_mut().for_each(|(_, timers)| *timers = self.clock_steps.by_clock(*timers));
+        self.next_reported = next;
+        io.event(TransferEvent::ClockSet(zones));
     }
 
     /// When a link has something to do, in milliseconds.

@@ -60,6 +60,9 @@ struct GroupState {
     blocked_on: u16,
 }
 
+/// Zones whose times are reported at once: they take the writer some milliseconds.
+const MAX_STORED: usize = 4096;
+
 /// The check of one zone that is in progress.
 #[derive(Clone, Copy)]
 struct Check {
@@ -305,6 +308,17 @@ impl RefreshScheduler {
             is_expired: slot.flags.has(Flags::EXPIRED),
             failures: slot.failures,
         })
+    }
+
+    /// The times to store of the next zones with a version, from this index on, and the index after them if there are more.
+    pub fn stored_timers(&self, first: u32, now_s: u32) -> (Vec<(ZoneId, StoredTimers)>, Option<u32>) {
+        let end = self.slots.len().min(first as usize + MAX_STORED);
+        let with_version = (first..end as u32).filter(|index| self.slots[*index as usize].flags.has(Flags::HAS_DATA));
+        let timers = with_version.map(|index| {
+            let check_at_s = self.timers.get(index, TimerKind::Refresh).unwrap_or(now_s);
+            (self.id_of(index), StoredTimers { check_at_s, expires_at_s: self.slots[index as usize].expires_at_s })
+        });
+        (timers.collect(), (end < self.slots.len()).then_some(end as u32))
     }
 
     fn enqueue(&mut self, index: u32, lane: Lane) {

@@ -181,6 +181,11 @@ impl Writer {
                 self.store_timers(zone, timers);
                 self.secondaries.last.clear_problem(zone);
             }
+            TransferEvent::ClockSet(zones) => {
+                for (zone, timers) in zones {
+                    self.set_timers(zone, timers);
+                }
+            }
             TransferEvent::Expired { zone } => {
                 if let Some(left_out) = self.secondaries.check_log.permit() {
                     self.log_zone(
@@ -247,11 +252,20 @@ impl Writer {
         self.secondaries.send(TransferCommand::Published { zone, serial, timers, expire_s });
     }
 
+    /// The clock was set, and with it the times of a zone by the clock.
+    fn set_timers(&mut self, zone: ZoneId, timers: StoredTimers) {
+        // A frozen zone does not expire.
+        if !self.zones.is_frozen(zone) {
+            self.zones.set_expiry(zone, timers.expires_at_s);
+            self.store_timers(zone, timers);
+        }
+    }
+
     /// Keeps the timers across restarts.
     fn store_timers(&mut self, zone: ZoneId, timers: StoredTimers) {
         let source_serial = self.zones.version_or_expired(zone).map_or(0, Zone::serial);
         let timers = Timers {
-            refreshed_at_s: clock::real_s(),
+            stored_at_s: clock::real_s(),
             next_refresh_s: timers.check_at_s,
             expires_at_s: timers.expires_at_s,
             source_serial,

@@ -1,6 +1,7 @@
 //! Steps of the clock: a zone must neither expire nor wait for years for its next check because somebody has set the clock.
 //!
-//! The scheduler counts in seconds since 1970, as that is what is stored. While the server runs, they go on as the monotonic clock does.
+//! The scheduler counts in seconds since 1970, as that is what is stored. While the server runs, they go on as [`Now::ms`] does. The time
+//! that a machine is suspended is no step.
 
 use super::{Now, RefreshStatus, StoredTimers};
 
@@ -9,6 +10,7 @@ use super::{Now, RefreshStatus, StoredTimers};
 pub(super) struct ClockSteps {
     last: Option<Now>,
     stepped_s: i64,
+    has_stepped: bool,
 }
 
 /// Shorter steps are followed: a minute changes no check or expiry by much.
@@ -22,6 +24,7 @@ impl ClockSteps {
             let step_s = i64::from(now.s) - i64::from(last.s) - elapsed_s as i64;
             if step_s.abs() >= MIN_STEP_S {
                 self.stepped_s += step_s;
+                self.has_stepped = true;
                 tracing::warn!(
                     step_s,
                     "the clock was set; the zones of primaries are checked and expire as if it had not been"
@@ -37,6 +40,11 @@ impl ClockSteps {
         shifted(now.s, -self.stepped_s)
     }
 
+    /// Whether the clock was set since the last call.
+    pub(super) fn take_step(&mut self) -> bool {
+        std::mem::take(&mut self.has_stepped)
+    }
+
     /// Times of the scheduler by the clock.
     pub(super) fn by_clock(&self, timers: StoredTimers) -> StoredTimers {
         let StoredTimers { check_at_s, expires_at_s } = timers;
@@ -46,7 +54,7 @@ impl ClockSteps {
 
     /// Times by the clock for the scheduler.
     pub(super) fn for_scheduler(&self, timers: StoredTimers) -> StoredTimers {
-        ClockSteps { last: None, stepped_s: -self.stepped_s }.by_clock(timers)
+        ClockSteps { stepped_s: -self.stepped_s, ..ClockSteps::default() }.by_clock(timers)
     }
 
     /// A status with times by the clock.

@@ -52,6 +52,11 @@ impl ZoneRegistry {
         if let Some(version) = self.expired.remove(&id) {
             self.install(id, version, &[]);
         }
+        self.set_expiry(id, expires_at_s);
+    }
+
+    /// Sets when a zone expires, for the EXPIRE option (RFC 7314 3.2).
+    pub fn set_expiry(&self, id: ZoneId, expires_at_s: u32) {
         if let Some(entry) = self.zones.get(id) {
             entry.served.set_expiry(expires_at_s);
         }
