@@ -12,6 +12,7 @@ mod check_results;
 mod dispatch;
 mod primary_state;
 mod quick_checks;
+mod restored_checks;
 #[cfg(test)]
 mod tests;
 mod triggers;
@@ -31,6 +32,7 @@ pub use actions::{CheckFailure, ProbeResult, RefreshAction, RefreshStatus, Trans
 use fastrand::Rng;
 use primary_state::{PrimaryState, QueueEntry};
 use quick_checks::QuickChecks;
+use restored_checks::RestoredChecks;
 use zone_slot::{Flags, Lane, ZoneSlot, ZoneState};
 
 /// How much may be in flight.
@@ -83,6 +85,7 @@ pub struct RefreshScheduler {
     primaries: Vec<PrimaryState>,
     checks: HashMap<u32, Check>,
     quick_checks: QuickChecks,
+    restored_checks: RestoredChecks,
     /// Groups with waiting zones and a primary that has room, perhaps.
     active: VecDeque<GroupId>,
     /// Primaries with waiting transfers and room for one, perhaps.
@@ -108,6 +111,7 @@ impl RefreshScheduler {
             primaries: Vec::new(),
             checks: HashMap::new(),
             quick_checks: QuickChecks::default(),
+            restored_checks: RestoredChecks::default(),
             active: VecDeque::new(),
             ready: VecDeque::new(),
             retries: BTreeSet::new(),
@@ -165,7 +169,8 @@ impl RefreshScheduler {
         }
     }
 
-    /// Continues from the stored times. RFC 1034 4.3.5: the time during which the server was down counts.
+    /// Continues from the stored times. RFC 1034 4.3.5: the time during which the server was down counts. NOTIFY that came meanwhile is lost, so
+    /// the zone is checked soon in any case.
     fn restore(&mut self, zone: ZoneId, version: ZoneVersion, limits: TimerLimits, now_s: u32) {
         let timers = limits.apply(version.timers);
         let latest = StoredTimers {
@@ -173,6 +178,7 @@ impl RefreshScheduler {
             expires_at_s: now_s.saturating_add(timers.expire_s),
         };
         let stored = version.stored.unwrap_or(StoredTimers { check_at_s: now_s, ..latest });
+        let soon_s = self.restored_checks.next_s(now_s);
         let slot = &mut self.slots[zone.index as usize];
         (slot.serial, slot.primary_serial, slot.timers) = (version.serial, version.serial, timers);
         slot.flags.set(Flags::HAS_DATA);
@@ -183,7 +189,7 @@ impl RefreshScheduler {
         } else {
             let expires_at_s = slot.expires_at_s;
             self.timers.set(zone.index, TimerKind::Expire, expires_at_s);
-            match stored.check_at_s.min(latest.check_at_s) {
+            match stored.check_at_s.min(latest.check_at_s).min(soon_s) {
                 at_s if at_s <= now_s => self.enqueue(zone.index, Lane::Refresh),
                 at_s => self.timers.set(zone.index, TimerKind::Refresh, at_s),
             }

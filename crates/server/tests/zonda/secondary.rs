@@ -1,5 +1,6 @@
 //! A secondary and its primary, both the real daemon: transfers, refresh, limits, expiry, status.
 
+use std::net::UdpSocket;
 use std::time::Duration;
 
 use crate::harness::{Daemon, REFUSED, SERVFAIL, TestFolder};
@@ -81,6 +82,28 @@ fn a_notify_brings_the_changes_alone_at_once() {
     first.write("a.zone", &slow_zone(3, 102));
     assert_eq!(first.run(&["reload", "--config", "zonda.toml"]).status, 0);
     wait_for(&second, "notified again", serves(3));
+}
+
+/// RFC 1996 3.11: the last NOTIFY may not have arrived before a crash. Here the primary is gone, too.
+#[test]
+fn a_restart_notifies_secondaries_of_what_is_stored() {
+    const OPCODE_NOTIFY: u8 = 4;
+    let (first, second) = (TestFolder::new(), TestFolder::new());
+    first.write("a.zone", &slow_zone(7, 1));
+    let primary = primary(&first);
+    let target = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+    let address = target.local_addr().expect("it is bound");
+    let daemon = secondary(&second, &primary, &format!("notify = [\"{address}\"]\n"));
+    wait_for(&second, "stored", |status| serves(7)(status) && status["journal"].is_object());
+    drop((daemon, primary));
+    target.set_nonblocking(true).expect("a socket");
+    while target.recv(&mut [0; 512]).is_ok() {}
+    target.set_nonblocking(false).expect("a socket");
+    target.set_read_timeout(Some(Duration::from_secs(30))).expect("a socket");
+    let _daemon = second.serve(&["--config", "zonda.toml"]);
+    let mut message = [0; 512];
+    target.recv(&mut message).expect("a NOTIFY");
+    assert_eq!(message[2] >> 3, OPCODE_NOTIFY);
 }
 
 #[test]

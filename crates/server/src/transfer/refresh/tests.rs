@@ -46,6 +46,7 @@ fn answer(serial: u32) -> ProbeResult {
 /// A scheduler whose zone 0 has serial 5 and is checked at 1000 at the latest, with this many primaries.
 fn with_served_zone(primaries: u8) -> RefreshScheduler {
     let mut scheduler = scheduler();
+    scheduler.restored_checks.second = 1000;
     scheduler.add(id(0), &peers(primaries), TimerLimits::default(), version(5, 1000, 5000), 500);
     assert_eq!(actions(&mut scheduler, 999), []);
     scheduler
@@ -139,12 +140,21 @@ fn stored_times_count_the_time_without_the_server_and_survive_a_wrong_clock() {
     let mut scheduler = scheduler();
     let limits = TimerLimits::default();
     scheduler.add(id(0), &peers(1), limits, version(5, 900, 5000), 1000);
-    scheduler.add(id(1), &peers(1), limits, version(5, u32::MAX, u32::MAX), 1000);
     scheduler.add(id(2), &peers(1), limits, version(5, 900, 4000), 1000);
+    scheduler.restored_checks.second = u32::MAX;
+    scheduler.add(id(1), &peers(1), limits, version(5, u32::MAX, u32::MAX), 1000);
     let at_start = actions(&mut scheduler, 1000);
     assert_eq!(at_start, [probe(2, A), probe(0, A)], "the nearest expiry first");
     let status = scheduler.status(id(1)).expect("known");
     assert_eq!((status.check_at_s, status.expires_at_s), (Some(2000), 11_000));
+}
+
+/// A NOTIFY may have come while the server was down.
+#[test]
+fn a_restored_zone_is_checked_soon_though_its_refresh_is_not_due() {
+    let mut scheduler = scheduler();
+    scheduler.add(id(0), &peers(1), TimerLimits::default(), version(5, 1900, 5000), 1000);
+    assert_eq!(actions(&mut scheduler, 1000), [probe(0, A)]);
 }
 
 #[test]

@@ -48,7 +48,7 @@ pub(super) struct Changes {
     published: Vec<(ZoneId, Option<ChangeDone>, ChangedZone)>,
     /// Zones that were replaced, to be announced when the changed zones are published next.
     replaced: Vec<ZoneId>,
-    /// Zones with a first version, to be announced when the batch of loaded zones is published.
+    /// Zones with a first version, read, received or restored, to be announced when the batch of loaded zones is published.
     loaded: Vec<ZoneId>,
 }
 
@@ -127,7 +127,7 @@ impl ZoneRegistry {
         is_replaced
     }
 
-    /// As [`ZoneRegistry::replace`], by a version that is in the journal and not new to secondaries.
+    /// As [`ZoneRegistry::replace`], by a version that is in the journal, and without announcing it.
     pub(super) fn install(&mut self, id: ZoneId, version: Zone, changes: &[EncodedChange]) -> bool {
         self.keep_version(id);
         let Some(entry) = self.zones.get_mut(id) else { return false };
@@ -240,6 +240,11 @@ impl ZoneRegistry {
             report(done, Ok(changed));
         }
         std::mem::take(&mut self.changes.replaced).into_iter().for_each(|id| self.announce(id));
+    }
+
+    /// Announces a zone when the batch of loaded zones is published.
+    pub(super) fn announce_later(&mut self, id: ZoneId) {
+        self.changes.loaded.push(id);
     }
 
     /// Reports the first versions that were published by this step.

@@ -72,6 +72,8 @@ impl ZoneRegistry {
             self.publisher.queue_change(id);
         } else {
             self.install(id, version, &history);
+            // RFC 1996 3.11: the last NOTIFY may not have arrived before the stop, nor the text file been written.
+            self.announce_later(id);
         }
         if let Some(entry) = self.zones.get(id).filter(|_| !was_frozen) {
             entry.served.set_expiry(of_secondary.map_or(0, |timers| timers.expires_at_s));
