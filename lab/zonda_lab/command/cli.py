@@ -12,6 +12,7 @@ from typing import Any, get_args, get_type_hints
 
 from zonda_lab import __version__
 from zonda_lab.command import commands
+from zonda_lab.command import run as running
 from zonda_lab.errors import LabError
 from zonda_lab.experiments.definition import ZoneSpec
 from zonda_lab.zones import zone_shapes
@@ -60,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
     added = top.add_subparsers(required=True, metavar="COMMAND")
 
     _command(added, "list", commands.list_experiments, "list the experiments, their questions and durations")
-    _add_run_options(_command(added, "run", commands.run_experiments, "run experiments and write a report"))
+    _add_run_options(_command(added, "run", running.run_experiments, "run experiments and write a report"))
     report_ = _command(added, "report", commands.build_report, "rebuild the report from the records")
     report_.add_argument("results", type=Path)
     report_.add_argument(
@@ -92,7 +93,7 @@ def parser() -> argparse.ArgumentParser:
         )
     )
     planned = _command(
-        added, "plan", commands.plan_blocks, "plan blocks by the power calculation, and the duration of a run"
+        added, "plan", running.plan_blocks, "plan blocks by the power calculation, and the duration of a run"
     )
     planned.add_argument(
         "experiments", nargs="+", metavar="EXPERIMENT", help="number (E1), range (E1-E20), name or file"

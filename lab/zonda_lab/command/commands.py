@@ -1,33 +1,22 @@
-"""The commands of `zonda-lab`. They import slow modules (scipy, matplotlib) themselves."""
+"""The commands of `zonda-lab` but `run` and `plan`. They import slow modules (scipy, matplotlib) themselves."""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import datetime
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from zonda_lab import schema
-from zonda_lab.errors import HostLostError, LabError
 from zonda_lab.experiments import block_design, catalogue
-from zonda_lab.experiments.block_design import Start
-from zonda_lab.experiments.definition import Experiment, ExperimentDefinition, ZoneSpec
+from zonda_lab.experiments.definition import ExperimentDefinition, ZoneSpec
 from zonda_lab.load.installed import find_generator
-from zonda_lab.measurement.environment import Environment
 from zonda_lab.results.folder import Results
-from zonda_lab.results.provenance import require_same
 from zonda_lab.rig import namespaces
 from zonda_lab.run.duration_estimate import estimate_s
-from zonda_lab.run.progress import Progress, format_duration
-from zonda_lab.servers import ADAPTERS, InstalledServer
-from zonda_lab.servers.installation import find_servers, install, require_servers
+from zonda_lab.run.progress import format_duration
+from zonda_lab.servers import ADAPTERS
+from zonda_lab.servers.installation import find_servers, install
 from zonda_lab.zones import zonegen
-
-if TYPE_CHECKING:
-    from zonda_lab.analysis.block_plan import Prospect
 
 
 def list_experiments(_: argparse.Namespace) -> int:
@@ -38,74 +27,6 @@ def list_experiments(_: argparse.Namespace) -> int:
         times = " / ".join(format_duration(estimate_s(block_design.plan_starts(size, 1))) for size in (quick, full))
         print(f"{definition.id:4} {definition.name:22} {definition.title}")
         print(f"{'':27} {definition.question}\n{'':27} quick / full: {times}")
-    return 0
-
-
-def run_experiments(given: argparse.Namespace) -> int:
-    """`zonda-lab run`."""
-    if not (given.experiments or given.resume):
-        raise LabError(
-            "no experiment given", "for example `zonda-lab run --quick E1`; `zonda-lab list` shows all of them"
-        )
-    results = Results(
-        given.resume or given.out or Path("results") / f"{datetime.datetime.now(datetime.UTC):%Y%m%d-%H%M%S}"
-    )
-    if given.resume:
-        for option, value in results.manifest()["options"].items():
-            setattr(given, option, value)
-    elif given.servers == "installed":
-        given.servers = ",".join(label for label in find_servers(given.server)[0] if label != "sink")
-    experiments = _experiments(given)
-    if given.earlier and not given.resume:
-        plans = [prospect.plan(given.each * 3600) for prospect in _prospects(given, experiments)]
-        given.blocks = {plan.experiment: plan.blocks for plan in plans}
-        experiments = _experiments(given)
-    starts = [start for each in experiments for start in block_design.plan_starts(each, given.seed)]
-    if given.dry_run:
-        return _print_plan(starts)
-    with contextlib.ExitStack() as machines:
-        return _measure(given, results, experiments, starts, _environment(given.inventory, machines))
-
-
-def _measure(
-    given: argparse.Namespace,
-    results: Results,
-    experiments: Sequence[Experiment],
-    starts: Sequence[Start],
-    environment: Environment,
-) -> int:
-    from zonda_lab import report
-    from zonda_lab.doctor import machine as doctor
-    from zonda_lab.run.runner import Runner, manifest
-
-    installed, absent = find_servers(given.server, environment.installed)
-    require_servers(_names(given.servers), installed, absent)
-    generator = find_generator(given.load)
-    environment.equip(generator)
-    kept = ("experiments", "quick", "servers", "server", "load", "set", "seed", "inventory", "blocks")
-    options = {name: getattr(given, name) for name in kept}
-    described = manifest(experiments, installed, absent, generator, options, environment)
-    if given.resume:
-        require_same(results.manifest(), described)
-    else:
-        results.create({**described, "limits": doctor.limits(generator, environment)})
-    try:
-        length = estimate_s([start for start in starts if start.settings.server.name in installed])
-        print(f"{len(starts)} starts, about {format_duration(length)}; load by {generator.name} {generator.version}")
-        print(f"results in {results.folder}", flush=True)
-        progress = Progress(length)
-        Runner(results, installed, generator, progress, environment.network).run(starts)
-    except (KeyboardInterrupt, HostLostError):
-        print(f"\ncontinue with: zonda-lab run --resume {results.folder}", file=sys.stderr)
-        raise
-    progress.close()
-    print(f"report: {report.write(results.folder)}")
-    if not any(record.counts for record in results.records()):
-        print(
-            f"no window was valid (the report says why); to see the measurements anyway: "
-            f"zonda-lab report --disturbed {results.folder}"
-        )
-        return 1
     return 0
 
 
@@ -177,23 +98,6 @@ def generate_zones(given: argparse.Namespace) -> int:
     return 0
 
 
-def plan_blocks(given: argparse.Namespace) -> int:
-    """`zonda-lab plan`."""
-    from zonda_lab.analysis import block_plan
-
-    given.quick, given.blocks = False, {}
-    plans = block_plan.within(_prospects(given, _experiments(given)), given.each * 3600, given.hours * 3600)
-    for done in plans:
-        print(f"{done.experiment:4} {format_duration(done.seconds):>14}  {done.summary}")
-    total = sum(done.seconds for done in plans)
-    print(f"{len(plans)} experiments, about {format_duration(total)}")
-    if total > given.hours * 3600:
-        print(
-            f"three blocks of each take more than {given.hours:g} hours: leave out levels or servers", file=sys.stderr
-        )
-    return 1 if total > given.hours * 3600 else 0
-
-
 def show_history(given: argparse.Namespace) -> int:
     """`zonda-lab history`."""
     from zonda_lab.analysis import history
@@ -228,54 +132,4 @@ def show_keys(given: argparse.Namespace) -> int:
 
     for key, kind, default, documentation in schema.reference(Inventory if given.inventory else ExperimentDefinition):
         print(f"{key}\n    {documentation} ({kind}{f', default {default}' if default not in ('', '{}', '[]') else ''})")
-    return 0
-
-
-def _environment(inventory: str | None, machines: contextlib.ExitStack) -> Environment:
-    """This machine, or the machines of an inventory, which stay connected until `machines` is closed."""
-    if inventory is None:
-        namespaces.enter_user_namespace()
-        return Environment()
-    from zonda_lab.fleet import read
-    from zonda_lab.fleet.network import Fleet
-
-    fleet = machines.enter_context(Fleet(read(Path(inventory))))
-    fleet.connect()
-    return fleet
-
-
-def _experiments(given: argparse.Namespace) -> list[Experiment]:
-    servers = _names(given.servers)
-    paths = dict.fromkeys(path for word in given.experiments for path in catalogue.find(word))
-    loaded = [catalogue.load(path, given.quick, servers, given.set) for path in paths]
-    return [
-        catalogue.load(each.path, given.quick, servers, [*given.set, f"timing.blocks={given.blocks[each.id]}"])
-        if each.id in given.blocks
-        else each
-        for each in loaded
-    ]
-
-
-def _prospects(given: argparse.Namespace, experiments: Sequence[Experiment]) -> list[Prospect]:
-    """What the block plan needs, with the durations of the servers that are installed."""
-    from zonda_lab.analysis import block_plan
-
-    installed, _ = find_servers(getattr(given, "server", []))
-    folders = block_plan.kept_folders(given.earlier) if given.earlier else []
-    return block_plan.prospects(experiments, folders, lambda each: _block_s(each, installed))
-
-
-def _block_s(each: Experiment, installed: Mapping[str, InstalledServer]) -> float:
-    starts = [start for start in block_design.plan_starts(each, 1) if start.settings.server.name in installed]
-    return estimate_s(starts) / each.settings().timing.blocks
-
-
-def _names(text: str) -> list[str]:
-    return [name for name in text.split(",") if name]
-
-
-def _print_plan(starts: Sequence[Start]) -> int:
-    for start in starts:
-        print(f"{start.experiment.id:4} block {start.block:2}  {start.treatment.label}  x {len(start.within)} windows")
-    print(f"{len(starts)} starts, about {format_duration(estimate_s(list(starts)))}")
     return 0
