@@ -61,7 +61,9 @@ def measured(settings: Settings, generator: ZondaLoad) -> tuple[dict[str, float]
         server = harness.start_server()
         harness.wait_ready(server)
         outcome = measure_window(harness, server, settings)
-        seen = ValidityInput(harness.observed(outcome.span), outcome.span.seconds, 2.0, outcome.result, outcome.died)
+        seen = ValidityInput(
+            harness.observer.observed(outcome.span), outcome.span.seconds, 2.0, outcome.result, outcome.died
+        )
     return outcome.metrics, [reason for reason in reasons(seen) if "answers are wrong" in reason or "died" in reason]
 
 

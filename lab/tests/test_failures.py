@@ -17,9 +17,9 @@ from zonda_lab.command import cli
 from zonda_lab.errors import LabError
 from zonda_lab.experiments.definition import ServerSpec, Settings, TimingSpec, ZoneSpec
 from zonda_lab.load.zonda_load import ZondaLoad
-from zonda_lab.measurement import harness
 from zonda_lab.measurement.harness import Harness
 from zonda_lab.rig import namespaces, process
+from zonda_lab.rig import scratch as folders
 from zonda_lab.servers import ADAPTERS
 from zonda_lab.servers.config import Zone
 from zonda_lab.zones import zonegen
@@ -125,9 +125,9 @@ def test_a_killed_lab_leaves_no_process_and_the_next_removes_its_files(
         time.sleep(0.05)
     assert not any(Path(f"/proc/{pid}/exe").exists() for pid in below)
     assert list(scratch.glob("zonda-lab-*"))
-    monkeypatch.setattr(harness.tempfile, "gettempdir", lambda: str(scratch))
+    monkeypatch.setattr(folders.tempfile, "gettempdir", lambda: str(scratch))
     (scratch / f"zonda-lab-{os.getpid()}-mine").mkdir()
-    harness.remove_stale_folders()
+    folders.remove_stale_folders()
     assert [path.name for path in scratch.glob("zonda-lab-*")] == [f"zonda-lab-{os.getpid()}-mine"]
 
 

@@ -25,7 +25,7 @@ from zonda_lab.experiments.definition import (
     ZoneSpec,
 )
 from zonda_lab.load.zonda_load import ZondaLoad
-from zonda_lab.measurement import harness, validity
+from zonda_lab.measurement import load_runner, validity
 from zonda_lab.measurement.harness import Harness
 from zonda_lab.procedures import PROCEDURES
 from zonda_lab.results.disturbances import disturbed
@@ -151,7 +151,7 @@ def test_wrong_answers_end_a_peak_search(measure: Any) -> None:
 
 def test_a_peak_has_no_ceiling_from_the_closed_loop(measure: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """With 100 ms of delay, a closed loop of 200 saw 1,939 queries per second; the peak was 1.5 times that, 2,909."""
-    monkeypatch.setattr(harness, "CLOSED_LOOP", 1)
+    monkeypatch.setattr(load_runner, "CLOSED_LOOP", 1)
     timing = TimingSpec(seconds=1.0, warm_up_s=0.0, retries=0, tolerance=0.2)  # answers may be 1 % of a second late
     record = measure("peak", "--delay-ms", "5", "--drop-above", "2000", metric="peak_99_qps", timing=timing)
     assert record.metrics["capacity_qps"] < 200  # one query per 5 ms

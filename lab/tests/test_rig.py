@@ -135,15 +135,18 @@ def test_rates_are_shares_of_the_echo_server(fake_load: ZondaLoad) -> None:
     with Harness(settings, installed, fake_load, echo_qps=lambda _: 1000.0) as harness:
         server = harness.start_server()
         harness.wait_ready(server)
-        assert harness.rate(settings, server) == 250.0
+        assert harness.load.rate(settings, server) == 250.0
         with harness.span(server) as span:
             pass
-        assert len(harness.observed(span).samples) >= 2  # even in the shortest window
-    with pytest.raises(LabError, match="without a measured echo server"):
-        Harness(settings, installed, fake_load).rate(settings, server)
+        assert len(harness.observer.observed(span).samples) >= 2  # even in the shortest window
+    with (
+        Harness(settings, installed, fake_load) as unmeasured,
+        pytest.raises(LabError, match="without a measured echo server"),
+    ):
+        unmeasured.load.rate(settings, server)
 
 
-@pytest.mark.parametrize("name", [name for name in ADAPTERS if name not in ("echo", "null", "null-primary")])
+@pytest.mark.parametrize("name", [name for name in ADAPTERS if name not in ("echo", "sink", "null-primary")])
 def test_what_is_tuned_has_a_reason_and_is_not_in_the_defaults(name: str, tmp_path: Path) -> None:
     zone = Zone("a.test.", primary=Primary(Endpoint("10.53.1.9")))
     tuned = ServerConfig(tmp_path, Endpoint("10.53.0.2"), (zone,))

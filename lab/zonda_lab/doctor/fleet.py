@@ -155,7 +155,7 @@ def _measured(
         before = _datagrams(fleet.server)
         window = measure_window(harness, server, settings)
         arrived = _datagrams(fleet.server) - before
-        telemetry, span = harness.elsewhere(window.span)[player.name], window.span
+        telemetry, span = harness.observer.elsewhere(window.span)[player.name], window.span
         own_cores = span.elsewhere_cpu_s[player.name] / span.seconds
         return window, arrived, validity.machine_reasons(telemetry, span.seconds, own_cores)
 

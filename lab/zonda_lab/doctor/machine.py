@@ -17,7 +17,8 @@ from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.experiments.definition import RigSpec, ServerSpec, Settings, TimingSpec, TrafficSpec
 from zonda_lab.load.generator import LoadGenerator
 from zonda_lab.measurement.environment import Environment
-from zonda_lab.measurement.harness import Harness, Server
+from zonda_lab.measurement.harness import Harness
+from zonda_lab.measurement.running_server import Server
 from zonda_lab.measurement.validity import ACHIEVED, BUSY
 from zonda_lab.measurement.window import Window
 from zonda_lab.procedures.port_exhaustion import port_bound

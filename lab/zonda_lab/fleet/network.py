@@ -19,8 +19,8 @@ from zonda_lab.fleet.remote_host import SCRIPTS, RemoteHost
 from zonda_lab.fleet.ssh import ConnectionLostError
 from zonda_lab.load.generator import LoadGenerator
 from zonda_lab.measurement.environment import Environment
-from zonda_lab.measurement.harness import SCRATCH, remove_stale_folders
 from zonda_lab.rig.host import TelemetryTarget
+from zonda_lab.rig.scratch import remove_stale_folders, scratch_folder
 from zonda_lab.servers import ADAPTERS, Adapter, InstalledServer
 from zonda_lab.servers.adapter import version_in
 
@@ -61,7 +61,7 @@ class Fleet(Environment):
         if self.work.stat().st_uid != os.geteuid():
             raise LabError(f"{self.work} is not ours", "name another folder by `work` in the inventory")
         remove_stale_folders(self.work)
-        self.session = Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{os.getpid()}-", dir=self.work))
+        self.session = scratch_folder(self.work)
         self._open.callback(shutil.rmtree, self.session, ignore_errors=True)
         for script in SCRIPTS:
             shutil.copy(str(script.__file__), self.session)

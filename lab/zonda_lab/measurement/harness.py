@@ -3,79 +3,32 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
-import os
 import shutil
 import signal
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from zonda_lab.errors import LabError, UnsupportedError
-from zonda_lab.experiments.definition import Settings, TrafficSpec
+from zonda_lab.errors import UnsupportedError
+from zonda_lab.experiments.definition import Settings
 from zonda_lab.load.generator import LoadGenerator
-from zonda_lab.load.jobs import PeakSearch, QueryJob
-from zonda_lab.load.players import OnEvent, Players, no_event, sources
-from zonda_lab.load.result import LoadResult, merge_results
-from zonda_lab.load.summary import events, read_summary
+from zonda_lab.load.players import Players
 from zonda_lab.load.zone_probe import Arrivals, ZoneProbe
 from zonda_lab.measurement.environment import Environment
+from zonda_lab.measurement.load_runner import LoadRunner
+from zonda_lab.measurement.observer import Observer, Span
+from zonda_lab.measurement.running_server import Server
 from zonda_lab.rig import readiness, server_sockets
 from zonda_lab.rig.host import Host, Network, drop_page_cache
 from zonda_lab.rig.process import Program
+from zonda_lab.rig.scratch import scratch_folder
 from zonda_lab.servers import Feature, InstalledServer
 from zonda_lab.servers.config import Certificate, Endpoint, Primary, ServerConfig, Zone
 from zonda_lab.servers.credentials import TSIG, certificate
-from zonda_lab.telemetry.collector import TelemetryCollector
-from zonda_lab.telemetry.series import Telemetry, with_clients
-from zonda_lab.zones import captures, zonegen
-from zonda_lab.zones.workload import Workload, workload
+from zonda_lab.zones import zonegen
 from zonda_lab.zones.zonegen import ZoneSet
-
-CAPACITY_S = 2.0  # at most the length of a window
-OF_ECHO = "% of echo"
-ROUNDING_S = 1e-6  # of times as floating point numbers
-CLOSED_LOOP = 200  # queries outstanding when measuring the capacity
-SCRATCH = "zonda-lab-"  # followed by the process id of the lab, to find the folders of killed labs
-
-
-@dataclass
-class Server:
-    """A running server."""
-
-    installed: InstalledServer
-    config: ServerConfig
-    process: Program
-    first_answer_s: float = 0.0
-    sockets: list[dict[str, Any]] = field(default_factory=list)
-
-    @property
-    def checked(self) -> bool:
-        """Whether its answers can be checked; those of an echo cannot."""
-        return Feature.ZONES in self.installed.adapter.features(self.installed.version)
-
-
-@dataclass
-class Span:
-    """A time interval and the CPU time used in it."""
-
-    began: float = field(default_factory=time.monotonic)
-    ended: float = 0.0
-    server_cpu_s: float = 0.0
-    own_cpu_s: float = 0.0  # of the experiment, on the server's machine
-    elsewhere_cpu_s: dict[str, float] = field(default_factory=dict)  # of the experiment, on each other machine
-    # Times of the telemetry samples before and after it, per machine.
-    edges: list[tuple[float, float]] = field(default_factory=list)
-
-    @property
-    def seconds(self) -> float:
-        """Its length in seconds."""
-        return self.ended - self.began
-
 
 MakeNetwork = Callable[[Settings], Network]
 
@@ -95,7 +48,6 @@ class Harness:
         self._echo_qps = echo_qps
         self._make_network = make_network or Environment().network
         self._open = contextlib.ExitStack()
-        self._capacity: dict[object, float] = {}
         self._probes = 0
         self._started: Program | None = None  # the server under test
 
@@ -111,22 +63,17 @@ class Harness:
         self._open.__exit__(*error)
 
     def _enter(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{os.getpid()}-"))
+        self.folder = scratch_folder()
         self._open.callback(shutil.rmtree, self.folder, ignore_errors=True)
         self.zones: ZoneSet = zonegen.generate(self.settings.zones)
         self.network = self._open.enter_context(self._make_network(self.settings))
-        self._collectors = [
-            TelemetryCollector(target, self.folder / f"telemetry{i}")
-            for i, target in enumerate(self.network.telemetry_targets)
-        ]
-        for collector in self._collectors:
-            self._open.enter_context(collector.start())
-        self._players = Players(self.network, self.folder, self.settings.rig.load_cpus, self._label)
-
-    @property
-    def telemetry_file(self) -> Path:
-        """The telemetry file of the server's machine."""
-        return self._collectors[0].file
+        self.observer = Observer(self.network.telemetry_targets, self.folder)
+        for collector in self.observer.start():
+            self._open.enter_context(collector)
+        players = Players(self.network, self.folder, self.settings.rig.load_cpus, self.observer.label)
+        self.load = LoadRunner(
+            self.generator, self.network, self.folder, players, lambda: self.certificate, self._echo_qps
+        )
 
     @property
     def endpoint(self) -> Endpoint:
@@ -155,7 +102,7 @@ class Harness:
     def _start_on(self, host: Host, label: str, argv: Sequence[str | Path]) -> Program:
         log = self.folder / f"{label}.log"
         process = self._open.enter_context(host.start(label, argv, log, self.settings.rig.load_cpus))
-        self._label(label, process, host)
+        self.observer.label(label, process, host)
         return process
 
     def start_server(self, zones: Sequence[Zone] | None = None, updates: bool = False) -> Server:
@@ -187,7 +134,7 @@ class Harness:
         command, log = installed.adapter.command(installed.program, config), self.folder / "server.log"
         started = self.network.server.start("server", command, log, rig.server_cpus, rig.descriptors)
         process = self._open.enter_context(started)
-        self._label("server", process, self.network.server)
+        self.observer.label("server", process, self.network.server)
         self._started = process
         return Server(installed, config, process)
 
@@ -281,44 +228,6 @@ class Harness:
             copies.append(Zone(zone.name, path))
         return copies
 
-    def workload(self) -> Workload:
-        """The query file for the zones."""
-        return workload(self.settings.zones, self.settings.queries)
-
-    def job(
-        self, settings: Settings, server: Server, seconds: float | None = None, rate: float | None = None
-    ) -> QueryJob:
-        """The generator's job for one window with these settings; a capture has its own rate and length."""
-        traffic = settings.traffic
-        if traffic.capture:
-            path = captures.unpacked(captures.find(traffic.capture), self.folder)
-            traffic = dataclasses.replace(traffic, capture=str(path))
-            rate, seconds = 1.0, captures.duration_s(path) / traffic.speed
-        return QueryJob(
-            traffic=traffic,
-            rate=self.rate(settings, server) if rate is None else rate,
-            endpoint=server.config.endpoint,
-            workload=workload(settings.zones, settings.queries),
-            seconds=settings.timing.seconds if seconds is None else seconds,
-            verify=server.checked,
-            authority=self.authority(settings),
-        )
-
-    def load(self, job: QueryJob) -> LoadResult:
-        """Runs the load generator on all players, each with an equal part of the rate."""
-        parts = self._players.query(self.generator, job, job.seconds + job.warm_up_s)
-        return merge_results([self.generator.parse(output, part) for output, part in parts])
-
-    def find_peak(
-        self, job: QueryJob, search: PeakSearch, patience_s: float
-    ) -> tuple[LoadResult, list[dict[str, Any]]]:
-        """Runs a peak search on the client; returns its result and its trials."""
-        job = dataclasses.replace(job, source_prefix=sources(self.network.client, job.traffic.sources))
-        self.network.client.place(*job.files)
-        output = self._players.run([(self.network.client, self.generator.find_peak(job, search))], patience_s)[0]
-        trials = [event["zonda"] for event in events(output) if event.get("msg_type") == "trial"]
-        return read_summary(output), trials
-
     def start_probe(self, names: Sequence[str], seconds: float, serial: int = 0) -> ZoneProbe:
         """Asks for each zone until it is answered, with `serial` if given, and for at most `seconds`.
 
@@ -337,82 +246,11 @@ class Harness:
 
     def arrivals(self, probe: ZoneProbe, server: Server) -> Arrivals:
         """Waits for the end of a probe, as long as the server lives."""
-        clock = next(collector for collector in self._collectors if collector.covers(self.network.client))
-        return probe.arrivals(clock.at_realtime, server.process.require_alive)
+        return probe.arrivals(self.observer.clock(self.network.client), server.process.require_alive)
 
-    def run_load(self, argv: Sequence[str | Path], seconds: float, on_event: OnEvent = no_event) -> str:
-        """Runs one generator command and returns its output; calls `on_event` with each event printed."""
-        self.network.client.place(*(word for word in argv if isinstance(word, Path) and word != self.generator.program))
-        return self._players.run([(self.network.client, argv)], seconds, on_event)[0]
-
-    def rate(self, settings: Settings, server: Server) -> float:
-        """Queries per second; a percentage is relative to the capacity of this start, or of the echo server."""
-        rate = settings.traffic.rate
-        if not isinstance(rate, str):
-            return rate
-        if not rate.endswith(OF_ECHO):
-            return self.capacity(settings, server) * float(rate.rstrip("%")) / 100
-        if self._echo_qps is None:
-            raise LabError(f"traffic.rate = {rate!r} without a measured echo server")
-        return self._echo_qps(settings) * float(rate.removesuffix(OF_ECHO)) / 100
-
-    def capacity(self, settings: Settings, server: Server) -> float:
-        """Answers per second in a closed loop, measured once per start and kind of traffic."""
-        traffic = _closed(settings.traffic)
-        if traffic not in self._capacity:
-            result = self.closed_loop(settings, server)
-            self._capacity[traffic] = result.answered / result.seconds
-        return self._capacity[traffic]
-
-    def closed_loop(self, settings: Settings, server: Server) -> LoadResult:
-        """A short closed loop with this kind of traffic, whose answers are not checked."""
-        seconds, authority = min(CAPACITY_S, settings.timing.seconds), self.authority(settings)
-        job = QueryJob(_closed(settings.traffic), 0.0, server.config.endpoint, self.workload(), seconds)
-        return self.load(dataclasses.replace(job, verify=False, authority=authority))
-
-    def authority(self, settings: Settings) -> Certificate | None:
-        """The CA certificate of the server, if queries use TLS."""
-        return self.certificate if settings.traffic.transport == "tls" else None
-
-    @contextlib.contextmanager
-    def span(self, server: Server | None = None) -> Iterator[Span]:
-        """Measures the time and CPU time of the block, with telemetry right before and after it.
-
-        Without `server`, the block starts the server under test.
-        """
-        before_edges = self._mark()
-        own_before = [collector.own_cpu_s() for collector in self._collectors]
-        before = server.process.cpu_s() if server else 0.0
-        span = Span()
-        yield span
-        span.ended = time.monotonic()
-        if (process := server.process if server else self._started) is not None:
-            span.server_cpu_s = process.cpu_s() - before
-        span.edges = list(zip(before_edges, self._mark(), strict=True))
-        own = [collector.own_cpu_s() - before for collector, before in zip(self._collectors, own_before, strict=True)]
-        span.own_cpu_s = span.server_cpu_s + own[0]
-        others = zip(self._collectors[1:], own[1:], strict=True)
-        span.elsewhere_cpu_s = {collector.host.name: cpu_s for collector, cpu_s in others}
-
-    def _mark(self) -> list[float]:
-        """Has every machine sampled now; returns the times. The server's is last, to cover what players have sent."""
-        for collector in reversed(self._collectors):
-            collector.mark()
-        return [collector.wait_for_mark() for collector in self._collectors]
-
-    def observed(self, span: Span) -> Telemetry:
-        """The telemetry of the server's machine during a span, with the samples at its edges."""
-        return _within(self.latest(), span, 0)
-
-    def latest(self) -> Telemetry:
-        """The telemetry of the server's machine so far, with the players' network counters, on the lab's clock."""
-        first, *others = [collector.telemetry() for collector in self._collectors]
-        return with_clients(first, others)
-
-    def elsewhere(self, span: Span) -> dict[str, Telemetry]:
-        """The telemetry of all other machines during a span, by host name."""
-        others = enumerate(self._collectors[1:], 1)
-        return {other.host.name: _within(other.telemetry(), span, i) for i, other in others}
+    def span(self, server: Server | None = None) -> contextlib.AbstractContextManager[Span]:
+        """Measures the block, with telemetry right before and after it; without `server`, the block starts it."""
+        return self.observer.span(server.process if server else None, lambda: self._started)
 
     def reload(self, server: Server) -> None:
         """Makes the server reload changed zone files; some servers do so only if the configuration file is newer."""
@@ -422,17 +260,6 @@ class Harness:
         else:
             server.process.signal(signal.SIGHUP)
 
-    def _label(self, label: str, program: Program, host: Host) -> None:
-        """Labels a program in the telemetry of its machine."""
-        for collector in self._collectors:
-            if collector.covers(host):
-                collector.label(label, program)
-
-
-def _within(telemetry: Telemetry, span: Span, machine: int) -> Telemetry:
-    first, last = span.edges[machine] if span.edges else (span.began, span.ended)
-    return telemetry.between(min(first, span.began) - ROUNDING_S, max(last, span.ended) + ROUNDING_S)
-
 
 def _credentials(config: ServerConfig) -> list[Path]:
     """The certificate and key files that a server reads."""
@@ -441,27 +268,3 @@ def _credentials(config: ServerConfig) -> list[Path]:
 
 def _files(certificate: Certificate | None) -> list[Path]:
     return [certificate.certificate, certificate.key] if certificate else []
-
-
-def remove_stale_folders(below: Path | None = None) -> None:
-    """Removes temporary folders of labs whose process no longer exists."""
-    for folder in (below or Path(tempfile.gettempdir())).glob(f"{SCRATCH}*-*"):
-        owner = folder.name.removeprefix(SCRATCH).partition("-")[0]
-        if owner.isdigit() and not Path(f"/proc/{owner}").exists() and folder.stat().st_uid == os.getuid():
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def set_serial(zone: Path, number: int) -> None:
-    """Changes the SOA serial of a generated zone in place; it has ten digits and is in the first line."""
-    with zone.open("r+") as file:
-        soa = file.readline().split()
-        at = len(" ".join(soa[:6])) + 1
-        if soa[3] != "SOA" or not (10**9 <= number < 2**32):
-            raise LabError(f"{zone}: no serial to change")
-        file.seek(at)
-        file.write(str(number))
-
-
-def _closed(traffic: TrafficSpec) -> TrafficSpec:
-    """The same traffic as a closed loop."""
-    return dataclasses.replace(traffic, loop="closed", outstanding=CLOSED_LOOP, rate=0.0, capture="")

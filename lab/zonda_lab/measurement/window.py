@@ -8,7 +8,8 @@ from typing import Any, Protocol
 from zonda_lab.experiments.definition import Settings
 from zonda_lab.load.latency_histogram import LatencyHistogram
 from zonda_lab.load.result import LoadResult
-from zonda_lab.measurement.harness import Server, Span
+from zonda_lab.measurement.observer import Span
+from zonda_lab.measurement.running_server import Server
 from zonda_lab.results.window_record import Bound
 from zonda_lab.telemetry.series import PACKETS, Telemetry, net
 

@@ -14,13 +14,15 @@ from zonda_lab.experiments.definition import Settings
 from zonda_lab.load.jobs import PullJob, UpdateJob
 from zonda_lab.load.result import LoadResult
 from zonda_lab.load.summary import read_summary
-from zonda_lab.measurement.harness import Harness, Server, set_serial
+from zonda_lab.measurement.harness import Harness
+from zonda_lab.measurement.running_server import Server
 from zonda_lab.measurement.window import Recorder, Window, window_of
 from zonda_lab.procedures.procedure import MEMORY, QUERIES, Procedure
 from zonda_lab.procedures.queries import estimate_s, measure_window, warm_up
 from zonda_lab.procedures.startup import NEW_SERIAL
 from zonda_lab.servers import Feature
 from zonda_lab.servers.config import Zone
+from zonda_lab.zones.zonegen import set_serial
 
 
 def propagation(harness: Harness, recorder: Recorder) -> None:

@@ -15,12 +15,14 @@ from zonda_lab.load.latency_histogram import LatencyHistogram
 from zonda_lab.load.players import sources
 from zonda_lab.load.result import LoadResult
 from zonda_lab.load.summary import read_summary
-from zonda_lab.measurement.harness import Harness, Server
+from zonda_lab.measurement.harness import Harness
+from zonda_lab.measurement.running_server import Server
 from zonda_lab.measurement.window import Recorder, memory_metrics, window_of
 from zonda_lab.procedures.procedure import MEMORY, Procedure
 from zonda_lab.rig import kernel_memory, readiness
 from zonda_lab.rig.host import Host
 from zonda_lab.servers.config import Endpoint
+from zonda_lab.zones.workload import workload
 
 RECOVERY_S = 30.0
 ACCEPTED_PER_S = 3_000  # connections, by a slow server
@@ -42,7 +44,7 @@ def idle(harness: Harness, recorder: Recorder) -> None:
             held["kernel_bytes_per_connection"] = slab + (kernel["buffers"] - kernel_before["buffers"]) / count
 
     with harness.span(server) as span:
-        output = harness.run_load(harness.generator.hold(_job(harness, server)), _longest(harness), on_event)
+        output = harness.load.command(harness.generator.hold(_job(harness, server)), _longest(harness), on_event)
     result = read_summary(output)
     window = window_of(server, span, held | _opened(result) | {"udp_answered_share": _answered_share(result)})
     if change.hostile:
@@ -60,7 +62,7 @@ def descriptors(harness: Harness, recorder: Recorder) -> None:
     server = harness.start_server()
     harness.wait_ready(server)
     with harness.span(server) as span:
-        result = read_summary(harness.run_load(harness.generator.hold(_job(harness, server)), _longest(harness)))
+        result = read_summary(harness.load.command(harness.generator.hold(_job(harness, server)), _longest(harness)))
     server.process.require_alive()
     recovery = _tcp_recovery_s(harness.network.client, server.config.endpoint, server.config.zones[-1].name)
     with harness.span(server) as rest:
@@ -85,8 +87,8 @@ def _job(harness: Harness, server: Server) -> HoldJob:
         sources=traffic.sources,
         source_prefix=sources(harness.network.client, traffic.sources),
         hostile=change.hostile,
-        workload=harness.workload() if server.checked else None,
-        authority=harness.authority(harness.settings),
+        workload=workload(harness.settings.zones, harness.settings.queries) if server.checked else None,
+        authority=harness.load.authority(harness.settings),
     )
 
 

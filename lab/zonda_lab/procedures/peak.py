@@ -9,7 +9,8 @@ from zonda_lab.errors import LabError
 from zonda_lab.experiments.block_design import Start
 from zonda_lab.experiments.definition import Settings
 from zonda_lab.load.jobs import PeakSearch
-from zonda_lab.measurement.harness import Harness, Server
+from zonda_lab.measurement.harness import Harness
+from zonda_lab.measurement.running_server import Server
 from zonda_lab.measurement.window import Recorder, Window, window_of
 from zonda_lab.procedures.procedure import WINDOW_COST_S, Procedure
 from zonda_lab.procedures.queries import warm_up, warm_up_estimate_s
@@ -31,12 +32,12 @@ def peak(harness: Harness, recorder: Recorder) -> None:
 
 def searched(harness: Harness, server: Server, settings: Settings) -> Window:
     """The window of one search."""
-    timing, capacity = settings.timing, max(1.0, harness.capacity(settings, server))
-    job = harness.job(settings, server, rate=capacity)
+    timing, capacity = settings.timing, max(1.0, harness.load.capacity(settings, server))
+    job = harness.load.job(settings, server, rate=capacity)
     search = PeakSearch(tuple(f"{goal:g}" for goal in GOALS.values()), timing.tolerance)
     longest = MAX_TRIALS * (timing.seconds + settings.traffic.timeout_ms / 1000)
     with harness.span(server) as span:
-        result, trials = harness.find_peak(job, search, longest)
+        result, trials = harness.load.find_peak(job, search, longest)
     by_goal = {peak["percent"]: peak for peak in result.more.get("peaks", [])}
     peaks = {name: by_goal[goal] for name, goal in GOALS.items() if goal in by_goal}
     if not peaks:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from zonda_lab.errors import UnsupportedError
 from zonda_lab.experiments.block_design import Start
 from zonda_lab.experiments.definition import Settings
-from zonda_lab.measurement.harness import CAPACITY_S, OF_ECHO, Harness, Server
+from zonda_lab.measurement.harness import Harness
+from zonda_lab.measurement.load_runner import CAPACITY_S, OF_ECHO
+from zonda_lab.measurement.running_server import Server
 from zonda_lab.measurement.validity import rig_bound
 from zonda_lab.measurement.window import Recorder, Window, memory_metrics, query_metrics, window_of
 from zonda_lab.procedures.procedure import MEMORY, QUERIES, WINDOW_COST_S, Procedure
@@ -36,20 +38,20 @@ def warm_up(harness: Harness, server: Server) -> None:
     """Sends load that is not measured."""
     settings = harness.settings
     if settings.timing.warm_up_s and not settings.traffic.capture:
-        harness.load(harness.job(settings, server, seconds=settings.timing.warm_up_s))
+        harness.load.run(harness.load.job(settings, server, seconds=settings.timing.warm_up_s))
 
 
 def measure_window(harness: Harness, server: Server, settings: Settings) -> Window:
     """Measures one window of queries."""
-    job = harness.job(settings, server)
+    job = harness.load.job(settings, server)
     with harness.span(server) as span:
-        result = harness.load(job)
+        result = harness.load.run(job)
     harness.settle_sockets(server, change=False)  # the server may have changed them meanwhile
     is_open = settings.traffic.loop == "open" and not settings.traffic.capture
     metrics = query_metrics(result, span, job.rate if is_open else None)
     metrics |= memory_metrics(server, 0, 0) | {"first_answer_s": server.first_answer_s}
     if is_relative(settings):
-        metrics["capacity_qps"] = harness.capacity(settings, server)
+        metrics["capacity_qps"] = harness.load.capacity(settings, server)
     window = window_of(server, span, metrics, result=result, load_s=result.seconds)
     window.detail["sending"] = result.sending
     if bound := rig_bound(result, settings.traffic.loop == "closed"):

@@ -6,12 +6,15 @@ import time
 
 from zonda_lab.errors import LabError
 from zonda_lab.experiments.block_design import Start
-from zonda_lab.measurement.harness import Harness, Server, Span, set_serial
+from zonda_lab.measurement.harness import Harness
+from zonda_lab.measurement.observer import Span
+from zonda_lab.measurement.running_server import Server
 from zonda_lab.measurement.window import Recorder, Window, memory_metrics, window_of
 from zonda_lab.procedures.procedure import MEMORY_OF_ZONES, Procedure
 from zonda_lab.procedures.queries import warm_up, warm_up_estimate_s
 from zonda_lab.servers.config import Zone
 from zonda_lab.telemetry.series import Telemetry
+from zonda_lab.zones.zonegen import set_serial
 
 NEW_SERIAL = 1_000_000_002
 STOP_S = 30.0  # for a server that stores its data when it stops
@@ -49,7 +52,7 @@ def memory(harness: Harness, recorder: Recorder) -> None:
                 set_serial(zone.file, NEW_SERIAL) if zone.file else None
             harness.reload(server)
             _wait_for_serial(harness, server)
-        highest = max(_rss_mb(harness.observed(span)), default=0.0)
+        highest = max(_rss_mb(harness.observer.observed(span)), default=0.0)
         reloaded = _state(harness, server, span, "reloading")
         reloaded.metrics |= {"peak_mb": highest, "reload_s": span.seconds}
         recorder.add(reloaded)

@@ -8,7 +8,9 @@ from zonda_lab.errors import LabError
 from zonda_lab.experiments.block_design import Start
 from zonda_lab.load.jobs import PullJob
 from zonda_lab.load.summary import read_summary
-from zonda_lab.measurement.harness import Harness, Server, Span
+from zonda_lab.measurement.harness import Harness
+from zonda_lab.measurement.observer import Span
+from zonda_lab.measurement.running_server import Server
 from zonda_lab.measurement.window import Recorder, memory_metrics, window_of
 from zonda_lab.procedures.port_exhaustion import port_bound
 from zonda_lab.procedures.procedure import MEMORY_OF_ZONES, Procedure
@@ -71,9 +73,11 @@ def pull(harness: Harness, recorder: Recorder) -> None:
     names = harness.folder / "zones.txt"
     names.write_text("".join(f"{zone.name}\n" for zone in server.config.zones))
     transport = "tls" if over_tls else "tcp"
-    job = PullJob(transport, server.config.endpoint, names, server.config.tsig, harness.authority(harness.settings))
+    job = PullJob(
+        transport, server.config.endpoint, names, server.config.tsig, harness.load.authority(harness.settings)
+    )
     with harness.span(server) as span:
-        result = read_summary(harness.run_load(harness.generator.pull(job), harness.settings.timing.finish_s))
+        result = read_summary(harness.load.command(harness.generator.pull(job), harness.settings.timing.finish_s))
     window = window_of(server, span, _pulled(harness, server, span, result.more))
     window.metrics |= {"first_answer_s": first, "start_cpu_s": loaded_cpu_s}
     window.invalid += result.invalid

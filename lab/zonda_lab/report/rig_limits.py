@@ -13,7 +13,6 @@ from zonda_lab.report.document import Part, Text
 from zonda_lab.results.window_record import WindowRecord
 
 CAPACITY = "capacity_qps"
-UNKNOWN = "No echo server was measured in this rig and transport, so rates have no share of it and latencies no floor."
 
 
 class Echo:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from zonda_lab.experiments.block_design import Start
-from zonda_lab.measurement.harness import CAPACITY_S
+from zonda_lab.measurement.load_runner import CAPACITY_S
 from zonda_lab.procedures import PROCEDURES
 from zonda_lab.run.rig_limits import WINDOW_S, is_compared, kind_of, window_of
 

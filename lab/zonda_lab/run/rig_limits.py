@@ -18,7 +18,9 @@ from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.experiments.block_design import Start
 from zonda_lab.experiments.definition import Settings
 from zonda_lab.load.generator import LoadGenerator
-from zonda_lab.measurement.harness import OF_ECHO, Harness, MakeNetwork, Server
+from zonda_lab.measurement.harness import Harness, MakeNetwork
+from zonda_lab.measurement.load_runner import OF_ECHO
+from zonda_lab.measurement.running_server import Server
 from zonda_lab.measurement.validity import machine_reasons
 from zonda_lab.measurement.window import Window
 from zonda_lab.procedures import PROCEDURES
@@ -108,7 +110,7 @@ class RigLimits:
     def _disturbances(self, harness: Harness, window: Window) -> list[str]:
         """What disturbed a window of echo; the reader of its figures must know."""
         span = window.span
-        return machine_reasons(harness.observed(span), span.seconds, span.own_cpu_s / span.seconds)
+        return machine_reasons(harness.observer.observed(span), span.seconds, span.own_cpu_s / span.seconds)
 
     def _limits(self, harness: Harness, server: Server, settings: Settings) -> Limits:
         """The limits of this kind of traffic, measured now unless they are recent."""
@@ -116,7 +118,7 @@ class RigLimits:
         known = self._latest.get(kind)
         if known is not None and time.monotonic() - known.measured_at < VALID_S:
             return known
-        result = harness.closed_loop(settings, server)
+        result = harness.load.closed_loop(settings, server)
         answered = result.answered / result.seconds
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         limits = Limits(answered, answered / (result.busy or 1.0), now, _described(settings))

@@ -17,12 +17,14 @@ from zonda_lab.load import latency_histogram
 from zonda_lab.load.generator import LoadGenerator
 from zonda_lab.measurement import validity
 from zonda_lab.measurement.environment import Environment
-from zonda_lab.measurement.harness import Harness, MakeNetwork, Span, remove_stale_folders
+from zonda_lab.measurement.harness import Harness, MakeNetwork
+from zonda_lab.measurement.observer import Span
 from zonda_lab.measurement.window import Window, counters, machine_metrics
 from zonda_lab.procedures import PROCEDURES
 from zonda_lab.results.folder import FORMAT, Results
 from zonda_lab.results.window_record import WindowRecord
 from zonda_lab.rig import machine_info
+from zonda_lab.rig.scratch import remove_stale_folders
 from zonda_lab.run.duration_estimate import start_s
 from zonda_lab.run.progress import Progress
 from zonda_lab.run.rig_limits import RigLimits
@@ -115,7 +117,7 @@ class StartRecorder:
         """Validates and records a window; False if it is not valid for the primary metric and worth repeating."""
         if self.harness is None:
             raise LabError("no harness is running")
-        telemetry, settings = self.harness.observed(window.span), self._settings_of(window)
+        telemetry, settings = self.harness.observer.observed(window.span), self._settings_of(window)
         checked = self._validity_input(window, telemetry, settings)
         reasons = window.invalid + validity.reasons(checked) + self._other_machines(window.span)
         record = self._record(attempt + self.attempt)
@@ -147,9 +149,9 @@ class StartRecorder:
 
     def close(self) -> None:
         """Stores the telemetry of the start; called before the harness closes."""
-        if self.harness is not None and self.harness.telemetry_file.exists():
+        if self.harness is not None and self.harness.observer.file.exists():
             self.files["telemetry"] = self.runner.results.store_file(
-                self.harness.telemetry_file, f"telemetry/{self._stem}.jsonl"
+                self.harness.observer.file, f"telemetry/{self._stem}.jsonl"
             )
 
     def skip(self, why: str, within: dict[str, str] | None = None) -> None:
@@ -206,7 +208,7 @@ class StartRecorder:
 
     def _other_machines(self, span: Span) -> list[str]:
         """Why machines other than the server's make the window invalid."""
-        observed = self.harness.elsewhere(span) if self.harness else {}
+        observed = self.harness.observer.elsewhere(span) if self.harness else {}
         return [
             f"{name}: {reason}"
             for name, telemetry in observed.items()

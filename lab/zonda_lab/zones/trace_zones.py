@@ -35,7 +35,7 @@ LEFT_OUT = {RRSIG, NSEC, NSEC3, NSEC3PARAM, DNSKEY, ZONEMD}
 META = range(128, 256)  # types of queries only, such as ANY and AXFR, RFC 6895 3.1
 # For a name of which the trace shows only which types it does not have; the type is for private use, RFC 6895 3.1.
 PLACEHOLDER = ("TYPE65280", (r"\# 0",))
-SERIAL = 1_000_000_000  # at least: serials of generated zones have ten digits, see `harness.set_serial`
+SERIAL = 1_000_000_000  # at least: serials of generated zones have ten digits, see `zonegen.set_serial`
 FRAMES = {dpkt.pcap.DLT_EN10MB: dpkt.ethernet.Ethernet, dpkt.pcap.DLT_LINUX_SLL: dpkt.sll.SLL}
 Records = dict[dns.name.Name, dict[RdataType, dns.rrset.RRset]]
 

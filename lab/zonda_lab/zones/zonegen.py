@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from zonda_lab.errors import LabError
 from zonda_lab.experiments.definition import ZoneSpec
 from zonda_lab.servers.config import Zone
 from zonda_lab.zones import captures, trace_zones
@@ -98,3 +99,14 @@ def _write_all(spec: ZoneSpec, folder: Path, progress: Callable[[int], None]) ->
                     progress(records)
     size = sum(path.stat().st_size for path in folder.rglob("*.zone"))
     (folder / "zones.json").write_text(json.dumps({"records": records, "names": names, "bytes": size}))
+
+
+def set_serial(zone: Path, number: int) -> None:
+    """Changes the SOA serial of a generated zone in place; it has ten digits and is in the first line."""
+    with zone.open("r+") as file:
+        soa = file.readline().split()
+        at = len(" ".join(soa[:6])) + 1
+        if soa[3] != "SOA" or not (10**9 <= number < 2**32):
+            raise LabError(f"{zone}: no serial to change")
+        file.seek(at)
+        file.write(str(number))
