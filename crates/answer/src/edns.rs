@@ -6,6 +6,7 @@ pub(crate) const NSID: u16 = 3;
 pub(crate) const EXPIRE: u16 = 9;
 pub(crate) const COOKIE: u16 = 10;
 pub(crate) const KEEPALIVE: u16 = 11;
+pub(crate) const PADDING: u16 = 12;
 pub(crate) const EXTENDED_ERROR: u16 = 15;
 pub(crate) const ZONE_VERSION: u16 = 19;
 
@@ -21,6 +22,7 @@ pub(crate) struct QueryEdns<'m> {
     pub(crate) wants_zone_version: bool,
     pub(crate) wants_keepalive: bool,
     pub(crate) wants_expire: bool,
+    pub(crate) wants_padding: bool,
     /// The client cookie, and the server cookie or nothing (RFC 7873 4).
     pub(crate) cookie: Option<(ClientCookie, &'m [u8])>,
 }
@@ -61,6 +63,8 @@ impl<'m> QueryEdns<'m> {
                 self.cookie = Some((*client, server));
             }
             KEEPALIVE => self.wants_keepalive = true,
+            // RFC 7830 3: the octets may have any value.
+            PADDING => self.wants_padding = true,
             // RFC 9660 3.1: empty in a query.
             ZONE_VERSION if data.is_empty() => self.wants_zone_version = true,
             ZONE_VERSION => return None,

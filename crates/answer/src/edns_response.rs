@@ -5,7 +5,7 @@ use wire::message::Rcode;
 use zone::Zone;
 
 use crate::config::AnswerConfig;
-use crate::edns::{COOKIE, EXPIRE, EXTENDED_ERROR, ExtendedError, KEEPALIVE, NSID, QueryEdns, ZONE_VERSION};
+use crate::edns::{COOKIE, EXPIRE, EXTENDED_ERROR, ExtendedError, KEEPALIVE, NSID, PADDING, QueryEdns, ZONE_VERSION};
 use crate::message_writer::MessageWriter;
 use crate::published::Served;
 use crate::query::Query;
@@ -43,6 +43,8 @@ const OPT_LEN: usize = 11;
 /// The length of an option's code and length.
 const OPTION_HEAD_LEN: usize = 4;
 const COOKIE_OPTION_LEN: usize = OPTION_HEAD_LEN + 8 + 16;
+/// RFC 8467 4.1: padded responses have a multiple of this length.
+const PADDING_BLOCK: usize = 468;
 
 /// The octets to reserve for the OPT record. Extended errors are not counted: they are left out where they do not fit.
 #[inline]
@@ -134,6 +136,19 @@ fn push_options(
     if let Some(error) = response.error {
         push_option(message, EXTENDED_ERROR, &(error as u16).to_be_bytes());
     }
+    // RFC 7830 4, 6: if the query is padded, and not over transports that anybody can read.
+    if edns.wants_padding && request.transport.is_encrypted() {
+        push_padding(message, query.key.map_or(0, |key| key.record_len.into()));
+    }
+}
+
+/// Pads the response, the last option of which this is, to a whole number of blocks (RFC 8467 4.1), or as far as there is room.
+/// `signature_len` is the length of the TSIG record that follows.
+fn push_padding(message: &mut MessageWriter<'_>, signature_len: usize) {
+    let Some(room) = message.room().checked_sub(OPTION_HEAD_LEN) else { return };
+    let len = message.at + OPTION_HEAD_LEN + signature_len;
+    let padding = (len.next_multiple_of(PADDING_BLOCK) - len).min(room);
+    push_option(message, PADDING, &[0; PADDING_BLOCK][..padding]);
 }
 
 /// Adds an option if it fits.

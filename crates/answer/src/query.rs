@@ -23,8 +23,16 @@ pub(crate) struct Query<'m> {
     pub(crate) client_serial: u32,
     /// The query has a TSIG record.
     pub(crate) is_signed: bool,
-    /// The name of the key that signed it, once it is verified.
-    pub(crate) key: Option<NameRef<'m>>,
+    /// The key that signed it, once it is verified.
+    pub(crate) key: Option<VerifiedKey<'m>>,
+}
+
+/// The TSIG key of a query.
+#[derive(Clone, Copy)]
+pub(crate) struct VerifiedKey<'m> {
+    pub(crate) name: NameRef<'m>,
+    /// The length of the TSIG record of the response.
+    pub(crate) record_len: u16,
 }
 
 /// More records than any NOTIFY message has: the SOA record with its signatures, OPT and TSIG.
@@ -216,7 +224,7 @@ impl<'m> Query<'m> {
             Transport::Tls { client_names, .. } | Transport::Quic { client_names } => Some(client_names),
             Transport::Udp | Transport::Tcp { .. } => None,
         };
-        Client { address: self.request.peer, key: self.key, tls }
+        Client { address: self.request.peer, key: self.key.map(|key| key.name), tls }
     }
 
     /// Whether there is a question.

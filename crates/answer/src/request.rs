@@ -52,6 +52,12 @@ impl Transport<'_> {
         matches!(self, Transport::Udp)
     }
 
+    /// Whether nobody between client and server can read it.
+    #[inline]
+    pub(crate) fn is_encrypted(self) -> bool {
+        matches!(self, Transport::Tls { .. })
+    }
+
     /// The idle timeout to announce.
     #[inline]
     pub(crate) fn idle_ds(self) -> Option<u16> {

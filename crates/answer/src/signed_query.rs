@@ -7,7 +7,7 @@ use wire::tsig::{TsigKey, VerificationFailure, verify_query};
 use crate::edns_response::reserved_len;
 use crate::key_ring::ResponseSigner;
 use crate::published::Served;
-use crate::query::Query;
+use crate::query::{Query, VerifiedKey};
 use crate::query_decision::Decision;
 use crate::refused_request::RefusalReason;
 use crate::response::Response;
@@ -26,7 +26,8 @@ pub(crate) fn respond(
     match verify(served, query) {
         Ok(signer) => {
             let key = signer.key().clone();
-            let query = Query { key: Some(key.name()), ..*query };
+            let record_len = signer.record_len() as u16;
+            let query = Query { key: Some(VerifiedKey { name: key.name(), record_len }), ..*query };
             let room = body_room(served, &query, signer.record_len(), out.len());
             let response = answer(worker, &query, &mut out[..room]);
             sign(served, &query, response, signer, room, out)

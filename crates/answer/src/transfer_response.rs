@@ -8,6 +8,7 @@ use zone::encoded_change::EncodedChange;
 use zone::ixfr::IxfrStream;
 use zone::transfer_stream::TransferStream;
 
+use crate::edns::QueryEdns;
 use crate::edns_response::{ResponseEdns, write_opt};
 use crate::message_writer::{MessageWriter, ResponseStatus};
 use crate::published::Served;
@@ -93,6 +94,9 @@ fn response_opt<'b>(served: &Served, zone: &Zone, query: &Query<'_>, buffer: &'b
     let mut message = MessageWriter::new(buffer, HEADER_LEN, MIN_UDP);
     let mut response = ResponseEdns::default();
     response.describe(served, zone, query);
+    // The padding of one message would not hide the length of a transfer (RFC 9103 10 leaves it to a policy).
+    let edns = query.edns.map(|edns| QueryEdns { wants_padding: false, ..edns });
+    let query = &Query { edns, ..*query };
     write_opt(&mut message, &served.config, query, Rcode::NOERROR, &response);
     let end = message.at;
     &buffer[HEADER_LEN..end]

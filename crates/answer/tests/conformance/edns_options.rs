@@ -1,5 +1,5 @@
 //! EDNS options: NSID (RFC 5001), EXPIRE (RFC 7314), keepalive (RFC 7828), cookies (RFC 7873, RFC 9018),
-//! extended errors (RFC 8914), ZONEVERSION (RFC 9660).
+//! padding (RFC 7830, RFC 8467), extended errors (RFC 8914), ZONEVERSION (RFC 9660).
 
 use answer::CookieSecrets;
 use answer::Transport::Udp;
@@ -13,6 +13,7 @@ const NSID: u16 = 3;
 const EXPIRE: u16 = 9;
 const COOKIE: u16 = 10;
 const KEEPALIVE: u16 = 11;
+const PADDING: u16 = 12;
 const EXTENDED_ERROR: u16 = 15;
 const ZONEVERSION: u16 = 19;
 
@@ -98,6 +99,50 @@ fn rfc_7828_3_2_1_not_over_udp_and_not_unasked() {
     assert_eq!(ask(&server, "a.example. A", KEEPALIVE, b"", Udp).1, None);
     let unasked = server.ask(&query("a.example. A").with_edns(Edns::default()), TCP);
     assert_eq!(option(&unasked, KEEPALIVE), None);
+}
+
+//----------- padding ----------------------------------------------------------
+
+const TLS: Transport = Transport::Tls { idle_ds: 100, client_names: &[] };
+
+/// The length of the response to a padded query, with its signature if it is signed.
+fn padded_len(server: &Server, question: &str, transport: Transport, more: Option<EdnsOption>) -> usize {
+    let padding = EdnsOption { code: PADDING, data: vec![0; 50] };
+    let options = more.into_iter().chain([padding]).collect();
+    let asked = query(question).with_edns(Edns { options, ..Edns::default() });
+    server.exchange(&asked.to_wire(), transport).expect("a response").len()
+}
+
+#[test]
+fn rfc_8467_4_1_responses_to_padded_queries_have_whole_blocks() {
+    let server = server(AnswerConfig { nsid: b"ns7.lab"[..].into(), ..AnswerConfig::default() });
+    for question in
+        ["a.example. A", "a.example. SOA", "x.cut.a.example. A", "x.a.example. A", "elsewhere. A", "a.example. OPT"]
+    {
+        assert_eq!(padded_len(&server, question, TLS, None), 468, "{question}");
+        let nsid = EdnsOption { code: NSID, data: Vec::new() };
+        assert_eq!(padded_len(&server, question, TLS, Some(nsid)), 468, "{question}");
+    }
+}
+
+#[test]
+fn rfc_8467_4_1_long_responses_are_padded_to_the_next_block_or_the_longest_message() {
+    let text = |count: usize| format!("\"{}\" ", "x".repeat(255)).repeat(count);
+    let zone =
+        format!("{ZONE}\nt2.a.example. 60 TXT {}\nt255.a.example. 60 TXT {}{}\n", text(2), text(255), "y".repeat(194));
+    let server = Server::with_options(&[("a.example.", &zone)], AnswerConfig::default());
+    assert_eq!(padded_len(&server, "t2.a.example. TXT", TLS, None), 2 * 468);
+    assert_eq!(padded_len(&server, "t255.a.example. TXT", TLS, None), 65_535, "140 blocks have 65,520 octets");
+}
+
+#[test]
+fn rfc_7830_6_plain_transports_and_unpadded_queries_get_no_padding() {
+    let server = server(AnswerConfig::default());
+    for transport in [Udp, TCP] {
+        assert_eq!(ask(&server, "a.example. A", PADDING, &[0; 9], transport).1, None);
+    }
+    let unasked = server.ask(&query("a.example. A").with_edns(Edns::default()), TLS);
+    assert_eq!(option(&unasked, PADDING), None);
 }
 
 //----------- cookies ----------------------------------------------------------

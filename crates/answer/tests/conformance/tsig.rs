@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use answer::Transport::Udp;
 use answer::{Acl, AclEntry, AnswerConfig, KeyRing, Response, Served, Transport, ZoneState};
-use wire::message::{Edns, Message, Rcode};
+use wire::message::{Edns, EdnsOption, Message, Rcode};
 use wire::tsig::{ALGORITHM_NAMES, Mac, TsigError, TsigKey, TsigSigner, TsigVerifier};
 use wire::{Name, Rtype};
 
@@ -74,6 +74,17 @@ fn rfc_8945_5_3_responses_are_signed_in_all_algorithms() {
         };
         assert_eq!(verified(&served, &key, edns.to_wire(), Udp).1.rcode, Rcode::BADVERS);
     }
+}
+
+#[test]
+fn rfc_8467_4_1_signed_responses_are_padded_with_their_signature() {
+    let key = key("hmac-sha256", "key.");
+    let served = served(std::slice::from_ref(&key));
+    let padding = EdnsOption { code: 12, data: Vec::new() };
+    let edns = Some(Edns { options: vec![padding], ..Edns::default() });
+    let query = Message { edns, ..Message::query(name("a.example."), Rtype::A) };
+    let transport = Transport::Tls { idle_ds: 100, client_names: &[] };
+    assert_eq!(verified(&served, &key, query.to_wire(), transport).0.len(), 468);
 }
 
 #[test]
