@@ -49,7 +49,7 @@ impl TlsConnection {
         let (records, octets) = buffer.split_at_mut(buffer.len() / 2);
         let received = self.stream.receive(&mut &*socket, records, octets)?;
         if was_handshaking && !self.is_handshaking() {
-            self.client_names = self.server.client_names(&self.stream);
+            self.client_names = self.server.client_names(&mut self.stream);
         }
         Ok(received.map(|len| &octets[..len]))
     }

@@ -86,13 +86,13 @@ impl ClientTls {
     /// The TLS side of a new connection to this address.
     pub fn connect(&self, address: IpAddr) -> Result<TlsStream, Error> {
         let name = self.name.clone().unwrap_or(ServerName::IpAddress(address.into()));
-        ClientConnection::new(self.config.clone(), name).map(|session| TlsStream::new(session.into()))
+        ClientConnection::new(self.config.clone(), name).map(|session| TlsStream::client(session.into()))
     }
 }
 
 /// RFC 9103 7.1: `dot` MUST be selected. Checked after the handshake.
 pub(super) fn check_alpn(stream: &TlsStream) -> Result<(), String> {
-    match stream.session().alpn_protocol() {
+    match stream.session().and_then(|session| session.alpn_protocol()) {
         Some(ALPN_DOT) => Ok(()),
         Some(other) => Err(format!("the server chose the ALPN `{}`, not `dot`", other.escape_ascii())),
         None => Err("the server chose no ALPN, but XoT needs `dot` (RFC 9103 7.1); help: update the server, or put a \

@@ -150,6 +150,40 @@ fn queries_over_tls_are_answered_like_those_over_tcp() {
 }
 
 #[test]
+fn rfc_8446_4_6_3_clients_may_change_their_keys_and_the_servers_at_any_time() {
+    let server = serve(&config());
+    let mut stream = server.connect();
+    for round in 0..50u16 {
+        // Also before the first query, in the flight that ends the handshake.
+        while stream.conn.is_handshaking() {
+            stream.conn.complete_io(&mut stream.sock).expect("a handshake");
+        }
+        stream.conn.refresh_traffic_keys().expect("TLS 1.3");
+        exchange(&mut stream, 2 * round);
+        exchange(&mut stream, 2 * round + 1);
+    }
+    let mut many = server.connect();
+    exchange(&mut many, 1);
+    (0..40).for_each(|_| many.conn.refresh_traffic_keys().expect("TLS 1.3"));
+    let refused = many.write_all(&query(2, 0)).and_then(|()| many.read(&mut [0; 1]));
+    assert!(!matches!(refused, Ok(1..)), "{refused:?}");
+    server.running.stop();
+}
+
+#[test]
+fn rfc_8446_4_4_4_data_in_the_flight_that_ends_the_handshake_is_answered() {
+    let server = serve(&config());
+    for len in [1, 100, 20_000] {
+        let mut stream = server.connect();
+        // It waits in the session until there are keys, and follows Finished at once.
+        let queries: Vec<u8> = (0..len).flat_map(|id| query(id, 0)).collect();
+        let accepted = stream.conn.writer().write(&queries).expect("a buffer") / 10;
+        (0..accepted as u16).for_each(|id| assert_eq!(read_message(&mut stream)[..2], id.to_be_bytes()));
+    }
+    server.running.stop();
+}
+
+#[test]
 fn long_answers_arrive_whole_at_a_slow_reader() {
     let server = serve(&config());
     let mut stream = server.connect();
@@ -238,9 +272,11 @@ fn a_client_that_reads_nothing_is_closed_when_memory_is_short() {
 
 #[test]
 fn sessions_take_at_most_half_of_the_memory() {
-    let server = serve(&ListenConfig { memory_limit: 16 * crate::tls::SESSION_MEMORY, ..config() });
+    // Room for a handshake, and half of it for this many sessions.
+    const SESSIONS: usize = 64;
+    let server = serve(&ListenConfig { memory_limit: 2 * SESSIONS * crate::tls::SESSION_MEMORY, ..config() });
     let mut clients: Vec<Client> = Vec::new();
-    for id in 0..12 {
+    for id in 0..SESSIONS as u16 + 4 {
         clients.push(server.connect());
         exchange(clients.last_mut().expect("it was pushed"), id);
     }

@@ -10,6 +10,7 @@ mod files;
 #[cfg(test)]
 mod listener_tests;
 mod peers;
+pub mod record_layer;
 pub mod reload;
 mod server_config;
 mod stream;
@@ -17,6 +18,7 @@ mod stream;
 mod test_certificates;
 #[cfg(test)]
 mod tests;
+mod traffic_secrets;
 
 pub use byte_stream::TlsConnector;
 pub use client_config::{ClientTls, TlsError};

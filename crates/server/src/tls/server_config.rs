@@ -3,17 +3,18 @@
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, ProducesTickets, ServerConnection};
 use rustls::sign::SingleCertAndKey;
-use rustls::{HandshakeKind, ServerConfig};
 use webpki::EndEntityCert;
 use wire::Name;
 
 use super::certificate_verifier::ClientVerifier;
 use super::files::{Authorities, TlsFileError, read_certified_key};
 use super::stream::TlsStream;
+use super::traffic_secrets::TrafficSecrets;
 use super::{ALPN_DOT, VERSIONS, crypto};
 use crate::config::Server;
 use crate::config::value::FilePath;
@@ -71,17 +72,19 @@ impl ServerTls {
 
     /// The TLS side of a new connection.
     pub fn accept(&self) -> Result<TlsStream, rustls::Error> {
-        ServerConnection::new(self.current().config).map(|session| TlsStream::new(session.into()))
+        let secrets = Arc::new(TrafficSecrets::default());
+        let mut config = ServerConfig::clone(&self.current().config);
+        (config.key_log, config.enable_secret_extraction) = (secrets.clone(), true);
+        ServerConnection::new(Arc::new(config)).map(|session| TlsStream::server(session.into(), secrets))
     }
 
-    /// The names of the client's certificate after the handshake; none if it has none.
+    /// The names of the client's certificate, once after the handshake; none if it has none.
     ///
     /// A resumed session has the certificate of the first one, so it is verified again: it may have expired, or `tls-ca` changed.
-    pub fn client_names(&self, stream: &TlsStream) -> Box<[Name]> {
-        let Some([certificate, intermediates @ ..]) = stream.session().peer_certificates() else {
-            return Box::default();
-        };
-        let is_verified = stream.session().handshake_kind() != Some(HandshakeKind::Resumed)
+    pub fn client_names(&self, stream: &mut TlsStream) -> Box<[Name]> {
+        let Some(client) = stream.take_client() else { return Box::default() };
+        let [certificate, intermediates @ ..] = &client.certificates[..] else { return Box::default() };
+        let is_verified = !client.is_resumed
             || self.current().verifier.is_some_and(|verifier| {
                 verifier.verify_client_cert(certificate, intermediates, UnixTime::now()).is_ok()
             });

@@ -1,57 +1,100 @@
 //! TLS over a non-blocking byte stream, for both sides. Each call does a bounded amount of work.
 //!
-//! Only whole records are given to `rustls`, and what they contain is taken out at once. So incomplete input is here, where its
-//! memory is counted.
+//! `rustls` does the handshake. A server then continues with a [`RecordLayer`] of its own, which takes little memory. Only whole
+//! records are given to either, and what they contain is taken out at once. So incomplete input is here, where its memory is counted.
 
 use std::io::{self, ErrorKind, Read, Write};
+use std::mem;
+use std::sync::Arc;
 
-use rustls::{Connection, ContentType};
+use rustls::pki_types::CertificateDer;
+use rustls::{Connection, ContentType, HandshakeKind, IoState};
 
 use super::error_text::describe;
+use super::record_layer::{MAX_PAYLOAD, RecordLayer};
+use super::traffic_secrets::TrafficSecrets;
 
-/// RFC 8446 5.1, 5.2: the header and the largest payload of a record.
+/// RFC 8446 5.1: the header of a record.
 const HEADER_LEN: usize = 5;
-const MAX_PAYLOAD: usize = (1 << 14) + 256;
 const MAX_RECORD: usize = HEADER_LEN + MAX_PAYLOAD;
 
 /// The least length of the buffers of [`TlsStream::receive`]: a record, and something to read.
 pub const MIN_BUFFER: usize = 2 * MAX_RECORD;
 
-/// The memory of an established session that waits, in octets: 7.7 KiB with `rustls` 0.23, half of it an empty buffer.
-pub const SESSION_MEMORY: usize = 8 << 10;
+/// The memory of an established session of a server that waits, in octets, as the allocator counts it.
+pub const SESSION_MEMORY: usize = 512;
 
 /// Encrypted octets that may wait for the socket.
 const WAITING_OUTPUT: usize = 64 << 10;
-/// Estimate of what a session needs during its handshake, in octets: messages, keys, the certificate chain.
-const HANDSHAKE_MEMORY: usize = 16 << 10;
+/// Estimate of what a session needs during its handshake, in octets: 8 KiB of `rustls`, messages, keys, the certificate chain.
+const HANDSHAKE_MEMORY: usize = 24 << 10;
 
 /// One side of a TLS connection; the caller has the socket.
 pub struct TlsStream {
-    session: Box<Connection>,
+    session: Session,
     /// The start of a record.
     partial: Vec<u8>,
+    /// Encrypted octets that the socket has not accepted.
+    output: Vec<u8>,
+    /// Of the client of a server, until it is taken.
+    client: Option<Box<ClientIdentity>>,
     /// The peer has sent close_notify.
     is_closed: bool,
 }
 
+enum Session {
+    /// A client, or the handshake of a server, which then has the secrets to continue with.
+    Rustls(Box<Connection>, Option<Arc<TrafficSecrets>>),
+    Records(RecordLayer),
+    /// After a handshake whose secrets cannot be used, which is a mistake of this program.
+    Failed,
+}
+
+/// Who a client is, by its certificate.
+pub(super) struct ClientIdentity {
+    /// Its certificate first.
+    pub(super) certificates: Vec<CertificateDer<'static>>,
+    /// Whether the certificate was verified by an earlier session only.
+    pub(super) is_resumed: bool,
+}
+
 impl TlsStream {
-    pub(super) fn new(mut session: Connection) -> TlsStream {
+    /// A client.
+    pub(super) fn client(mut session: Connection) -> TlsStream {
         session.set_buffer_limit(Some(WAITING_OUTPUT));
-        TlsStream { session: Box::new(session), partial: Vec::new(), is_closed: false }
+        TlsStream::new(Session::Rustls(Box::new(session), None))
     }
 
-    pub(super) fn session(&self) -> &Connection {
-        &self.session
+    /// A server, whose session puts its secrets into `secrets`.
+    pub(super) fn server(session: Connection, secrets: Arc<TrafficSecrets>) -> TlsStream {
+        TlsStream::new(Session::Rustls(Box::new(session), Some(secrets)))
+    }
+
+    fn new(session: Session) -> TlsStream {
+        TlsStream { session, partial: Vec::new(), output: Vec::new(), client: None, is_closed: false }
+    }
+
+    /// The session of a client.
+    pub(super) fn session(&self) -> Option<&Connection> {
+        match &self.session {
+            Session::Rustls(session, _) => Some(session),
+            Session::Records(_) | Session::Failed => None,
+        }
+    }
+
+    /// The certificate of the client of a server, once after the handshake, if it has one.
+    pub(super) fn take_client(&mut self) -> Option<Box<ClientIdentity>> {
+        self.client.take()
     }
 
     /// Whether the handshake is not complete.
     pub fn is_handshaking(&self) -> bool {
-        self.session.is_handshaking()
+        self.session().is_some_and(|session| session.is_handshaking())
     }
 
     /// Whether encrypted octets wait until the socket can be written to.
     pub fn has_output(&self) -> bool {
-        self.session.wants_write()
+        !self.output.is_empty() || self.session().is_some_and(|session| session.wants_write())
     }
 
     /// Whether there is more than an established session that waits.
@@ -59,11 +102,10 @@ impl TlsStream {
         self.is_handshaking() || self.has_output() || !self.partial.is_empty()
     }
 
-    /// The memory of its buffers besides [`SESSION_MEMORY`], in octets; an upper bound for output.
+    /// The memory of its buffers besides [`SESSION_MEMORY`], in octets.
     pub fn memory(&self) -> usize {
-        let output = if self.has_output() { WAITING_OUTPUT } else { 0 };
         let handshake = if self.is_handshaking() { HANDSHAKE_MEMORY } else { 0 };
-        self.partial.capacity() + output + handshake
+        self.partial.capacity() + self.output.capacity() + handshake
     }
 
     /// Reads once from the socket and decrypts into `out`; continues the handshake. Returns the number of octets, `None` for
@@ -85,8 +127,8 @@ impl TlsStream {
             Err(error) if is_transient(&error) => return Ok(None),
             result => result?,
         };
-        let received = &records[..partial_len + received];
-        let (whole, rest) = received.split_at(whole_records(received));
+        let received = &mut records[..partial_len + received];
+        let (whole, rest) = received.split_at_mut(whole_records(received));
         self.partial = rest.to_vec();
         let decrypted = self.decrypt(whole, out);
         // Before an error is returned, so that the peer gets the alert.
@@ -106,15 +148,17 @@ impl TlsStream {
             if self.has_output() || accepted == octets.len() {
                 return Ok(accepted);
             }
-            accepted += self.session.writer().write(&octets[accepted..])?;
+            let len = (octets.len() - accepted).min(WAITING_OUTPUT);
+            accepted += self.encrypt(&octets[accepted..accepted + len])?;
         }
     }
 
     /// Sends what waits, until the socket would block; returns how many octets it accepted.
     pub fn flush(&mut self, socket: &mut impl Write) -> io::Result<usize> {
+        self.collect_output();
         let mut sent = 0;
-        while self.session.wants_write() {
-            match self.session.write_tls(socket) {
+        while sent < self.output.len() {
+            match socket.write(&self.output[sent..]) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(len) => sent += len,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
@@ -122,31 +166,107 @@ impl TlsStream {
                 Err(error) => return Err(error),
             }
         }
+        if sent > 0 {
+            self.output = self.output[sent..].to_vec();
+        }
         Ok(sent)
     }
 
     /// RFC 8446 6.1: sends close_notify to the peer, if that is possible without waiting.
     pub fn close_notify(&mut self, socket: &mut impl Write) {
-        self.session.send_close_notify();
+        match &mut self.session {
+            Session::Rustls(session, _) => session.send_close_notify(),
+            Session::Records(records) => records.seal_close_notify(&mut self.output),
+            Session::Failed => {}
+        }
         // An error means that the peer has closed the connection already.
         _ = self.flush(socket);
     }
 
+    /// Returns how many octets are accepted.
+    fn encrypt(&mut self, octets: &[u8]) -> io::Result<usize> {
+        match &mut self.session {
+            Session::Rustls(session, _) => session.writer().write(octets),
+            Session::Records(records) => {
+                records.seal(octets, &mut self.output);
+                Ok(octets.len())
+            }
+            Session::Failed => Err(failed()),
+        }
+    }
+
+    /// Moves what `rustls` wants to send to the output.
+    fn collect_output(&mut self) {
+        let Session::Rustls(session, _) = &mut self.session else { return };
+        while session.wants_write() {
+            session.write_tls(&mut self.output).expect("a vector takes everything");
+        }
+    }
+
     /// Decrypts whole records; returns the length of their content.
-    fn decrypt(&mut self, mut records: &[u8], out: &mut [u8]) -> io::Result<usize> {
+    fn decrypt(&mut self, records: &mut [u8], out: &mut [u8]) -> io::Result<usize> {
+        let mut used = 0;
         let mut filled = 0;
-        while !records.is_empty() && !self.is_closed {
-            self.session.read_tls(&mut records)?;
-            let state = self.session.process_new_packets();
-            let state = state.map_err(|error| io::Error::new(ErrorKind::InvalidData, describe(&error)))?;
+        // `rustls` gets single records, so that the one after the handshake is not its own any more.
+        while used < records.len() && !self.is_closed {
+            let Session::Rustls(session, _) = &mut self.session else { break };
+            let len = first_record_len(&records[used..]);
+            let state = process(session, &records[used..used + len])?;
+            used += len;
             let len = state.plaintext_bytes_to_read();
             // `out` is as long as the records, and content is shorter.
-            self.session.reader().read_exact(&mut out[filled..filled + len])?;
+            session.reader().read_exact(&mut out[filled..filled + len])?;
             filled += len;
             self.is_closed = state.peer_has_closed();
+            self.hand_over()?;
         }
-        Ok(filled)
+        let Session::Records(layer) = &mut self.session else { return Ok(filled) };
+        let opened = layer.open(&mut records[used..], &mut out[filled..]);
+        self.is_closed |= layer.is_closed();
+        match opened {
+            Ok(len) => Ok(filled + len),
+            Err(error) => {
+                layer.seal_alert(error, &mut self.output);
+                Err(io::Error::new(ErrorKind::InvalidData, error))
+            }
+        }
     }
+
+    /// After the handshake of a server: continues with a record layer, and frees what `rustls` has.
+    fn hand_over(&mut self) -> io::Result<()> {
+        if !matches!(&self.session, Session::Rustls(session, Some(_)) if !session.is_handshaking()) {
+            return Ok(());
+        }
+        self.collect_output();
+        let Session::Rustls(session, Some(secrets)) = mem::replace(&mut self.session, Session::Failed) else {
+            return Ok(());
+        };
+        self.client = session.peer_certificates().filter(|certificates| !certificates.is_empty()).map(|certificates| {
+            let is_resumed = session.handshake_kind() == Some(HandshakeKind::Resumed);
+            Box::new(ClientIdentity { certificates: certificates.to_vec(), is_resumed })
+        });
+        let extracted = session.dangerous_extract_secrets().map_err(io::Error::other)?;
+        self.session = Session::Records(secrets.record_layer(&extracted).ok_or_else(failed)?);
+        Ok(())
+    }
+}
+
+/// Gives `rustls` a record.
+fn process(session: &mut Connection, mut record: &[u8]) -> io::Result<IoState> {
+    while !record.is_empty() {
+        session.read_tls(&mut record)?;
+    }
+    session.process_new_packets().map_err(|error| io::Error::new(ErrorKind::InvalidData, describe(&error)))
+}
+
+fn failed() -> io::Error {
+    io::Error::other("TLS: the secrets of the handshake cannot be used")
+}
+
+/// The length of the first of some whole records; what is no record is one.
+fn first_record_len(records: &[u8]) -> usize {
+    let len = records.get(3..HEADER_LEN).map_or(0, |len| usize::from(u16::from_be_bytes([len[0], len[1]])));
+    (HEADER_LEN + len).min(records.len())
 }
 
 /// The length of the whole records at the start of `octets`. What is no record counts as whole: `rustls` refuses it at once.

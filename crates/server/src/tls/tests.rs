@@ -185,8 +185,8 @@ fn rfc_7858_4_2_a_pin_is_the_digest_of_the_public_key() {
 
 /// The names that the server sees of a client with these settings.
 fn seen_names(certificates: &TestCertificates, remote: &RemoteTls, server: &ServerTls) -> Result<Vec<Name>, String> {
-    let (_, at_server) = connect(&client(certificates, remote), server)?;
-    Ok(server.client_names(&at_server.stream).into_vec())
+    let (_, mut at_server) = connect(&client(certificates, remote), server)?;
+    Ok(server.client_names(&mut at_server.stream).into_vec())
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn rfc_9103_7_1_the_alpn_must_be_dot() {
         config.alpn_protocols = alpn.iter().map(|alpn| alpn.to_vec()).collect();
         let name = rustls::pki_types::ServerName::IpAddress(PRIMARY.into());
         let session = rustls::ClientConnection::new(Arc::new(config), name).expect("valid settings");
-        handshake(TlsStream::new(session.into()), server.accept().expect("valid settings"))
+        handshake(TlsStream::client(session.into()), server.accept().expect("valid settings"))
     };
     let error = with_alpn(&[]).err().expect("refused by the client's own check");
     assert!(error.contains("chose no ALPN") && error.contains("help:"), "{error}");
@@ -271,10 +271,11 @@ fn rfc_8446_2_2_sessions_are_resumed_and_client_certificates_verified_again() {
     let kinds = || {
         let name = rustls::pki_types::ServerName::IpAddress(PRIMARY.into());
         let session = rustls::ClientConnection::new(config.clone(), name).expect("valid settings");
-        let client = TlsStream::new(session.into());
-        let (at_client, at_server) = handshake(client, server.accept().expect("valid settings")).expect("a handshake");
-        let kind = at_client.stream.session().handshake_kind();
-        (kind, server.client_names(&at_server.stream).len())
+        let client = TlsStream::client(session.into());
+        let (at_client, mut at_server) =
+            handshake(client, server.accept().expect("valid settings")).expect("a handshake");
+        let kind = at_client.stream.session().expect("a client").handshake_kind();
+        (kind, server.client_names(&mut at_server.stream).len())
     };
     assert_eq!(kinds(), (Some(HandshakeKind::Full), 1));
     assert_eq!(kinds(), (Some(HandshakeKind::Resumed), 1));
@@ -300,7 +301,7 @@ fn sessions_with_an_own_certificate_are_not_resumed() {
         let client = client(&certificates, &remote);
         for kind in [HandshakeKind::Full, second] {
             let (at_client, _) = connect(&client, &server).expect("a handshake");
-            assert_eq!(at_client.stream.session().handshake_kind(), Some(kind));
+            assert_eq!(at_client.stream.session().expect("a client").handshake_kind(), Some(kind));
         }
     }
 }

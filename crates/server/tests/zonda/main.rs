@@ -19,6 +19,7 @@ mod serve;
 #[path = "../../src/tls/test_certificates.rs"]
 mod test_certificates;
 mod tls;
+mod tls_clients;
 mod tsig;
 mod tune;
 mod update;

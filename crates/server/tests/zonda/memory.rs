@@ -28,7 +28,7 @@ fn serve(folder: &TestFolder, zones: usize, differ: bool) -> Daemon {
 }
 
 /// The anonymous memory of a process, in octets.
-fn anonymous(daemon: &Daemon) -> usize {
+pub fn anonymous(daemon: &Daemon) -> usize {
     let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", daemon.id())).expect("procfs");
     let line = rollup.lines().find_map(|line| line.strip_prefix("Anonymous:")).expect("a line of it");
     1024 * line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number")

@@ -1,0 +1,197 @@
+//! DNS over TLS from the real daemon: the memory of idle connections, and clients with other TLS libraries.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use server::config::remote_server::RemoteTls;
+use server::tls::{ClientTls, MIN_BUFFER, TlsPeers, TlsStream};
+
+use crate::harness::{Daemon, TestFolder, report_skipped};
+use crate::memory::anonymous;
+use crate::test_certificates::TestCertificates;
+
+const SOON: Duration = Duration::from_secs(30);
+
+/// Serves `example.com` over TLS with more settings of the server.
+fn serve(folder: &TestFolder, more: &str) -> (Daemon, SocketAddr) {
+    let certificates = TestCertificates::new();
+    let own = certificates.issue("own", &["ns1.example.net"]);
+    folder.write("cert.pem", &fs::read_to_string(own.certificate).expect("a file of the test"));
+    folder.write("key.pem", &fs::read_to_string(own.key).expect("a file of the test"));
+    folder.write_zone("example.com", 1, "192.0.2.1");
+    let server = format!("listen-tls = [\"127.0.0.1:0\"]\ntls-cert = \"cert.pem\"\ntls-key = \"key.pem\"\n{more}");
+    let zone = "name = \"example.com\"\nfile = \"zones/example.com.zone\"";
+    folder.write("zonda.toml", &format!("[server]\n{server}\n[[zone]]\n{zone}\n"));
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let line = daemon.wait_for_log("listening for TLS");
+    let (_, address) = line.split_once("address=").expect("an address");
+    let address = address.split_whitespace().next().and_then(|address| address.parse().ok());
+    (daemon, address.expect("an address"))
+}
+
+/// A query for the address of `www.example.com`, and the address, which its answer ends with.
+const QUERY: &[u8] = b"\0\x21\x12\x34\0\0\0\x01\0\0\0\0\0\0\x03www\x07example\x03com\0\0\x01\0\x01";
+const ADDRESS: &[u8] = &[192, 0, 2, 1];
+
+/// A connection over which one query was answered.
+fn connection(address: SocketAddr, client: &ClientTls) -> (TcpStream, TlsStream) {
+    let mut socket = TcpStream::connect(address).expect("loopback");
+    socket.set_read_timeout(Some(SOON)).expect("an option");
+    let mut tls = client.connect(address.ip()).expect("valid settings");
+    let (mut records, mut out) = (vec![0; MIN_BUFFER], vec![0; MIN_BUFFER]);
+    tls.flush(&mut socket).expect("loopback");
+    while tls.is_handshaking() {
+        tls.receive(&mut socket, &mut records, &mut out).expect("a handshake");
+    }
+    tls.send(&mut socket, QUERY).expect("open");
+    loop {
+        if let Some(len) = tls.receive(&mut socket, &mut records, &mut out).expect("an answer") {
+            assert!(out[..len].ends_with(ADDRESS), "{:?}", &out[..len]);
+            return (socket, tls);
+        }
+    }
+}
+
+#[test]
+fn an_idle_tls_connection_takes_less_than_a_kibibyte() {
+    const WARM: usize = 100;
+    const CONNECTIONS: usize = 700;
+    let folder = TestFolder::new();
+    let (daemon, address) = serve(&folder, "tcp-idle-timeout-ms = 600000\n");
+    let peers = TlsPeers::new(None);
+    let client = peers.config(peers.number(Some(&RemoteTls::default())).0).expect("settings");
+    let mut connections: Vec<_> = (0..WARM).map(|_| connection(address, &client)).collect();
+    let before = anonymous(&daemon);
+    connections.extend((0..CONNECTIONS).map(|_| connection(address, &client)));
+    let octets = anonymous(&daemon).saturating_sub(before) / CONNECTIONS;
+    println!("{octets} octets a connection");
+    assert!(octets <= 1024, "{octets} octets a connection");
+    drop(connections);
+}
+
+/// `openssl s_client` with commands enabled, and what it prints.
+struct OpenSsl {
+    process: Child,
+    input: Option<ChildStdin>,
+    output: Receiver<Vec<u8>>,
+    printed: Vec<u8>,
+}
+
+impl OpenSsl {
+    fn start(address: SocketAddr, arguments: &[&str]) -> OpenSsl {
+        let mut process = Command::new("openssl")
+            .args(["s_client", "-alpn", "dot", "-tls1_3", "-connect", &address.to_string()])
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("openssl runs");
+        let (sender, output) = channel();
+        let mut printed = process.stdout.take().expect("a pipe");
+        thread::spawn(move || {
+            let mut octets = [0; 4096];
+            while let Ok(len @ 1..) = printed.read(&mut octets) {
+                if sender.send(octets[..len].to_vec()).is_err() {
+                    break;
+                }
+            }
+        });
+        OpenSsl { input: process.stdin.take(), process, output, printed: Vec::new() }
+    }
+
+    /// Waits until `wanted` was printed `count` times.
+    fn wait_for(&mut self, wanted: &[u8], count: usize) {
+        let deadline = Instant::now() + SOON;
+        while self.printed.windows(wanted.len()).filter(|part| *part == wanted).count() < count {
+            let more = self.output.recv_timeout(deadline.saturating_duration_since(Instant::now()));
+            self.printed.extend(more.unwrap_or_else(|error| {
+                panic!("{error}; no {:?} in {}", wanted.escape_ascii(), self.printed.escape_ascii())
+            }));
+        }
+    }
+
+    fn type_in(&mut self, octets: &[u8]) {
+        self.input.as_mut().expect("open").write_all(octets).expect("it runs");
+    }
+}
+
+impl Drop for OpenSsl {
+    fn drop(&mut self) {
+        self.input = None;
+        // It may have ended already.
+        _ = self.process.kill();
+        _ = self.process.wait();
+    }
+}
+
+#[test]
+fn openssl_resumes_changes_keys_and_sees_close_notify() {
+    if Command::new("openssl").arg("version").output().is_err() {
+        return report_skipped("openssl is not installed");
+    }
+    let folder = TestFolder::new();
+    let (daemon, address) = serve(&folder, "");
+    let session = folder.path().join("session.pem");
+    let session = session.to_str().expect("UTF-8");
+    for suite in ["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"] {
+        let mut full = OpenSsl::start(address, &["-ciphersuites", suite, "-sess_out", session]);
+        full.wait_for(format!("New, TLSv1.3, Cipher is {suite}").as_bytes(), 1);
+        full.type_in(QUERY);
+        full.wait_for(ADDRESS, 1);
+        for count in 1..=3 {
+            // The client's keys, then those of both sides.
+            full.type_in(if count == 2 { b"K\n" } else { b"k\n" });
+            full.wait_for(b"KEYUPDATE", count);
+            full.type_in(QUERY);
+            full.wait_for(ADDRESS, 1 + count);
+        }
+    }
+    let mut resumed = OpenSsl::start(address, &["-sess_in", session]);
+    resumed.wait_for(b"Reused, TLSv1.3", 1);
+    resumed.type_in(QUERY);
+    resumed.wait_for(ADDRESS, 1);
+    daemon.stop();
+    resumed.wait_for(b"closed", 1);
+}
+
+/// Asks twice on one connection, and reads to the end, which must be a close_notify.
+const PYTHON: &str = r#"
+import socket, ssl, sys
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+context.set_alpn_protocols(["dot"])
+query = b"\0\x21\x12\x34\0\0\0\x01\0\0\0\0\0\0\x03www\x07example\x03com\0\0\x01\0\x01"
+session = None
+for reused in (False, True):
+    with socket.create_connection(("127.0.0.1", int(sys.argv[1])), 20) as tcp:
+        with context.wrap_socket(tcp, session=session, suppress_ragged_eofs=False) as tls:
+            assert (tls.session_reused, tls.selected_alpn_protocol(), tls.version()) == (reused, "dot", "TLSv1.3")
+            for _ in range(2):
+                tls.sendall(query)
+                answer = b""
+                while not answer.endswith(bytes([192, 0, 2, 1])):
+                    answer += tls.recv(4096)
+            session = tls.session
+            if reused:
+                print("asked", flush=True)
+                assert tls.recv(1) == b""
+print("closed")
+"#;
+
+#[test]
+fn python_asks_resumes_and_sees_close_notify() {
+    if Command::new("python3").args(["-c", "import ssl"]).output().is_ok_and(|output| !output.status.success()) {
+        return report_skipped("python3 has no ssl");
+    }
+    let folder = TestFolder::new();
+    let (_daemon, address) = serve(&folder, "tcp-idle-timeout-ms = 1000\n");
+    let output = Command::new("python3").args(["-c", PYTHON, &address.port().to_string()]).output();
+    let output = output.expect("python3 runs");
+    assert_eq!((output.status.success(), &output.stdout[..]), (true, &b"asked\nclosed\n"[..]), "{output:?}");
+}
