@@ -55,7 +55,7 @@ impl Transport<'_> {
     /// Whether nobody between client and server can read it.
     #[inline]
     pub(crate) fn is_encrypted(self) -> bool {
-        matches!(self, Transport::Tls { .. })
+        matches!(self, Transport::Tls { .. } | Transport::Quic { .. })
     }
 
     /// The idle timeout to announce.

@@ -119,7 +119,9 @@ fn rfc_8467_4_1_responses_to_padded_queries_have_whole_blocks() {
     for question in
         ["a.example. A", "a.example. SOA", "x.cut.a.example. A", "x.a.example. A", "elsewhere. A", "a.example. OPT"]
     {
-        assert_eq!(padded_len(&server, question, TLS, None), 468, "{question}");
+        for transport in [TLS, Transport::Quic { client_names: &[] }] {
+            assert_eq!(padded_len(&server, question, transport, None), 468, "{question}");
+        }
         let nsid = EdnsOption { code: NSID, data: Vec::new() };
         assert_eq!(padded_len(&server, question, TLS, Some(nsid)), 468, "{question}");
     }

@@ -40,7 +40,7 @@ key_table! {
 
         /// Addresses and ports to listen on for TLS (RFC 7858, RFC 9103); the default port is 853.
         ///
-        /// It needs `tls-cert` and `tls-key`. Only TLS 1.3 is accepted.
+        /// It needs `tls-cert` and `tls-key`, or `tls-self-signed`. Only TLS 1.3 is accepted.
         Restart "listen-tls" listen_tls: Vec<TlsEndpoint> = "[]";
 
         /// The certificate chain of this server in PEM, its own certificate first.
@@ -50,6 +50,19 @@ key_table! {
 
         /// The private key of `tls-cert` in PEM.
         Reload "tls-key" tls_key: Option<FilePath> = "";
+
+        /// Whether to make a self-signed certificate at the start, for trials, instead of `tls-cert` and `tls-key`.
+        ///
+        /// The log has its `tls-pin`, by which a client can know it.
+        Restart "tls-self-signed" tls_self_signed: bool = "false";
+
+        /// A file of keys for TLS session tickets, so that several servers resume each other's sessions (RFC 8446 4.6.1).
+        ///
+        /// One key on each line, 32 octets in base64, as `openssl rand -base64 32` prints; `#` starts a comment. The first key makes
+        /// tickets, all of them are accepted. Who has a key can read the sessions that were resumed by its tickets: write a new key to
+        /// the first line every few hours, remove the oldest, and reload. If it is not set, the server makes keys of its own, and
+        /// replaces them every 6 hours.
+        Reload "tls-ticket-keys" tls_ticket_keys: Option<FilePath> = "";
 
         /// The certificates of the authorities that certify primaries and clients, in PEM.
         ///

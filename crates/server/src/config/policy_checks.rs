@@ -87,15 +87,20 @@ impl ConfigReader {
 
     /// Checks that TLS has what it needs.
     pub(super) fn check_tls(&mut self) {
-        let Server { listen_tls, tls_cert, tls_key, .. } = &self.server;
+        let Server { listen_tls, tls_cert, tls_key, tls_self_signed, .. } = &self.server;
         let (listens, has_cert, has_key) = (!listen_tls.is_empty(), tls_cert.is_some(), tls_key.is_some());
         let position = |key: &str| self.set_at.get(key).cloned().unwrap_or_default();
         let incomplete = match (has_cert, has_key) {
             (false, true) => Some(("tls-key", "`tls-cert`")),
             (true, false) => Some(("tls-cert", "`tls-key`")),
-            (false, false) if listens => Some(("listen-tls", "`tls-cert` and `tls-key`")),
+            (false, false) if listens && !tls_self_signed => Some(("listen-tls", "`tls-cert` and `tls-key`")),
             _ => None,
         };
+        if *tls_self_signed && has_cert {
+            let message = "`tls-self-signed` and `tls-cert` are two certificates";
+            self.add_error(position("tls-self-signed"), message, "remove one of them");
+            return;
+        }
         if let Some((key, missing)) = incomplete {
             self.add_error(position(key), format!("`{key}` needs {missing}"), format!("set {missing} too"));
         }

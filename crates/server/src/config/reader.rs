@@ -255,6 +255,7 @@ impl ConfigReader {
                 "tls-cert" => &mut server.tls_cert,
                 "tls-key" => &mut server.tls_key,
                 "tls-ca" => &mut server.tls_ca,
+                "tls-ticket-keys" => &mut server.tls_ticket_keys,
                 _ => continue,
             };
             if let Some(FilePath(path)) = path {

@@ -71,6 +71,20 @@ pub enum TlsFileError {
         /// The file of the key.
         key: PathBuf,
     },
+    /// A line of the keys of session tickets is no key, or one too many.
+    #[error(
+        "line {line} of {} is not the base64 of 32 octets, or the 17th key; help: `openssl rand -base64 32` makes a key",
+        printable_path(.path)
+    )]
+    BadTicketKey {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+    },
+    /// There are no keys of session tickets.
+    #[error("{} contains no key; help: `openssl rand -base64 32` makes one", printable_path(.0))]
+    NoTicketKey(PathBuf),
     /// Something that does not depend on the files.
     #[error("cannot set up TLS: {0}")]
     Setup(String),
@@ -150,7 +164,7 @@ fn not_pem(path: &Path, error: &pem::Error) -> TlsFileError {
     TlsFileError::NotPem { path: path.to_owned(), reason }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, TlsFileError> {
+pub(super) fn read(path: &Path) -> Result<Vec<u8>, TlsFileError> {
     let mut octets = Vec::new();
     let length = File::open(path).and_then(|file| file.take(MAX_FILE_LEN + 1).read_to_end(&mut octets));
     let checked = length.and_then(|length| match length as u64 {

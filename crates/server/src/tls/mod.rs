@@ -12,12 +12,14 @@ mod listener_tests;
 mod peers;
 pub mod record_layer;
 pub mod reload;
+mod self_signed;
 mod server_config;
 mod stream;
 #[cfg(test)]
 mod test_certificates;
 #[cfg(test)]
 mod tests;
+mod ticket_keys;
 mod traffic_secrets;
 
 pub use byte_stream::TlsConnector;
@@ -25,7 +27,7 @@ pub use client_config::{ClientTls, TlsError};
 pub use files::TlsFileError;
 pub use peers::TlsPeers;
 pub use reload::DaemonTls;
-pub use server_config::{ServerTls, ServerTlsFiles};
+pub use server_config::{OwnCertificate, ServerTls, ServerTlsFiles};
 pub use stream::{MIN_BUFFER, SESSION_MEMORY, TlsStream};
 
 use std::sync::Arc;

@@ -1,21 +1,23 @@
 //! The TLS configuration of the listeners, reloaded without closing connections.
 
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use rustls::ServerConfig;
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, ProducesTickets, ServerConnection};
-use rustls::sign::SingleCertAndKey;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use webpki::EndEntityCert;
 use wire::Name;
 
 use super::certificate_verifier::ClientVerifier;
 use super::files::{Authorities, TlsFileError, read_certified_key};
 use super::stream::TlsStream;
+use super::ticket_keys::TicketKeys;
 use super::traffic_secrets::TrafficSecrets;
-use super::{ALPN_DOT, VERSIONS, crypto};
+use super::{ALPN_DOT, VERSIONS, crypto, self_signed};
 use crate::config::Server;
 use crate::config::value::FilePath;
 
@@ -25,20 +27,37 @@ const MAX_CLIENT_NAMES: usize = 64;
 /// The files that the listeners need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerTlsFiles {
-    /// The certificate chain, the server's own certificate first.
-    pub certificate: PathBuf,
-    /// Its private key.
-    pub key: PathBuf,
+    /// The server's own certificate.
+    pub own: OwnCertificate,
     /// Authorities of client certificates; without them no client certificate is asked for.
     pub authorities: Option<PathBuf>,
+    /// The keys of session tickets that several servers share; without them this server makes its own.
+    pub ticket_keys: Option<PathBuf>,
+}
+
+/// Where the server's own certificate comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OwnCertificate {
+    /// Made at the start, for trials.
+    SelfSigned,
+    /// From files.
+    Files {
+        /// The certificate chain, the server's own certificate first.
+        certificate: PathBuf,
+        /// Its private key.
+        key: PathBuf,
+    },
 }
 
 impl ServerTlsFiles {
     /// The configured files, if there are any.
     pub fn of(server: &Server) -> Option<ServerTlsFiles> {
         let path = |key: &Option<FilePath>| key.as_ref().map(|FilePath(path)| path.clone());
-        let (certificate, key) = (path(&server.tls_cert)?, path(&server.tls_key)?);
-        Some(ServerTlsFiles { certificate, key, authorities: path(&server.tls_ca) })
+        let own = match server.tls_self_signed {
+            true => OwnCertificate::SelfSigned,
+            false => OwnCertificate::Files { certificate: path(&server.tls_cert)?, key: path(&server.tls_key)? },
+        };
+        Some(ServerTlsFiles { own, authorities: path(&server.tls_ca), ticket_keys: path(&server.tls_ticket_keys) })
     }
 }
 
@@ -46,8 +65,15 @@ impl ServerTlsFiles {
 pub struct ServerTls {
     /// Read once per connection, replaced by [`ServerTls::reload`].
     current: RwLock<Current>,
-    /// The keys of session tickets (RFC 8446 4.6.1), kept when certificates are replaced. They are made anew every 6 hours.
+    kept: Kept,
+}
+
+/// What reloads keep.
+struct Kept {
+    /// The keys of session tickets (RFC 8446 4.6.1) where there is no file of keys. They are made anew every 6 hours.
     ticketer: Arc<dyn ProducesTickets>,
+    /// The certificate for trials, once it is made.
+    self_signed: OnceLock<Arc<CertifiedKey>>,
 }
 
 #[derive(Clone)]
@@ -60,12 +86,13 @@ impl ServerTls {
     /// Reads the files.
     pub fn read(files: &ServerTlsFiles) -> Result<ServerTls, TlsFileError> {
         let ticketer = rustls::crypto::aws_lc_rs::Ticketer::new().map_err(setup)?;
-        Ok(ServerTls { current: RwLock::new(read(files, &ticketer)?), ticketer })
+        let kept = Kept { ticketer, self_signed: OnceLock::new() };
+        Ok(ServerTls { current: RwLock::new(read(files, &kept)?), kept })
     }
 
     /// Reads the files again: new connections use their content, open ones go on. If it fails, all stays as it was.
     pub fn reload(&self, files: &ServerTlsFiles) -> Result<(), TlsFileError> {
-        let new = read(files, &self.ticketer)?;
+        let new = read(files, &self.kept)?;
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
         Ok(())
     }
@@ -103,9 +130,22 @@ fn dns_names(certificate: &CertificateDer<'_>) -> Box<[Name]> {
     names.filter_map(|name| name.parse().ok()).take(MAX_CLIENT_NAMES).collect()
 }
 
-fn read(files: &ServerTlsFiles, ticketer: &Arc<dyn ProducesTickets>) -> Result<Current, TlsFileError> {
+impl Kept {
+    fn self_signed(&self, crypto: &CryptoProvider) -> Result<Arc<CertifiedKey>, TlsFileError> {
+        if self.self_signed.get().is_none() {
+            // Only one thread reads files.
+            _ = self.self_signed.set(self_signed::make(crypto)?);
+        }
+        Ok(self.self_signed.get().expect("it was just made").clone())
+    }
+}
+
+fn read(files: &ServerTlsFiles, kept: &Kept) -> Result<Current, TlsFileError> {
     let crypto = crypto();
-    let own = read_certified_key(&files.certificate, &files.key, &crypto)?;
+    let own = match &files.own {
+        OwnCertificate::Files { certificate, key } => read_certified_key(certificate, key, &crypto)?,
+        OwnCertificate::SelfSigned => kept.self_signed(&crypto)?,
+    };
     let verifier = |path: &PathBuf| {
         Authorities::read(path).and_then(|all| ClientVerifier::new(all, &crypto).map_err(TlsFileError::Setup))
     };
@@ -120,8 +160,13 @@ fn read(files: &ServerTlsFiles, ticketer: &Arc<dyn ProducesTickets>) -> Result<C
     // RFC 9103 7.1: `dot` is selected from what the client offers. A client that offers no ALPN may ask all the same: some
     // send none, as RFC 7858 has none. One that offers others only is refused (RFC 7301 3.2).
     config.alpn_protocols = vec![ALPN_DOT.to_vec()];
+    // RFC 8446 C.4: a ticket is used once, and a client of DNS over TLS needs one connection.
+    config.send_tls13_tickets = 1;
     config.session_storage = Arc::new(NoServerSessionStorage {});
-    config.ticketer = ticketer.clone();
+    config.ticketer = match &files.ticket_keys {
+        Some(path) => Arc::new(TicketKeys::read(path)?),
+        None => kept.ticketer.clone(),
+    };
     Ok(Current { config: Arc::new(config), verifier })
 }
 

@@ -12,7 +12,7 @@ use wire::Name;
 
 use super::client_config::check_alpn;
 use super::test_certificates::{CertificateFiles, TestCertificates};
-use super::{ClientTls, MIN_BUFFER, ServerTls, ServerTlsFiles, TlsFileError, TlsPeers, TlsStream};
+use super::{ClientTls, MIN_BUFFER, OwnCertificate, ServerTls, ServerTlsFiles, TlsFileError, TlsPeers, TlsStream};
 use crate::config::remote_server::{KeyPin, RemoteTls};
 
 /// One end of a pipe: what was written by the other end, and what this end wrote.
@@ -101,7 +101,8 @@ fn failure(certificates: &TestCertificates, remote: &RemoteTls, server: &ServerT
 /// The files of a server that asks clients for certificates of the authority.
 pub(super) fn server_files(certificates: &TestCertificates, own: &CertificateFiles) -> ServerTlsFiles {
     let CertificateFiles { certificate, key, .. } = own.clone();
-    ServerTlsFiles { certificate, key, authorities: Some(certificates.authority()) }
+    let own = OwnCertificate::Files { certificate, key };
+    ServerTlsFiles { own, authorities: Some(certificates.authority()), ticket_keys: None }
 }
 
 /// The settings of a client that trusts the authority.
@@ -325,7 +326,7 @@ fn certificates_are_reloaded_for_new_connections_while_old_ones_go_on() {
     at_server.take(&mut at_client, usize::MAX).expect("still open");
     assert_eq!(at_server.received, b"a question");
 
-    fs::write(&files.key, "nonsense").expect("written");
+    fs::write(&second.key, "nonsense").expect("written");
     assert!(server.reload(&files).is_err());
     assert_eq!(failure(&certificates, &pinned(second.pin), &server), None, "the last good certificate stays");
 }
@@ -334,10 +335,10 @@ fn certificates_are_reloaded_for_new_connections_while_old_ones_go_on() {
 fn errors_name_the_file_and_what_to_do() {
     let certificates = TestCertificates::new();
     let (own, other) = (certificates.issue("own", &["a.example"]), certificates.issue("other", &["b.example"]));
-    let error = |change: &dyn Fn(&mut ServerTlsFiles)| {
-        let mut files = server_files(&certificates, &own);
+    let error = |change: &dyn Fn(&mut CertificateFiles)| {
+        let mut files = own.clone();
         change(&mut files);
-        ServerTls::read(&files).err().map(|error| error.to_string()).unwrap_or_default()
+        ServerTls::read(&server_files(&certificates, &files)).err().map(|error| error.to_string()).unwrap_or_default()
     };
     assert_eq!(error(&|_| {}), "");
     let missing = error(&|files| files.certificate = certificates.path("missing.pem"));
@@ -346,7 +347,7 @@ fn errors_name_the_file_and_what_to_do() {
     assert!(mismatch.contains("other.key") && mismatch.contains("does not belong to"), "{mismatch}");
     let no_key = error(&|files| files.key = own.certificate.clone());
     assert!(no_key.contains("own.pem contains no private key"), "{no_key}");
-    let no_certificate = error(&|files| files.authorities = Some(own.key.clone()));
+    let no_certificate = error(&|files| files.certificate = own.key.clone());
     assert!(no_certificate.contains("own.key contains no certificate"), "{no_certificate}");
     fs::write(certificates.path("cut.pem"), "-----BEGIN CERTIFICATE-----\nMIIB\n").expect("written");
     let cut = error(&|files| files.certificate = certificates.path("cut.pem"));
@@ -374,6 +375,48 @@ fn a_peer_without_settings_gets_them_by_a_reload() {
     assert_eq!(peers.reload(Some(&certificates.path("missing.pem"))).len(), 1);
     assert!(peers.config(number).is_ok());
     assert_eq!(peers.number(Some(&remote)).0, number);
+}
+
+#[test]
+fn rfc_8446_4_6_1_servers_with_the_same_ticket_keys_resume_each_others_sessions() {
+    let certificates = TestCertificates::new();
+    let key = |octet| data_encoding::BASE64.encode(&[octet; 32]) + "\n";
+    let path = certificates.path("tickets.keys");
+    fs::write(&path, key(1)).expect("written");
+    let mut files = server_files(&certificates, &certificates.issue("server", &["ns1.example.net"]));
+    files.ticket_keys = Some(path.clone());
+    let servers = [ServerTls::read(&files).expect("files"), ServerTls::read(&files).expect("files")];
+    let client = client(&certificates, &RemoteTls::default());
+    let kind = |server: &ServerTls| {
+        let (at_client, _) = connect(&client, server).expect("a handshake");
+        at_client.stream.session().expect("a client").handshake_kind()
+    };
+    assert_eq!(kind(&servers[0]), Some(HandshakeKind::Full));
+    assert_eq!(kind(&servers[1]), Some(HandshakeKind::Resumed));
+    // A new key first; then the old one goes.
+    for (text, expected) in [(key(2) + &key(1), HandshakeKind::Resumed), (key(3) + &key(2), HandshakeKind::Resumed)] {
+        fs::write(&path, text).expect("written");
+        servers[1].reload(&files).expect("files");
+        assert_eq!(kind(&servers[1]), Some(expected));
+    }
+    fs::write(&path, key(4)).expect("written");
+    servers[1].reload(&files).expect("files");
+    assert_eq!(kind(&servers[1]), Some(HandshakeKind::Full));
+}
+
+#[test]
+fn a_self_signed_certificate_for_trials_stays_the_same_when_files_are_reloaded() {
+    let certificates = TestCertificates::new();
+    let files = ServerTlsFiles { own: OwnCertificate::SelfSigned, authorities: None, ticket_keys: None };
+    let server = ServerTls::read(&files).expect("no files");
+    let pin = || {
+        let error = failure(&certificates, &pinned([7; 32]), &server).expect("another key");
+        error.split_once("sha256/").map(|(_, pin)| pin[..44].to_owned()).expect("the pin of the server")
+    };
+    let before = pin();
+    server.reload(&files).expect("no files");
+    assert_eq!(pin(), before);
+    assert_eq!(failure(&certificates, &RemoteTls::default(), &server), None);
 }
 
 //----------- The stream -------------------------------------------------------

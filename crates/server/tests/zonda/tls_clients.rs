@@ -69,7 +69,7 @@ fn an_idle_tls_connection_takes_less_than_a_kibibyte() {
     let before = anonymous(&daemon);
     connections.extend((0..CONNECTIONS).map(|_| connection(address, &client)));
     let octets = anonymous(&daemon).saturating_sub(before) / CONNECTIONS;
-    println!("{octets} octets a connection");
+    println!("an idle TLS connection takes {octets} octets");
     assert!(octets <= 1024, "{octets} octets a connection");
     drop(connections);
 }
@@ -84,12 +84,13 @@ struct OpenSsl {
 
 impl OpenSsl {
     fn start(address: SocketAddr, arguments: &[&str]) -> OpenSsl {
-        let mut process = Command::new("openssl")
-            .args(["s_client", "-alpn", "dot", "-tls1_3", "-connect", &address.to_string()])
+        // It prints what its commands do on standard error.
+        let mut process = Command::new("sh")
+            .args(["-c", "exec openssl s_client \"$@\" 2>&1", "openssl"])
+            .args(["-alpn", "dot", "-tls1_3", "-connect", &address.to_string()])
             .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
             .spawn()
             .expect("openssl runs");
         let (sender, output) = channel();
@@ -136,7 +137,7 @@ fn openssl_resumes_changes_keys_and_sees_close_notify() {
         return report_skipped("openssl is not installed");
     }
     let folder = TestFolder::new();
-    let (daemon, address) = serve(&folder, "");
+    let (daemon, address) = serve(&folder, "tcp-idle-timeout-ms = 60000\n");
     let session = folder.path().join("session.pem");
     let session = session.to_str().expect("UTF-8");
     for suite in ["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"] {
