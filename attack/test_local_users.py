@@ -174,7 +174,7 @@ def test_concurrent_reload_requests_are_all_answered(daemon):
 
 
 def test_connections_leave_descriptors_for_reloads(daemon):
-    server = daemon()
+    server = daemon(server="tcp-connections = 10000")
 
     def few_descriptors() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (FEW_DESCRIPTORS, FEW_DESCRIPTORS))

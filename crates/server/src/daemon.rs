@@ -265,6 +265,7 @@ pub(crate) fn listen_config(server: &Server) -> ListenConfig {
         connections: open_files::max_connections(server.tcp_connections.0 as usize, reserved),
         connections_per_client: server.tcp_connections_per_client.0 as usize,
         idle_timeout: Duration::from_millis(server.tcp_idle_timeout_ms.0.into()),
+        handshake_percent: server.tls_handshake_percent.0 as usize,
         ..ListenConfig::default()
     }
 }

@@ -1,4 +1,4 @@
-//! How many TCP connections the limit of open files (RLIMIT_NOFILE) allows.
+//! How many TCP connections the limit of open files (RLIMIT_NOFILE) and the memory allow.
 
 use std::thread;
 
@@ -20,8 +20,17 @@ pub fn reserved(addresses: usize, workers: usize, tcp_workers: usize) -> usize {
     addresses * (workers + tcp_workers) + 3 * tcp_workers + zone_files + control::CLIENTS + TRANSFERS + OTHER
 }
 
-/// The configured number of connections, or fewer if the raised limit leaves no room for them.
+/// The memory of an idle connection with its share of buffers, in octets: 4.1 KiB of the kernel, up to 1 KiB here.
+const CONNECTION_MEMORY: u64 = 8 << 10;
+/// The part of the available memory that idle connections may take.
+const MEMORY_PART: u64 = 4;
+/// The number of connections where the system does not say what it has.
+const FALLBACK: usize = 10_000;
+
+/// The configured number of connections, or fewer if the raised limit of open files leaves no room for them. 0 means as many as
+/// that limit and the memory allow.
 pub fn max_connections(configured: usize, reserved: usize) -> usize {
+    let configured = if configured == 0 { automatic(reserved) } else { configured };
     let limit = match netio::resource_limits::raise_open_files() {
         Ok(limit) => usize::try_from(limit).unwrap_or(usize::MAX),
         Err(error) => {
@@ -38,4 +47,31 @@ pub fn max_connections(configured: usize, reserved: usize) -> usize {
         );
     }
     configured.min(possible)
+}
+
+fn automatic(reserved: usize) -> usize {
+    let files = netio::resource_limits::raise_open_files();
+    let memory = netio::resource_limits::available_memory();
+    match (files, memory) {
+        (Ok(files), Ok(memory)) => connections_within(files, reserved, memory),
+        _ => FALLBACK,
+    }
+}
+
+fn connections_within(files: u64, reserved: usize, memory: u64) -> usize {
+    let by_files = usize::try_from(files).unwrap_or(usize::MAX).saturating_sub(reserved);
+    let by_memory = usize::try_from(memory / MEMORY_PART / CONNECTION_MEMORY).unwrap_or(usize::MAX);
+    by_files.min(by_memory).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_limited_by_files_and_by_memory() {
+        assert_eq!(connections_within(1 << 20, 1000, 64 << 30), (1 << 20) - 1000);
+        assert_eq!(connections_within(1 << 20, 1000, 1 << 30), 32_768);
+        assert_eq!(connections_within(900, 1000, 1 << 30), 1);
+    }
 }

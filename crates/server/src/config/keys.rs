@@ -56,6 +56,9 @@ key_table! {
         /// The log has its `tls-pin`, by which a client can know it.
         Restart "tls-self-signed" tls_self_signed: bool = "false";
 
+        /// The processor time for TLS handshakes, in percent of one processor, so that a flood of them leaves the rest for answers.
+        Restart "tls-handshake-percent" tls_handshake_percent: WholeNumber<1, 100_000> = "50";
+
         /// A file of keys for TLS session tickets, so that several servers resume each other's sessions (RFC 8446 4.6.1).
         ///
         /// One key on each line, 32 octets in base64, as `openssl rand -base64 32` prints; `#` starts a comment. The first key makes
@@ -114,15 +117,18 @@ key_table! {
         Reload "udp-payload" udp_payload: WholeNumber<512, 4096> = "1232";
 
         /// How long an idle TCP connection stays open, in milliseconds; sent to clients that ask for it (RFC 7828).
+        ///
+        /// When more than half of the maximum number of connections are open it is shortened, down to a tenth.
         Restart "tcp-idle-timeout-ms" tcp_idle_timeout_ms: WholeNumber<100, 6_553_500> = "10000";
 
-        /// The maximum number of TCP connections. For a new one, a stuck connection is closed, else the longest idle one.
+        /// The maximum number of TCP and TLS connections. For a new one, a stuck connection is closed, else the longest idle one.
         ///
-        /// The maximum is lower where the limit of open files (`LimitNOFILE=`, `ulimit -n`) is low: some files are reserved for
-        /// zone files, reloads and the sockets to listen on. A warning at the start gives the number that is left.
-        Restart "tcp-connections" tcp_connections: WholeNumber<1, 10_000_000> = "10000";
+        /// 0 means as many as the limit of open files (`LimitNOFILE=`, `ulimit -n`) and a quarter of the available memory allow. Some
+        /// files are reserved for zone files, reloads and the sockets to listen on. If a configured number is more than the limit of
+        /// open files allows, a warning at the start gives the number that is left.
+        Restart "tcp-connections" tcp_connections: WholeNumber<0, 10_000_000> = "0";
 
-        /// The maximum number of TCP connections of one client to each TCP thread; a client is an IPv4 address or an IPv6 /56.
+        /// The maximum number of TCP and TLS connections of one client; a client is an IPv4 address or an IPv6 /56.
         Restart "tcp-connections-per-client" tcp_connections_per_client: WholeNumber<1, 10_000_000> = "1000";
 
         /// Whether to use DNS cookies (RFC 7873, RFC 9018).

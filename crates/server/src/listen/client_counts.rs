@@ -1,41 +1,49 @@
-//! Connections per client, counted in constant memory by a count-min sketch.
+//! Connections per client of all threads, counted in constant memory by a count-min sketch.
 //!
 //! A keyed hash gives each client two counters; the lower one is its count. It is too high for clients that share both
 //! counters with others, which cannot be provoked without the key.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Counts connections per client.
+/// The most counters: each has at most a few connections too many where more connections than this are open.
+const MAX_COUNTERS: usize = 1 << 16;
+
+/// Counts connections per client. Clones share the counts.
+#[derive(Clone)]
 pub(super) struct ClientCounts {
-    counts: Box<[u32]>,
+    /// Nothing else depends on them, so that their order does not matter.
+    counts: Arc<[AtomicU32]>,
     key: RandomState,
 }
 
 impl ClientCounts {
     /// Room for the clients of `connections` connections.
     pub(super) fn new(connections: usize) -> ClientCounts {
-        let len = (connections * 2).next_power_of_two();
-        ClientCounts { counts: vec![0; len].into(), key: RandomState::new() }
+        let len = (connections * 2).next_power_of_two().min(MAX_COUNTERS);
+        ClientCounts { counts: (0..len).map(|_| AtomicU32::new(0)).collect(), key: RandomState::new() }
     }
 
     /// How many connections the client of `peer` has; rarely a higher number.
     pub(super) fn count(&self, peer: IpAddr) -> usize {
         let [first, second] = self.counters(peer);
-        self.counts[first].min(self.counts[second]) as usize
+        [first, second].map(|counter| self.counts[counter].load(Ordering::Relaxed)).into_iter().min().unwrap_or(0)
+            as usize
     }
 
     /// Counts a connection.
     pub(super) fn add(&mut self, peer: IpAddr) {
         for counter in self.counters(peer) {
-            self.counts[counter] += 1;
+            self.counts[counter].fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// Removes a counted connection.
     pub(super) fn remove(&mut self, peer: IpAddr) {
         for counter in self.counters(peer) {
-            self.counts[counter] -= 1;
+            self.counts[counter].fetch_sub(1, Ordering::Relaxed);
         }
     }
 
@@ -72,6 +80,9 @@ mod tests {
         clients.remove(ip("192.0.2.1"));
         assert_eq!(clients.count(ip("192.0.2.1")), 1);
         assert_eq!(clients.count(ip("198.51.100.1")), 0);
+        let mut of_another_thread = clients.clone();
+        of_another_thread.add(ip("192.0.2.1"));
+        assert_eq!(clients.count(ip("192.0.2.1")), 2);
     }
 
     #[test]

@@ -11,6 +11,16 @@ const TRANSFERS_PER_CLIENT: usize = 100;
 const STUCK_MS: u32 = 1000;
 /// The one with the most memory is chosen from this many of the oldest active connections.
 const CANDIDATES: usize = 16;
+/// The idle timeout of a full pool, in thousandths of the configured one.
+const SHORTEST_IDLE: u64 = 100;
+
+/// The idle timeout with `len` of `capacity` connections.
+fn shortened_ms(configured_ms: u32, len: usize, capacity: usize) -> u32 {
+    let vacant = capacity.saturating_sub(len) as u64;
+    let thousandths = (2000 * vacant / capacity.max(1) as u64).clamp(SHORTEST_IDLE, 1000);
+    (u64::from(configured_ms) * thousandths / 1000) as u32
+}
+
 impl<R: Responder> TcpWorker<R> {
     /// Enforces the limits on transfers and memory after a turn of a connection.
     pub(super) fn enforce_limits(&mut self, index: u32) {
@@ -72,9 +82,15 @@ impl<R: Responder> TcpWorker<R> {
         self.abort(index);
     }
 
+    /// The idle timeout: as configured while half of the pool is vacant, then less and less, down to a tenth when it is full
+    /// (RFC 7766 6.2.3). Clients that ask for it are sent the current one (RFC 7828 3.4).
+    pub(super) fn idle_timeout_ms(&self) -> u32 {
+        shortened_ms(self.configured_idle_timeout_ms, self.pool.len(), self.pool.capacity())
+    }
+
     /// Closes the connections without progress for the idle timeout, unless they wait for this server.
     pub(super) fn close_expired(&mut self) {
-        while let Some(index) = self.pool.expired(self.now_ms, self.idle_timeout_ms) {
+        while let Some(index) = self.pool.expired(self.now_ms, self.idle_timeout_ms()) {
             if self.responder.late.keeps_open(index) {
                 // It fails only if the change does.
                 _ = self.pool.update(index, self.now_ms, |_| Ok(true));
@@ -89,5 +105,20 @@ impl<R: Responder> TcpWorker<R> {
         if let Some(connection) = self.remove(index) {
             connection.abort();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_idle_timeout_is_shortened_as_the_pool_fills() {
+        let shortened = |len| shortened_ms(10_000, len, 1000);
+        assert_eq!(
+            [0, 500, 501, 750, 900, 950, 999, 1000].map(shortened),
+            [10_000, 10_000, 9980, 5000, 2000, 1000, 1000, 1000]
+        );
+        assert_eq!((shortened_ms(u32::MAX, 0, 1), shortened_ms(10_000, 1, 1)), (u32::MAX, 1000));
     }
 }

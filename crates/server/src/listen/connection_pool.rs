@@ -44,8 +44,8 @@ pub(super) struct ConnectionPool {
 }
 
 impl ConnectionPool {
-    /// A pool for `capacity` connections.
-    pub(super) fn new(capacity: usize) -> ConnectionPool {
+    /// A pool for `capacity` connections; `clients` are those of all threads.
+    pub(super) fn new(capacity: usize, clients: ClientCounts) -> ConnectionPool {
         let capacity = capacity.min(NONE as usize);
         ConnectionPool {
             slots: Vec::with_capacity(capacity),
@@ -54,13 +54,17 @@ impl ConnectionPool {
             len: 0,
             capacity,
             memory: 0,
-            clients: ClientCounts::new(capacity),
+            clients,
             transfers: ClientCounts::new(TRANSFERS),
         }
     }
 
     pub(super) fn len(&self) -> usize {
         self.len
+    }
+
+    pub(super) fn capacity(&self) -> usize {
+        self.capacity
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -72,7 +76,7 @@ impl ConnectionPool {
         self.memory
     }
 
-    /// How many connections the client of `peer` has; rarely a higher number.
+    /// How many connections the client of `peer` has, over all threads; rarely a higher number.
     pub(super) fn connections_of(&self, peer: IpAddr) -> usize {
         self.clients.count(peer)
     }
@@ -222,7 +226,7 @@ mod tests {
     /// A pool with `count` connections accepted at 0, 1, 2... ms, and the listener that keeps them open.
     fn pool(count: u32) -> (ConnectionPool, TcpListener) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
-        let mut pool = ConnectionPool::new(4);
+        let mut pool = ConnectionPool::new(4, ClientCounts::new(4));
         for number in 0..count {
             let stream = TcpStream::connect(listener.local_addr().expect("bound")).expect("loopback");
             let peer = IpAddr::V4([192, 0, 2, number as u8].into());

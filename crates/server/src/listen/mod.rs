@@ -8,6 +8,7 @@ mod client_counts;
 mod connection_eviction;
 mod connection_pool;
 mod counters;
+mod handshake_queue;
 mod late_reply;
 mod panic_guard;
 mod refusal_log;
@@ -22,6 +23,7 @@ pub use counters::{CounterTotals, ListenerCounters, METRICS, Metric};
 pub use late_reply::{IncomingUpdate, LateReply};
 
 use answer::{PendingNotify, ReceivedNotify, Request, Response, Served, Subscriber, WorkerState};
+use client_counts::ClientCounts;
 use netio::epoll::Waker;
 use refusal_log::RefusalLog;
 use std::io;
@@ -44,13 +46,15 @@ pub struct ListenConfig {
     /// Maximum number of connections, over all threads. To make room for another, one without progress for a second in the
     /// middle of a message or response is closed, or else the one that is idle for the longest.
     pub connections: usize,
-    /// Maximum number of connections of a client (an IPv4 address or IPv6 /56) on one thread. Others are closed at once.
+    /// Maximum number of connections of a client (an IPv4 address or IPv6 /56), over all threads. Others are closed at once.
     pub connections_per_client: usize,
     /// Maximum memory of the connections of one thread, in octets, including the kernel's: incomplete queries and unread
     /// responses. When they need more, those without progress for the longest are closed.
     pub memory_limit: usize,
-    /// How long a connection may be idle or make no progress in sending a query or reading responses.
+    /// How long a connection may be idle or make no progress in sending a query or reading responses; less when there are many.
     pub idle_timeout: Duration,
+    /// The processor time for TLS handshakes of all threads, in percent of one processor.
+    pub handshake_percent: usize,
     /// How long a stop waits for clients to read their responses.
     pub grace: Duration,
     /// UDP socket options; the wake interval is the time within which a stop is noticed.
@@ -76,6 +80,7 @@ impl Default for ListenConfig {
             // About 200 clients that read nothing.
             memory_limit: 64 << 20,
             idle_timeout: Duration::from_secs(10),
+            handshake_percent: 50,
             grace: Duration::from_secs(5),
             udp: netio::udp_server::ServerSocketOptions::default(),
             tcp: netio::tcp::ListenerOptions { unsent: UNSENT, user_timeout: USER_TIMEOUT, ..Default::default() },
@@ -188,6 +193,13 @@ fn finish_notify(
     })
 }
 
+/// What the threads for connections share.
+#[derive(Clone)]
+struct SharedState {
+    stop: Arc<AtomicBool>,
+    clients: ClientCounts,
+}
+
 /// The running threads.
 pub struct ListenerThreads {
     stop: Arc<AtomicBool>,
@@ -271,6 +283,7 @@ impl Listeners {
             })?;
         }
         let options = ListenConfig { tls_workers: self.tls.len(), ..self.options };
+        let shared = SharedState { stop: running.stop.clone(), clients: ClientCounts::new(options.connections) };
         let tcp =
             self.tcp.into_iter().enumerate().map(|(number, listeners)| (format!("tcp-{number}"), listeners, None));
         let tls = self.tls.into_iter().enumerate();
@@ -281,8 +294,7 @@ impl Listeners {
             of_transport.push(counters.clone());
             let waker = Arc::new(Waker::new()?);
             running.wakers.push(waker.clone());
-            let stop = running.stop.clone();
-            let worker = TcpWorker::new(listeners, tls, responder(), counters, stop, waker, &options)?;
+            let worker = TcpWorker::new(listeners, tls, responder(), counters, shared.clone(), waker, &options)?;
             running.spawn(name, move || worker.run())?;
         }
         Ok(running)

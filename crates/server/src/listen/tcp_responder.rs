@@ -81,6 +81,11 @@ impl<R: Responder> TcpResponder<R> {
         self.now_s = now.as_secs() as u32;
     }
 
+    /// Sets the idle timeout to announce.
+    pub(super) fn announce_idle_timeout(&mut self, timeout_ms: u32) {
+        self.idle_ds = u16::try_from(timeout_ms / 100).unwrap_or(u16::MAX);
+    }
+
     /// Publishes the counters after a round of turns.
     pub(super) fn end_round(&mut self) {
         self.responder.log_refused();

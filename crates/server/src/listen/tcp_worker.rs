@@ -7,12 +7,13 @@
 
 use super::connection_pool::ConnectionPool;
 use super::counters::ListenerCounters;
+use super::handshake_queue::HandshakeQueue;
 use super::late_reply::LateReplies;
 use super::panic_guard::catch_panic;
 use super::tcp_connection::{READ_LEN, TcpConnection};
 use super::tcp_responder::TcpResponder;
 use super::tls_connection::TlsConnection;
-use super::{ListenConfig, Responder};
+use super::{ListenConfig, Responder, SharedState};
 use crate::rate_limited_log::RateLimitedLog;
 use crate::tls::{MIN_BUFFER, SESSION_MEMORY, ServerTls};
 use netio::clock;
@@ -30,9 +31,6 @@ use std::time::Duration;
 const EVENTS: usize = 256;
 /// Connections accepted before the others get their turns.
 const ACCEPTS: usize = 64;
-/// Turns in a round of connections in their TLS handshake, each of which may cost half a millisecond. The others wait for the
-/// next round, so that open connections do not wait for long.
-const HANDSHAKES: usize = 8;
 /// Pause of the listeners while no descriptor is free, so that the thread does not spin.
 const STARVED_PAUSE_MS: u32 = 100;
 /// Maximum wait: idle threads, too, must release replaced zones.
@@ -61,7 +59,9 @@ pub(super) struct TcpWorker<R> {
     pub(super) counters: Arc<ListenerCounters>,
     stop: Arc<AtomicBool>,
     waker: Arc<Waker>,
-    pub(super) idle_timeout_ms: u32,
+    handshakes: HandshakeQueue,
+    /// As configured; see [`TcpWorker::idle_timeout_ms`].
+    pub(super) configured_idle_timeout_ms: u32,
     grace_ms: u32,
     max_per_client: usize,
     log: RateLimitedLog,
@@ -73,7 +73,7 @@ impl<R: Responder> TcpWorker<R> {
         tls: Option<Arc<ServerTls>>,
         responder: R,
         counters: Arc<ListenerCounters>,
-        stop: Arc<AtomicBool>,
+        shared: SharedState,
         waker: Arc<Waker>,
         options: &ListenConfig,
     ) -> io::Result<TcpWorker<R>> {
@@ -98,7 +98,7 @@ impl<R: Responder> TcpWorker<R> {
             listeners,
             tls,
             starved_until_ms: None,
-            pool: ConnectionPool::new(connections),
+            pool: ConnectionPool::new(connections, shared.clients),
             responder: TcpResponder::new(
                 responder,
                 counters.clone(),
@@ -109,9 +109,10 @@ impl<R: Responder> TcpWorker<R> {
             memory_limit,
             now_ms: now_ms(),
             counters,
-            stop,
+            stop: shared.stop,
             waker,
-            idle_timeout_ms: whole_ms(options.idle_timeout),
+            handshakes: HandshakeQueue::new(handshake_share(options), now_ms()),
+            configured_idle_timeout_ms: whole_ms(options.idle_timeout),
             grace_ms: whole_ms(options.grace),
             max_per_client: options.connections_per_client,
             log: RateLimitedLog::new(1, Duration::from_secs(10)),
@@ -135,14 +136,19 @@ impl<R: Responder> TcpWorker<R> {
         }
         self.now_ms = now_ms();
         self.responder.begin_round(clock::real());
-        let mut handshakes = 0;
+        self.responder.announce_idle_timeout(self.idle_timeout_ms());
         for at in 0..self.events.len() {
             let Ok(index) = u32::try_from(self.events.at(at).token) else { continue };
-            handshakes += usize::from(self.pool.get(index).is_some_and(TcpConnection::is_handshaking));
-            if handshakes <= HANDSHAKES || !self.pool.get(index).is_some_and(TcpConnection::is_handshaking) {
-                self.turn(index);
+            match self.pool.get(index).filter(|connection| connection.is_handshaking()) {
+                Some(connection) => {
+                    // It is not polled for until its turn: even without an interest, epoll reports a reset again and again.
+                    _ = self.poll.remove(connection.stream());
+                    self.handshakes.push(index);
+                }
+                None => self.turn(index),
             }
         }
+        self.handshake_turn();
         // Accept last: a slot that became vacant above must not be reused while an event for its old connection is pending.
         for at in 0..self.events.len() {
             match self.events.at(at).token {
@@ -160,9 +166,9 @@ impl<R: Responder> TcpWorker<R> {
     }
 
     fn wait_ms(&self) -> u32 {
-        let expiry = self.pool.until_expiry_ms(self.now_ms, self.idle_timeout_ms).unwrap_or(WAIT_MS);
+        let expiry = self.pool.until_expiry_ms(self.now_ms, self.idle_timeout_ms()).unwrap_or(WAIT_MS);
         let pause = if self.starved_until_ms.is_some() { STARVED_PAUSE_MS } else { WAIT_MS };
-        expiry.min(pause)
+        expiry.min(pause).min(self.handshakes.until_next_ms().unwrap_or(WAIT_MS))
     }
 
     //---------- Turns
@@ -189,6 +195,17 @@ impl<R: Responder> TcpWorker<R> {
             Ok(()) => self.enforce_limits(index),
             Err(_) => self.close(index),
         }
+    }
+
+    /// A turn of the handshake that has waited for the longest.
+    fn handshake_turn(&mut self) {
+        let Some(index) = self.handshakes.next(self.now_ms) else { return };
+        let Some(connection) = self.pool.get(index).filter(|connection| connection.is_handshaking()) else { return };
+        // It is polled for already if the slot has another connection since.
+        _ = self.poll.add(connection.stream(), index.into(), connection.interest());
+        let begin = clock::thread_cpu();
+        self.turn(index);
+        self.handshakes.charge(clock::thread_cpu().saturating_sub(begin));
     }
 
     /// Queues the responses to earlier messages that other threads have sent.
@@ -354,6 +371,11 @@ impl<R: Responder> TcpWorker<R> {
 /// Milliseconds of a clock that wraps after 49 days, longer than any timeout.
 fn now_ms() -> u32 {
     clock::monotonic().as_millis() as u32
+}
+
+/// The share of one thread in the processor time for handshakes, in thousandths of a processor.
+fn handshake_share(options: &ListenConfig) -> u32 {
+    (options.handshake_percent * 10 / options.tls_workers.max(1)) as u32
 }
 
 fn whole_ms(duration: Duration) -> u32 {

@@ -274,7 +274,11 @@ fn a_client_that_reads_nothing_is_closed_when_memory_is_short() {
 fn sessions_take_at_most_half_of_the_memory() {
     // Room for a handshake, and half of it for this many sessions.
     const SESSIONS: usize = 64;
-    let server = serve(&ListenConfig { memory_limit: 2 * SESSIONS * crate::tls::SESSION_MEMORY, ..config() });
+    let server = serve(&ListenConfig {
+        memory_limit: 2 * SESSIONS * crate::tls::SESSION_MEMORY,
+        idle_timeout: 20 * SOON,
+        ..config()
+    });
     let mut clients: Vec<Client> = Vec::new();
     for id in 0..SESSIONS as u16 + 4 {
         clients.push(server.connect());
@@ -300,6 +304,28 @@ fn many_handshakes_at_once_all_succeed() {
     for (id, client) in clients.iter_mut().enumerate() {
         exchange(client, id as u16);
     }
+    server.running.stop();
+}
+
+/// Queries on an open connection are answered while many more handshakes wait than their share allows.
+#[test]
+fn a_flood_of_handshakes_is_limited_and_delays_no_answer() {
+    let server = serve(&ListenConfig { handshake_percent: 1, idle_timeout: 20 * SOON, ..config() });
+    let mut open = server.connect();
+    exchange(&mut open, 0);
+    let settings = client(&server.certificates, &RemoteTls::default());
+    let mut clients: Vec<Client> = (0..100).map(|_| server.connect_with(&settings)).collect();
+    for client in &mut clients {
+        client.conn.write_tls(&mut client.sock).expect("loopback");
+        client.sock.set_nonblocking(true).expect("an option");
+    }
+    (0..50).for_each(|id| exchange(&mut open, id));
+    // A handshake takes far more than the hundredth of the time that they all have.
+    let answered = |client: &mut Client| client.sock.peek(&mut [0; 1]).is_ok();
+    let count = clients.iter_mut().filter_map(|client| answered(client).then_some(())).count();
+    assert!(count < 90, "{count} of 100 handshakes");
+    drop(clients);
+    exchange(&mut open, 51);
     server.running.stop();
 }
 

@@ -100,7 +100,7 @@ fn late_readers_get_all_responses() {
 
 #[test]
 fn the_longest_idle_connection_is_closed_for_a_new_one() {
-    let (running, server) = serve(&ListenConfig { connections: 3, ..config() });
+    let (running, server) = serve(&ListenConfig { connections: 3, ..with_long_idle_timeout() });
     let mut streams: Vec<TcpStream> = (0..3).map(|_| connect(server)).collect();
     for (id, stream) in (0..).zip(&mut streams) {
         assert_eq!(exchange(stream, id).expect("an answer"), id);
@@ -117,10 +117,39 @@ fn the_longest_idle_connection_is_closed_for_a_new_one() {
     running.stop();
 }
 
+/// Seconds that a full pool leaves must be enough for a busy machine.
+fn with_long_idle_timeout() -> ListenConfig {
+    ListenConfig { idle_timeout: Duration::from_secs(60), ..config() }
+}
+
+#[test]
+fn rfc_7828_3_4_a_shorter_idle_timeout_is_announced_when_many_connections_are_open() {
+    let (running, server) = serve(&ListenConfig { connections: 4, ..with_long_idle_timeout() });
+    let mut streams = Vec::new();
+    for expected_ds in [600u16, 600, 300, 60] {
+        let mut stream = connect(server);
+        // The new connection counts from the next round on.
+        assert_eq!(exchange(&mut stream, 1).expect("an answer"), 1);
+        stream.write_all(&framed_query(2, super::IDLE_TIMEOUT)).expect("open");
+        assert_eq!(read_message(&mut stream).expect("an answer")[6..], expected_ds.to_be_bytes());
+        streams.push(stream);
+    }
+    streams.truncate(1);
+    let begin = Instant::now();
+    loop {
+        streams[0].write_all(&framed_query(3, super::IDLE_TIMEOUT)).expect("open");
+        if read_message(&mut streams[0]).expect("an answer")[6..] == 600u16.to_be_bytes() {
+            break;
+        }
+        assert!(begin.elapsed() < SOON, "the timeout stays short");
+    }
+    running.stop();
+}
+
 /// A connection in the middle of a message is closed before one that has been idle for longer.
 #[test]
 fn a_stuck_connection_is_closed_before_an_idle_one() {
-    let (running, server) = serve(&ListenConfig { connections: 2, ..config() });
+    let (running, server) = serve(&ListenConfig { connections: 2, ..with_long_idle_timeout() });
     let (mut polite, mut stuck) = (connect(server), connect(server));
     assert_eq!(exchange(&mut polite, 1).expect("an answer"), 1);
     stuck.write_all(&framed_query(2, 0)[..5]).expect("loopback");
@@ -183,7 +212,7 @@ fn a_half_closed_connection_is_closed_after_its_responses() {
 
 #[test]
 fn connections_per_client_are_limited() {
-    let (running, server) = serve(&ListenConfig { connections_per_client: 2, ..config() });
+    let (running, server) = serve(&ListenConfig { connections_per_client: 2, tcp_workers: 3, ..config() });
     let (mut first, mut second, mut third) = (connect(server), connect(server), connect(server));
     assert_eq!([1, 2], [exchange(&mut first, 1).expect("an answer"), exchange(&mut second, 2).expect("an answer")]);
     assert!(exchange(&mut third, 3).is_err());

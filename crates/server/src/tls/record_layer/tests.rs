@@ -241,3 +241,41 @@ fn rfc_8448_3_keys_are_derived_as_in_the_example() {
     );
     assert_eq!(sealed(&mut server, &data), expected);
 }
+
+/// What the fuzz target `tls_records` does, with few random steps.
+#[test]
+fn random_records_arrive_as_they_were_sent_or_not_at_all() {
+    let mut random = fastrand::Rng::with_seed(7);
+    let (mut refused, mut arrived) = (0, 0);
+    for _ in 0..2000 {
+        let (mut client, mut server) = pair(SUITES[random.usize(..3)]);
+        for _ in 0..random.usize(..8) {
+            let data: Vec<u8> = (0..random.usize(..40)).map(|_| random.u8(..)).collect();
+            let mut records = Vec::new();
+            match random.u8(..5) {
+                0 => client.request_key_update(&mut records),
+                1 => client.seal_any(random.u8(20..26), &data, &mut records),
+                _ => {}
+            }
+            let is_data = records.is_empty();
+            client.seal(&data, &mut records);
+            let is_changed = random.u8(..8) == 0;
+            if is_changed {
+                let at = random.usize(..records.len().max(1)).min(records.len().saturating_sub(1));
+                records.iter_mut().skip(at).take(1).for_each(|octet| *octet ^= 1 << random.u8(..8));
+            }
+            match opened(&mut server, records) {
+                Ok(received) if is_data => {
+                    assert!(received == data && (!is_changed || data.is_empty()));
+                    arrived += 1;
+                }
+                Ok(_) => {}
+                Err(_) => {
+                    refused += 1;
+                    break;
+                }
+            }
+        }
+    }
+    assert!(refused > 100 && arrived > 1000, "{refused} refused, {arrived} arrived");
+}
