@@ -35,7 +35,7 @@ impl HandshakeQueue {
         self.refilled_ms = now_ms;
         // A thousandth of a millisecond is a microsecond.
         self.used_us = self.used_us.saturating_sub(u64::from(elapsed_ms) * u64::from(self.share));
-        self.waiting.pop_front_if(|_| self.used_us < BURST_US)
+        if self.used_us < BURST_US { self.waiting.pop_front() } else { None }
     }
 
     /// Counts what a turn cost.

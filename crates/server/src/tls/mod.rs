@@ -16,6 +16,8 @@ mod self_signed;
 mod server_config;
 mod stream;
 #[cfg(test)]
+mod stream_tests;
+#[cfg(test)]
 mod test_certificates;
 #[cfg(test)]
 mod tests;

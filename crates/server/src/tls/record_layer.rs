@@ -83,7 +83,7 @@ impl RecordLayer {
         let mut filled = 0;
         let mut cipher = None;
         while !records.is_empty() && !self.is_closed {
-            let (header, payload, rest) = split_record(records)?;
+            let [header, payload, rest] = split_record(records)?;
             records = rest;
             let cipher_now: &RecordCipher = cipher.get_or_insert_with(|| self.read.cipher());
             let inner = cipher_now.open(&mut self.read, header, payload);
@@ -208,7 +208,7 @@ impl RecordLayer {
 }
 
 /// The header and payload of the first record, and the records after it. Errors by RFC 8446 5, 5.1 and 5.2.
-fn split_record(records: &mut [u8]) -> Result<(&[u8], &mut [u8], &mut [u8]), RecordError> {
+fn split_record(records: &mut [u8]) -> Result<[&mut [u8]; 3], RecordError> {
     let Some((header, rest)) = records.split_at_mut_checked(HEADER_LEN) else {
         return Err(RecordError::Refused(AlertDescription::DecodeError));
     };
@@ -222,7 +222,7 @@ fn split_record(records: &mut [u8]) -> Result<(&[u8], &mut [u8], &mut [u8]), Rec
     }
     let split = rest.split_at_mut_checked(len);
     let (payload, rest) = split.ok_or(RecordError::Refused(AlertDescription::DecodeError))?;
-    Ok((header, payload, rest))
+    Ok([header, payload, rest])
 }
 
 /// RFC 8446 5.4: the type is the last octet that is not 0; the zeros after it are padding.

@@ -42,6 +42,7 @@ pub struct TlsStream {
     is_closed: bool,
 }
 
+#[expect(clippy::large_enum_variant, reason = "most sessions are of the largest variant, for hours")]
 enum Session {
     /// A client, or the handshake of a server, which then has the secrets to continue with.
     Rustls(Box<Connection>, Option<Arc<TrafficSecrets>>),
@@ -253,9 +254,8 @@ impl TlsStream {
 
 /// Gives `rustls` a record.
 fn process(session: &mut Connection, mut record: &[u8]) -> io::Result<IoState> {
-    while !record.is_empty() {
-        session.read_tls(&mut record)?;
-    }
+    // 0 after close_notify, when the rest is ignored.
+    while !record.is_empty() && session.read_tls(&mut record)? > 0 {}
     session.process_new_packets().map_err(|error| io::Error::new(ErrorKind::InvalidData, describe(&error)))
 }
 

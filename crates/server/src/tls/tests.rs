@@ -17,11 +17,11 @@ use crate::config::remote_server::{KeyPin, RemoteTls};
 
 /// One end of a pipe: what was written by the other end, and what this end wrote.
 #[derive(Default)]
-struct Socket {
-    incoming: VecDeque<u8>,
-    outgoing: Vec<u8>,
+pub(super) struct Socket {
+    pub(super) incoming: VecDeque<u8>,
+    pub(super) outgoing: Vec<u8>,
     /// Octets that may wait in `outgoing`; 0 is no limit.
-    room: usize,
+    pub(super) room: usize,
 }
 
 impl Read for Socket {
@@ -44,19 +44,19 @@ impl Write for Socket {
     }
 }
 
-struct Side {
-    stream: TlsStream,
-    socket: Socket,
-    received: Vec<u8>,
+pub(super) struct Side {
+    pub(super) stream: TlsStream,
+    pub(super) socket: Socket,
+    pub(super) received: Vec<u8>,
 }
 
 impl Side {
-    fn new(stream: TlsStream) -> Side {
+    pub(super) fn new(stream: TlsStream) -> Side {
         Side { stream, socket: Socket::default(), received: Vec::new() }
     }
 
     /// Takes at most `max` octets that the other side sent, and handles them.
-    fn take(&mut self, from: &mut Side, max: usize) -> io::Result<()> {
+    pub(super) fn take(&mut self, from: &mut Side, max: usize) -> io::Result<()> {
         let len = from.socket.outgoing.len().min(max);
         self.socket.incoming.extend(from.socket.outgoing.drain(..len));
         let (mut records, mut out) = (vec![0; MIN_BUFFER], vec![0; MIN_BUFFER]);
@@ -68,12 +68,12 @@ impl Side {
         Ok(())
     }
 
-    fn send(&mut self, octets: &[u8]) -> usize {
+    pub(super) fn send(&mut self, octets: &[u8]) -> usize {
         self.stream.send(&mut self.socket, octets).expect("the pipe is open")
     }
 }
 
-const PRIMARY: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+pub(super) const PRIMARY: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// The result of a handshake: both sides, or the client's error or the server's.
 fn handshake(client: TlsStream, server: TlsStream) -> Result<(Side, Side), String> {
@@ -89,7 +89,7 @@ fn handshake(client: TlsStream, server: TlsStream) -> Result<(Side, Side), Strin
     Ok((client, server))
 }
 
-fn connect(client: &ClientTls, server: &ServerTls) -> Result<(Side, Side), String> {
+pub(super) fn connect(client: &ClientTls, server: &ServerTls) -> Result<(Side, Side), String> {
     handshake(client.connect(PRIMARY).expect("valid settings"), server.accept().expect("valid settings"))
 }
 
@@ -110,7 +110,7 @@ pub(super) fn client(certificates: &TestCertificates, remote: &RemoteTls) -> Cli
     ClientTls::read(remote, Some(&certificates.authority())).expect("the files of the test")
 }
 
-fn server(certificates: &TestCertificates, own: &CertificateFiles) -> ServerTls {
+pub(super) fn server(certificates: &TestCertificates, own: &CertificateFiles) -> ServerTls {
     ServerTls::read(&server_files(certificates, own)).expect("the files of the test")
 }
 
@@ -417,111 +417,4 @@ fn a_self_signed_certificate_for_trials_stays_the_same_when_files_are_reloaded()
     server.reload(&files).expect("no files");
     assert_eq!(pin(), before);
     assert_eq!(failure(&certificates, &RemoteTls::default(), &server), None);
-}
-
-//----------- The stream -------------------------------------------------------
-
-/// An established connection.
-fn established() -> (Side, Side) {
-    let certificates = TestCertificates::new();
-    let server = server(&certificates, &certificates.issue("server", &["ns1.example.net"]));
-    connect(&client(&certificates, &RemoteTls::default()), &server).expect("a handshake")
-}
-
-#[test]
-fn octets_arrive_however_they_are_split() {
-    let (mut client, mut server) = established();
-    assert!(!client.stream.is_active() && !server.stream.is_active());
-    let octets: Vec<u8> = (0..=255).cycle().take(100_000).collect();
-    for max in [1, 7, 1000, 50_000] {
-        let mut sent = 0;
-        server.received.clear();
-        while server.received.len() < octets.len() {
-            sent += client.send(&octets[sent..]);
-            server.take(&mut client, max).expect("open");
-        }
-        assert!(server.received == octets, "{max} at a time");
-        assert_eq!((server.stream.is_active(), server.stream.memory()), (false, 0));
-    }
-}
-
-#[test]
-fn an_incomplete_record_is_counted_as_memory() {
-    let (mut client, mut server) = established();
-    client.send(&[1; 10_000]);
-    server.take(&mut client, 5000).expect("open");
-    assert!(server.received.is_empty() && server.stream.is_active());
-    assert!((5000..6000).contains(&server.stream.memory()), "{}", server.stream.memory());
-    server.take(&mut client, usize::MAX).expect("open");
-    assert_eq!((server.received.len(), server.stream.memory()), (10_000, 0));
-}
-
-#[test]
-fn output_that_the_socket_does_not_accept_is_bounded_and_counted() {
-    let (mut client, mut server) = established();
-    client.socket.room = 10_000;
-    let octets = vec![3; 1 << 20];
-    let mut sent = client.send(&octets);
-    assert!((10_000..80_000).contains(&sent), "{sent}");
-    assert!(client.stream.has_output() && client.stream.is_active() && client.stream.memory() >= sent - 10_000);
-    assert_eq!(client.send(&octets[sent..]), 0, "no room");
-    while server.received.len() < octets.len() {
-        server.take(&mut client, usize::MAX).expect("open");
-        sent += client.send(&octets[sent..]);
-    }
-    client.stream.flush(&mut client.socket).expect("open");
-    assert_eq!((client.stream.has_output(), client.stream.memory()), (false, 0));
-}
-
-#[test]
-fn rfc_8446_6_1_close_notify_ends_the_stream() {
-    let (mut client, mut server) = established();
-    client.send(b"last");
-    client.stream.close_notify(&mut client.socket);
-    // The data is received first.
-    let (mut records, mut out) = (vec![0; MIN_BUFFER], vec![0; MIN_BUFFER]);
-    server.socket.incoming.extend(client.socket.outgoing.drain(..));
-    let received = server.stream.receive(&mut server.socket, &mut records, &mut out).expect("data");
-    assert_eq!(received.map(|len| &out[..len]), Some(&b"last"[..]));
-    let (mut client, mut server) = established();
-    client.stream.close_notify(&mut client.socket);
-    let end = server.take(&mut client, usize::MAX).expect_err("the end");
-    assert_eq!(end.kind(), ErrorKind::UnexpectedEof);
-}
-
-#[test]
-fn what_is_not_tls_is_refused_at_once() {
-    let certificates = TestCertificates::new();
-    let server = server(&certificates, &certificates.issue("server", &["ns1.example.net"]));
-    // A DNS query over TCP, HTTP, and a record that is too long.
-    let query = [0, 28, 0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 7, b'e', b'x'];
-    for octets in [&query[..], b"GET / HTTP/1.1\r\n\r\n", &[22, 3, 1, 0xff, 0xff, 1]] {
-        let mut side = Side::new(server.accept().expect("valid settings"));
-        side.socket.incoming.extend(octets);
-        let (mut records, mut out) = (vec![0; MIN_BUFFER], vec![0; MIN_BUFFER]);
-        let error = side.stream.receive(&mut side.socket, &mut records, &mut out).expect_err("no TLS");
-        assert!(error.to_string().contains("does not speak TLS on this port"), "{error}");
-    }
-}
-
-#[test]
-fn random_octets_never_panic() {
-    let certificates = TestCertificates::new();
-    let tls = server(&certificates, &certificates.issue("server", &["ns1.example.net"]));
-    let client = client(&certificates, &RemoteTls::default());
-    let mut random = 0x2545_f491_4f6c_dd1du64;
-    let mut refused = 0;
-    for _ in 0..300 {
-        // A real ClientHello with three octets changed.
-        let mut hello = Side::new(client.connect(PRIMARY).expect("valid settings"));
-        hello.stream.flush(&mut hello.socket).expect("a pipe");
-        for _ in 0..3 {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let at = (random >> 33) as usize % hello.socket.outgoing.len();
-            hello.socket.outgoing[at] ^= (random >> 25) as u8;
-        }
-        let mut side = Side::new(tls.accept().expect("valid settings"));
-        refused += usize::from(side.take(&mut hello, usize::MAX).is_err());
-    }
-    assert!(refused > 20, "{refused}");
 }

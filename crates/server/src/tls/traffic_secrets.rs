@@ -2,8 +2,9 @@
 //!
 //! `rustls` gives keys away, and the secrets by which they are replaced (RFC 8446 7.2) only to a [`KeyLog`]. So each handshake has
 //! one of its own, and the keys made of its secrets are compared with those of `rustls`. Its module `kernel` keeps the secrets as
-//! well, in 900 octets a connection.
+//! well, beside much that an established connection of a server does not need.
 
+use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 use rustls::{ConnectionTrafficSecrets, ExtractedSecrets, KeyLog};
@@ -16,8 +17,15 @@ const CLIENT: &str = "CLIENT_TRAFFIC_SECRET_0";
 const SERVER: &str = "SERVER_TRAFFIC_SECRET_0";
 
 /// The secrets of both directions of one connection.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct TrafficSecrets(Mutex<[Secret; 2]>);
+
+/// Part of the configuration of `rustls`, which can be printed; the secrets are not.
+impl fmt::Debug for TrafficSecrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TrafficSecrets")
+    }
+}
 
 type Secret = Zeroizing<Vec<u8>>;
 
