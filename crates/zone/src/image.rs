@@ -344,9 +344,8 @@ impl TreesDecoder {
             let leaf = leaf?;
             self.heap.prepare(leaf.len());
             let validator = &mut self.validator;
-            let accept = |key: KeyInfo, value: &[u8]| {
-                validator.accepts(KeyInfo { is_empty: is_names && key.is_empty, ..key }, value)
-            };
+            let accept =
+                |key: KeyInfo, value: &[u8]| validator.accepts(if is_names { key } else { key.without_apex() }, value);
             self.loaders[tree].push(leaf, self.keys, accept)?;
         }
         Ok(())

@@ -82,13 +82,13 @@ impl NodeValidator {
             }
             previous = Some(rtype.0);
             match rtype {
-                Rtype::NS if !owner.is_empty && count > 0 => own_flags |= CUT,
+                Rtype::NS if !owner.is_empty() && count > 0 => own_flags |= CUT,
                 Rtype::DNAME if count > 0 => own_flags |= DNAME,
                 Rtype::SOA => has_soa = count > 0,
                 _ => {}
             }
         }
-        (flags & (CUT | DNAME) == own_flags && (has_soa || !owner.is_empty)).then_some(())
+        (flags & (CUT | DNAME) == own_flags && (has_soa || !owner.is_empty())).then_some(())
     }
 
     /// Checks the RRset at the start of `bytes`; returns its type, its count and the rest.
@@ -141,7 +141,7 @@ impl NodeValidator {
             rest
         };
         // RFC 4592 3.3.1: a wildcard's records are synthesized with other owners, so their names must not end in it.
-        let fits = owner_literal + owner.name_len <= MAX_NAME_LEN && !owner.is_wildcard;
+        let fits = owner_literal + owner.name_len() <= MAX_NAME_LEN && !owner.is_wildcard();
         (owner_literal == 0 || fits).then_some(rest)
     }
 
