@@ -123,20 +123,54 @@ fn start_log_thread() {
     }
 }
 
+/// How long the log thread pauses after it has written: lines that follow each other, as those of thousands of transfers, are written
+/// together, and do not wake it one by one. A line after a pause is written at once.
+const PAUSE: Duration = Duration::from_millis(2);
+/// Lines are written together up to so many octets.
+const MAX_WRITE: usize = 64 << 10;
+
 fn write_all(outputs: &LogReceiver) {
     IS_LOG_THREAD.set(true);
+    let mut lines = Vec::new();
     while let Some(output) = outputs.next() {
-        match output {
-            LogOutput::Line(line) => put_line(&line),
-            LogOutput::Dropped(lines) => error!(lines, "log lines were dropped: standard error was not read"),
-            LogOutput::Progress(text) => put_progress(&text),
-            // The waiting thread may have timed out.
-            LogOutput::Flush(done) => _ = done.send(()),
+        write(output, &mut lines);
+        while let Some(output) = outputs.waiting() {
+            write(output, &mut lines);
         }
+        put_lines(&mut lines);
+        thread::sleep(PAUSE);
     }
 }
 
-/// Errors are ignored: there is nowhere to report them.
+/// Writes an output, or appends it to the lines that are written next.
+fn write(output: LogOutput, lines: &mut Vec<u8>) {
+    if let LogOutput::Line(line) = output {
+        lines.extend_from_slice(&line);
+        if lines.len() >= MAX_WRITE {
+            put_lines(lines);
+        }
+        return;
+    }
+    put_lines(lines);
+    match output {
+        LogOutput::Dropped(lines) => error!(lines, "log lines were dropped: standard error was not read"),
+        LogOutput::Progress(text) => put_progress(&text),
+        // The waiting thread may have timed out.
+        LogOutput::Flush(done) => _ = done.send(()),
+        LogOutput::Line(_) => (),
+    }
+}
+
+fn put_lines(lines: &mut Vec<u8>) {
+    if !lines.is_empty() {
+        put_line(lines);
+        lines.clear();
+        // A burst must not keep its memory.
+        lines.shrink_to(MAX_WRITE);
+    }
+}
+
+/// Writes one line or several. Errors are ignored: there is nowhere to report them.
 fn put_line(line: &[u8]) {
     put_progress("");
     _ = io::stderr().write_all(line);

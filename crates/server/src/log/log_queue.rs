@@ -69,9 +69,16 @@ impl LogQueue {
 impl LogReceiver {
     /// Waits for the next output; `None` when all senders are gone.
     pub(super) fn next(&self) -> Option<LogOutput> {
-        let output = self.outputs.recv().ok()?;
+        self.outputs.recv().ok().inspect(|output| self.note_received(output))
+    }
+
+    /// The next output, if it is there already.
+    pub(super) fn waiting(&self) -> Option<LogOutput> {
+        self.outputs.try_recv().ok().inspect(|output| self.note_received(output))
+    }
+
+    fn note_received(&self, output: &LogOutput) {
         locked(&self.fill).octets -= output.len();
-        Some(output)
     }
 }
 
