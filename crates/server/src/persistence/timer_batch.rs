@@ -13,8 +13,8 @@ use crate::zone_id::ZoneId;
 
 /// How long timers are collected.
 const INTERVAL: Duration = Duration::from_secs(5);
-/// More than these are written at once.
-const MAX_TIMERS: usize = 16 << 10;
+/// More than these are written at once: they take 200 kB of memory, and a million zones need 500 syncs.
+const MAX_TIMERS: usize = 2 << 10;
 
 /// The timers to be written.
 #[derive(Default)]
