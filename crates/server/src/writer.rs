@@ -211,6 +211,7 @@ impl Writer {
             let Some(event) = self.queue.next(wake_time) else { continue };
             self.handle(event);
             self.handle_waiting(MAX_EVENTS - 1);
+            self.secondaries.wake_transfers();
         }
     }
 

@@ -66,6 +66,23 @@ impl TransferHandle {
         self.put(NetworkCommand::Engine(command))
     }
 
+    /// As [`TransferHandle::send`], for one of many commands: the thread need not look for it before [`TransferHandle::wake`].
+    pub fn send_later(&self, command: TransferCommand) -> Result<(), ThreadEnded> {
+        match self.commands.try_send(NetworkCommand::Engine(command)) {
+            Ok(()) => Ok(()),
+            Err(TrySendError::Full(command)) => {
+                self.waker.wake();
+                self.commands.send(command).map_err(|SendError(_)| ThreadEnded)
+            }
+            Err(TrySendError::Disconnected(_)) => Err(ThreadEnded),
+        }
+    }
+
+    /// Has the thread look for commands.
+    pub fn wake(&self) {
+        self.waker.wake();
+    }
+
     /// Sends a command unless the queue is full, in which case it is returned.
     pub fn try_send(&self, command: TransferCommand) -> Result<(), TransferCommand> {
         let result = self.commands.try_send(NetworkCommand::Engine(command));

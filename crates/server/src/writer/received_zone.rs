@@ -19,8 +19,8 @@ use crate::zones::acceptance::{self, Candidate, Rejection, Remark, VersionOrigin
 
 /// Receives a transfer, and says which versions are accepted.
 pub struct ZoneReceiver {
-    /// Receives the records.
-    pub receiver: TransferReceiver,
+    /// Receives the records. Hundreds wait for their first message, and are moved on the way to the writer.
+    pub receiver: Box<TransferReceiver>,
     /// Whether a version with an earlier or equal serial is accepted: the zone has expired, or the operator forces it.
     pub accepts_any_serial: bool,
     /// The memory that it takes, unless the zone has `max-bytes`.
@@ -86,7 +86,7 @@ const MAX_QUICK_RECORDS: u64 = 256;
 impl TransferSink for ZoneReceiver {
     /// A bug in this code must not end the transfer thread, and with it the refreshes of all zones.
     fn receive(&mut self, message: &[u8]) -> Result<bool, String> {
-        let receive = || TransferSink::receive(&mut self.receiver, message);
+        let receive = || TransferSink::receive(&mut *self.receiver, message);
         let received = catch_unwind(AssertUnwindSafe(receive));
         let is_complete = received.unwrap_or_else(|_| Err(ReceivedError::Panicked.to_string()))?;
         if let Some(memory) = &mut self.memory {
@@ -100,7 +100,7 @@ impl TransferSink for ZoneReceiver {
     }
 
     fn records(&self) -> u64 {
-        TransferSink::records(&self.receiver)
+        TransferSink::records(&*self.receiver)
     }
 }
 

@@ -41,6 +41,8 @@ use crate::zones::work_pool::WorkPool;
 /// What the writer keeps for secondary zones.
 pub(super) struct Secondaries {
     transfers: TransferHandle,
+    /// Whether the transfer thread is still to look for commands.
+    has_sent: bool,
     pool: WorkPool<FinishedTransfer>,
     /// Builds zones that an external command checks, which may take long.
     check_pool: WorkPool<FinishedTransfer>,
@@ -70,6 +72,7 @@ impl Secondaries {
         };
         Secondaries {
             transfers,
+            has_sent: false,
             pool: WorkPool::new(BUILD_THREADS, done(events.clone())),
             check_pool: WorkPool::new(CHECK_THREADS, done(events.clone())),
             last: LastTransfers::default(),
@@ -100,9 +103,19 @@ impl Secondaries {
         }
     }
 
-    fn send(&self, command: TransferCommand) {
+    /// Sends a command, which the transfer thread sees after [`Secondaries::wake_transfers`] at the latest: to wake it for each of
+    /// thousands of small zones takes longer than to serve them.
+    fn send(&mut self, command: TransferCommand) {
         // Fails only if the thread has ended, which it has logged.
-        _ = self.transfers.send(command);
+        _ = self.transfers.send_later(command);
+        self.has_sent = true;
+    }
+
+    /// To be called after every batch of events.
+    pub(super) fn wake_transfers(&mut self) {
+        if std::mem::take(&mut self.has_sent) {
+            self.transfers.wake();
+        }
     }
 }
 
@@ -149,7 +162,8 @@ pub(super) fn new_receiver(
     };
     let memory = (max_bytes == 0).then(|| memory.share());
     let options = ZoneBuilderOptions { source: "transfer".into(), ..ZoneBuilderOptions::default() };
-    ZoneReceiver { receiver: TransferReceiver::new(apex, request, limits, options), accepts_any_serial, memory }
+    let receiver = Box::new(TransferReceiver::new(apex, request, limits, options));
+    ZoneReceiver { receiver, accepts_any_serial, memory }
 }
 
 impl Writer {

@@ -15,7 +15,7 @@ use crate::zone_id::ZoneId;
 pub(super) struct Exchange<T> {
     zone: ZoneId,
     pub(super) query: OutgoingQuery,
-    verifier: Option<TsigVerifier<Arc<TsigKey>>>,
+    verifier: Option<Box<TsigVerifier<Arc<TsigKey>>>>,
     purpose: Purpose<T>,
     began_ms: u64,
     pub(super) counts: ExchangeCounts,
@@ -47,7 +47,14 @@ impl<T: TransferSink> Exchange<T> {
         purpose: Purpose<T>,
         now: Now,
     ) -> Exchange<T> {
-        Exchange { zone, query, verifier, purpose, began_ms: now.ms, counts: ExchangeCounts::default() }
+        Exchange {
+            zone,
+            query,
+            verifier: verifier.map(Box::new),
+            purpose,
+            began_ms: now.ms,
+            counts: ExchangeCounts::default(),
+        }
     }
 
     /// Takes a response; `None` if more are to come.
@@ -97,7 +104,7 @@ impl<T: TransferSink> Exchange<T> {
             return Ok(None);
         }
         // RFC 8945 5.3.1: the last message is signed.
-        self.verifier.as_ref().map_or(Ok(()), TsigVerifier::finish)?;
+        self.verifier.as_deref().map_or(Ok(()), TsigVerifier::finish)?;
         Ok(Some(ExchangeEnd::Complete))
     }
 
