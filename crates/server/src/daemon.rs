@@ -18,13 +18,13 @@ use crate::added_zones::ADDED_ZONES;
 use crate::cli;
 use crate::command::{print_findings, read_config};
 use crate::config::value::{FilePath, TlsEndpoint};
-use crate::config::{Config, Endpoint, Server, octet_limit};
+use crate::config::{Config, Server, octet_limit};
 use crate::control::{self, ControlRequest, ControlSocket};
 use crate::control_service::ControlService;
 use crate::frozen_zones::{self, FROZEN_ZONES, FrozenZonesFile};
-use crate::listen::{self, EventSinks, ListenConfig, ListenError, ListenerThreads, ZoneResponder};
+use crate::listen::{self, EventSinks, ListenError, ListenerThreads, ZoneResponder};
+use crate::listener_setup::{addresses, listen_config};
 use crate::log::{self, Log};
-use crate::open_files;
 use crate::persistence::{JournalError, Persistence};
 use crate::privileges::{self, UserError};
 use crate::report::FindingReport;
@@ -240,34 +240,6 @@ fn open_journal(
     let limits = StoreLimits { history_total, ..StoreLimits::default() };
     let (journal, storage) = Persistence::open(state_dir, limits, queue.journal_sender())?;
     Ok((Box::new(journal), Some(storage)))
-}
-
-/// The addresses to listen on, without the default IPv6 one if the kernel has no IPv6.
-pub(crate) fn addresses(server: &Server) -> Vec<SocketAddr> {
-    let has_ipv6 = Path::new("/proc/net/if_inet6").exists();
-    let is_default = server.listen == Server::default().listen;
-    let addresses = server.listen.iter().map(|Endpoint(address)| *address);
-    addresses.filter(|address| address.is_ipv4() || has_ipv6 || !is_default).collect()
-}
-
-/// The threads and limits of the listeners.
-pub(crate) fn listen_config(server: &Server) -> ListenConfig {
-    let processors = netio::cpu_affinity::allowed_cpus().map_or(1, |allowed| allowed.len());
-    let or = |count: u32, automatic: usize| if count == 0 { automatic } else { count as usize };
-    let (workers, tcp_workers) = (or(server.workers.0, processors), or(server.tcp_workers.0, processors.div_ceil(2)));
-    let tls_workers = if server.listen_tls.is_empty() { 0 } else { tcp_workers };
-    let addresses = addresses(server).len().max(server.listen_tls.len());
-    let reserved = open_files::reserved(addresses, workers, tcp_workers + tls_workers);
-    ListenConfig {
-        workers,
-        tcp_workers,
-        tls_workers,
-        connections: open_files::max_connections(server.tcp_connections.0 as usize, reserved),
-        connections_per_client: server.tcp_connections_per_client.0 as usize,
-        idle_timeout: Duration::from_millis(server.tcp_idle_timeout_ms.0.into()),
-        handshake_percent: server.tls_handshake_percent.0 as usize,
-        ..ListenConfig::default()
-    }
 }
 
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), StartError> {

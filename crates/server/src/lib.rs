@@ -17,6 +17,7 @@ pub mod daemon;
 mod frozen_zones;
 pub mod input;
 pub mod listen;
+mod listener_setup;
 pub mod log;
 mod metrics;
 mod open_files;

@@ -13,7 +13,7 @@ use tune::{Case, Host, Role, Row, Server, ServerFacts, Workload};
 use super::{fail, json, print, print_failure, print_findings, read_config};
 use crate::cli::{TuneArguments, TuneRole, TuneServer, ZoneArguments};
 use crate::config::Config;
-use crate::daemon::{addresses, listen_config};
+use crate::listener_setup::{addresses, listen_config};
 use crate::open_files;
 use crate::printable::Printable;
 use crate::sources::Sources;

@@ -141,7 +141,6 @@ pub(super) const SETTINGS: &[Setting] = &[
             }
         },
         sources: &[says(Isc, "connection reuse? protocol tweaks?")],
-        evidence: &[effect("E14", "Time to transfer all zones", "4 addresses of the primary")],
         risk: "none known",
         condition: "a secondary with more zones than ports",
         ..PORT

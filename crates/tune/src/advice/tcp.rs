@@ -140,7 +140,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             }
             (false, Some(_)) => Advice::Leave("answers to queries fit into the first window".into()),
         },
-        sources: &[says(Kernel, "1 by default: the window falls back after an idle time (RFC 2861)")],
+        sources: &[says(Kernel, "1 by default: the window falls back after an idle time")],
         risk: "a burst into a path that has become narrower",
         condition: "secondaries that keep connections open",
         ..TCP

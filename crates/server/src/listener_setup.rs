@@ -1,0 +1,37 @@
+//! What the configuration says about listeners, for `zonda serve` and `zonda tune`: addresses, threads, limits.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::config::{Endpoint, Server};
+use crate::listen::ListenConfig;
+use crate::open_files;
+
+/// The addresses to listen on, without the default IPv6 one if the kernel has no IPv6.
+pub fn addresses(server: &Server) -> Vec<SocketAddr> {
+    let has_ipv6 = Path::new("/proc/net/if_inet6").exists();
+    let is_default = server.listen == Server::default().listen;
+    let addresses = server.listen.iter().map(|Endpoint(address)| *address);
+    addresses.filter(|address| address.is_ipv4() || has_ipv6 || !is_default).collect()
+}
+
+/// The threads and limits of the listeners.
+pub fn listen_config(server: &Server) -> ListenConfig {
+    let processors = netio::cpu_affinity::allowed_cpus().map_or(1, |allowed| allowed.len());
+    let or = |count: u32, automatic: usize| if count == 0 { automatic } else { count as usize };
+    let (workers, tcp_workers) = (or(server.workers.0, processors), or(server.tcp_workers.0, processors.div_ceil(2)));
+    let tls_workers = if server.listen_tls.is_empty() { 0 } else { tcp_workers };
+    let addresses = addresses(server).len().max(server.listen_tls.len());
+    let reserved = open_files::reserved(addresses, workers, tcp_workers + tls_workers);
+    ListenConfig {
+        workers,
+        tcp_workers,
+        tls_workers,
+        connections: open_files::max_connections(server.tcp_connections.0 as usize, reserved),
+        connections_per_client: server.tcp_connections_per_client.0 as usize,
+        idle_timeout: Duration::from_millis(server.tcp_idle_timeout_ms.0.into()),
+        handshake_percent: server.tls_handshake_percent.0 as usize,
+        ..ListenConfig::default()
+    }
+}
