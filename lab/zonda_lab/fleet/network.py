@@ -24,7 +24,7 @@ from zonda_lab.rig.scratch import remove_stale_folders, scratch_folder
 from zonda_lab.servers import ADAPTERS, Adapter, InstalledServer
 from zonda_lab.servers.adapter import version_in
 
-OF_GENERATOR = ("echo", "null", "null-primary")  # zonda-load as a server
+OF_GENERATOR = ("echo", "sink", "null-primary")  # zonda-load as a server
 ROUGH_S = 0.001  # larger clock uncertainties are noted in the records
 
 
