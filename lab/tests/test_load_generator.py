@@ -200,3 +200,19 @@ def test_a_missing_generator_is_an_error(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(LabError, match="load generator `dnsperf` not found"):
         find_generator("dnsperf")
+
+
+def test_a_replay_keeps_ports_and_changes_queries(tmp_path: Path) -> None:
+    program = tmp_path / "zonda-load"
+    program.write_text(
+        "#!/bin/sh\nprintf '  --transport <udp|tcp>\\n  --client-ports\\n  --idle-timeout <SECONDS>\\n'\n"
+    )
+    program.chmod(0o755)
+    replay = job(capture="root.pcap", client_ports=True, dnssec_ok=1.0, transport="tcp", client_idle_s=10.0)
+    words = [str(word) for word in ZondaLoad(program).query(replay)]
+    for option in (["--client-ports"], ["--do", "1"], ["--idle-timeout", "10"], ["--pcap", "root.pcap"]):
+        at = words.index(option[0])
+        assert words[at : at + len(option)] == option
+    program.write_text("#!/bin/sh\nprintf '  --transport <udp|tcp>\\n  --idle-timeout <SECONDS>\\n'\n")
+    with pytest.raises(UnsupportedError, match="--client-ports"):
+        ZondaLoad(program).query(replay)

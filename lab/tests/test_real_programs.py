@@ -35,6 +35,7 @@ pytestmark = [
         ("E9", ("timing.finish-s=20",), {"transfer_s", "primary_secondary_ratio"}),
         ("E18", ("change.connections=200",), {"bytes_per_connection", "connects_per_s"}),
         ("E11", (*ZONDA_AS_PRIMARY, "zones.records=500", "timing.finish-s=20"), {"transfer_s", "cpu_us_per_record"}),
+        ("E29", ("zones.records=500",), {"versions_per_s", "latency_p99_us"}),
         ("E15", (*ZONDA_AS_PRIMARY, "timing.finish-s=20"), {"transfer_s", "zones_per_s"}),
     ],
 )

@@ -49,6 +49,9 @@ class PrimarySpec:
     tsig: bool = doc("sign transfers and dynamic updates with TSIG (hmac-sha256)", False)
     addresses: int = doc("addresses of the primary; zones are distributed over them", 1, least=1)
     parallel_transfers: int = doc("maximum number of concurrent transfers of the secondary", 100, least=1)
+    changes_per_s: float = doc(
+        "new versions of zones per second, each with NOTIFY and IXFR; null-primary only", 0.0, least=0
+    )
 
 
 @dataclass(frozen=True)
@@ -106,6 +109,7 @@ class TrafficSpec:
     resumption: bool = doc("resume TLS sessions", False)
     capture: str = doc("pcap file (also .xz) whose queries are replayed with its clients; empty: generated queries", "")
     speed: float = doc("speed of the replay of a capture", 1.0, least=0.001)
+    client_ports: bool = doc("replay a capture from the ports of its clients", False)
     client_idle_s: float = doc("seconds after which a client closes an idle connection; 0: never", 0.0, least=0)
     burst: int = doc("UDP queries sent as segments of one send; more than 1 lowers the server's cost", 1, least=1)
 
@@ -153,7 +157,7 @@ class ChangeSpec:
     changes: int = doc("number of zone changes", 0, least=0)
     updates_per_s: float = doc("dynamic updates per second", 0.0, least=0)
     transfers: int = doc("concurrent zone transfers out of the server during the queries", 0, least=0)
-    hostile: Literal["", "half-query", "byte-a-second", "never-read", "reset", "silence", "random"] = doc(
+    hostile: Literal["", "half-query", "byte-a-second", "never-read", "reset", "handshake", "silence", "random"] = doc(
         "behaviour of hostile clients, which hold `connections`; empty: none", ""
     )
 

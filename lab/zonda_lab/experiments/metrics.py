@@ -45,6 +45,7 @@ FACTORS = {
     "traffic.dnssec-ok": "share with DO",
     "traffic.queries-per-connection": "queries per connection (0: unlimited)",
     "primary.transport": "transport",
+    "primary.changes-per-s": "changes per second on the primary",
     "change.updates-per-s": "updates per second",
 }  # titles of the settings used as factors
 
@@ -144,5 +145,6 @@ METRICS: dict[str, Metric] = {
     "udp_answered_share": Metric("share of UDP queries answered", "", "higher", margin=0.001),
     "tcp_recovery_s": Metric("time until TCP answers again", "s", "lower"),
     "transfers_per_s": Metric("zone transfers out completed per second", "/s", "higher"),
+    "versions_per_s": Metric("new versions of a zone that were served per second", "/s", "higher"),
     "updates_per_s": Metric("successful updates per second", "/s", "higher"),
 }

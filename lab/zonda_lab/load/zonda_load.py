@@ -27,9 +27,10 @@ class ZondaLoad(LoadGenerator):
         traffic = job.traffic
         idle = ["--idle-timeout"] if traffic.client_idle_s else []
         resumption = ["--resume"] if traffic.resumption else []
-        self._require("query", f"--transport {traffic.transport}", *resumption, *idle)
+        ports = ["--client-ports"] if traffic.client_ports else []
+        self._require("query", f"--transport {traffic.transport}", *resumption, *idle, *ports)
         if traffic.capture:
-            return self._asking(job, ["--speed", f"{traffic.speed:g}"])
+            return self._asking(job, ["--speed", f"{traffic.speed:g}", *ports])
         closed = traffic.loop == "closed"
         pace = (
             f"--outstanding {traffic.outstanding}" if closed else f"--rate {job.rate:g} --arrivals {traffic.arrivals}"

@@ -27,6 +27,7 @@ from zonda_lab.rig.scratch import scratch_folder
 from zonda_lab.servers import Feature, InstalledServer
 from zonda_lab.servers.config import Certificate, Endpoint, Primary, ServerConfig, Zone
 from zonda_lab.servers.credentials import TSIG, certificate
+from zonda_lab.servers.null_primary import NullPrimary
 from zonda_lab.zones import zonegen
 from zonda_lab.zones.zonegen import ZoneSet
 
@@ -183,6 +184,10 @@ class Harness:
         spec, installed = self.settings.primary, self.installed(self.settings.primary.name)
         over_tls = Feature.XOT_OUT if spec.transport == "tls" else None
         self.require(installed, Feature.TRANSFER_OUT, over_tls, Feature.TSIG if spec.tsig else None)
+        if spec.changes_per_s and spec.name != NullPrimary.name:
+            raise UnsupportedError(
+                f"{spec.name} does not change its zones", f"set `primary.name` to {NullPrimary.name}"
+            )
         addresses = [self.network.primary_address(number) for number in range(spec.addresses)]
         config = ServerConfig(
             directory=self.folder / "primary",
@@ -194,6 +199,7 @@ class Harness:
             certificate=self.certificate if spec.transport == "tls" else None,
             tsig=TSIG if spec.tsig else None,
             notify=notify,
+            changes_per_s=spec.changes_per_s,
             tuned=self.settings.server.settings == "tuned",
         )
         self._prepare(installed, config, self.network.primary)

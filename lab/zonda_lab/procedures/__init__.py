@@ -16,6 +16,7 @@ PROCEDURES: dict[str, Procedure] = {
     "descriptors": connections.DESCRIPTORS,
     "propagation": changes.PROPAGATION,
     "updating": changes.UPDATING,
+    "receiving": changes.RECEIVING,
 }
 
 __all__ = ["PROCEDURES", "Procedure"]

@@ -6,6 +6,7 @@ import random
 import time
 from pathlib import Path
 
+import dns.message
 import numpy as np
 
 from zonda_lab.errors import LabError
@@ -20,6 +21,7 @@ from zonda_lab.measurement.window import Recorder, Window, window_of
 from zonda_lab.procedures.procedure import MEMORY, QUERIES, Procedure
 from zonda_lab.procedures.queries import estimate_s, measure_window, warm_up
 from zonda_lab.procedures.startup import NEW_SERIAL
+from zonda_lab.rig import readiness
 from zonda_lab.servers import Feature
 from zonda_lab.servers.config import Zone
 from zonda_lab.zones.zonegen import set_serial
@@ -54,6 +56,34 @@ def updating(harness: Harness, recorder: Recorder) -> None:
         window = _disturbed_window(harness, server, settings)
         window.within = levels
         recorder.add(window)
+
+
+def receiving(harness: Harness, recorder: Recorder) -> None:
+    """Windows of queries to a secondary while its zones change on the primary; without changes it is the control."""
+    harness.require(harness.installed(harness.settings.server.name), Feature.SECONDARY)
+    harness.start_primary(harness.zones.zones, notify=(harness.endpoint,))
+    server = harness.start_server(harness.secondary_zones())
+    harness.wait_ready(server)
+    warm_up(harness, server)
+    for levels, settings in recorder.windows:
+        before = _serial(harness, server)
+        window = measure_window(harness, server, settings)
+        versions = (_serial(harness, server) - before) % SERIALS
+        window.metrics["versions_per_s"] = versions / window.span.seconds
+        if settings.primary.changes_per_s and not versions:
+            window.invalid.append(f"{server.installed.label} served no new version of {server.config.zones[0].name}")
+        window.within = levels
+        recorder.add(window)
+
+
+def _serial(harness: Harness, server: Server) -> int:
+    """The serial that the server answers for its first zone."""
+    asked = readiness.query(1, server.config.zones[0].name)
+    with harness.network.client.udp_socket(server.config.endpoint) as probe:
+        for _ in range(ASKED):
+            if reply := readiness.ask(probe, asked, 1.0):
+                return int(dns.message.from_wire(reply).answer[0][0].serial)
+    raise LabError(f"{server.installed.label} does not answer the SOA query", detail=server.process.tail())
 
 
 def _changed_ms(harness: Harness, primary: Server, server: Server, zone: Zone, serial: int) -> float:
@@ -109,6 +139,10 @@ def _add_updates(window: Window, result: LoadResult) -> None:
         window.invalid.append(f"{result.sent - accepted} of {result.sent} updates failed")
 
 
+ASKED = 5  # times, as a datagram may be lost under load
+SERIALS = 1 << 32
+
+
 def propagation_estimate_s(start: Start) -> float:
     """A change takes half a second on average, to avoid aliasing with timers, and the probe's start."""
     return 0.5 + start.settings.change.changes * 1.1
@@ -130,5 +164,12 @@ UPDATING = Procedure(
     "query load during dynamic updates or zone transfers",
     (*QUERIES, *MEMORY, "first_answer_s", "updates_per_s", "transfers_per_s"),
     updating_estimate_s,
+    uses_echo=True,
+)
+RECEIVING = Procedure(
+    receiving,
+    "query load on a secondary while its zones change on the primary",
+    (*QUERIES, *MEMORY, "first_answer_s", "versions_per_s"),
+    estimate_s,
     uses_echo=True,
 )

@@ -250,7 +250,13 @@ class StartRecorder:
 def _is_udp_only(settings: Settings) -> bool:
     """Whether every packet of a window is a query over UDP or its answer."""
     traffic, change = settings.traffic, settings.change
-    others = traffic.tcp_share or traffic.capture or change.updates_per_s or change.transfers
+    others = (
+        traffic.tcp_share
+        or traffic.capture
+        or change.updates_per_s
+        or change.transfers
+        or settings.primary.changes_per_s
+    )
     return traffic.transport == "udp" and not others
 
 

@@ -75,6 +75,7 @@ class ServerConfig:
     tsig: Tsig | None = None
     more_addresses: tuple[str, ...] = ()
     notify: tuple[Endpoint, ...] = ()
+    changes_per_s: float = 0.0  # new versions of zones, by the null primary
     parallel_transfers: int = 100
     updates: bool = False
     tuned: bool = True  # else only what the experiment needs, and the server's defaults

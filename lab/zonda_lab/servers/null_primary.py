@@ -13,7 +13,7 @@ ZONES = "zones.txt"
 
 
 class NullPrimary(Adapter):
-    """`zonda-load xfr serve`: answers SOA queries and transfers only."""
+    """`zonda-load xfr serve`: answers SOA queries and transfers only, and may change its zones."""
 
     name, program = "null-primary", "zonda-load"
     always = frozenset({Feature.TRANSFER_OUT, Feature.XOT_OUT, Feature.TSIG})
@@ -38,7 +38,16 @@ class NullPrimary(Adapter):
             "--zones",
             config.directory / ZONES,
         ]
-        return [program, "xfr", "serve", *place, *tls, *signed]
+        return [program, "xfr", "serve", *place, *tls, *signed, *_changes(config)]
 
     def files(self, config: ServerConfig) -> dict[str, str]:
         return {ZONES: "".join(f"{zone.name} {zone.file}\n" for zone in config.zones)}
+
+
+def _changes(config: ServerConfig) -> list[str]:
+    """The options for zones that change."""
+    if not config.changes_per_s:
+        return []
+    secondaries = [f"{secondary.address}:{secondary.port}" for secondary in config.notify]
+    notify = ["--notify", ",".join(secondaries)] if secondaries else []
+    return ["--change-every", f"{1000 / config.changes_per_s:g}", *notify]
