@@ -18,6 +18,9 @@ use crate::open_files;
 use crate::printable::Printable;
 use crate::sources::Sources;
 
+/// The connections to advise for where neither the command line nor the configuration has a number.
+const CONNECTIONS: u64 = 10_000;
+
 /// The result as JSON.
 #[derive(Serialize)]
 struct TuneReport<'a> {
@@ -102,7 +105,10 @@ fn case<'a>(arguments: &TuneArguments, host: &'a Host) -> Option<Case<'a>> {
     let workload = Workload {
         server,
         role,
-        connections: arguments.connections.unwrap_or(u64::from(config.server.tcp_connections.0)),
+        connections: arguments.connections.unwrap_or(match config.server.tcp_connections.0 {
+            0 => CONNECTIONS,
+            configured => configured.into(),
+        }),
         zones: arguments.zones.unwrap_or(config.zones.len().max(1) as u64),
         rate: arguments.rate,
     };

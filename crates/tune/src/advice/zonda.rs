@@ -13,6 +13,9 @@ pub(super) const SETTINGS: &[Setting] = &[
         compute: |case| {
             let now = case.server.options.get("tcp-connections").and_then(|value| value.parse::<u64>().ok());
             match now {
+                Some(0) => Advice::Keep(
+                    "0: as many as descriptors and memory allow; see LimitNOFILE and memory of connections".into(),
+                ),
                 Some(now) if now >= case.workload.connections => {
                     Advice::Keep(format!("{} connections are asked for", case.workload.connections))
                 }
