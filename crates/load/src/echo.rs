@@ -1,7 +1,7 @@
 //! Servers without zones: `echo` answers every query with a copy of itself, `sink` answers almost none.
 //!
 //! They show the limits that a server on sockets and the load generator have on a machine. Each CPU has a thread for UDP
-//! (`udp`) and one for TCP and TLS (`stream`, by [`crate::stream_server`]), with sockets of their own.
+//! (`udp`) and one for TCP and TLS (`stream`, by `stream_server`), with sockets of their own.
 
 mod answer;
 mod fault;
