@@ -105,6 +105,12 @@ fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<
         for address in listeners.tls_addresses() {
             info!(%address, "listening for TLS");
         }
+        let addresses: Vec<SocketAddr> =
+            config.server.listen_quic.iter().map(|TlsEndpoint(address)| *address).collect();
+        listeners.bind_quic(&addresses, server)?;
+        for address in listeners.quic_addresses() {
+            info!(%address, "listening for QUIC");
+        }
     }
     privileges::drop_to_user(&config.server)?;
     let state_dir = open_state_dir(&config.server, &state_dir)?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::config::{Endpoint, Server};
-use crate::listen::ListenConfig;
+use crate::listen::{ListenConfig, QuicConfig};
 use crate::open_files;
 
 /// The addresses to listen on, without the default IPv6 one if the kernel has no IPv6.
@@ -22,8 +22,9 @@ pub fn listen_config(server: &Server) -> ListenConfig {
     let or = |count: u32, automatic: usize| if count == 0 { automatic } else { count as usize };
     let (workers, tcp_workers) = (or(server.workers.0, processors), or(server.tcp_workers.0, processors.div_ceil(2)));
     let tls_workers = if server.listen_tls.is_empty() { 0 } else { tcp_workers };
-    let addresses = addresses(server).len().max(server.listen_tls.len());
-    let reserved = open_files::reserved(addresses, workers, tcp_workers + tls_workers);
+    let quic_workers = if server.listen_quic.is_empty() { 0 } else { tcp_workers };
+    let addresses = addresses(server).len().max(server.listen_tls.len()).max(server.listen_quic.len());
+    let reserved = open_files::reserved(addresses, workers, tcp_workers + tls_workers + quic_workers);
     ListenConfig {
         workers,
         tcp_workers,
@@ -31,6 +32,13 @@ pub fn listen_config(server: &Server) -> ListenConfig {
         connections: open_files::max_connections(server.tcp_connections.0 as usize, reserved),
         connections_per_client: server.tcp_connections_per_client.0 as usize,
         idle_timeout: Duration::from_millis(server.tcp_idle_timeout_ms.0.into()),
+        quic: QuicConfig {
+            workers: quic_workers,
+            connections: server.quic_connections.0 as usize,
+            connections_per_client: server.quic_connections_per_client.0 as usize,
+            idle_timeout: Duration::from_millis(server.quic_idle_timeout_ms.0.into()),
+            ..ListenConfig::default().quic
+        },
         handshake_percent: server.tls_handshake_percent.0 as usize,
         ..ListenConfig::default()
     }

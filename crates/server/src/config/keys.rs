@@ -43,6 +43,12 @@ key_table! {
         /// It needs `tls-cert` and `tls-key`, or `tls-self-signed`. Only TLS 1.3 is accepted.
         Restart "listen-tls" listen_tls: Vec<TlsEndpoint> = "[]";
 
+        /// Addresses and ports to listen on for QUIC (RFC 9250); the default port is 853, and port 53 is not allowed.
+        ///
+        /// It needs `tls-cert` and `tls-key`. Access lists treat QUIC as TLS: `tls = true` in an entry is satisfied by either, as is
+        /// the name of a client certificate.
+        Restart "listen-quic" listen_quic: Vec<TlsEndpoint> = "[]";
+
         /// The certificate chain of this server in PEM, its own certificate first.
         ///
         /// It is read again by every reload; open connections go on.
@@ -130,6 +136,17 @@ key_table! {
 
         /// The maximum number of TCP and TLS connections of one client; a client is an IPv4 address or an IPv6 /56.
         Restart "tcp-connections-per-client" tcp_connections_per_client: WholeNumber<1, 10_000_000> = "1000";
+
+        /// How long a QUIC connection without queries or responses stays open, in milliseconds.
+        Restart "quic-idle-timeout-ms" quic_idle_timeout_ms: WholeNumber<100, 6_553_500> = "10000";
+
+        /// The maximum number of QUIC connections. For a new one, the one is closed that made no progress for the longest.
+        ///
+        /// The connections of a thread take 256 MiB at most, 32 KiB for each that is idle, so that it never has more than 4096.
+        Restart "quic-connections" quic_connections: WholeNumber<1, 10_000_000> = "10000";
+
+        /// The maximum number of QUIC connections of one client to each QUIC thread; a client is an IPv4 address or an IPv6 /56.
+        Restart "quic-connections-per-client" quic_connections_per_client: WholeNumber<1, 10_000_000> = "1000";
 
         /// Whether to use DNS cookies (RFC 7873, RFC 9018).
         Reload "cookies" cookies: bool = "true";

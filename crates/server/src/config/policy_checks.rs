@@ -7,7 +7,7 @@ use zone::{Finding, Severity};
 use super::keys::Server;
 use super::reader::{ConfigReader, PendingZone};
 use super::resolve::ResolvedKeys;
-use super::value::CatalogRole;
+use super::value::{CatalogRole, TlsEndpoint};
 use super::zone_checks::{error, help_for_template};
 use super::zone_config::ZonePolicy;
 use super::zone_path::expand;
@@ -85,15 +85,17 @@ impl ConfigReader {
         }
     }
 
-    /// Checks that TLS has what it needs.
+    /// Checks that TLS and QUIC have what they need.
     pub(super) fn check_tls(&mut self) {
-        let Server { listen_tls, tls_cert, tls_key, tls_self_signed, .. } = &self.server;
-        let (listens, has_cert, has_key) = (!listen_tls.is_empty(), tls_cert.is_some(), tls_key.is_some());
+        let Server { listen_tls, listen_quic, tls_cert, tls_key, tls_self_signed, .. } = &self.server;
+        let (has_cert, has_key) = (tls_cert.is_some(), tls_key.is_some());
         let position = |key: &str| self.set_at.get(key).cloned().unwrap_or_default();
         let incomplete = match (has_cert, has_key) {
             (false, true) => Some(("tls-key", "`tls-cert`")),
             (true, false) => Some(("tls-cert", "`tls-key`")),
-            (false, false) if listens && !tls_self_signed => Some(("listen-tls", "`tls-cert` and `tls-key`")),
+            (false, false) if *tls_self_signed => None,
+            (false, false) if !listen_tls.is_empty() => Some(("listen-tls", "`tls-cert` and `tls-key`")),
+            (false, false) if !listen_quic.is_empty() => Some(("listen-quic", "`tls-cert` and `tls-key`")),
             _ => None,
         };
         if *tls_self_signed && has_cert {
@@ -101,6 +103,12 @@ impl ConfigReader {
             self.add_error(position("tls-self-signed"), message, "remove one of them");
             return;
         }
+        // RFC 9250 4.1.1: port 53 is never used, so that QUIC is not taken for DNS over UDP.
+        if listen_quic.iter().any(|TlsEndpoint(address)| address.port() == 53) {
+            let help = "choose another port; clients expect 853";
+            self.add_error(position("listen-quic"), "`listen-quic` has port 53, which is for DNS over UDP", help);
+        }
+        let position = |key: &str| self.set_at.get(key).cloned().unwrap_or_default();
         if let Some((key, missing)) = incomplete {
             self.add_error(position(key), format!("`{key}` needs {missing}"), format!("set {missing} too"));
         }

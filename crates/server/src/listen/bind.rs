@@ -3,6 +3,7 @@
 use super::ListenConfig;
 use crate::tls::ServerTls;
 use netio::tcp::Listener;
+use netio::udp_endpoint::UdpEndpoint;
 use netio::udp_server::ServerSocket;
 use std::io;
 use std::net::SocketAddr;
@@ -18,6 +19,9 @@ pub struct Listeners {
     pub(super) tls_addresses: Vec<SocketAddr>,
     /// For each TLS thread a listener for each of its addresses.
     pub(super) tls: Vec<(Vec<Listener>, Arc<ServerTls>)>,
+    pub(super) quic_addresses: Vec<SocketAddr>,
+    /// For each QUIC thread a socket for each of its addresses.
+    pub(super) quic: Vec<(Vec<UdpEndpoint>, Arc<ServerTls>)>,
     pub(super) options: ListenConfig,
 }
 
@@ -30,6 +34,27 @@ impl Listeners {
     /// The addresses for TLS, as [`Listeners::addresses`].
     pub fn tls_addresses(&self) -> &[SocketAddr] {
         &self.tls_addresses
+    }
+
+    /// The addresses for QUIC, as [`Listeners::addresses`].
+    pub fn quic_addresses(&self) -> &[SocketAddr] {
+        &self.quic_addresses
+    }
+
+    /// Binds addresses for QUIC (RFC 9250 4.1), once per QUIC thread. Connections are accepted with `tls`.
+    pub fn bind_quic(&mut self, addresses: &[SocketAddr], tls: &Arc<ServerTls>) -> Result<(), ListenError> {
+        let alone = netio::udp_server::ServerSocketOptions { reuse_port: false, ..self.options.udp };
+        let probe = |address: &SocketAddr| UdpEndpoint::bind(*address, &alone).map_err(over("QUIC", *address));
+        let probed = addresses.iter().map(probe).collect::<Result<Vec<_>, _>>()?;
+        let bound: Vec<SocketAddr> = probed.iter().map(UdpEndpoint::local_addr).collect();
+        drop(probed);
+        for _ in 0..if bound.is_empty() { 0 } else { self.options.quic.workers } {
+            let bind =
+                |address: &SocketAddr| UdpEndpoint::bind(*address, &self.options.udp).map_err(over("QUIC", *address));
+            self.quic.push((bound.iter().map(bind).collect::<Result<_, _>>()?, tls.clone()));
+        }
+        self.quic_addresses = bound;
+        Ok(())
     }
 
     /// Binds addresses for TLS (RFC 7858 3.1, RFC 9103 7.3), once per TLS thread. Connections are accepted with `tls`.
@@ -57,7 +82,7 @@ impl Listeners {
 pub struct ListenError {
     /// The configured address.
     pub address: SocketAddr,
-    /// `UDP`, `TCP` or `TLS`.
+    /// `UDP`, `TCP`, `TLS` or `QUIC`.
     pub transport: &'static str,
     /// The system error.
     pub source: io::Error,
@@ -95,8 +120,8 @@ fn bind_once(addresses: &[SocketAddr], options: &ListenConfig) -> Result<Listene
         addresses.iter().map(bind).collect()
     };
     let tcp = (0..options.tcp_workers).map(listeners).collect::<Result<_, _>>()?;
-    let (tls_addresses, tls) = (Vec::new(), Vec::new());
-    Ok(Listeners { addresses, udp, tcp, tls_addresses, tls, options: options.clone() })
+    let (tls_addresses, tls, quic_addresses, quic) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    Ok(Listeners { addresses, udp, tcp, tls_addresses, tls, quic_addresses, quic, options: options.clone() })
 }
 
 fn listener_options(options: &ListenConfig) -> netio::tcp::ListenerOptions {

@@ -103,22 +103,26 @@ counters! {
         answer_octets,
         /// Messages without a response: those in `ignored` and `rate_limited`.
         dropped,
-        /// UDP datagrams longer than the receive buffer, answered as malformed.
+        /// UDP datagrams longer than the receive buffer, answered as malformed; those of QUIC are dropped.
         oversized,
-        /// UDP responses that the kernel did not send, counted in `answers` too.
+        /// UDP responses that the kernel did not send, counted in `answers` too; for QUIC datagrams, which are repeated.
         unsent,
         /// Panics while a message was handled; each is a bug.
         panics,
-        /// TCP connections accepted, refused ones included.
+        /// Connections accepted, refused ones included.
         connections,
-        /// TCP connections closed because their client exceeds its limit of connections or of transfers.
+        /// Connections, and over QUIC transfers, refused because their client exceeds its limit of connections or of transfers.
         refused,
-        /// TCP connections closed to make room: for another connection, its file descriptor, or memory.
+        /// Connections closed to make room: for another connection, its file descriptor, or memory.
         evicted,
-        /// TCP connections closed after the idle timeout.
+        /// Connections closed after the idle timeout.
         expired,
         /// Times that accepting TCP connections was paused because there was no file descriptor.
         starved,
+        /// QUIC clients asked to prove their address before their handshake (Retry).
+        retries,
+        /// QUIC connections closed because the client broke the rules of DNS over QUIC.
+        protocol_errors,
         /// Outgoing zone transfers started.
         transfers,
         /// Octets of outgoing zone transfers, without TCP length prefixes.

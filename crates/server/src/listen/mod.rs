@@ -1,7 +1,7 @@
 //! The listeners: sockets, and the threads that receive queries, have them answered and send the responses.
 //!
-//! [`bind()`] first (ports below 1024 need root), then [`Listeners::serve`] once there is something to serve. UDP, TCP and TLS have
-//! threads of their own, so that neither a flood of connections nor a transfer delays a datagram.
+//! [`bind()`] first (ports below 1024 need root), then [`Listeners::serve`] once there is something to serve. UDP, TCP, TLS and QUIC
+//! have threads of their own, so that neither a flood of connections nor a transfer delays a datagram.
 
 mod bind;
 mod client_counts;
@@ -11,6 +11,7 @@ mod counters;
 mod handshake_queue;
 mod late_reply;
 mod panic_guard;
+mod quic;
 mod refusal_log;
 mod tcp_connection;
 mod tcp_responder;
@@ -25,6 +26,7 @@ pub use late_reply::{IncomingUpdate, LateReply};
 use answer::{PendingNotify, ReceivedNotify, Request, Response, Served, Subscriber, WorkerState};
 use client_counts::ClientCounts;
 use netio::epoll::Waker;
+use quic::QuicWorker;
 use refusal_log::RefusalLog;
 use std::io;
 use std::sync::Arc;
@@ -57,10 +59,28 @@ pub struct ListenConfig {
     pub handshake_percent: usize,
     /// How long a stop waits for clients to read their responses.
     pub grace: Duration,
+    /// The settings of QUIC.
+    pub quic: QuicConfig,
     /// UDP socket options; the wake interval is the time within which a stop is noticed.
     pub udp: netio::udp_server::ServerSocketOptions,
     /// TCP listener options.
     pub tcp: netio::tcp::ListenerOptions,
+}
+
+/// Threads and limits of QUIC; those that are not here are as for TCP.
+#[derive(Clone, Debug)]
+pub struct QuicConfig {
+    /// QUIC threads, if there are addresses for QUIC.
+    pub workers: usize,
+    /// Maximum number of connections, over all threads. To make room for another, the one that made no progress for the longest is
+    /// closed.
+    pub connections: usize,
+    /// Maximum number of connections of a client (an IPv4 address or IPv6 /56) on one thread. Others are refused.
+    pub connections_per_client: usize,
+    /// How long a connection may make no progress.
+    pub idle_timeout: Duration,
+    /// Maximum memory of the connections of one thread, in octets.
+    pub memory_limit: usize,
 }
 
 /// TCP_NOTSENT_LOWAT in octets: enough to keep a transfer going while its thread serves others, little if a client does not
@@ -82,6 +102,13 @@ impl Default for ListenConfig {
             idle_timeout: Duration::from_secs(10),
             handshake_percent: 50,
             grace: Duration::from_secs(5),
+            quic: QuicConfig {
+                workers: 1,
+                connections: 10_000,
+                connections_per_client: 1_000,
+                idle_timeout: Duration::from_secs(10),
+                memory_limit: 256 << 20,
+            },
             udp: netio::udp_server::ServerSocketOptions::default(),
             tcp: netio::tcp::ListenerOptions { unsent: UNSENT, user_timeout: USER_TIMEOUT, ..Default::default() },
         }
@@ -214,12 +241,13 @@ pub struct CounterReader {
     udp: Vec<Arc<ListenerCounters>>,
     tcp: Vec<Arc<ListenerCounters>>,
     tls: Vec<Arc<ListenerCounters>>,
+    quic: Vec<Arc<ListenerCounters>>,
 }
 
 impl CounterReader {
     /// The totals of each transport, with its name.
-    pub fn totals(&self) -> [(&'static str, CounterTotals); 3] {
-        [("udp", &self.udp), ("tcp", &self.tcp), ("tls", &self.tls)]
+    pub fn totals(&self) -> [(&'static str, CounterTotals); 4] {
+        [("udp", &self.udp), ("tcp", &self.tcp), ("tls", &self.tls), ("quic", &self.quic)]
             .map(|(transport, counters)| (transport, CounterTotals::of(counters)))
     }
 }
@@ -243,6 +271,11 @@ impl ListenerThreads {
     /// Counters of all TLS threads.
     pub fn tls_totals(&self) -> CounterTotals {
         CounterTotals::of(&self.counters.tls)
+    }
+
+    /// Counters of all QUIC threads.
+    pub fn quic_totals(&self) -> CounterTotals {
+        CounterTotals::of(&self.counters.quic)
     }
 
     /// Stops: answers what has arrived, and gives clients [`ListenConfig::grace`] to read their responses.
@@ -296,6 +329,16 @@ impl Listeners {
             running.wakers.push(waker.clone());
             let worker = TcpWorker::new(listeners, tls, responder(), counters, shared.clone(), waker, &options)?;
             running.spawn(name, move || worker.run())?;
+        }
+        let shared = quic::endpoint_config();
+        for (number, (sockets, tls)) in self.quic.into_iter().enumerate() {
+            let counters = Arc::new(ListenerCounters::default());
+            running.counters.quic.push(counters.clone());
+            let waker = Arc::new(Waker::new()?);
+            running.wakers.push(waker.clone());
+            let (stop, settings) = (running.stop.clone(), (&options.quic, options.grace));
+            let worker = QuicWorker::new(sockets, (tls, shared.clone()), responder(), counters, stop, waker, settings)?;
+            running.spawn(format!("quic-{number}"), move || worker.run())?;
         }
         Ok(running)
     }

@@ -40,6 +40,7 @@ pub(super) struct Client<'a> {
 pub(super) enum Encryption<'a> {
     Nothing,
     Tls(&'a [Name]),
+    Quic(&'a [Name]),
 }
 
 /// Answers the messages of all connections of a thread.
@@ -122,6 +123,7 @@ impl<R: Responder> TcpResponder<R> {
         let transport = match client.encryption {
             Encryption::Nothing => Transport::Tcp { idle_ds },
             Encryption::Tls(client_names) => Transport::Tls { idle_ds, client_names },
+            Encryption::Quic(client_names) => Transport::Quic { client_names },
         };
         let request = Request { message, peer: client.peer, transport, now_s: self.now_s };
         match self.responder.answer(request, self.output.room()) {

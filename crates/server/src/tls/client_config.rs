@@ -79,7 +79,7 @@ impl ClientTls {
     }
 
     #[cfg(test)]
-    pub(super) fn config(&self) -> &ClientConfig {
+    pub(crate) fn config(&self) -> &ClientConfig {
         &self.config
     }
 

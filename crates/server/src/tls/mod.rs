@@ -10,6 +10,7 @@ mod files;
 #[cfg(test)]
 mod listener_tests;
 mod peers;
+mod quic_config;
 pub mod record_layer;
 pub mod reload;
 mod self_signed;
@@ -18,7 +19,7 @@ mod stream;
 #[cfg(test)]
 mod stream_tests;
 #[cfg(test)]
-mod test_certificates;
+pub(crate) mod test_certificates;
 #[cfg(test)]
 mod tests;
 mod ticket_keys;
@@ -28,6 +29,7 @@ pub use byte_stream::TlsConnector;
 pub use client_config::{ClientTls, TlsError};
 pub use files::TlsFileError;
 pub use peers::TlsPeers;
+pub use quic_config::ALPN_DOQ;
 pub use reload::DaemonTls;
 pub use server_config::{OwnCertificate, ServerTls, ServerTlsFiles};
 pub use stream::{MIN_BUFFER, SESSION_MEMORY, TlsStream};

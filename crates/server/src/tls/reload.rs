@@ -19,9 +19,10 @@ pub struct DaemonTls {
 }
 
 impl DaemonTls {
-    /// Reads the files of the listeners, if there are addresses for TLS.
+    /// Reads the files of the listeners, if there are addresses for TLS or QUIC.
     pub fn start(server: &Server) -> Result<DaemonTls, TlsFileError> {
-        let files = ServerTlsFiles::of(server).filter(|_| !server.listen_tls.is_empty());
+        let listens = !server.listen_tls.is_empty() || !server.listen_quic.is_empty();
+        let files = ServerTlsFiles::of(server).filter(|_| listens);
         let read = files.map(|files| ServerTls::read(&files).map(Arc::new)).transpose()?;
         Ok(DaemonTls { server: read, peers: TlsPeers::new(authorities(server)) })
     }

@@ -7,7 +7,7 @@ use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{NoServerSessionStorage, ProducesTickets, ServerConnection};
+use rustls::server::{NoServerSessionStorage, ProducesTickets, ServerConnection, StoresServerSessions};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use webpki::EndEntityCert;
 use wire::Name;
@@ -17,7 +17,7 @@ use super::files::{Authorities, TlsFileError, read_certified_key};
 use super::stream::TlsStream;
 use super::ticket_keys::TicketKeys;
 use super::traffic_secrets::TrafficSecrets;
-use super::{ALPN_DOT, VERSIONS, crypto, self_signed};
+use super::{ALPN_DOT, VERSIONS, crypto, quic_config, self_signed};
 use crate::config::Server;
 use crate::config::value::FilePath;
 
@@ -74,11 +74,14 @@ struct Kept {
     ticketer: Arc<dyn ProducesTickets>,
     /// The certificate for trials, once it is made.
     self_signed: OnceLock<Arc<CertifiedKey>>,
+    /// The sessions of QUIC clients, kept as the keys are.
+    quic_sessions: Arc<dyn StoresServerSessions>,
 }
 
 #[derive(Clone)]
 struct Current {
     config: Arc<ServerConfig>,
+    quic: Arc<ServerConfig>,
     verifier: Option<Arc<ClientVerifier>>,
 }
 
@@ -86,7 +89,7 @@ impl ServerTls {
     /// Reads the files.
     pub fn read(files: &ServerTlsFiles) -> Result<ServerTls, TlsFileError> {
         let ticketer = rustls::crypto::aws_lc_rs::Ticketer::new().map_err(setup)?;
-        let kept = Kept { ticketer, self_signed: OnceLock::new() };
+        let kept = Kept { ticketer, self_signed: OnceLock::new(), quic_sessions: quic_config::sessions() };
         Ok(ServerTls { current: RwLock::new(read(files, &kept)?), kept })
     }
 
@@ -115,6 +118,21 @@ impl ServerTls {
             || self.current().verifier.is_some_and(|verifier| {
                 verifier.verify_client_cert(certificate, intermediates, UnixTime::now()).is_ok()
             });
+        if is_verified { dns_names(certificate) } else { Box::default() }
+    }
+
+    /// The TLS side of new QUIC connections: the same value until a reload.
+    pub fn quic(&self) -> Arc<ServerConfig> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).quic.clone()
+    }
+
+    /// The names of the certificate chain that a QUIC client proved to have, maybe in an earlier session, so it is verified again.
+    pub fn quic_client_names(&self, chain: &[CertificateDer<'static>]) -> Box<[Name]> {
+        let [certificate, intermediates @ ..] = chain else { return Box::default() };
+        let is_verified = self
+            .current()
+            .verifier
+            .is_some_and(|verifier| verifier.verify_client_cert(certificate, intermediates, UnixTime::now()).is_ok());
         if is_verified { dns_names(certificate) } else { Box::default() }
     }
 
@@ -167,7 +185,8 @@ fn read(files: &ServerTlsFiles, kept: &Kept) -> Result<Current, TlsFileError> {
         Some(path) => Arc::new(TicketKeys::read(path)?),
         None => kept.ticketer.clone(),
     };
-    Ok(Current { config: Arc::new(config), verifier })
+    let quic = quic_config::for_quic(&config, kept.quic_sessions.clone());
+    Ok(Current { config: Arc::new(config), quic: Arc::new(quic), verifier })
 }
 
 fn setup(error: rustls::Error) -> TlsFileError {

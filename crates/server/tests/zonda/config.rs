@@ -266,6 +266,14 @@ fn mistakes_in_keys_are_found_where_they_are() {
             format!("[server]\nlisten-tls = [\"::1\"]\n{ZONE}"),
             "2:1: error: `listen-tls` needs `tls-cert` and `tls-key`",
         ),
+        (
+            format!("[server]\nlisten-quic = [\"::1\"]\n{ZONE}"),
+            "2:1: error: `listen-quic` needs `tls-cert` and `tls-key`",
+        ),
+        (
+            format!("[server]\ntls-cert = \"c\"\ntls-key = \"k\"\nlisten-quic = [\"[::1]:53\"]\n{ZONE}"),
+            "4:1: error: `listen-quic` has port 53, which is for DNS over UDP",
+        ),
         (format!("[server]\ntls-key = \"k\"\n{ZONE}"), "2:1: error: `tls-key` needs `tls-cert`"),
     ]);
 }

@@ -1,0 +1,363 @@
+//! A connection: reads the query of each stream, has it answered, and writes the response or a transfer to the stream.
+
+use super::super::Responder;
+use super::super::counters::ListenerCounters;
+use super::super::panic_guard::catch_panic;
+use super::super::tcp_responder::{Client, Encryption, PREFIX_LEN, TcpResponder};
+use super::DoqError;
+use super::late_streams::LateStreams;
+use super::query_stream::{FramingError, QueryStream};
+use super::transport::SEND_WINDOW;
+use crate::tls::ServerTls;
+use answer::{ResponseStream, has_keepalive};
+use bytes::Bytes;
+use quinn_proto::{Connection, Dir, Event, ReadError, StreamEvent, StreamId, WriteError};
+use rustls::pki_types::CertificateDer;
+use std::net::SocketAddr;
+use std::time::Instant;
+use wire::Name;
+use wire::message::Opcode;
+
+/// One connection.
+pub(super) struct QuicConnection {
+    pub(super) inner: Connection,
+    pub(super) peer: SocketAddr,
+    /// The number of the socket that its packets go through.
+    pub(super) socket: usize,
+    /// Its index in the table.
+    index: u32,
+    /// The names of the client's certificate.
+    client_names: Box<[Name]>,
+    /// The streams that are not over; no more than the client may have open.
+    streams: Vec<Stream>,
+    /// There is work without another packet.
+    pub(super) wants_turn: bool,
+}
+
+struct Stream {
+    id: StreamId,
+    state: StreamState,
+    /// Octets written that may not be acknowledged.
+    unacknowledged: usize,
+}
+
+enum StreamState {
+    /// The query is not complete.
+    Query(QueryStream),
+    /// A query that waits for the end of the handshake.
+    Delayed(Vec<u8>),
+    /// The response comes later; its ticket.
+    Late(u32),
+    /// Octets that the connection has not accepted yet, and the transfer that follows them.
+    Response(Vec<u8>, Option<Box<ResponseStream>>),
+    /// Everything is written.
+    Sent,
+}
+
+/// What a turn needs besides the connection.
+pub(super) struct Turn<'a, R> {
+    pub(super) now: Instant,
+    pub(super) responder: &'a mut TcpResponder<R>,
+    pub(super) late: &'a mut LateStreams,
+    pub(super) counters: &'a ListenerCounters,
+    pub(super) tls: &'a ServerTls,
+}
+
+impl QuicConnection {
+    pub(super) fn new(inner: Connection, peer: SocketAddr, socket: usize, index: u32) -> QuicConnection {
+        let (client_names, streams) = (Box::default(), Vec::new());
+        QuicConnection { inner, peer, socket, index, client_names, streams, wants_turn: false }
+    }
+
+    /// Handles what happened since the last turn. Returns whether there was progress: a query answered, or response octets
+    /// accepted.
+    pub(super) fn turn<R: Responder>(&mut self, turn: &mut Turn<'_, R>) -> bool {
+        let mut progress = false;
+        if std::mem::take(&mut self.wants_turn) {
+            // Backwards, as what ends is removed.
+            for at in (0..self.streams.len()).rev() {
+                progress |= self.write(at, turn);
+            }
+        }
+        while let Some(event) = self.inner.poll() {
+            progress |= match event {
+                Event::Connected => self.established(turn),
+                Event::ConnectionLost { .. } => self.drop_streams(turn),
+                Event::Stream(StreamEvent::Opened { dir: Dir::Bi }) => self.accept_streams(turn),
+                Event::Stream(StreamEvent::Readable { id }) => self.read(id, turn),
+                Event::Stream(StreamEvent::Writable { id }) => self.find(id).is_some_and(|at| self.write(at, turn)),
+                Event::Stream(StreamEvent::Finished { id }) => self.forget(id, turn),
+                Event::Stream(StreamEvent::Stopped { id, .. }) => self.cancel(id, DoqError::RequestCancelled, turn),
+                _ => false,
+            };
+        }
+        if self.streams.is_empty() {
+            self.streams = Vec::new();
+        }
+        progress
+    }
+
+    //---------- Queries
+
+    fn accept_streams<R: Responder>(&mut self, turn: &mut Turn<'_, R>) -> bool {
+        let mut progress = false;
+        // Bounded by the streams that the client may open.
+        while let Some(id) = self.inner.streams().accept(Dir::Bi) {
+            self.streams.push(Stream { id, state: StreamState::Query(QueryStream::default()), unacknowledged: 0 });
+            progress |= self.read(id, turn);
+        }
+        progress
+    }
+
+    /// Reads what has arrived of a query, and answers it when it is complete.
+    fn read<R: Responder>(&mut self, id: StreamId, turn: &mut Turn<'_, R>) -> bool {
+        let Some(at) = self.find(id) else { return false };
+        let StreamState::Query(query) = &mut self.streams[at].state else { return false };
+        let mut stream = self.inner.recv_stream(id);
+        let Ok(mut chunks) = stream.read(true) else { return false };
+        let end = loop {
+            match chunks.next(usize::MAX) {
+                Ok(Some(chunk)) => {
+                    if query.push(&chunk.bytes).is_err() {
+                        break Err(FramingError);
+                    }
+                }
+                Ok(None) => break Ok(Some(std::mem::take(query))),
+                Err(ReadError::Blocked) => break Ok(None),
+                Err(ReadError::Reset(_)) => {
+                    // What the client may send again is announced with the next packet.
+                    _ = chunks.finalize();
+                    return self.cancel(id, DoqError::RequestCancelled, turn);
+                }
+            }
+        };
+        _ = chunks.finalize();
+        match end.and_then(|query| query.map(QueryStream::finish).transpose()) {
+            Ok(None) => false,
+            Ok(Some(query)) => self.answer(id, query, turn),
+            Err(FramingError) => self.fail(turn),
+        }
+    }
+
+    /// Answers a complete query, now or when the handshake is complete.
+    fn answer<R: Responder>(&mut self, id: StreamId, query: Vec<u8>, turn: &mut Turn<'_, R>) -> bool {
+        let message = &query[PREFIX_LEN..];
+        // RFC 9250 4.2.1: the message ID is 0. 5.5.2: there is no edns-tcp-keepalive option.
+        if message.iter().take(2).any(|octet| *octet != 0) || has_keepalive(message) {
+            return self.fail(turn);
+        }
+        let Some(at) = self.find(id) else { return false };
+        if self.inner.is_handshaking() && !is_replayable(message) {
+            self.streams[at].state = StreamState::Delayed(query);
+            return false;
+        }
+        turn.responder.output.clear();
+        let ticket = turn.late.next_ticket();
+        turn.responder.late.begin_turn(ticket);
+        let client = Client { peer: self.peer.ip(), encryption: Encryption::Quic(&self.client_names) };
+        let Some((_, transfer)) = catch_panic(|| turn.responder.answer_messages(client, &query)) else {
+            turn.counters.panics.add(1);
+            return self.cancel(id, DoqError::InternalError, turn);
+        };
+        if turn.responder.late.current_waits() {
+            turn.late.wait(ticket, self.index, id);
+            self.streams[at].state = StreamState::Late(ticket);
+        } else if transfer.is_none() && turn.responder.output.filled().is_empty() {
+            // RFC 9250 4.3.3: no client sends a message without a response, such as one that is a response itself.
+            return self.fail(turn);
+        } else {
+            self.respond(at, transfer, turn);
+        }
+        true
+    }
+
+    /// Writes the responder's output to a stream, and then a transfer.
+    fn respond<R: Responder>(&mut self, at: usize, transfer: Option<Box<ResponseStream>>, turn: &mut Turn<'_, R>) {
+        let output = turn.responder.output.filled();
+        let stream = &mut self.streams[at];
+        let accepted = self.inner.send_stream(stream.id).write(output).unwrap_or(0);
+        stream.unacknowledged += accepted;
+        stream.state = StreamState::Response(output[accepted..].to_vec(), transfer);
+        self.write(at, turn);
+    }
+
+    /// The handshake is complete: answers what waited for that.
+    fn established<R: Responder>(&mut self, turn: &mut Turn<'_, R>) -> bool {
+        let chain = self.inner.crypto_session().peer_identity();
+        if let Some(chain) = chain.and_then(|chain| chain.downcast::<Vec<CertificateDer<'static>>>().ok()) {
+            self.client_names = turn.tls.quic_client_names(&chain);
+        }
+        let delayed = self.streams.iter_mut().filter_map(|stream| match &mut stream.state {
+            StreamState::Delayed(query) => Some((stream.id, std::mem::take(query))),
+            _ => None,
+        });
+        let delayed: Vec<(StreamId, Vec<u8>)> = delayed.collect();
+        delayed.into_iter().for_each(|(id, query)| _ = self.answer(id, query, turn));
+        true
+    }
+
+    //---------- Responses
+
+    /// The response to an earlier query.
+    pub(super) fn respond_late(&mut self, id: StreamId, response: &[u8]) {
+        let Some(at) = self.find(id) else { return };
+        let prefix = u16::try_from(response.len()).expect("a message").to_be_bytes();
+        self.streams[at].state = StreamState::Response([&prefix, response].concat(), None);
+        self.wants_turn = true;
+    }
+
+    /// Writes what the connection accepts of a response; a transfer gets one buffer per turn. Returns whether any was accepted.
+    fn write<R: Responder>(&mut self, at: usize, turn: &mut Turn<'_, R>) -> bool {
+        let stream = &mut self.streams[at];
+        let StreamState::Response(output, transfer) = &mut stream.state else { return false };
+        let mut progress = false;
+        if output.is_empty()
+            && let Some(source) = transfer
+        {
+            turn.responder.output.clear();
+            if turn.responder.stream_transfer(source) {
+                let failed = source.has_failed();
+                let end = if failed { "zone transfer failed: a record fits in no message" } else { "zone transferred" };
+                turn.responder.log_transfer(self.peer.ip(), source, end);
+                *transfer = None;
+            }
+            output.extend_from_slice(turn.responder.output.filled());
+        }
+        // Until nothing is accepted, or else no event would say when there is room again.
+        while !output.is_empty() {
+            match self.inner.send_stream(stream.id).write(output) {
+                Ok(accepted) => {
+                    stream.unacknowledged += accepted;
+                    *output = output[accepted..].to_vec();
+                    progress = true;
+                }
+                // If the client has stopped the stream, the event that follows removes it.
+                Err(WriteError::Blocked | WriteError::Stopped(_) | WriteError::ClosedStream) => return progress,
+            }
+        }
+        if transfer.is_some() {
+            self.wants_turn = true;
+        } else {
+            // It fails if the client has stopped the stream, which an event reports.
+            _ = self.inner.send_stream(stream.id).finish();
+            stream.state = StreamState::Sent;
+        }
+        progress
+    }
+
+    //---------- Ends
+
+    /// RFC 9250 4.3.3: ends the connection because of a protocol error.
+    fn fail<R: Responder>(&mut self, turn: &mut Turn<'_, R>) -> bool {
+        turn.counters.protocol_errors.add(1);
+        self.close(DoqError::ProtocolError, turn);
+        false
+    }
+
+    pub(super) fn close<R: Responder>(&mut self, error: DoqError, turn: &mut Turn<'_, R>) {
+        self.inner.close(turn.now, error.into(), Bytes::new());
+        self.drop_streams(turn);
+    }
+
+    /// RFC 9250 4.3.1, 4.3.2: abandons the transaction of a stream.
+    fn cancel<R: Responder>(&mut self, id: StreamId, error: DoqError, turn: &mut Turn<'_, R>) -> bool {
+        // They fail if the directions have ended.
+        _ = self.inner.recv_stream(id).stop(error.into());
+        _ = self.inner.send_stream(id).reset(error.into());
+        self.forget(id, turn);
+        false
+    }
+
+    /// Ends the newest transfer, as the client has too many.
+    pub(super) fn refuse_transfer<R: Responder>(&mut self, turn: &mut Turn<'_, R>) {
+        let transfers = self.streams.iter().filter(|stream| stream.transfer().is_some());
+        if let Some(id) = transfers.map(|stream| stream.id).max() {
+            self.cancel(id, DoqError::ExcessiveLoad, turn);
+        }
+    }
+
+    /// Forgets a stream that is over. Returns whether it ended well.
+    fn forget<R: Responder>(&mut self, id: StreamId, turn: &mut Turn<'_, R>) -> bool {
+        let Some(at) = self.find(id) else { return false };
+        let stream = self.streams.swap_remove(at);
+        self.end(&stream, turn);
+        matches!(stream.state, StreamState::Sent)
+    }
+
+    /// Forgets all streams, as the connection ends.
+    pub(super) fn drop_streams<R: Responder>(&mut self, turn: &mut Turn<'_, R>) -> bool {
+        for stream in std::mem::take(&mut self.streams) {
+            self.end(&stream, turn);
+        }
+        false
+    }
+
+    fn end<R: Responder>(&self, stream: &Stream, turn: &mut Turn<'_, R>) {
+        if let StreamState::Late(ticket) = stream.state {
+            turn.late.forget(ticket);
+            turn.responder.late.forget(ticket);
+        }
+        if let Some(transfer) = stream.transfer() {
+            turn.responder.log_transfer(self.peer.ip(), transfer, "zone transfer broken off");
+        }
+    }
+
+    //---------- State
+
+    fn find(&self, id: StreamId) -> Option<usize> {
+        self.streams.iter().position(|stream| stream.id == id)
+    }
+
+    /// Its memory besides what every connection has, in octets.
+    pub(super) fn memory(&self) -> usize {
+        let written: usize = self.streams.iter().map(|stream| stream.unacknowledged).sum();
+        let kept: usize = self.streams.iter().map(|stream| size_of::<Stream>() + stream.memory()).sum();
+        kept + written.min(SEND_WINDOW as usize)
+    }
+
+    /// The number of transfers in progress.
+    pub(super) fn transfers(&self) -> usize {
+        self.streams.iter().filter(|stream| stream.transfer().is_some()).count()
+    }
+
+    /// Whether a response waits to be written or acknowledged, or comes later.
+    pub(super) fn owes_response(&self) -> bool {
+        self.streams.iter().any(|stream| !matches!(stream.state, StreamState::Query(_)))
+    }
+
+    /// Whether there are streams.
+    pub(super) fn is_idle(&self) -> bool {
+        self.streams.is_empty()
+    }
+
+    /// Whether a response comes later that is worth waiting for.
+    pub(super) fn awaits_late_response<R: Responder>(&self, responder: &TcpResponder<R>) -> bool {
+        let keeps_open = |stream: &Stream| match stream.state {
+            StreamState::Late(ticket) => responder.late.keeps_open(ticket),
+            _ => false,
+        };
+        self.streams.iter().any(keeps_open)
+    }
+}
+
+impl Stream {
+    fn transfer(&self) -> Option<&ResponseStream> {
+        match &self.state {
+            StreamState::Response(_, transfer) => transfer.as_deref(),
+            _ => None,
+        }
+    }
+
+    fn memory(&self) -> usize {
+        match &self.state {
+            StreamState::Query(query) => query.memory(),
+            StreamState::Delayed(octets) | StreamState::Response(octets, _) => octets.capacity(),
+            StreamState::Late(_) | StreamState::Sent => 0,
+        }
+    }
+}
+
+/// RFC 9250 4.5: what may be answered before the handshake is complete. It may be a copy of what another client has sent.
+fn is_replayable(message: &[u8]) -> bool {
+    message.get(2).is_none_or(|octet| matches!(Opcode((octet >> 3) & 15), Opcode::QUERY | Opcode::NOTIFY))
+}

@@ -1,0 +1,402 @@
+//! The connections of a thread as a state machine: it is given datagrams and the time, and queues datagrams.
+//!
+//! Each round: [`QuicEndpoint::receive`] for every datagram, then [`QuicEndpoint::finish_round`], in which connections get their turns
+//! and new ones are accepted. An attempt to connect is not accepted without a proof of its address (Retry, RFC 9000 8.1.2) while there are
+//! many handshakes or its client has many connections.
+
+use super::super::counters::ListenerCounters;
+use super::super::late_reply::LateReplies;
+use super::super::panic_guard::catch_panic;
+use super::super::tcp_responder::TcpResponder;
+use super::super::{QuicConfig, Responder};
+use super::DoqError;
+use super::connection::{QuicConnection, Turn};
+use super::connection_table::ConnectionTable;
+use super::late_streams::LateStreams;
+use super::transport::{server_config, transport};
+use crate::rate_limited_log::RateLimitedLog;
+use crate::tls::ServerTls;
+use bytes::BytesMut;
+use netio::epoll::Waker;
+use netio::udp_endpoint::MAX_SEGMENTS;
+use quinn_proto::crypto::rustls::NoInitialCipherSuite;
+use quinn_proto::{ConnectionHandle, DatagramEvent, Endpoint, EndpointConfig, EndpointEvent, Incoming, ServerConfig};
+use quinn_proto::{Transmit, TransportConfig};
+use std::collections::{BTreeSet, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Handshakes that are started in a round, each of which may cost half a millisecond.
+const HANDSHAKES: usize = 8;
+/// Handshakes in progress above which addresses are verified first: more than 500 new clients per second with a round-trip time of
+/// 100 ms.
+const RETRY_ABOVE: usize = 50;
+/// Attempts to connect that may wait for the next rounds. Clients repeat what is dropped.
+const WAITING: usize = 256;
+/// Datagrams or bursts that a connection sends in a turn.
+const TURN_TRANSMITS: usize = 8;
+/// Transfers that one client may have in progress on one thread: each may keep a replaced version of its zone in memory.
+const TRANSFERS_PER_CLIENT: usize = 100;
+/// The one with the most memory is chosen from this many of the oldest connections that have any.
+const CANDIDATES: usize = 16;
+/// The octets of an established connection that waits: 29,000 measured.
+pub(super) const CONNECTION_MEMORY: usize = 32 << 10;
+
+/// A datagram that has arrived.
+pub(super) struct Arrival {
+    /// The number of its socket.
+    pub(super) socket: usize,
+    pub(super) peer: SocketAddr,
+    /// The address that it was sent to, if the socket has several.
+    pub(super) local_ip: Option<IpAddr>,
+    pub(super) octets: BytesMut,
+}
+
+/// Where datagrams are queued.
+pub(super) trait DatagramQueue {
+    /// An empty buffer for what [`DatagramQueue::queue`] sends.
+    fn buffer(&mut self, socket: usize) -> &mut Vec<u8>;
+    /// Queues what the buffer has.
+    fn queue(&mut self, socket: usize, transmit: &Transmit);
+}
+
+/// The connections of a thread.
+pub(super) struct QuicEndpoint<R> {
+    endpoint: Endpoint,
+    tls: Arc<ServerTls>,
+    /// The TLS settings that `config` was made from.
+    tls_config: Arc<rustls::ServerConfig>,
+    config: Arc<ServerConfig>,
+    transport: Arc<TransportConfig>,
+    table: ConnectionTable,
+    /// Attempts to connect, with the number of their socket.
+    waiting: VecDeque<(usize, Incoming)>,
+    /// Connections that get a turn.
+    ready: BTreeSet<u32>,
+    responder: TcpResponder<R>,
+    late: LateStreams,
+    counters: Arc<ListenerCounters>,
+    max_connections: usize,
+    max_per_client: usize,
+    memory_limit: usize,
+    is_stopping: bool,
+    log: RateLimitedLog,
+}
+
+impl<R: Responder> QuicEndpoint<R> {
+    /// An endpoint without connections. `shared` is the same for all threads.
+    pub(super) fn new(
+        tls: Arc<ServerTls>,
+        shared: Arc<EndpointConfig>,
+        responder: R,
+        counters: Arc<ListenerCounters>,
+        waker: Arc<Waker>,
+        options: &QuicConfig,
+        now: Instant,
+    ) -> Result<QuicEndpoint<R>, NoInitialCipherSuite> {
+        let transport = Arc::new(transport(options.idle_timeout));
+        let tls_config = tls.quic();
+        let config = server_config(tls_config.clone(), &transport)?;
+        // A half of the memory is for what every connection has, the other half for what they hold besides.
+        let memory_limit = options.memory_limit / 2;
+        let max_connections =
+            options.connections.div_ceil(options.workers.max(1)).min(memory_limit / CONNECTION_MEMORY).max(1);
+        let late = LateReplies::new(waker);
+        Ok(QuicEndpoint {
+            endpoint: Endpoint::new(shared, Some(config.clone()), false, None),
+            responder: TcpResponder::new(responder, counters.clone(), options.idle_timeout, late),
+            table: ConnectionTable::new(max_connections, options.idle_timeout, now),
+            tls,
+            tls_config,
+            config,
+            transport,
+            waiting: VecDeque::new(),
+            ready: BTreeSet::new(),
+            late: LateStreams::default(),
+            counters,
+            max_connections,
+            max_per_client: options.connections_per_client,
+            memory_limit,
+            is_stopping: false,
+            log: RateLimitedLog::new(1, Duration::from_secs(10)),
+        })
+    }
+
+    /// A round begins; `real` is the time since 1970.
+    pub(super) fn begin_round(&mut self, real: Duration) {
+        self.responder.begin_round(real);
+    }
+
+    /// Gives every ready connection its turn, accepts new ones, and closes those without progress.
+    pub(super) fn finish_round(&mut self, now: Instant, out: &mut impl DatagramQueue) {
+        self.queue_late_responses(now);
+        self.accept_waiting(now, out);
+        self.handle_timers(now);
+        for index in std::mem::take(&mut self.ready) {
+            self.turn(index, now, out);
+        }
+        self.responder.end_round();
+    }
+
+    /// When the next round must begin; `now` if there is work left.
+    pub(super) fn next_round(&self, now: Instant) -> Option<Instant> {
+        if self.ready.is_empty() && self.waiting.is_empty() { self.table.next_timer() } else { Some(now) }
+    }
+
+    /// The number of connections.
+    #[cfg(test)]
+    pub(super) fn connections(&self) -> usize {
+        self.table.len()
+    }
+
+    /// The memory of all connections besides what each has, in octets.
+    #[cfg(test)]
+    pub(super) fn memory(&self) -> usize {
+        self.table.memory()
+    }
+
+    //---------- Datagrams and attempts to connect
+
+    /// Handles a datagram.
+    pub(super) fn receive(&mut self, arrival: Arrival, now: Instant, out: &mut impl DatagramQueue) {
+        let Arrival { socket, peer, local_ip, octets } = arrival;
+        match self.endpoint.handle(now, peer, local_ip, None, octets, out.buffer(socket)) {
+            None => {}
+            Some(DatagramEvent::Response(transmit)) => out.queue(socket, &transmit),
+            Some(DatagramEvent::NewConnection(incoming)) => self.consider(socket, incoming, out),
+            Some(DatagramEvent::ConnectionEvent(ConnectionHandle(index), event)) => {
+                let index = index as u32;
+                self.table.update(index, now, |connection| (connection.inner.handle_event(event), false));
+                self.make_ready(index);
+            }
+        }
+    }
+
+    /// Refuses an attempt to connect, asks for a proof of its address, or lets it wait for its handshake.
+    fn consider(&mut self, socket: usize, incoming: Incoming, out: &mut impl DatagramQueue) {
+        let connections = self.table.connections_of(incoming.remote_address().ip());
+        let is_busy = self.table.handshaking() + self.waiting.len() >= RETRY_ABOVE;
+        if self.is_stopping || self.waiting.len() >= WAITING {
+            self.endpoint.ignore(incoming);
+        } else if !incoming.remote_address_validated() && (is_busy || connections >= self.max_per_client / 2) {
+            // Whoever has this address may not be who sent this.
+            let buffer = out.buffer(socket);
+            match self.endpoint.retry(incoming, buffer) {
+                Ok(transmit) => {
+                    self.counters.retries.add(1);
+                    out.queue(socket, &transmit);
+                }
+                Err(error) => self.endpoint.ignore(error.into_incoming()),
+            }
+        } else if connections >= self.max_per_client {
+            self.counters.connections.add(1);
+            self.counters.refused.add(1);
+            let transmit = self.endpoint.refuse(incoming, out.buffer(socket));
+            out.queue(socket, &transmit);
+        } else {
+            self.waiting.push_back((socket, incoming));
+        }
+    }
+
+    fn accept_waiting(&mut self, now: Instant, out: &mut impl DatagramQueue) {
+        for _ in 0..HANDSHAKES {
+            let Some((socket, incoming)) = self.waiting.pop_front() else { return };
+            self.accept(socket, incoming, now, out);
+        }
+    }
+
+    fn accept(&mut self, socket: usize, incoming: Incoming, now: Instant, out: &mut impl DatagramQueue) {
+        self.counters.connections.add(1);
+        if self.table.len() >= self.max_connections && self.make_room(now, out) {
+            self.warn("the limit of connections (`quic-connections`, or memory) is reached; old ones are closed");
+        }
+        self.refresh_config();
+        let peer = incoming.remote_address();
+        let buffer = out.buffer(socket);
+        match self.endpoint.accept(incoming, now, buffer, Some(self.config.clone())) {
+            Ok((ConnectionHandle(index), inner)) => {
+                let index = index as u32;
+                self.table.insert(index, QuicConnection::new(inner, peer, socket, index), now);
+                self.make_ready(index);
+            }
+            Err(error) => error.response.iter().for_each(|transmit| out.queue(socket, transmit)),
+        }
+    }
+
+    /// Takes the certificate that the last reload has read.
+    fn refresh_config(&mut self) {
+        let current = self.tls.quic();
+        if !Arc::ptr_eq(&current, &self.tls_config) {
+            // The same cipher suites as before, so that it does not fail.
+            if let Ok(config) = server_config(current.clone(), &self.transport) {
+                self.endpoint.set_server_config(Some(config.clone()));
+                (self.tls_config, self.config) = (current, config);
+            }
+        }
+    }
+
+    //---------- Turns
+
+    fn make_ready(&mut self, index: u32) {
+        self.ready.insert(index);
+    }
+
+    /// One turn of a connection, which may be its last.
+    fn turn(&mut self, index: u32, now: Instant, out: &mut impl DatagramQueue) {
+        let endpoint = &mut self.endpoint;
+        let mut turn = Turn {
+            now,
+            responder: &mut self.responder,
+            late: &mut self.late,
+            counters: &self.counters,
+            tls: &self.tls,
+        };
+        let state = catch_panic(|| {
+            self.table.update(index, now, |connection| {
+                let progress = connection.turn(&mut turn);
+                let is_over = handle_endpoint_events(endpoint, index, connection);
+                let is_blocked = is_over || transmit(connection, now, out);
+                ((is_over, !is_blocked || connection.wants_turn), progress)
+            })
+        });
+        let Some(state) = state else {
+            self.counters.panics.add(1);
+            return self.forget(index);
+        };
+        match state {
+            Some((true, _)) => _ = self.table.remove(index),
+            Some((false, has_more)) => {
+                if has_more {
+                    self.make_ready(index);
+                }
+                self.enforce_limits(index, now, out);
+            }
+            None => {}
+        }
+    }
+
+    fn queue_late_responses(&mut self, now: Instant) {
+        for response in self.responder.late.take() {
+            let Some((index, id)) = self.late.take(response.index) else { continue };
+            self.table.update(index, now, |connection| (connection.respond_late(id, &response.octets), true));
+            self.make_ready(index);
+        }
+    }
+
+    fn handle_timers(&mut self, now: Instant) {
+        while let Some((index, is_expired)) = self.table.fired(now) {
+            let Some(connection) = self.table.get(index) else { continue };
+            let is_kept = is_expired && connection.awaits_late_response(&self.responder);
+            self.table.update(index, now, |connection| (connection.inner.handle_timeout(now), is_kept));
+            if is_expired && !is_kept {
+                self.counters.expired.add(1);
+                let is_idle = self.table.get(index).is_some_and(QuicConnection::is_idle);
+                self.close(index, if is_idle { DoqError::NoError } else { DoqError::ExcessiveLoad }, now);
+            }
+            self.make_ready(index);
+        }
+    }
+
+    //---------- Limits
+
+    /// Enforces the limits on transfers and memory after a turn of a connection.
+    fn enforce_limits(&mut self, index: u32, now: Instant, out: &mut impl DatagramQueue) {
+        if let Some(connection) = self.table.get(index)
+            && connection.transfers() > 0
+            && self.table.transfers_of(connection.peer.ip()) > TRANSFERS_PER_CLIENT
+        {
+            self.counters.refused.add(1);
+            self.warn("a client has too many transfers in progress; another one is refused");
+            self.change(index, now, |connection, turn| connection.refuse_transfer(turn));
+            self.make_ready(index);
+        }
+        while self.table.memory() > self.memory_limit
+            && let Some(largest) = self.table.largest_of_oldest(CANDIDATES)
+        {
+            self.evict(largest, now, out);
+        }
+    }
+
+    /// Closes the connection with the least recent progress. Returns whether there was one.
+    fn make_room(&mut self, now: Instant, out: &mut impl DatagramQueue) -> bool {
+        self.table.oldest().inspect(|index| self.evict(*index, now, out)).is_some()
+    }
+
+    /// Closes a connection and forgets it: further packets of its client are answered by a stateless reset.
+    fn evict(&mut self, index: u32, now: Instant, out: &mut impl DatagramQueue) {
+        if self.table.get(index).is_some_and(|connection| !connection.inner.is_closed()) {
+            self.counters.evicted.add(1);
+            self.close(index, DoqError::ExcessiveLoad, now);
+        }
+        self.table.update(index, now, |connection| (transmit(connection, now, out), false));
+        self.forget(index);
+    }
+
+    fn forget(&mut self, index: u32) {
+        if self.table.remove(index).is_some() {
+            self.endpoint.handle_event(ConnectionHandle(index as usize), EndpointEvent::drained());
+        }
+    }
+
+    fn close(&mut self, index: u32, error: DoqError, now: Instant) {
+        self.change(index, now, |connection, turn| connection.close(error, turn));
+    }
+
+    fn change(&mut self, index: u32, now: Instant, change: impl FnOnce(&mut QuicConnection, &mut Turn<'_, R>)) {
+        let mut turn = Turn {
+            now,
+            responder: &mut self.responder,
+            late: &mut self.late,
+            counters: &self.counters,
+            tls: &self.tls,
+        };
+        self.table.update(index, now, |connection| (change(connection, &mut turn), false));
+    }
+
+    pub(super) fn warn(&mut self, what: &str) {
+        if let Some(left_out) = self.log.permit() {
+            tracing::warn!(evicted = self.counters.evicted.value(), left_out, "QUIC: {what}");
+        }
+    }
+
+    //---------- Stop
+
+    /// Accepts no more connections, and closes those that wait for no response. Returns whether none are left.
+    pub(super) fn stop(&mut self, now: Instant) -> bool {
+        self.is_stopping = true;
+        let finished = self.table.iter().filter(|(_, connection)| {
+            !connection.inner.is_closed() && !connection.inner.is_handshaking() && !connection.owes_response()
+        });
+        let finished: Vec<u32> = finished.map(|(index, _)| index).collect();
+        for index in finished {
+            self.close(index, DoqError::NoError, now);
+            self.make_ready(index);
+        }
+        self.ready.is_empty() && self.table.iter().all(|(_, connection)| connection.inner.is_closed())
+    }
+}
+
+/// Passes what a connection reports on to the endpoint. Returns whether that was its last event.
+fn handle_endpoint_events(endpoint: &mut Endpoint, index: u32, connection: &mut QuicConnection) -> bool {
+    let mut is_over = false;
+    while let Some(event) = connection.inner.poll_endpoint_events() {
+        is_over |= event.is_drained();
+        if let Some(event) = endpoint.handle_event(ConnectionHandle(index as usize), event) {
+            connection.inner.handle_event(event);
+        }
+    }
+    is_over
+}
+
+/// Queues what a connection may send; returns whether that was all.
+fn transmit(connection: &mut QuicConnection, now: Instant, out: &mut impl DatagramQueue) -> bool {
+    for _ in 0..TURN_TRANSMITS {
+        let buffer = out.buffer(connection.socket);
+        match connection.inner.poll_transmit(now, MAX_SEGMENTS, buffer) {
+            Some(transmit) => out.queue(connection.socket, &transmit),
+            None => return true,
+        }
+    }
+    false
+}

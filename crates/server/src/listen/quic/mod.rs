@@ -1,0 +1,35 @@
+//! DNS over QUIC (RFC 9250): the listeners.
+//!
+//! [`QuicEndpoint`](endpoint::QuicEndpoint) is a state machine of datagrams and time around `quinn-proto`; [`QuicWorker`] is the
+//! thread with the sockets. Each stream has one query, which the responder of TCP connections answers.
+
+mod connection;
+mod connection_table;
+mod endpoint;
+mod late_streams;
+mod query_stream;
+#[cfg(test)]
+mod tests;
+mod transport;
+mod worker;
+
+pub(super) use transport::endpoint_config;
+pub(super) use worker::QuicWorker;
+
+use quinn_proto::VarInt;
+
+/// RFC 9250 4.3, 8.4: why a stream or a connection is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum DoqError {
+    NoError = 0,
+    InternalError = 1,
+    ProtocolError = 2,
+    RequestCancelled = 3,
+    ExcessiveLoad = 4,
+}
+
+impl From<DoqError> for VarInt {
+    fn from(error: DoqError) -> VarInt {
+        VarInt::from_u32(error as u32)
+    }
+}

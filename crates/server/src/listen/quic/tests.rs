@@ -1,0 +1,387 @@
+//! The endpoint beside clients on a network in memory, with a responder that each query commands.
+
+mod client;
+
+use super::DoqError;
+use super::endpoint::CONNECTION_MEMORY;
+use crate::config::remote_server::RemoteTls;
+use crate::listen::Responder;
+use answer::{Request, Response, Transport};
+use client::{StreamEnd, World, arrival};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{Config, RngSeed, TestRunner};
+use quinn_proto::{ConnectionError, Dir};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Responds with the query and QR set; the fifth octet may ask for one of these.
+#[derive(Default)]
+pub(super) struct Scripted(answer::Counters);
+
+/// The longest message.
+const LONGEST: u8 = 1;
+/// The number of names of the client's certificate in the last octet.
+const CLIENT_NAMES: u8 = 2;
+const PANIC: u8 = 3;
+const DROP: u8 = 4;
+
+impl Responder for Scripted {
+    fn refresh(&mut self) {}
+
+    fn counters(&self) -> &answer::Counters {
+        &self.0
+    }
+
+    fn answer(&mut self, request: Request<'_>, out: &mut [u8]) -> Response {
+        let Transport::Quic { client_names } = request.transport else { panic!("not QUIC") };
+        let len = request.message.len();
+        out[..len].copy_from_slice(request.message);
+        out[2] |= 0x80;
+        match request.message[4] {
+            LONGEST => out[len..].fill(7),
+            CLIENT_NAMES => out[len - 1] = client_names.len() as u8,
+            PANIC => panic!("as the query commands"),
+            DROP => return Response::Drop,
+            _ => {}
+        }
+        Response::Send(if request.message[4] == LONGEST { out.len() } else { len })
+    }
+}
+
+const QUERY: u8 = 0;
+const UPDATE: u8 = 5 << 3;
+
+fn message(opcode: u8, command: u8, last: u8) -> [u8; 14] {
+    [0, 0, opcode, 0, command, 0, 0, 0, 0, 0, 0, 0, 1, last]
+}
+
+fn code(error: DoqError) -> u64 {
+    error as u64
+}
+
+#[test]
+fn rfc_9250_4_2_each_stream_has_a_query_and_its_response() {
+    let mut world = World::new(|_| {});
+    let client = world.connect(1);
+    for number in 0..200 {
+        let response = world.exchange(client, &message(QUERY, 0, number));
+        assert_eq!((response[2], response[13]), (0x80, number));
+    }
+    assert_eq!(world.exchange(client, &message(QUERY, LONGEST, 0)).len(), 65_535);
+    // In parallel, and octet by octet.
+    let many: Vec<_> = (0..90).map(|number| (number, world.ask(client, &message(QUERY, 0, number)))).collect();
+    let slow = world.send(client, &[0], false);
+    for octet in [14].into_iter().chain(message(QUERY, 0, 9)) {
+        world.run();
+        world.clients[client].connection.send_stream(slow).write(&[octet]).expect("open");
+    }
+    world.clients[client].connection.send_stream(slow).finish().expect("open");
+    world.run();
+    for (number, id) in many.into_iter().chain([(9, slow)]) {
+        let (octets, end) = &world.clients[client].received[&id];
+        assert_eq!((octets[15], end), (number, &StreamEnd::Finished));
+    }
+    let totals = world.totals();
+    assert_eq!((totals.connections, totals.queries, totals.answers), (1, 292, 292));
+}
+
+#[test]
+fn a_query_of_maximum_length_is_read_in_several_windows() {
+    let mut world = World::new(|_| {});
+    let client = world.connect(1);
+    let query = [&message(QUERY, 0, 0)[..], &[9; 65_535 - 14]].concat();
+    let octets = [&[255, 255][..], &query].concat();
+    let id = world.send(client, &octets[..1], false);
+    let mut written = 1;
+    while written < octets.len() {
+        world.run();
+        written += world.clients[client].connection.send_stream(id).write(&octets[written..]).expect("a window");
+    }
+    world.clients[client].connection.send_stream(id).finish().expect("open");
+    world.run();
+    assert_eq!(world.clients[client].received[&id].0.len(), 2 + 65_535);
+}
+
+#[test]
+fn rfc_9250_4_3_3_protocol_errors_end_the_connection() {
+    let keepalive =
+        [&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1][..], &[0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 4, 0, 11, 0, 0]].concat();
+    let with_prefix = |message: &[u8]| [&[0, message.len() as u8], message].concat();
+    let mut other_id = message(QUERY, 0, 0);
+    other_id[1] = 1;
+    for (what, octets) in [
+        ("another message ID", with_prefix(&other_id)),
+        ("edns-tcp-keepalive", with_prefix(&keepalive)),
+        ("an incomplete message", with_prefix(&message(QUERY, 0, 0))[..9].to_vec()),
+        ("nothing", Vec::new()),
+        ("two messages", with_prefix(&message(QUERY, 0, 0)).repeat(2)),
+        ("a message without a response", with_prefix(&message(QUERY, DROP, 0))),
+    ] {
+        let mut world = World::new(|_| {});
+        let client = world.connect(1);
+        world.send(client, &octets, true);
+        world.run();
+        assert_eq!(world.close_code(client), Some(code(DoqError::ProtocolError)), "{what}");
+        assert_eq!(world.totals().protocol_errors, 1, "{what}");
+    }
+}
+
+#[test]
+fn rfc_9250_4_3_3_clients_may_not_open_unidirectional_streams() {
+    let mut world = World::new(|_| {});
+    let client = world.connect(1);
+    assert!(world.clients[client].connection.streams().open(Dir::Uni).is_none());
+}
+
+#[test]
+fn rfc_9250_4_3_1_a_cancelled_query_is_abandoned() {
+    let mut world = World::new(|_| {});
+    let client = world.connect(1);
+    world.clients[client].reads = false;
+    let id = world.ask(client, &message(QUERY, LONGEST, 0));
+    let half = world.send(client, &[0, 14, 0, 0], false);
+    world.run();
+    let connection = &mut world.clients[client].connection;
+    connection.recv_stream(id).stop(DoqError::RequestCancelled.into()).expect("open");
+    connection.send_stream(half).reset(DoqError::RequestCancelled.into()).expect("open");
+    world.clients[client].reads = true;
+    world.run();
+    assert_eq!(world.clients[client].received[&half].1, StreamEnd::Reset(code(DoqError::RequestCancelled)));
+    assert!(world.server.memory() == 0 && world.clients[client].closed.is_none());
+    world.exchange(client, &message(QUERY, 0, 1));
+}
+
+#[test]
+fn rfc_9250_4_3_2_a_panic_costs_one_stream() {
+    crate::listen::panic_guard::log_panics();
+    let mut world = World::new(|_| {});
+    let client = world.connect(1);
+    let id = world.ask(client, &message(QUERY, PANIC, 0));
+    world.run();
+    assert_eq!(world.clients[client].received[&id].1, StreamEnd::Reset(code(DoqError::InternalError)));
+    world.exchange(client, &message(QUERY, 0, 1));
+    assert_eq!(world.totals().panics, 1);
+}
+
+#[test]
+fn rfc_9250_4_5_early_data_has_queries_and_updates_wait_for_the_handshake() {
+    let mut world = World::new(|_| {});
+    let tls = world.tls(&RemoteTls::default());
+    let first = world.start(1, tls.clone());
+    world.run();
+    world.exchange(first, &message(QUERY, 0, 1));
+    let second = world.start(2, tls);
+    assert!(world.clients[second].connection.has_0rtt(), "the client has a ticket");
+    let ids = [QUERY, UPDATE].map(|opcode| world.ask(second, &message(opcode, 0, 5)));
+    world.deliver_to_server();
+    assert_eq!(world.totals().queries, 2, "the query is answered before the handshake is complete, the update is not");
+    world.run();
+    assert!(world.clients[second].connection.accepted_0rtt());
+    assert_eq!(ids.map(|id| world.clients[second].received[&id].1.clone()), [StreamEnd::Finished, StreamEnd::Finished]);
+    assert_eq!(world.totals().queries, 3);
+}
+
+#[test]
+fn the_names_of_a_client_certificate_are_known() {
+    let mut world = World::new(|_| {});
+    let own = world.certificates.issue("client", &["secondary.example.net", "other.example"]);
+    let remote = RemoteTls { client: Some((own.certificate, own.key)), ..RemoteTls::default() };
+    let tls = world.tls(&remote);
+    let client = world.start(1, tls);
+    world.run();
+    assert_eq!(world.exchange(client, &message(QUERY, CLIENT_NAMES, 9))[13], 2);
+    let without = world.connect(2);
+    assert_eq!(world.exchange(without, &message(QUERY, CLIENT_NAMES, 9))[13], 0);
+}
+
+#[test]
+fn another_alpn_is_refused() {
+    let mut world = World::new(|_| {});
+    let mut tls = world.tls(&RemoteTls::default());
+    tls.alpn_protocols = vec![b"h3".to_vec()];
+    let client = world.start(1, tls);
+    world.run();
+    assert!(matches!(world.clients[client].closed, Some(ConnectionError::ConnectionClosed(_))));
+}
+
+//----------- limits -----------------------------------------------------------
+
+#[test]
+fn rfc_9000_8_1_2_addresses_are_verified_while_there_are_many_handshakes() {
+    let mut world = World::new(|_| {});
+    for number in 0..60 {
+        let tls = world.tls(&RemoteTls::default());
+        world.start(number, tls);
+    }
+    // Their first datagrams only.
+    world.deliver_to_server();
+    assert_eq!(world.totals().retries, 10);
+    world.run();
+    assert!(world.clients.iter().all(|client| client.is_connected));
+    let retries = world.totals().retries;
+    world.connect(1000);
+    assert_eq!(world.totals().retries, retries, "the load is over");
+}
+
+#[test]
+fn a_client_has_a_limited_number_of_connections() {
+    let mut world = World::new(|options| options.connections_per_client = 4);
+    let mut connected = 0;
+    for port in 0..6 {
+        let tls = world.tls(&RemoteTls::default());
+        let client = world.start(7, tls);
+        world.clients[client].address.set_port(5000 + port);
+        world.run();
+        connected += usize::from(world.clients[client].is_connected);
+    }
+    assert_eq!((connected, world.totals().refused), (4, 2));
+    assert!(world.totals().retries > 0, "a client with many connections proves its address");
+    world.connect(8);
+}
+
+#[test]
+fn the_oldest_connection_makes_room() {
+    let mut world = World::new(|options| options.connections = 3);
+    let clients = [1, 2, 3].map(|number| {
+        world.wait(Duration::from_millis(200));
+        world.connect(number)
+    });
+    world.wait(Duration::from_millis(200));
+    world.exchange(clients[0], &message(QUERY, 0, 1));
+    world.connect(4);
+    world.run();
+    let closed = clients.map(|client| world.clients[client].closed.clone());
+    assert_eq!(world.close_code(clients[1]), Some(code(DoqError::ExcessiveLoad)), "{closed:?}");
+    assert_eq!((world.totals().evicted, world.server.connections()), (1, 3));
+    world.exchange(clients[0], &message(QUERY, 0, 2));
+}
+
+#[test]
+fn connections_without_progress_are_closed() {
+    let mut world = World::new(|options| options.idle_timeout = Duration::from_secs(10));
+    let [idle, stuck, busy] = [1, 2, 3].map(|number| world.connect(number));
+    let tls = world.tls(&RemoteTls::default());
+    let silent = world.start(4, tls);
+    let first = world.clients[silent].transmits(world.now);
+    world.server.receive(arrival(world.clients[silent].address, &first[0]), world.now, &mut world.network);
+    world.clients.truncate(silent);
+    world.send(stuck, &[0, 14, 0], false);
+    for second in 0..12 {
+        world.wait(Duration::from_secs(1));
+        world.clients[stuck].connection.ping();
+        world.clients[idle].connection.ping();
+        world.exchange(busy, &message(QUERY, 0, second));
+    }
+    assert_eq!(world.close_code(idle), Some(code(DoqError::NoError)));
+    assert_eq!(world.close_code(stuck), Some(code(DoqError::ExcessiveLoad)));
+    assert_eq!((world.totals().expired, world.clients[busy].closed.is_none()), (3, true));
+    world.wait(Duration::from_secs(5));
+    assert_eq!(world.server.connections(), 1, "closed connections are forgotten");
+}
+
+#[test]
+fn clients_that_do_not_read_are_closed_when_memory_is_short() {
+    // Half of it is for responses.
+    let mut world = World::new(|options| options.memory_limit = 2 << 20);
+    world.client_window = Some(1000);
+    let clients: Vec<usize> = (0..8).map(|number| world.connect(number)).collect();
+    for client in &clients {
+        world.clients[*client].reads = false;
+        (0..5).for_each(|_| _ = world.ask(*client, &message(QUERY, LONGEST, 0)));
+        world.run();
+        assert!(world.server.memory() <= 1 << 20, "{} octets", world.server.memory());
+    }
+    assert!(world.totals().evicted >= 4, "{:?}", world.totals());
+    world.client_window = None;
+    let good = world.connect(20);
+    world.exchange(good, &message(QUERY, LONGEST, 0));
+}
+
+#[test]
+fn a_stop_lets_responses_be_read() {
+    let mut world = World::new(|_| {});
+    let [reading, idle] = [1, 2].map(|number| world.connect(number));
+    let id = world.ask(reading, &message(QUERY, LONGEST, 0));
+    world.deliver_to_server();
+    assert!(!world.server.stop(world.now));
+    world.run();
+    assert_eq!(world.close_code(idle), Some(code(DoqError::NoError)));
+    assert_eq!(world.clients[reading].received[&id].0.len(), 65_537);
+    world.server.stop(world.now);
+    world.run();
+    assert!(world.server.stop(world.now));
+    let tls = world.tls(&RemoteTls::default());
+    let late = world.start(3, tls);
+    world.run();
+    assert!(!world.clients[late].is_connected);
+}
+
+//----------- hostile input ----------------------------------------------------
+
+#[test]
+fn random_and_damaged_datagrams_cost_no_other_connection() {
+    let mut world = World::new(|_| {});
+    let good = world.connect(1);
+    let mut runner = TestRunner::new(Config { rng_seed: RngSeed::Fixed(9250), ..Config::default() });
+    let strategy = (proptest::collection::vec(any::<u8>(), 0..1500), 0usize..1500, 1u8..255);
+    let attacker: SocketAddr = "10.9.9.9:9".parse().expect("a literal");
+    for round in 0..300u16 {
+        let (octets, at, change) = strategy.new_tree(&mut runner).expect("no filter").current();
+        world.server.receive(arrival(attacker, &octets), world.now, &mut world.network);
+        // A first packet and a packet of the open connection, each damaged in one octet.
+        let tls = world.tls(&RemoteTls::default());
+        let client = world.start(1000 + round, tls);
+        if round % 4 == 0 {
+            world.ask(good, &message(QUERY, 0, 1));
+        }
+        let first = world.clients[client].transmits(world.now);
+        let open = world.clients[good].transmits(world.now);
+        for (index, datagrams) in [(client, first), (good, open)] {
+            for mut octets in datagrams {
+                let len = octets.len();
+                octets[at % len] ^= change;
+                let address = world.clients[index].address;
+                world.server.receive(arrival(address, &octets), world.now, &mut world.network);
+            }
+        }
+        world.clients.truncate(1);
+        world.wait(Duration::from_millis(500));
+    }
+    world.wait(Duration::from_secs(5));
+    assert!(world.clients[good].closed.is_none());
+    world.exchange(good, &message(QUERY, 0, 7));
+    world.wait(Duration::from_secs(8));
+    assert_eq!(world.totals().panics, 0);
+    assert!(world.server.connections() <= 1, "{}", world.server.connections());
+}
+
+//----------- memory -----------------------------------------------------------
+
+/// The resident memory of this process in octets.
+fn resident() -> usize {
+    let pages = std::fs::read_to_string("/proc/self/statm").expect("Linux");
+    let pages = pages.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok());
+    pages.expect("a number") * 4096
+}
+
+#[test]
+#[ignore = "measures the memory of the process, in which nothing else may run"]
+fn an_idle_connection_takes_less_than_is_reserved_for_it() {
+    const COUNT: u16 = 2000;
+    let mut world = World::new(|options| options.idle_timeout = Duration::from_secs(3600));
+    let mut connect = |number: u16| {
+        let client = world.connect(number);
+        world.exchange(client, &message(QUERY, 0, 1));
+        world.run();
+        // Its memory is for the next one.
+        world.clients.clear();
+    };
+    (0..200).for_each(&mut connect);
+    let before = resident();
+    (200..200 + COUNT).for_each(&mut connect);
+    let each = (resident() - before) / usize::from(COUNT);
+    println!("{each} octets for an idle connection");
+    assert_eq!(world.server.connections(), 200 + usize::from(COUNT));
+    assert!(each < CONNECTION_MEMORY, "{each}");
+}

@@ -1,0 +1,56 @@
+//! The settings of QUIC connections: little memory for each, and nothing that DNS does not need.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quinn_proto::crypto::rustls::{NoInitialCipherSuite, QuicServerConfig};
+use quinn_proto::{EndpointConfig, IdleTimeout, ServerConfig, TransportConfig, VarInt};
+
+/// Queries that a client may have in progress on a connection.
+pub(super) const STREAMS: u32 = 100;
+/// Octets of a stream and of all streams of a connection that may arrive before they are read, which is at once where none is
+/// missing before them. Longer messages arrive in several windows.
+const STREAM_WINDOW: u32 = 8 << 10;
+const CONNECTION_WINDOW: u32 = 32 << 10;
+/// Octets of responses that wait to be acknowledged: a transfer of 25 Mbit/s with a round-trip time of 80 ms.
+pub(super) const SEND_WINDOW: u64 = 256 << 10;
+/// Octets that may arrive for a connection attempt that waits, and for all of a thread.
+const WAITING_OCTETS: u64 = 8 << 10;
+const ALL_WAITING_OCTETS: u64 = 1 << 20;
+
+/// The settings of connections that are closed after this time without packets.
+pub(super) fn transport(idle_timeout: Duration) -> TransportConfig {
+    let mut transport = TransportConfig::default();
+    transport
+        .max_concurrent_bidi_streams(VarInt::from_u32(STREAMS))
+        // RFC 9250 4.3.3: there are no unidirectional streams.
+        .max_concurrent_uni_streams(VarInt::from_u32(0))
+        .max_idle_timeout(IdleTimeout::try_from(idle_timeout).ok())
+        .stream_receive_window(VarInt::from_u32(STREAM_WINDOW))
+        .receive_window(VarInt::from_u32(CONNECTION_WINDOW))
+        .send_window(SEND_WINDOW)
+        .datagram_receive_buffer_size(None)
+        // Most connections end before the probes of a path would pay.
+        .mtu_discovery_config(None);
+    transport
+}
+
+/// What new connections are accepted with.
+pub(super) fn server_config(
+    tls: Arc<rustls::ServerConfig>,
+    transport: &Arc<TransportConfig>,
+) -> Result<Arc<ServerConfig>, NoInitialCipherSuite> {
+    let mut config = ServerConfig::with_crypto(Arc::new(QuicServerConfig::try_from(tls)?));
+    config
+        .transport_config(transport.clone())
+        // The kernel distributes clients over the threads by their address, so a connection cannot change it.
+        .migration(false)
+        .incoming_buffer_size(WAITING_OCTETS)
+        .incoming_buffer_size_total(ALL_WAITING_OCTETS);
+    Ok(Arc::new(config))
+}
+
+/// The settings that all threads share: whichever gets a packet of a connection that is gone resets it by the same key.
+pub(in crate::listen) fn endpoint_config() -> Arc<EndpointConfig> {
+    Arc::new(EndpointConfig::default())
+}

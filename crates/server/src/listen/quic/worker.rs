@@ -1,0 +1,128 @@
+//! A QUIC thread: its sockets, clocks, and the wait for either.
+
+use super::super::panic_guard::catch_panic;
+use super::super::{QuicConfig, Responder};
+use super::endpoint::{Arrival, DatagramQueue, QuicEndpoint};
+use crate::listen::counters::ListenerCounters;
+use crate::tls::ServerTls;
+use bytes::BytesMut;
+use netio::clock;
+use netio::epoll::{Events, Interest, Poll, Waker};
+use netio::udp_endpoint::{Datagram, UdpEndpoint};
+use quinn_proto::{EndpointConfig, Transmit};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Maximum wait: idle threads, too, must release replaced zones.
+const WAIT: Duration = Duration::from_millis(500);
+/// Wait while the last responses are sent.
+const LAST_WAIT: Duration = Duration::from_millis(50);
+/// Pause after an error of epoll, so that a lasting one does not spin.
+const ERROR_PAUSE: Duration = Duration::from_millis(100);
+/// The token of the waker; that of a socket is its number.
+const WAKER: u64 = u64::MAX;
+
+/// A QUIC thread.
+pub(in crate::listen) struct QuicWorker<R> {
+    poll: Poll,
+    events: Events,
+    sockets: Sockets,
+    endpoint: QuicEndpoint<R>,
+    counters: Arc<ListenerCounters>,
+    stop: Arc<AtomicBool>,
+    waker: Arc<Waker>,
+    grace: Duration,
+}
+
+struct Sockets(Vec<UdpEndpoint>);
+
+impl<R: Responder> QuicWorker<R> {
+    pub(in crate::listen) fn new(
+        sockets: Vec<UdpEndpoint>,
+        (tls, shared): (Arc<ServerTls>, Arc<EndpointConfig>),
+        responder: R,
+        counters: Arc<ListenerCounters>,
+        stop: Arc<AtomicBool>,
+        waker: Arc<Waker>,
+        (options, grace): (&QuicConfig, Duration),
+    ) -> io::Result<QuicWorker<R>> {
+        let poll = Poll::new()?;
+        poll.add(&*waker, WAKER, Interest::Readable)?;
+        for (number, socket) in sockets.iter().enumerate() {
+            poll.add(socket, number as u64, Interest::Readable)?;
+        }
+        let events = Events::with_capacity(sockets.len() + 1);
+        let endpoint =
+            QuicEndpoint::new(tls, shared, responder, counters.clone(), waker.clone(), options, Instant::now())
+                .map_err(|error| io::Error::other(error.to_string()))?;
+        Ok(QuicWorker { poll, events, sockets: Sockets(sockets), endpoint, counters, stop, waker, grace })
+    }
+
+    /// Serves until it is stopped, then finishes responses and transfers in progress.
+    pub(in crate::listen) fn run(mut self) {
+        while !self.stop.load(Ordering::Relaxed) {
+            self.run_round(WAIT);
+        }
+        let until = Instant::now() + self.grace;
+        self.run_round(Duration::ZERO);
+        while !self.endpoint.stop(Instant::now()) && Instant::now() < until {
+            self.run_round(LAST_WAIT);
+        }
+        // Sends what closes the last connections.
+        self.run_round(Duration::ZERO);
+    }
+
+    /// Waits at most `longest`, and handles the datagrams that have arrived.
+    fn run_round(&mut self, longest: Duration) {
+        let now = Instant::now();
+        let next = self.endpoint.next_round(now).map_or(longest, |at| at.saturating_duration_since(now));
+        if let Err(error) = self.poll.wait(&mut self.events, next.min(longest)) {
+            self.endpoint.warn(&format!("cannot wait for datagrams: {error}"));
+            thread::sleep(ERROR_PAUSE);
+        }
+        let now = Instant::now();
+        self.endpoint.begin_round(clock::real());
+        for at in 0..self.events.len() {
+            match self.events.at(at).token {
+                WAKER => self.waker.clear(),
+                socket => self.receive(socket as usize, now),
+            }
+        }
+        self.endpoint.finish_round(now, &mut self.sockets);
+        for socket in &mut self.sockets.0 {
+            self.counters.unsent.add(socket.flush());
+        }
+    }
+
+    fn receive(&mut self, socket: usize, now: Instant) {
+        let count = match self.sockets.0[socket].receive() {
+            Ok(count) => count,
+            Err(error) => return self.endpoint.warn(&format!("cannot receive: {error}")),
+        };
+        for at in 0..count {
+            let Some(Datagram { octets, peer, local_ip }) = self.sockets.0[socket].datagram(at) else {
+                self.counters.oversized.add(1);
+                continue;
+            };
+            let arrival = Arrival { socket, peer, local_ip, octets: BytesMut::from(octets) };
+            let (endpoint, sockets) = (&mut self.endpoint, &mut self.sockets);
+            if catch_panic(|| endpoint.receive(arrival, now, sockets)).is_none() {
+                self.counters.panics.add(1);
+            }
+        }
+    }
+}
+
+impl DatagramQueue for Sockets {
+    fn buffer(&mut self, socket: usize) -> &mut Vec<u8> {
+        self.0[socket].buffer()
+    }
+
+    fn queue(&mut self, socket: usize, transmit: &Transmit) {
+        let segment = transmit.segment_size.and_then(|len| u16::try_from(len).ok());
+        self.0[socket].queue(transmit.destination, transmit.src_ip, segment);
+    }
+}
