@@ -171,24 +171,41 @@ pub(crate) fn write_single_label(prefix: &[u8], suffix: &[u8], out: &mut [u8]) -
 }
 
 /// Copies octets of a key; returns whether they are part of one label without an escaped octet.
+///
+/// Few octets are copied as two words that may overlap: a loop has an end that the processor does not predict.
 #[inline]
 fn copy_unescaped(octets: &[u8], out: &mut [u8]) -> bool {
-    /// Eight octets at a time: the top bit of an octet less than `ESCAPE + 1` becomes set.
-    const EACH: u64 = u64::from_ne_bytes([1; 8]);
-    let (eights, rest) = octets.as_chunks::<8>();
-    let (out_eights, out_rest) = out.as_chunks_mut::<8>();
-    let mut special = 0;
-    for (to, eight) in out_eights.iter_mut().zip(eights) {
-        let number = u64::from_ne_bytes(*eight);
-        special |= number.wrapping_sub(EACH * (u64::from(ESCAPE) + 1)) & !number & (EACH << 7);
-        *to = *eight;
+    if let 8..=16 = octets.len()
+        && let (Some(first), Some(last)) = (octets.first_chunk::<8>(), octets.last_chunk::<8>())
+    {
+        out[..8].copy_from_slice(first);
+        if let Some(end) = out.last_chunk_mut() {
+            *end = *last;
+        }
+        return special(u64::from_ne_bytes(*first)) | special(u64::from_ne_bytes(*last)) == 0;
+    }
+    if let 4..8 = octets.len()
+        && let (Some(first), Some(last)) = (octets.first_chunk::<4>(), octets.last_chunk::<4>())
+    {
+        out[..4].copy_from_slice(first);
+        if let Some(end) = out.last_chunk_mut() {
+            *end = *last;
+        }
+        return special(u64::from(u32::from_ne_bytes(*first)) << 32 | u64::from(u32::from_ne_bytes(*last))) == 0;
     }
     let mut least = u8::MAX;
-    for (to, &octet) in out_rest.iter_mut().zip(rest) {
+    for (to, &octet) in out.iter_mut().zip(octets) {
         *to = octet;
         least = least.min(octet);
     }
-    special == 0 && least > ESCAPE
+    least > ESCAPE
+}
+
+/// Not 0 if one of eight octets is special: the top bit of an octet of at most [`ESCAPE`] is set.
+#[inline]
+fn special(octets: u64) -> u64 {
+    const EACH: u64 = u64::from_ne_bytes([1; 8]);
+    octets.wrapping_sub(EACH * (u64::from(ESCAPE) + 1)) & !octets & (EACH << 7)
 }
 
 fn write_label(escaped: &[u8], out: &mut [u8]) -> usize {
@@ -256,8 +273,16 @@ mod tests {
 
     #[test]
     fn single_labels_are_written_as_all_labels_are() {
-        for text in ["a.", "domain123456.", "eight-88.", "www.example.", "a.b.", "\\001x.", "abcdefgh\\000.", ".", "*."]
-        {
+        let short = ["a.", "www.example.", "a.b.", "\\001x.", "abc\\000.", "a\\000bcde.", ".", "*."];
+        let long = [
+            "domain123456.",
+            "eight-88.",
+            "abcdefgh\\000.",
+            "abcdefghi\\001jk.",
+            "a-label-of-25-octets-12345.",
+            "a\\000c-label-of-24-octets.",
+        ];
+        for text in short.into_iter().chain(long) {
             let (key, mut expected) = (key(text), [0; MAX_NAME_LEN]);
             let len = write_labels(&key, &mut expected);
             let is_simple = key.len() == len && label_count(&key) == 1;

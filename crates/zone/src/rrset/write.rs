@@ -25,7 +25,7 @@ impl Rrset<'_> {
     /// set points to of at most [`MAX_POINTER`]: see [`Self::has_compressed_names`].
     #[inline]
     pub fn write(&self, offsets: MessageOffsets, ttl: u32, out: &mut [u8], at: usize) -> usize {
-        let head = record_head(offsets.owner, self.rtype, ttl);
+        let head = RecordHead::new(offsets.owner, self.rtype, ttl);
         match rdata_layout(self.rtype) {
             RdataLayout::Address(4) => write_addresses::<4>(self.data, &head, out, at),
             RdataLayout::Address(_) => write_addresses::<16>(self.data, &head, out, at),
@@ -36,40 +36,39 @@ impl Rrset<'_> {
     }
 
     #[inline]
-    fn write_name_last(&self, offsets: MessageOffsets, head: &[u8; 10], out: &mut [u8], start: usize) -> usize {
+    fn write_name_last(&self, offsets: MessageOffsets, head: &RecordHead, out: &mut [u8], start: usize) -> usize {
         let bases = [offsets.apex as u16, offsets.owner as u16, start as u16, 0];
         let (mut at, mut rest) = (start, self.data);
         while let Some((word, more)) = rest.split_first_chunk::<2>() {
             let word = u16::from_be_bytes(*word);
             let len = (word & LEN) as usize;
             let (rdata, more) = more.split_at(len);
-            out[at..at + 10].copy_from_slice(head);
-            out[at + 10..at + 12].copy_from_slice(&(word & LEN).to_be_bytes());
-            out[at + RECORD_HEAD_LEN..at + RECORD_HEAD_LEN + len].copy_from_slice(rdata);
-            at += RECORD_HEAD_LEN + len;
-            if word & ENDS_IN_POINTER != 0 {
-                relocate(&mut out[at - 2..at], &bases);
+            let copy = head.write(len, &mut out[at..at + RECORD_HEAD_LEN + len]);
+            copy_short(rdata, copy);
+            if word & ENDS_IN_POINTER != 0
+                && let (Some(pointer), Some(end)) = (rdata.last_chunk(), copy.last_chunk_mut())
+            {
+                // From the stored octets: the copy cannot be read before it is written.
+                *end = relocated(*pointer, &bases);
             }
+            at += RECORD_HEAD_LEN + len;
             rest = more;
         }
         at
     }
 
-    fn write_two_names(&self, offsets: MessageOffsets, head: &[u8; 10], out: &mut [u8], start: usize) -> usize {
+    fn write_two_names(&self, offsets: MessageOffsets, head: &RecordHead, out: &mut [u8], start: usize) -> usize {
         let bases = [offsets.apex as u16, offsets.owner as u16, start as u16, 0];
         let mut at = start;
         for stored in self.stored() {
             let len = stored.bytes.len();
-            out[at..at + 10].copy_from_slice(head);
-            out[at + 10..at + 12].copy_from_slice(&(len as u16).to_be_bytes());
-            at += RECORD_HEAD_LEN;
-            let rdata = &mut out[at..at + len];
+            let rdata = head.write(len, &mut out[at..at + RECORD_HEAD_LEN + len]);
             rdata.copy_from_slice(stored.bytes);
             let mut name = 0;
             for _ in 0..2 {
                 name = relocate_name(rdata, name, &bases);
             }
-            at += len;
+            at += RECORD_HEAD_LEN + len;
         }
         at
     }
@@ -78,7 +77,7 @@ impl Rrset<'_> {
 impl Signatures<'_> {
     /// Writes the records at `at` and returns their end. Requires room for [`Self::message_len`].
     pub fn write(&self, owner: usize, ttl: u32, out: &mut [u8], at: usize) -> usize {
-        write_opaque(self.data, &record_head(owner, Rtype::RRSIG, ttl), out, at)
+        write_opaque(self.data, &RecordHead::new(owner, Rtype::RRSIG, ttl), out, at)
     }
 }
 
@@ -181,46 +180,81 @@ impl SpelledRdata {
 
 //----------- records ----------------------------------------------------------
 
-/// A record up to RDLENGTH, of class IN.
+/// A record up to RDLENGTH, of class IN, as numbers that are stored at once.
+struct RecordHead {
+    /// Up to the upper half of the TTL.
+    start: u64,
+    /// The lower half of the TTL, above room for RDLENGTH.
+    end: u32,
+}
+
+impl RecordHead {
+    #[inline]
+    fn new(owner: usize, rtype: Rtype, ttl: u32) -> RecordHead {
+        let owner = u64::from(0xc000 | owner as u16);
+        let start = owner << 48 | u64::from(rtype.0) << 32 | 1 << 16 | u64::from(ttl >> 16);
+        RecordHead { start, end: ttl << 16 }
+    }
+
+    /// Writes the head of a record with this RDLENGTH; returns the room for its RDATA.
+    #[inline]
+    fn write<'o>(&self, len: usize, record: &'o mut [u8]) -> &'o mut [u8] {
+        let (head, rdata) = record.split_at_mut(RECORD_HEAD_LEN);
+        head[..8].copy_from_slice(&self.start.to_be_bytes());
+        head[8..].copy_from_slice(&(self.end | len as u32).to_be_bytes());
+        rdata
+    }
+}
+
+/// Copies octets, mostly few of them: up to 32 without a call of memcpy(3), as two copies of the same size that may overlap.
 #[inline]
-fn record_head(owner: usize, rtype: Rtype, ttl: u32) -> [u8; 10] {
-    let owner = (0xc000 | owner as u16).to_be_bytes();
-    let (rtype, ttl) = (rtype.0.to_be_bytes(), ttl.to_be_bytes());
-    [owner[0], owner[1], rtype[0], rtype[1], 0, 1, ttl[0], ttl[1], ttl[2], ttl[3]]
+fn copy_short(from: &[u8], to: &mut [u8]) {
+    match from.len() {
+        4..8 => copy_ends::<4>(from, to),
+        8..16 => copy_ends::<8>(from, to),
+        16..=32 => copy_ends::<16>(from, to),
+        _ => to.copy_from_slice(from),
+    }
+}
+
+/// Copies the first and the last `LEN` octets.
+#[inline]
+fn copy_ends<const LEN: usize>(from: &[u8], to: &mut [u8]) {
+    if let (Some(first), Some(last)) = (from.first_chunk::<LEN>(), from.last_chunk::<LEN>()) {
+        to[..LEN].copy_from_slice(first);
+        let rest = to.len() - LEN;
+        to[rest..].copy_from_slice(last);
+    }
 }
 
 /// Writes addresses of `SIZE` octets.
 #[inline]
-fn write_addresses<const SIZE: usize>(data: &[u8], head: &[u8; 10], out: &mut [u8], mut at: usize) -> usize {
+fn write_addresses<const SIZE: usize>(data: &[u8], head: &RecordHead, out: &mut [u8], mut at: usize) -> usize {
     for rdata in data.as_chunks::<SIZE>().0 {
-        let record = &mut out[at..at + RECORD_HEAD_LEN + SIZE];
-        record[..10].copy_from_slice(head);
-        record[10..12].copy_from_slice(&(SIZE as u16).to_be_bytes());
-        record[12..].copy_from_slice(rdata);
+        head.write(SIZE, &mut out[at..at + RECORD_HEAD_LEN + SIZE]).copy_from_slice(rdata);
         at += RECORD_HEAD_LEN + SIZE;
     }
     at
 }
 
 #[inline]
-fn write_opaque(data: &[u8], head: &[u8; 10], out: &mut [u8], mut at: usize) -> usize {
+fn write_opaque(data: &[u8], head: &RecordHead, out: &mut [u8], mut at: usize) -> usize {
     let mut rest = data;
-    while let Some((len, _)) = rest.split_first_chunk::<2>() {
-        let len = 2 + u16::from_be_bytes(*len) as usize;
-        let record = &mut out[at..at + 10 + len];
-        record[..10].copy_from_slice(head);
-        record[10..].copy_from_slice(&rest[..len]);
-        at += 10 + len;
-        rest = &rest[len..];
+    while let Some((len, more)) = rest.split_first_chunk::<2>() {
+        let len = usize::from(u16::from_be_bytes(*len));
+        let (rdata, more) = more.split_at(len);
+        head.write(len, &mut out[at..at + RECORD_HEAD_LEN + len]).copy_from_slice(rdata);
+        at += RECORD_HEAD_LEN + len;
+        rest = more;
     }
     at
 }
 
-/// Replaces a relocatable pointer by a compression pointer of the message.
+/// The compression pointer of the message that a relocatable pointer stands for.
 #[inline]
-fn relocate(pointer: &mut [u8], bases: &[u16; 4]) {
-    let (base, offset) = split_pointer([pointer[0], pointer[1]]);
-    pointer.copy_from_slice(&(0xc000 | (bases[base as usize] + offset as u16)).to_be_bytes());
+fn relocated(pointer: [u8; 2], bases: &[u16; 4]) -> [u8; 2] {
+    let (base, offset) = split_pointer(pointer);
+    (0xc000 | (bases[base as usize] + offset as u16)).to_be_bytes()
 }
 
 /// Relocates the pointer at the end of the name at `at`, if it has one; returns the end of the name.
@@ -229,6 +263,7 @@ fn relocate_name(rdata: &mut [u8], at: usize, bases: &[u16; 4]) -> usize {
     if rdata[end] == 0 {
         return end + 1;
     }
-    relocate(&mut rdata[end..end + 2], bases);
+    let pointer = relocated([rdata[end], rdata[end + 1]], bases);
+    rdata[end..end + 2].copy_from_slice(&pointer);
     end + 2
 }
