@@ -9,7 +9,6 @@ use wire::tsig::TsigKey;
 
 use crate::pacer::Pacing;
 use crate::queries::Queries;
-use crate::replay::Replay;
 use crate::schedule::{ArrivalProcess, RateProfile, from_profile, from_trace};
 use crate::tls::TlsConfig;
 use crate::verify::ResponseChecker;
@@ -187,7 +186,7 @@ impl Job {
 
     /// The numbers of the queries that worker number `index` of `count` sends in a replay; `None` if workers take turns.
     pub fn replay_share(&self, index: usize, count: usize) -> Option<Arc<[u32]>> {
-        matches!(self.timing, Timing::Trace { .. }).then(|| Replay::share(&self.queries, index, count))
+        matches!(self.timing, Timing::Trace { .. }).then(|| self.queries.share(index, count))
     }
 
     /// When worker number `index` of `count` sends.
@@ -198,7 +197,7 @@ impl Job {
                 Pacing::open(from_profile(profile, *arrivals), index, count)
             }
             Timing::Trace { speed } => {
-                let numbers = Replay::share(&self.queries, index, count);
+                let numbers = self.queries.share(index, count);
                 let times = numbers.iter().map(|&number| self.queries.origins()[number as usize].time_ns).collect();
                 Pacing::open(from_trace(times, *speed), 0, 1)
             }

@@ -119,6 +119,13 @@ impl Queries {
         &self.origins
     }
 
+    /// The numbers of the captured queries that worker number `index` of `count` sends: those of its clients, so that no client
+    /// has its connections in two threads.
+    pub fn share(&self, index: usize, count: usize) -> Arc<[u32]> {
+        let origins = self.origins.iter().zip(0..);
+        origins.filter(|(origin, _)| origin.client as usize % count == index).map(|(_, number)| number).collect()
+    }
+
     /// The TCP connections of the capture, also those without a query.
     pub fn connections(&self) -> &[CapturedConnection] {
         &self.connections

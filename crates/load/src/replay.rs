@@ -68,13 +68,6 @@ impl Replay {
         Replay { slots, workers, keeps_ports: job.keep_ports, opens, closes, queries }
     }
 
-    /// The numbers of the queries that worker number `index` of `count` sends: those of its clients, so that no client
-    /// has its connections in two threads.
-    pub fn share(queries: &Queries, index: usize, count: usize) -> Arc<[u32]> {
-        let origins = queries.origins().iter().zip(0..);
-        origins.filter(|(origin, _)| origin.client as usize % count == index).map(|(_, number)| number).collect()
-    }
-
     /// The ports of the clients that the worker has UDP sockets for; empty if the kernel chooses.
     pub fn udp_ports(&self, share: &[u32]) -> Vec<u16> {
         let origins = share.iter().filter_map(|&number| self.queries.origin(number)).filter(|_| self.keeps_ports);
@@ -204,8 +197,8 @@ mod tests {
     #[test]
     fn workers_divide_clients_with_their_connections() {
         let job = job();
-        assert_eq!(*Replay::share(&job.queries, 0, 2), [0, 2]);
-        assert_eq!(*Replay::share(&job.queries, 1, 2), [1, 3]);
+        assert_eq!(*job.queries.share(0, 2), [0, 2]);
+        assert_eq!(*job.queries.share(1, 2), [1, 3]);
         let mut odd = Replay::new(&job, 1, 2);
         assert_eq!(odd.next_open(u64::MAX), Some(ClientEnd { slot: 0, client: 0, port: 1001 }));
         assert_eq!((odd.next_open(u64::MAX), odd.udp_client(3)), (None, Some((1, 1003))));

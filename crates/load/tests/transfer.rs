@@ -8,9 +8,10 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use load::framing::split_message;
+use load::xfr::encode::EncodedZones;
 use load::xfr::encode::{EncodedZone, encode, encode_changing};
 use load::xfr::pull::PullConfig;
-use load::xfr::serve::{ChangeConfig, EncodedZones, Primary, PrimaryCounters};
+use load::xfr::serve::{ChangeConfig, Primary, PrimaryCounters};
 use wire::{Message, Name, Rtype};
 use zone::text::Source;
 

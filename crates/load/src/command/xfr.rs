@@ -24,9 +24,9 @@ use super::transport::StreamTransport;
 use super::{CommandError, Validity, conclude};
 use crate::report::{ReportHeader, Reporter, fields};
 use crate::tls::Purpose;
-use crate::xfr::encode::{encode, encode_changing};
+use crate::xfr::encode::{EncodedZones, encode, encode_changing};
 use crate::xfr::pull::PullConfig;
-use crate::xfr::serve::{ChangeConfig, EncodedZones, Primary};
+use crate::xfr::serve::{ChangeConfig, Primary};
 
 /// The side of a transfer.
 #[derive(Debug, Subcommand)]

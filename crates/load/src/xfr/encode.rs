@@ -3,10 +3,15 @@
 //! Version `v` of a changing zone has the serial of the file plus `v`, and a TXT record that contains `v`, so that all versions
 //! have the same layout: to serve one is to copy the messages and to set the serials and the text.
 
+use std::collections::HashMap;
+
 use wire::serial::of_soa;
 use wire::{HEADER_LEN, Name, NameRef, Rtype};
 use zone::text::{self, RecordSink, Source, ZoneRecord};
 use zone::{Finding, Severity};
+
+/// The zones of a primary, by name.
+pub type EncodedZones = HashMap<Name, EncodedZone>;
 
 /// A zone ready for transfer.
 #[derive(Debug)]

@@ -12,8 +12,7 @@ use wire::serial::{is_later, of_soa};
 use wire::tsig::{TsigKey, TsigSigner, verify_query};
 use wire::{HEADER_LEN, Name, NameRef, Rtype};
 
-use super::encode::EncodedZone;
-use super::serve::EncodedZones;
+use super::encode::{EncodedZone, EncodedZones};
 use crate::framing::{frame, split_message};
 use crate::records::records;
 use crate::stream_server::StreamResponder;

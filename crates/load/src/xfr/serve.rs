@@ -2,7 +2,6 @@
 //!
 //! One thread serves all connections, one UDP, and one changes zones if that is configured.
 
-use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -13,18 +12,14 @@ use std::time::Duration;
 use netio::resource_limits;
 use netio::tcp::{Listener, ListenerOptions};
 use rustls::ServerConfig;
-use wire::Name;
 use wire::tsig::TsigKey;
 
 pub use super::changes::ChangeConfig;
 use super::changes::Changer;
-use super::encode::EncodedZone;
+use super::encode::EncodedZones;
 pub use super::responder::PrimaryCounters;
 use super::responder::{Responder, Response};
 use crate::stream_server::StreamServer;
-
-/// The zones of a primary, by name.
-pub type EncodedZones = HashMap<Name, EncodedZone>;
 
 /// A primary with bound sockets.
 pub struct Primary {
