@@ -6,6 +6,10 @@ use super::DoqError;
 use super::endpoint::CONNECTION_MEMORY;
 use crate::config::remote_server::RemoteTls;
 use crate::listen::Responder;
+use crate::listen::tcp_responder::first_message;
+use answer::{
+    Acl, AclEntry, AddressPrefix, Served, ServedZone, WorkerState, ZoneAcls, ZoneExtras, ZoneHistory, ZoneState,
+};
 use answer::{Request, Response, Transport};
 use client::{StreamEnd, World, arrival};
 use proptest::prelude::*;
@@ -13,7 +17,12 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use quinn_proto::{ConnectionError, Dir};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
+use wire::message::Message;
+use wire::{Name, Rtype};
+use zone::load;
+use zone::text::{ParseOptions, Source};
 
 /// Responds with the query and QR set; the fifth octet may ask for one of these.
 #[derive(Default)]
@@ -25,6 +34,7 @@ const LONGEST: u8 = 1;
 const CLIENT_NAMES: u8 = 2;
 const PANIC: u8 = 3;
 const DROP: u8 = 4;
+const TRANSFER: u8 = 5;
 
 impl Responder for Scripted {
     fn refresh(&mut self) {}
@@ -43,10 +53,30 @@ impl Responder for Scripted {
             CLIENT_NAMES => out[len - 1] = client_names.len() as u8,
             PANIC => panic!("as the query commands"),
             DROP => return Response::Drop,
+            TRANSFER => return transfer(request, out),
             _ => {}
         }
         Response::Send(if request.message[4] == LONGEST { out.len() } else { len })
     }
+}
+
+/// TXT records of 200 octets in the zone that is transferred.
+const TRANSFERRED: usize = 20_000;
+
+/// The response to an AXFR query of the same client.
+fn transfer(request: Request<'_>, out: &mut [u8]) -> Response {
+    let (line, text) = ("@ 60 SOA ns.invalid. host.invalid. 1 1 1 1 1\n@ 60 NS ns.invalid.\n", "x".repeat(200));
+    let zone: String = (0..TRANSFERRED).fold(line.into(), |zone, number| zone + &format!("t{number} 60 TXT {text}\n"));
+    let apex: Name = "example.".parse().expect("a name");
+    let source = Source { name: "example.zone".into(), bytes: zone.as_bytes() };
+    let outcome = load::load(source, &load::LoadOptions::new(ParseOptions::new(apex.as_ref())));
+    let access = Acl(vec![AclEntry::of_addresses(AddressPrefix { address: request.peer, len: 32 })]);
+    let acls = ZoneAcls { transfer: access, ..ZoneAcls::default() };
+    let state = ZoneState::Loaded(outcome.zone.expect("a zone without errors"));
+    let mut served = Served::default();
+    served.zones.insert(Arc::new(ServedZone::new(state, ZoneExtras::new(acls, ZoneHistory::new()))));
+    let message = Message { id: 0, ..Message::query(apex, Rtype::AXFR) }.to_wire();
+    answer::respond(&Arc::new(served), &mut WorkerState::new(), Request { message: &message, ..request }, out)
 }
 
 const QUERY: u8 = 0;
@@ -101,6 +131,22 @@ fn a_query_of_maximum_length_is_read_in_several_windows() {
     world.clients[client].connection.send_stream(id).finish().expect("open");
     world.run();
     assert_eq!(world.clients[client].received[&id].0.len(), 2 + 65_535);
+}
+
+/// RFC 9250 4.2: all messages of a transfer are sent on the stream of its query.
+#[test]
+fn rfc_9250_4_2_a_transfer_is_complete() {
+    let mut world = World::new(|_| {});
+    let client = world.connect(1);
+    let id = world.ask(client, &message(QUERY, TRANSFER, 0));
+    world.run();
+    let (octets, end) = &world.clients[client].received[&id];
+    let (mut rest, mut records) = (&octets[..], 0);
+    while let Some(message) = first_message(rest) {
+        records += usize::from(u16::from_be_bytes([message[6], message[7]]));
+        rest = &rest[2 + message.len()..];
+    }
+    assert_eq!((rest.len(), records, end), (0, TRANSFERRED + 3, &StreamEnd::Finished));
 }
 
 #[test]
