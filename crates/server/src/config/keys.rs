@@ -45,7 +45,7 @@ key_table! {
 
         /// Addresses and ports to listen on for QUIC (RFC 9250); the default port is 853, and port 53 is not allowed.
         ///
-        /// It needs `tls-cert` and `tls-key`. Access lists treat QUIC as TLS: `tls = true` in an entry is satisfied by either, as is
+        /// It needs `tls-cert` and `tls-key`, or `tls-self-signed`. Access lists treat QUIC as TLS: `tls = true` in an entry is satisfied by either, as is
         /// the name of a client certificate.
         Restart "listen-quic" listen_quic: Vec<TlsEndpoint> = "[]";
 
