@@ -3,6 +3,7 @@
 //!
 //! Used by the server and the load generator.
 
+mod send_queue;
 mod socket_address;
 mod socket_options;
 

@@ -5,6 +5,7 @@
 
 mod control;
 
+use crate::send_queue::send_queued;
 use crate::socket_address::RawAddress;
 use crate::socket_options;
 use crate::udp_server::ServerSocketOptions;
@@ -163,23 +164,7 @@ impl UdpEndpoint {
 
     /// Sends what is queued; returns how many datagrams or bursts the kernel rejected, for which there is no second attempt.
     pub fn flush(&mut self) -> usize {
-        let (mut next, mut unsent) = (0, 0);
-        while next < self.queued {
-            match self.send_from(next) {
-                Ok(count) => next += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // The send buffer is full: the protocol repeats what is lost.
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    unsent += self.queued - next;
-                    break;
-                }
-                // The error concerns the first one only.
-                Err(_) => {
-                    next += 1;
-                    unsent += 1;
-                }
-            }
-        }
+        let unsent = send_queued(self.queued, |next| self.send_from(next));
         self.queued = 0;
         unsent
     }

@@ -8,6 +8,7 @@ mod pktinfo;
 pub(crate) use late_datagram::ControlLen;
 pub use late_datagram::LateDatagram;
 
+use crate::send_queue::send_queued;
 use crate::socket_address::RawAddress;
 use crate::socket_options;
 use pktinfo::PktInfoControl;
@@ -309,23 +310,8 @@ impl ServerBatch {
 
     /// Sends the queued replies, each from the destination address of its query; returns how many the kernel rejected.
     pub fn send(&mut self) -> usize {
-        let (mut next, mut unsent) = (0, 0);
-        while next < self.queued {
-            match self.send_from(next) {
-                Ok(count) => next += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // The send buffer was full for a whole wake interval: waiting again for each reply would stall the thread.
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    unsent += self.queued - next;
-                    break;
-                }
-                // The error concerns the first reply only.
-                Err(_) => {
-                    next += 1;
-                    unsent += 1;
-                }
-            }
-        }
+        // If the send buffer is full, it was so for a whole wake interval.
+        let unsent = send_queued(self.queued, |next| self.send_from(next));
         self.queued = 0;
         unsent
     }
