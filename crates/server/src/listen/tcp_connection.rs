@@ -171,10 +171,7 @@ impl TcpConnection {
             return Ok(flushed > 0);
         }
         if let Some(transfer) = &mut active.transfer {
-            if responder.stream_transfer(transfer) {
-                let failed = transfer.has_failed();
-                let end = if failed { "zone transfer failed: a record fits in no message" } else { "zone transferred" };
-                responder.log_transfer(self.peer(), transfer, end);
+            if responder.stream_transfer(self.peer(), transfer) {
                 active.transfer = None;
             }
         } else {

@@ -148,10 +148,16 @@ impl<R: Responder> TcpResponder<R> {
         None
     }
 
-    /// Writes messages of a transfer into the empty output, as many as a turn may; returns whether the transfer is complete.
-    pub(super) fn stream_transfer(&mut self, transfer: &mut ResponseStream) -> bool {
+    /// Writes messages of a transfer into the empty output, as many as a turn may; logs the end of the transfer, and
+    /// returns whether it is reached.
+    pub(super) fn stream_transfer(&mut self, peer: IpAddr, transfer: &mut ResponseStream) -> bool {
         while self.output.has_room() {
-            let Some(len) = transfer.next_message(self.output.room(), self.now_s) else { return true };
+            let Some(len) = transfer.next_message(self.output.room(), self.now_s) else {
+                let failed = transfer.has_failed();
+                let end = if failed { "zone transfer failed: a record fits in no message" } else { "zone transferred" };
+                self.log_transfer(peer, transfer, end);
+                return true;
+            };
             self.output.push(len);
             self.counters.transfer_octets.add(len);
         }

@@ -215,10 +215,7 @@ impl QuicConnection {
             && let Some(source) = transfer
         {
             turn.responder.output.clear();
-            if turn.responder.stream_transfer(source) {
-                let failed = source.has_failed();
-                let end = if failed { "zone transfer failed: a record fits in no message" } else { "zone transferred" };
-                turn.responder.log_transfer(self.peer.ip(), source, end);
+            if turn.responder.stream_transfer(self.peer.ip(), source) {
                 *transfer = None;
             }
             output.extend_from_slice(turn.responder.output.filled());
@@ -228,7 +225,7 @@ impl QuicConnection {
             match self.inner.send_stream(stream.id).write(output) {
                 Ok(accepted) => {
                     stream.unacknowledged += accepted;
-                    *output = output[accepted..].to_vec();
+                    output.drain(..accepted);
                     progress = true;
                 }
                 // If the client has stopped the stream, the event that follows removes it.
