@@ -185,6 +185,16 @@ def test_rates_and_shares_are_computed_from_counters() -> None:
     assert len(seen.between(101.0, 101.55).samples) == 6
 
 
+def test_ticks_that_always_hit_periodic_work_are_bounded_by_the_measured_idle_time() -> None:
+    """1,000 handshakes a second were charged 1.2 busy CPUs of 2 by ticks 4 ms apart, with both CPUs 80 % idle."""
+    seen = telemetry()
+    for i, sample in enumerate(seen.samples):
+        t = i / 10
+        sample["cpu"] = [[ticks(t, 0.9), 0, 0, ticks(t, 0.8), 0, 0, 0, 0]] * 2
+    assert seen.busy_cores() == pytest.approx(0.4, abs=0.02)
+    assert reasons(seen, own_cores=0.4) == []
+
+
 def test_saturated_resources_are_listed_in_order() -> None:
     assert saturated(telemetry()) == []
     found = saturated(telemetry(server=0.99, server_drops=100))

@@ -73,9 +73,21 @@ class Telemetry:
         return float(ticks[CPU_FIELDS.index(field)] / ticks.sum()) if ticks.sum() else 0.0
 
     def busy_cores(self) -> float:
-        """The mean number of CPUs used by programs, without interrupts and softirqs."""
+        """The mean number of CPUs used by programs, without interrupts and softirqs, or an upper bound of it.
+
+        Kernels that charge whole ticks to what runs at a tick see work of a fixed period always or never. Idle time
+        they measure, so that no program can have used more than the rest.
+        """
+        if len(self.samples) < 2:
+            return 0.0
+        cpus = len(self.samples[0]["cpu"])
         away = sum(self.cpu_share(field) for field in ("idle", "iowait", "steal", "irq", "softirq"))
-        return (1 - away) * len(self.samples[0]["cpu"]) if len(self.samples) > 1 else 0.0
+        return min((1 - away) * cpus, cpus - self._measured_idle_cores())
+
+    def _measured_idle_cores(self) -> float:
+        ticks = sum(np.array(self.samples[-1]["cpu"]) - np.array(self.samples[0]["cpu"]))
+        idle = sum(ticks[CPU_FIELDS.index(field)] for field in ("idle", "iowait", "steal"))
+        return float(idle / self.header["tick"] / (self.times[-1] - self.times[0]))
 
     def used_cores(self, label: str) -> Floats:
         """CPUs used by a labelled process tree, between consecutive samples."""
