@@ -25,18 +25,20 @@ from zonda_lab.servers.config import Endpoint
 from zonda_lab.zones.workload import workload
 
 RECOVERY_S = 30.0
+SETTLED_S, SETTLING_S = 0.5, 10.0  # memory that did not change for so long is settled; the longest wait for that
 ACCEPTED_PER_S = 3_000  # connections, by a slow server
+CLOSED_AT_ONCE = ("reset", "handshake", "random")  # hostile connections that do not stay open to be weighed
 
 
 def idle(harness: Harness, recorder: Recorder) -> None:
     """Opens connections, idle or hostile: memory while all are open, UDP service, and when the server closes them."""
     server = harness.start_server()
     harness.wait_ready(server)
-    before, kernel_before = server.process.memory().pss_kb, _kernel(harness)
+    before, kernel_before = _settled_pss_kb(server), _kernel(harness)
     change, held = harness.settings.change, dict[str, float]()
 
     def on_event(event: dict[str, Any]) -> None:
-        if event["msg_type"] == "open":
+        if event["msg_type"] == "open" and change.hostile not in CLOSED_AT_ONCE:
             count, kernel = max(1, event["zonda"]["open"]), _kernel(harness)
             held.update(memory_metrics(server, 0, 0, count, before))
             slab = (kernel["slab"] - kernel_before["slab"]) / count
@@ -110,6 +112,17 @@ def _opened(result: LoadResult) -> dict[str, float]:
 def _answered_share(result: LoadResult) -> float:
     """The share of the UDP probes that were answered."""
     return (result.answered + result.late_answers) / result.sent if result.sent else 0.0
+
+
+def _settled_pss_kb(server: Server) -> int:
+    """The server's memory once what loading needed has been given back, which takes some servers a moment."""
+    deadline, now = time.monotonic() + SETTLING_S, server.process.memory().pss_kb
+    while time.monotonic() < deadline:
+        time.sleep(SETTLED_S)
+        before, now = now, server.process.memory().pss_kb
+        if now == before:
+            break
+    return now
 
 
 def _kernel(harness: Harness) -> dict[str, int]:
