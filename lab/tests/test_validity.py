@@ -37,7 +37,12 @@ def telemetry(seconds: float = 2.0, hz: int = 10, **change: Any) -> Telemetry:
                 * 2,
                 "psi": {"cpu": 0, "io": int(change.get("io", 0.0) * t * 1e6), "memory": 0},
                 "processes": {
-                    label: {"threads": found, "rss_kb": 1000, "wait_ns": waits[label]}
+                    label: {
+                        "threads": found,
+                        "rss_kb": 1000,
+                        "wait_ns": waits[label],
+                        "disk_octets": 1 + int(change.get(f"{label}_disk", 0) * t),
+                    }
                     for label, found in threads.items()
                 },
                 "net": {
@@ -183,6 +188,20 @@ def test_rates_and_shares_are_computed_from_counters() -> None:
     assert seen.grown(net("server", "TCP.tw")) == 20
     assert seen.busy_cores() == pytest.approx(0.8, abs=0.02)
     assert len(seen.between(101.0, 101.55).samples) == 6
+
+
+def test_a_window_of_milliseconds_is_not_judged_by_single_ticks() -> None:
+    """E9: 60 ms, in which one tick of 10 ms more seemed to be a third of a CPU."""
+    seen = telemetry(0.1)
+    assert seen.tick_error_cores() == pytest.approx(0.4)
+    assert validity.machine_reasons(seen, 0.1, own_cores=0.4) == []
+    assert validity.machine_reasons(telemetry(), 2.0, own_cores=0.4) == ["other programs used 0.40 CPUs"]
+
+
+def test_a_server_that_waits_for_its_own_writes_is_not_disturbed() -> None:
+    """E9 lost half of Zonda's windows, those with a slow fsync, so that its median was that of the fast ones."""
+    assert reasons(telemetry(io=0.2, server_disk=4096)) == []
+    assert reasons(telemetry(io=0.2, load_disk=4096)) == ["something waited for a disk 20% of the time"]
 
 
 def test_ticks_that_always_hit_periodic_work_are_bounded_by_the_measured_idle_time() -> None:

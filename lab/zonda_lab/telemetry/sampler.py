@@ -125,12 +125,13 @@ def labelled(path: Path) -> dict[str, int]:
 
 
 def process(root: int) -> dict[str, Any]:
-    """Of `root` and its descendants: CPU time per thread, time runnable without a CPU, and resident memory in kB."""
+    """Of `root` and its descendants: CPU time per thread, time runnable without a CPU, memory in kB, disk octets."""
     found: dict[str, int] = {}
-    rss, waited, todo = 0, 0, [str(root)]
+    rss, waited, disk, todo = 0, 0, 0, [str(root)]
     while todo:
         pid = todo.pop()
         rss += resident_kb(pid)
+        disk += disk_octets(pid)
         for task in listed(f"/proc/{pid}/task"):
             folder = f"/proc/{pid}/task/{task}"
             todo += " ".join(lines(f"{folder}/children")).split()
@@ -139,13 +140,19 @@ def process(root: int) -> dict[str, Any]:
                 on_cpu, waiting, _ = map(int, run[0].split())
                 found[f"{comm[0]}/{task}"] = on_cpu
                 waited += waiting
-    return {"threads": found, "rss_kb": rss, "wait_ns": waited}
+    return {"threads": found, "rss_kb": rss, "wait_ns": waited, "disk_octets": disk}
 
 
 def resident_kb(pid: str) -> int:
     """The resident memory of a process."""
     statm = lines(f"/proc/{pid}/statm")
     return int(statm[0].split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024 if statm else 0
+
+
+def disk_octets(pid: str) -> int:
+    """What a process has read from disks and written to files on them; 0 if this may not be read (proc(5))."""
+    counts = dict(line.split(": ") for line in lines(f"/proc/{pid}/io"))
+    return int(counts.get("read_bytes", 0)) + int(counts.get("write_bytes", 0))
 
 
 def pressure(name: str) -> int:

@@ -84,6 +84,12 @@ class Telemetry:
         away = sum(self.cpu_share(field) for field in ("idle", "iowait", "steal", "irq", "softirq"))
         return min((1 - away) * cpus, cpus - self._measured_idle_cores())
 
+    def tick_error_cores(self) -> float:
+        """By how much `busy_cores` may be wrong: at either end a tick of each CPU. Much in windows of milliseconds."""
+        if len(self.samples) < 2:
+            return 0.0
+        return float(2 * len(self.samples[0]["cpu"]) / self.header["tick"] / (self.times[-1] - self.times[0]))
+
     def _measured_idle_cores(self) -> float:
         ticks = sum(np.array(self.samples[-1]["cpu"]) - np.array(self.samples[0]["cpu"]))
         idle = sum(ticks[CPU_FIELDS.index(field)] for field in ("idle", "iowait", "steal"))
@@ -101,6 +107,11 @@ class Telemetry:
         """Seconds in which threads of a labelled process tree were runnable but had no CPU."""
         waits = [s["processes"][label].get("wait_ns", 0) for s in self.samples if label in s["processes"]]
         return max(0, max(waits) - waits[0]) / 1e9 if waits else 0.0
+
+    def used_disk(self, label: str) -> bool:
+        """Whether a labelled process tree has read from or written to a disk."""
+        found = [s["processes"].get(label, {}).get("disk_octets", 0) for s in self.samples]
+        return bool(found) and max(found) > found[0]
 
     def thread_shares(self, label: str) -> dict[str, Floats]:
         """The share of a core used by each thread of a process tree."""
