@@ -91,6 +91,21 @@ def test_a_process_is_measured_and_stopped_with_its_children(tmp_path: Path) -> 
             dead.require_alive()
 
 
+def test_cpu_time_includes_threads_and_children_that_have_ended() -> None:
+    """A server that loads its zones in threads of their own seemed to have started in a seventh of its CPU time."""
+    burn = "import time\ndef burn():\n t = time.thread_time()\n while time.thread_time() < t + 0.2: pass\n"
+    script = (
+        f"import os, threading\n{burn}thread = threading.Thread(target=burn); thread.start(); thread.join()\n"
+        "child = os.fork()\nif not child: burn(); os._exit(0)\nos.waitpid(child, 0); print('done', flush=True); input()"
+    )
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "done\n"
+        assert 0.4 <= cpu_s([process.pid]) + 0.02 < 0.7
+        process.communicate("\n")
+
+
 def test_a_process_may_end_while_it_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process may end after its /proc folder is listed: simulated by failing every listing."""
 
@@ -100,7 +115,7 @@ def test_a_process_may_end_while_it_is_sampled(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(os, "scandir", gone)
     monkeypatch.setattr(os, "listdir", gone)
     assert descendants(os.getpid()) == []
-    assert cpu_s([os.getpid()]) == 0.0
+    assert cpu_s([2**22 + 1]) == 0.0  # beyond the highest process id (proc(5))
 
 
 def test_a_killed_lab_leaves_no_process_behind(tmp_path: Path) -> None:

@@ -8,11 +8,15 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import os
 import re
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+CPUCLOCK_SCHED = 2  # with a process id it is the clock of that process in nanoseconds (clock_getcpuclockid(3))
 
 
 @dataclass(frozen=True)
@@ -31,8 +35,8 @@ def main() -> None:
 
 
 def cpu_s(pids: Sequence[int]) -> float:
-    """CPU time of all running threads of those processes."""
-    return sum(map(thread_run_ns, threads(pids))) / 1e9
+    """CPU time of those processes, with threads that have ended and children that have been reaped."""
+    return sum(_own_cpu_s(pid) + _reaped_cpu_s(pid) for pid in pids)
 
 
 def memory_of(pids: Sequence[int]) -> Memory:
@@ -68,12 +72,21 @@ def threads(pids: Sequence[int]) -> list[Path]:
     return found
 
 
-def thread_run_ns(task: Path) -> int:
-    """The run time of a thread in nanoseconds; 0 if it has ended."""
+def _own_cpu_s(pid: int) -> float:
+    """The CPU time of a process with all threads it ever had; 0 if it has ended."""
     try:
-        return int((task / "schedstat").read_text().split()[0])
-    except (OSError, IndexError):
-        return 0
+        return time.clock_gettime((~pid << 3) | CPUCLOCK_SCHED)
+    except OSError:
+        return 0.0
+
+
+def _reaped_cpu_s(pid: int) -> float:
+    """The CPU time of the children that a process has reaped, in whole ticks (cutime and cstime in proc(5))."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return sum(map(int, fields[13:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def _fields(path: Path) -> dict[str, int]:
