@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from zonda_lab.analysis import analysis, claims, effects
-from zonda_lab.experiments.definition import AnalysisSpec, Claim
+from zonda_lab.experiments.definition import AnalysisSpec, Claim, Published
 from zonda_lab.results.window_record import WindowRecord
 from zonda_lab.statistics import ratio_effect
 
@@ -271,6 +271,30 @@ def test_an_order_by_rates_takes_the_highest_rate_of_each_start(make_record: Mak
     assert claims.check_claim(records, claim)[0].outcome == "confirmed"
 
 
+def test_values_are_not_pooled_over_conditions(make_record: Make) -> None:
+    """E9 reported 0.11 s for Knot, which needs 0.01 s with one group of settings and 0.21 s with the other."""
+    times = {"tuned": {"knot": 0.01, "nsd": 0.06}, "defaults": {"knot": 0.21, "nsd": 0.06}}
+    records = [
+        make_record(b, server=server, settings=settings, transfer_s=value * (1 + b / 1000))
+        for b in range(6)
+        for settings, of_servers in times.items()
+        for server, value in of_servers.items()
+    ]
+    here = analysis.measured_for(records, Published("x", "y", "transfer_s"))
+    assert [(cell.label, round(cell.median, 2)) for cell in here] == [
+        ("knot, tuned", 0.01),
+        ("nsd, tuned", 0.06),
+        ("knot, defaults", 0.21),
+        ("nsd, defaults", 0.06),
+    ]
+    claim = Claim("x", "y", "transfer_s", {"server.name": "knot"}, {"server.name": "nsd"}, 0.0, 1.0)
+    done = claims.check_claim(records, claim)
+    assert [(each.condition, each.outcome) for each in done] == [("tuned", "confirmed"), ("defaults", "refuted")]
+    order = Claim("x", "y", "transfer_s", order=["nsd", "knot"])
+    done = claims.check_claim(records, order)
+    assert [(each.condition, each.outcome) for each in done] == [("tuned", "confirmed"), ("defaults", "refuted")]
+
+
 @pytest.mark.parametrize(
     ("power", "shape", "outcome"),
     [
@@ -294,7 +318,7 @@ def test_a_claimed_shape_of_a_curve(make_record: Make, power: float, shape: str,
     ]
     claim = Claim("x", "y", "transfer_s", shape=shape, along="zones")  # type: ignore[arg-type]
     done = claims.check_claim(records, claim)
-    assert [(each.server, each.outcome) for each in done] == [("nsd", outcome), ("knot", outcome)]
+    assert [(each.condition, each.outcome) for each in done] == [("nsd", outcome), ("knot", outcome)]
     assert done[0].value == pytest.approx(power, abs=0.02)
     two = [record for record in records if record.treatment["zones"] != "16000"]
     assert claims.check_claim(two, claim)[0].outcome == "not measured"

@@ -46,7 +46,10 @@ def test_conclusion_without_valid_window() -> None:
 def test_a_claim_is_checked_for_each_server(make_record: Make) -> None:
     claim = Claim("it takes 3 µs", "3 µs", "cpu_us_per_query", low=2.8, high=3.2)
     done = check_claim(records(make_record, 5, knot=2.0), claim)
-    assert [(each.server, each.outcome, each.n) for each in done] == [("nsd", "confirmed", 5), ("knot", "refuted", 5)]
+    assert [(each.condition, each.outcome, each.n) for each in done] == [
+        ("nsd", "confirmed", 5),
+        ("knot", "refuted", 5),
+    ]
     text = conclusion(analyse_metric(records(make_record, 5, knot=2.0), "cpu_us_per_query", ANALYSIS), done, ANALYSIS)
     assert (
         "Published claim: it takes 3 µs (3 µs). Measured here: nsd 3.006 (2.987 – 3.017), confirmed; knot 6.000" in text

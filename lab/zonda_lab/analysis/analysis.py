@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -44,7 +44,7 @@ class Cell:
     @property
     def label(self) -> str:
         """The levels as text."""
-        return ", ".join(itertools.starmap(level_words, self.levels.items())) + (" (again)" if self.copy else "")
+        return words(self.levels) + (" (again)" if self.copy else "")
 
 
 @dataclass(frozen=True)
@@ -165,18 +165,38 @@ def sample_of(records: Iterable[WindowRecord], metric: str) -> Sample:
 
 
 def measured_for(records: Sequence[WindowRecord], row: Published) -> list[Cell]:
-    """A published metric per server: of each start the best window if higher is better, else the median."""
+    """A published metric in each condition; if higher is better, of each start the best window."""
     chosen = [record for record in selected(records, **row.of) if not record.copy]
-    servers = dict.fromkeys(record.treatment.get("server.name", "") for record in chosen)
+    highest = METRICS[row.metric].better == "higher"
+    settled = {*row.of, *(name for record in chosen for name in record.within if highest)}
     cells = []
-    for server in servers:
-        windows = selected(chosen, **{"server.name": server}) if server else chosen
-        if METRICS[row.metric].better == "higher":
-            windows = best_of_each_block(windows, row.metric)
-        sample = sample_of(windows, row.metric)
+    for levels in conditions(chosen, row.metric, settled, shown=("server.name",)):
+        windows = selected(chosen, **levels)
+        sample = sample_of(best_of_each_block(windows, row.metric) if highest else windows, row.metric)
         if sample.values:
-            cells.append(cell_of({"server.name": server}, 0, sample))
+            cells.append(cell_of(levels, 0, sample))
     return cells
+
+
+def conditions(
+    records: Iterable[WindowRecord], metric: str, settled: Collection[str], shown: Collection[str] = ()
+) -> list[dict[str, str]]:
+    """The measured combinations of the levels of all factors that vary or are `shown`, except the `settled` ones.
+
+    A value over several conditions describes none of them. There is always one, which may have no levels.
+    """
+    windows = valid(records, metric)
+    found: dict[str, set[str]] = defaultdict(set)
+    for name, level in itertools.chain.from_iterable(record.levels.items() for record in windows):
+        found[name].add(level)
+    open_ = [n for n, levels in found.items() if n not in settled and (len(levels) > 1 or n in shown)]
+    measured = dict.fromkeys(tuple(record.levels.get(name, "") for name in open_) for record in windows)
+    return [dict(zip(open_, levels, strict=True)) for levels in measured] or [{}]
+
+
+def words(levels: Mapping[str, str]) -> str:
+    """Levels as text."""
+    return ", ".join(itertools.starmap(level_words, levels.items()))
 
 
 def valid(records: Iterable[WindowRecord], metric: str) -> list[WindowRecord]:

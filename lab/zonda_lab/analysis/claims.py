@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from zonda_lab.analysis import effects
-from zonda_lab.analysis.analysis import AaPair, best_of_each_block, sample_of, valid
+from zonda_lab.analysis.analysis import AaPair, best_of_each_block, conditions, sample_of, valid, words
 from zonda_lab.analysis.effects import MIN_STARTS, Sample
 from zonda_lab.experiments.definition import SHAPES, Claim
 from zonda_lab.experiments.metrics import METRICS
@@ -32,7 +32,7 @@ class ClaimCheck:
     low: float = math.nan
     high: float = math.nan
     n: int = 0
-    server: str = ""
+    condition: str = ""  # the levels at which it was checked, if there are several
     bound: str = ""
     text: str = ""
     order: str = ""  # the outcome of a claimed order
@@ -58,32 +58,30 @@ class ClaimCheck:
 
 
 def check_claim(records: Sequence[WindowRecord], claim: Claim, aa_pairs: Sequence[AaPair] = ()) -> list[ClaimCheck]:
-    """Checks a claim for each measured server; once if it is about servers, or nothing was measured."""
+    """Checks a claim at each combination of the levels that it leaves open: a value over several describes none."""
     if claim.untestable:
         return [ClaimCheck(claim, None)]
-    servers = dict.fromkeys(
-        record.treatment["server.name"]
-        for record in valid(selected(records, **claim.of), claim.metric)
-        if "server.name" in record.treatment
-    )
-    of_servers = claim.order and claim.along in ("", "server.name")
-    if "server.name" in claim.of or of_servers or len(servers) < 2:
-        return [replace(_check(records, claim), alarm=_alarmed(claim, aa_pairs, ""))]
     return [
         replace(
-            _check(selected(records, **{"server.name": name}), claim),
-            server=name,
-            alarm=_alarmed(claim, aa_pairs, name),
+            _check(selected(records, **levels), claim), condition=words(levels), alarm=_alarmed(claim, aa_pairs, levels)
         )
-        for name in servers
+        for levels in conditions(selected(records, **claim.of), claim.metric, _settled(records, claim))
     ]
 
 
-def _alarmed(claim: Claim, aa_pairs: Sequence[AaPair], server: str) -> bool:
+def _settled(records: Sequence[WindowRecord], claim: Claim) -> set[str]:
+    """The factors that a claim fixes, compares or runs along; an order of highest values is about all windows."""
+    along = claim.along or ("server.name" if claim.order else "")
+    highest = claim.order and METRICS[claim.metric].better == "higher"
+    within = {name for record in records for name in record.within} if highest else ()
+    return {*claim.of, *claim.to, along, *within}
+
+
+def _alarmed(claim: Claim, aa_pairs: Sequence[AaPair], levels: Mapping[str, str]) -> bool:
     """Whether one program differs from itself at levels the claim compares; a single median compares nothing."""
     if not (claim.to or claim.order):
         return False
-    about = [claim.of, claim.to, {"server.name": server} if server else {}]
+    about = [claim.of, claim.to, levels]
     return any(
         pair.alarm
         and pair.metric == claim.metric

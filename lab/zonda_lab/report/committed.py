@@ -150,7 +150,7 @@ def _here(chapter: Chapter) -> str:
     if chapter.claims:
         says = chapter.claims[0].claim.says
         first = [done for done in chapter.claims if done.claim.says == says]
-        return "; ".join(" ".join(filter(None, (done.server, claim_value(done)))) for done in first) or "–"
+        return "; ".join(" ".join(filter(None, (done.condition, claim_value(done)))) for done in first) or "–"
     row = next((row for row in chapter.published if row.metric), None)
     if row:
         return measured_here(row, chapter.records, intervals=False)

@@ -118,7 +118,7 @@ def _claims(claims: Sequence[ClaimCheck]) -> list[str]:
     """A sentence per claim, with its outcome for each server."""
     sentences = []
     for (says, figure), group in itertools.groupby(claims, lambda done: (done.claim.says, done.claim.published)):
-        outcomes = [" ".join(filter(None, (done.server, claim_outcome(done)))) for done in group]
+        outcomes = [" ".join(filter(None, (done.condition, claim_outcome(done)))) for done in group]
         sentences.append(f"Published claim: {says} ({figure}). Measured here: {'; '.join(outcomes)}.")
     return sentences
 

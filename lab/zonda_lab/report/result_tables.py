@@ -16,6 +16,7 @@ from zonda_lab.report.rig_limits import Echo
 from zonda_lab.results.window_record import WindowRecord
 from zonda_lab.statistics.ratio_effect import Effect
 
+MOST_VALUES = 12  # beside a published figure
 MOODS = {
     "better": "good",
     "worse": "bad",
@@ -42,10 +43,12 @@ def published(rows: Sequence[Published], records: Sequence[WindowRecord]) -> lis
 
 
 def measured_here(row: Published, records: Sequence[WindowRecord], intervals: bool = True) -> str:
-    """The values measured here for a published figure, per server."""
+    """The values measured here for a published figure, in each condition."""
     if not row.metric:
         return "see below"
     unit, cells = f" {METRICS[row.metric].unit}".rstrip(), measured_for(records, row)
+    if len(cells) > MOST_VALUES:
+        return "see the tables"
     values = [f"{cell.label} {value_text(cell, intervals)}{unit}" for cell in cells]
     counts = [f" (n = {n})" for n in dict.fromkeys(len(cell.values) for cell in cells)] if intervals else []
     return ("; ".join(values) + (counts[0] if len(counts) == 1 else "")) if values else "not measured"
@@ -64,13 +67,13 @@ def claims(checked: Sequence[ClaimCheck]) -> list[Part]:
     if not checked:
         return []
     rows = [
-        [done.claim.says, done.claim.published, done.server, claim_value(done), str(done.n), done.outcome]
+        [done.claim.says, done.claim.published, done.condition, claim_value(done), str(done.n), done.outcome]
         for done in checked
     ]
     parts: list[Part] = [
         Heading(3, "Claims"),
         Table(
-            ["claim", "published", "server", "measured here (95 % interval)", "blocks", "verdict"],
+            ["claim", "published", "condition", "measured here (95 % interval)", "blocks", "verdict"],
             rows,
             [MOODS.get(c.outcome, "") for c in checked],
         ),
