@@ -48,7 +48,7 @@ pub struct ProbeArguments {
     /// Ask a question without a response again after this time
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     timeout_ms: u32,
-    /// Queries per second at most, so that the server has time for other work
+    /// Queries in vain per second at most, so that the server has time for other work
     #[arg(long, value_parser = rate, default_value_t = 200_000.0)]
     rate: f64,
     /// Queries without a response at the same time, at most
