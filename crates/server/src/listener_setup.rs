@@ -4,8 +4,10 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::config::{Endpoint, Server};
-use crate::listen::{ListenConfig, QuicConfig};
+use answer::AddressPrefix;
+
+use crate::config::{Endpoint, Prefix, Server};
+use crate::listen::{ListenConfig, Proxies, QuicConfig};
 use crate::open_files;
 
 /// The addresses to listen on, without the default IPv6 one if the kernel has no IPv6.
@@ -39,7 +41,13 @@ pub fn listen_config(server: &Server) -> ListenConfig {
             idle_timeout: Duration::from_millis(server.quic_idle_timeout_ms.0.into()),
             ..ListenConfig::default().quic
         },
+        proxies: proxies(server),
         handshake_percent: server.tls_handshake_percent.0 as usize,
         ..ListenConfig::default()
     }
+}
+
+fn proxies(server: &Server) -> Proxies {
+    let prefix = |Prefix { address, length }: &Prefix| AddressPrefix { address: *address, len: *length };
+    server.proxy_from.iter().map(prefix).collect::<Vec<_>>().into()
 }

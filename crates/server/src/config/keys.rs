@@ -9,7 +9,7 @@ use super::key_spec::key_table;
 use super::remote_server::RemoteServer;
 use super::value::{
     Address, BoundedText, CatalogRole, CatalogTemplates, CheckSetting, CookieSecret, DnssecCheck, DnssecScope,
-    DomainName, Endpoint, FilePath, LogFormat, LogLevel, SerialSetting, TlsEndpoint, TsigAlgorithm, TsigSecret,
+    DomainName, Endpoint, FilePath, LogFormat, LogLevel, Prefix, SerialSetting, TlsEndpoint, TsigAlgorithm, TsigSecret,
     WholeNumber, ZonemdMode,
 };
 
@@ -137,6 +137,13 @@ key_table! {
         /// The maximum number of TCP and TLS connections of one client; a client is an IPv4 address or an IPv6 /56.
         Restart "tcp-connections-per-client" tcp_connections_per_client: WholeNumber<1, 10_000_000> = "1000";
 
+        /// The proxies that name their clients in PROXY headers (version 2): before each UDP message, and first on each connection.
+        ///
+        /// Access lists, RRL, cookies and the limits per client then apply to the client in the header. Messages and connections of
+        /// these addresses without a valid header are refused, and so are headers from others. With TLS the header precedes
+        /// the handshake. QUIC has no such headers.
+        Restart "proxy-from" proxy_from: Vec<Prefix> = "[]";
+
         /// How long a QUIC connection without queries or responses stays open, in milliseconds.
         Restart "quic-idle-timeout-ms" quic_idle_timeout_ms: WholeNumber<100, 6_553_500> = "10000";
 
@@ -259,7 +266,8 @@ key_table! {
         /// tls = "ns1.example.net", source = "192.0.2.53" }`. `key` signs with that `[[key]]`. `tls = true` encrypts without
         /// authentication (RFC 9103); a string authenticates the server by that name, `tls-pin = "sha256/..."` by the digest
         /// of its public key; `tls-client-cert` and `tls-client-key` are the files of this server's own certificate for mutual
-        /// TLS. `source` is the address to send from. The default port is 53, with TLS 853.
+        /// TLS; `quic = true` uses QUIC instead of TCP (RFC 9250). `source` is the address to send from. The default port is 53,
+        /// with TLS and QUIC 853.
         ///
         /// A zone with `primaries` and a `file` starts with the file.
         Reload "primaries" primaries: Option<Vec<RemoteServer>> = "[]";

@@ -27,7 +27,7 @@ pub struct RemoteServer {
     pub source: Option<IpAddr>,
 }
 
-/// How to use TLS with a server.
+/// How to use TLS or QUIC with a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RemoteTls {
     /// The name that its certificate must have.
@@ -36,13 +36,15 @@ pub struct RemoteTls {
     pub pin: Option<KeyPin>,
     /// The files of the own certificate and its key.
     pub client: Option<(PathBuf, PathBuf)>,
+    /// Whether to use QUIC (RFC 9250) instead of TLS over TCP.
+    pub quic: bool,
 }
 
 /// The SHA-256 digest of a public key (SubjectPublicKeyInfo, as in RFC 7858 4.2); in text `sha256/` and base64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KeyPin(pub [u8; 32]);
 
-const KEYS: [&str; 7] = ["address", "key", "tls", "tls-pin", "tls-client-cert", "tls-client-key", "source"];
+const KEYS: [&str; 8] = ["address", "key", "tls", "tls-pin", "tls-client-cert", "tls-client-key", "quic", "source"];
 
 impl RemoteServer {
     /// Lets the paths start at `folder`.
@@ -74,7 +76,7 @@ impl RemoteServer {
 }
 
 impl RemoteTls {
-    /// `None` if the table asks for no TLS; a pin or a client certificate asks for it too.
+    /// `None` if the table asks for no TLS; a pin, a client certificate or QUIC asks for it too.
     fn read(table: &mut InlineTable) -> Result<Option<RemoteTls>, String> {
         let (mut tls, wanted) = match table.value("tls") {
             None => (RemoteTls::default(), None),
@@ -93,6 +95,11 @@ impl RemoteTls {
             (Some(certificate), Some(key)) => Some((certificate, key)),
             (None, None) => None,
             _ => return Err("`tls-client-cert` and `tls-client-key` must both be set".into()),
+        };
+        tls.quic = match table.value("quic") {
+            None => false,
+            Some(Value::Boolean(wanted)) => wanted,
+            Some(other) => return Err(format!("`quic` has the type {} and must be true or false", other.type_str())),
         };
         match wanted {
             Some(false) if tls != RemoteTls::default() => Err("`tls = false` contradicts the other TLS keys".into()),
@@ -145,6 +152,9 @@ impl Serialize for RemoteServer {
         if let Some(tls) = tls {
             let name = tls.name.as_ref().map(|name| name.to_string().into());
             table.insert("tls".into(), name.unwrap_or(true.into()));
+            if tls.quic {
+                table.insert("quic".into(), true.into());
+            }
         }
         table.serialize(serializer)
     }

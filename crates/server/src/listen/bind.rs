@@ -17,8 +17,8 @@ pub struct Listeners {
     /// For each thread a listener for each address.
     pub(super) tcp: Vec<Vec<Listener>>,
     pub(super) tls_addresses: Vec<SocketAddr>,
-    /// For each TLS thread a listener for each of its addresses.
-    pub(super) tls: Vec<(Vec<Listener>, Arc<ServerTls>)>,
+    /// For the thread that does TLS handshakes, a listener for each address.
+    pub(super) tls: Option<(Vec<Listener>, Arc<ServerTls>)>,
     pub(super) quic_addresses: Vec<SocketAddr>,
     /// For each QUIC thread a socket for each of its addresses.
     pub(super) quic: Vec<(Vec<UdpEndpoint>, Arc<ServerTls>)>,
@@ -57,7 +57,7 @@ impl Listeners {
         Ok(())
     }
 
-    /// Binds addresses for TLS (RFC 7858 3.1, RFC 9103 7.3), once per TLS thread. Connections are accepted with `tls`.
+    /// Binds addresses for TLS (RFC 7858 3.1, RFC 9103 7.3). Connections are accepted with `tls`.
     pub fn bind_tls(&mut self, addresses: &[SocketAddr], tls: &Arc<ServerTls>) -> Result<(), ListenError> {
         let alone = netio::tcp::ListenerOptions { reuse_port: false, ..self.options.tcp };
         let mut bound = Vec::with_capacity(addresses.len());
@@ -66,10 +66,10 @@ impl Listeners {
             bound.push(probe.local_addr().map_err(over("TLS", *address))?);
         }
         let options = listener_options(&self.options);
-        for _ in 0..if bound.is_empty() { 0 } else { self.options.tls_workers } {
+        if !bound.is_empty() {
             let listeners =
                 bound.iter().map(|address| Listener::bind(*address, &options).map_err(over("TLS", *address)));
-            self.tls.push((listeners.collect::<Result<_, _>>()?, tls.clone()));
+            self.tls = Some((listeners.collect::<Result<_, _>>()?, tls.clone()));
         }
         self.tls_addresses = bound;
         Ok(())
@@ -120,7 +120,7 @@ fn bind_once(addresses: &[SocketAddr], options: &ListenConfig) -> Result<Listene
         addresses.iter().map(bind).collect()
     };
     let tcp = (0..options.tcp_workers).map(listeners).collect::<Result<_, _>>()?;
-    let (tls_addresses, tls, quic_addresses, quic) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (tls_addresses, tls, quic_addresses, quic) = (Vec::new(), None, Vec::new(), Vec::new());
     Ok(Listeners { addresses, udp, tcp, tls_addresses, tls, quic_addresses, quic, options: options.clone() })
 }
 

@@ -88,11 +88,17 @@ impl ConnectionPool {
 
     /// Adds an idle connection and returns its index; `None` if the pool is full.
     pub(super) fn insert(&mut self, stream: TcpStream, peer: IpAddr, now_ms: u32) -> Option<u32> {
+        self.adopt(TcpConnection::new(stream, peer, now_ms))
+    }
+
+    /// Adds a connection that another pool had, without a transfer; `None` if the pool is full, which closes it.
+    pub(super) fn adopt(&mut self, connection: TcpConnection) -> Option<u32> {
         if self.is_full() {
             return None;
         }
-        let connection = Some(TcpConnection::new(stream, peer, now_ms));
-        let slot = Slot { connection, previous: NONE, next: NONE };
+        let (peer, is_active) = (connection.peer(), connection.is_active());
+        self.memory += connection.memory();
+        let slot = Slot { connection: Some(connection), previous: NONE, next: NONE };
         let index = if self.vacant == NONE {
             self.slots.push(slot);
             self.slots.len() as u32 - 1
@@ -104,7 +110,7 @@ impl ConnectionPool {
         };
         self.len += 1;
         self.clients.add(peer);
-        self.link(index, false);
+        self.link(index, is_active);
         Some(index)
     }
 
@@ -120,6 +126,14 @@ impl ConnectionPool {
             self.transfers.remove(connection.peer());
         }
         Some(connection)
+    }
+
+    /// Counts a connection for the client that its proxy has named.
+    pub(super) fn set_peer(&mut self, index: u32, peer: IpAddr) {
+        let Some(connection) = &mut self.slots[index as usize].connection else { return };
+        self.clients.remove(connection.peer());
+        connection.set_peer(peer);
+        self.clients.add(peer);
     }
 
     /// The connection; `None` if it is gone.

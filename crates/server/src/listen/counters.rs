@@ -113,6 +113,8 @@ counters! {
         connections,
         /// Connections, and over QUIC transfers, refused because their client exceeds its limit of connections or of transfers.
         refused,
+        /// Messages and connections refused: without a valid PROXY header from a proxy, or with one from another address.
+        proxy_refused,
         /// Connections closed to make room: for another connection, its file descriptor, or memory.
         evicted,
         /// Connections closed after the idle timeout.

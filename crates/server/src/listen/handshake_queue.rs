@@ -1,5 +1,5 @@
-//! TLS handshakes that wait for their turn. Each step of one may cost half a millisecond, so a round of turns has one step at most,
-//! after the turns of open connections, and all steps together get a share of a processor.
+//! TLS handshakes that wait for their turn. Each step of one may cost half a millisecond; all steps together get a share of a
+//! processor, and a round has one step at most, so that new connections are accepted meanwhile.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -8,9 +8,11 @@ mod client_counts;
 mod connection_eviction;
 mod connection_pool;
 mod counters;
+mod handover;
 mod handshake_queue;
 mod late_reply;
 mod panic_guard;
+mod proxy;
 mod quic;
 mod refusal_log;
 mod tcp_connection;
@@ -22,9 +24,11 @@ mod udp_worker;
 pub use bind::{ListenError, Listeners, bind};
 pub use counters::{CounterTotals, ListenerCounters, METRICS, Metric};
 pub use late_reply::{IncomingUpdate, LateReply};
+pub use proxy::Proxies;
 
 use answer::{PendingNotify, ReceivedNotify, Request, Response, Served, Subscriber, WorkerState};
 use client_counts::ClientCounts;
+use handover::{Handover, Route};
 use netio::epoll::Waker;
 use quic::QuicWorker;
 use refusal_log::RefusalLog;
@@ -43,7 +47,7 @@ pub struct ListenConfig {
     pub workers: usize,
     /// TCP threads.
     pub tcp_workers: usize,
-    /// TLS threads, if there are addresses for TLS.
+    /// TLS threads, if there are addresses for TLS, besides the one that does handshakes.
     pub tls_workers: usize,
     /// Maximum number of connections, over all threads. To make room for another, one without progress for a second in the
     /// middle of a message or response is closed, or else the one that is idle for the longest.
@@ -57,6 +61,8 @@ pub struct ListenConfig {
     pub idle_timeout: Duration,
     /// The processor time for TLS handshakes of all threads, in percent of one processor.
     pub handshake_percent: usize,
+    /// The proxies that name their clients in PROXY headers, over UDP, TCP and TLS.
+    pub proxies: Proxies,
     /// How long a stop waits for clients to read their responses.
     pub grace: Duration,
     /// The settings of QUIC.
@@ -101,6 +107,7 @@ impl Default for ListenConfig {
             memory_limit: 64 << 20,
             idle_timeout: Duration::from_secs(10),
             handshake_percent: 50,
+            proxies: Proxies::default(),
             grace: Duration::from_secs(5),
             quic: QuicConfig {
                 workers: 1,
@@ -308,27 +315,40 @@ impl Listeners {
             let stop = running.stop.clone();
             let processor = processors[number % processors.len()];
             let (name, responder) = (format!("udp-{number}"), responder());
+            let proxies = self.options.proxies.clone();
             running.spawn(name, move || {
                 if let Err(error) = netio::cpu_affinity::pin_thread(processor) {
                     tracing::warn!(processor, %error, "cannot pin a UDP thread to its processor");
                 }
-                UdpWorker::new(socket, responder, counters).run(&stop);
+                UdpWorker::new(socket, responder, proxies, counters).run(&stop);
             })?;
         }
-        let options = ListenConfig { tls_workers: self.tls.len(), ..self.options };
+        let tls_workers = if self.tls.is_some() { self.options.tls_workers.max(1) } else { 0 };
+        let options = ListenConfig { tls_workers, ..self.options };
         let shared = SharedState { stop: running.stop.clone(), clients: ClientCounts::new(options.connections) };
-        let tcp =
-            self.tcp.into_iter().enumerate().map(|(number, listeners)| (format!("tcp-{number}"), listeners, None));
-        let tls = self.tls.into_iter().enumerate();
-        let tls = tls.map(|(number, (listeners, tls))| (format!("tls-{number}"), listeners, Some(tls)));
-        for (name, listeners, tls) in tcp.chain(tls) {
+        let mut serve_connections = |name: String, listeners, tls, route, waker: Arc<Waker>| {
             let counters = Arc::new(ListenerCounters::default());
-            let of_transport = if tls.is_some() { &mut running.counters.tls } else { &mut running.counters.tcp };
+            let is_tcp = matches!(route, Route::Own);
+            let of_transport = if is_tcp { &mut running.counters.tcp } else { &mut running.counters.tls };
             of_transport.push(counters.clone());
-            let waker = Arc::new(Waker::new()?);
             running.wakers.push(waker.clone());
-            let worker = TcpWorker::new(listeners, tls, responder(), counters, shared.clone(), waker, &options)?;
-            running.spawn(name, move || worker.run())?;
+            let worker =
+                TcpWorker::new(listeners, (tls, route), responder(), counters, shared.clone(), waker, &options)?;
+            running.spawn(name, move || worker.run())
+        };
+        for (number, listeners) in self.tcp.into_iter().enumerate() {
+            serve_connections(format!("tcp-{number}"), listeners, None, Route::Own, Arc::new(Waker::new()?))?;
+        }
+        if let Some((listeners, tls)) = self.tls {
+            let mut threads = Vec::new();
+            for number in 0..options.tls_workers {
+                let waker = Arc::new(Waker::new()?);
+                threads.push(Handover::new(waker.clone()));
+                let route = Route::Take(threads[number].clone());
+                serve_connections(format!("tls-{number}"), Vec::new(), None, route, waker)?;
+            }
+            let (name, waker) = ("handshakes".to_owned(), Arc::new(Waker::new()?));
+            serve_connections(name, listeners, Some(tls), Route::Give(threads), waker)?;
         }
         let shared = quic::endpoint_config();
         for (number, (sockets, tls)) in self.quic.into_iter().enumerate() {

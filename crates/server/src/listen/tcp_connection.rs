@@ -4,6 +4,7 @@
 //! incomplete or output waits.
 
 use super::Responder;
+use super::proxy::{self, ProxyError, ProxyHeader};
 use super::tcp_responder::{Client, Encryption, PREFIX_LEN, TcpResponder, first_message};
 use super::tls_connection::TlsConnection;
 use answer::ResponseStream;
@@ -46,15 +47,22 @@ struct ActiveState {
     closing: bool,
     /// The client has closed its half, and waits for a response that another thread sends later.
     awaits_response: bool,
+    /// A proxy has opened it, and has not said for whom; `input` has the start of its header.
+    awaits_proxy_header: bool,
 }
 
 impl TcpConnection {
     pub(super) fn new(stream: TcpStream, peer: IpAddr, now_ms: u32) -> TcpConnection {
-        let peer = match peer {
-            IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
-            IpAddr::V6(ip) => ip.octets(),
-        };
-        TcpConnection { stream, last_progress_ms: now_ms, peer, tls: None, active: None }
+        TcpConnection { stream, last_progress_ms: now_ms, peer: peer_octets(peer), tls: None, active: None }
+    }
+
+    /// Has [`TcpConnection::receive_proxy_header`] called before anything else.
+    pub(super) fn await_proxy_header(&mut self) {
+        self.active.get_or_insert_default().awaits_proxy_header = true;
+    }
+
+    pub(super) fn awaits_proxy_header(&self) -> bool {
+        self.active.as_ref().is_some_and(|active| active.awaits_proxy_header)
     }
 
     /// Makes it a TLS connection, of which nothing has been read.
@@ -76,6 +84,10 @@ impl TcpConnection {
 
     pub(super) fn is_active(&self) -> bool {
         self.active.is_some() || self.tls.as_ref().is_some_and(|tls| tls.is_active())
+    }
+
+    pub(super) fn set_peer(&mut self, peer: IpAddr) {
+        self.peer = peer_octets(peer);
     }
 
     /// The transfer in progress.
@@ -146,9 +158,41 @@ impl TcpConnection {
         }
     }
 
+    /// A turn of its handshake. What arrives after it, is kept for the thread that answers it.
+    pub(super) fn handshake_turn(&mut self, input: &mut [u8]) -> io::Result<bool> {
+        let flushed = self.flush_tls()?;
+        let received = self.receive(input)?;
+        if let Some(octets) = received.filter(|octets| !octets.is_empty()) {
+            self.active.get_or_insert_default().input = Buffer::from(octets);
+        }
+        Ok(flushed || !self.is_handshaking())
+    }
+
+    /// Reads what has arrived of the PROXY header, and nothing after it; returns it once it is complete.
+    pub(super) fn receive_proxy_header(&mut self) -> io::Result<Option<ProxyHeader>> {
+        let input = &mut self.active.get_or_insert_default().input;
+        loop {
+            let missing = proxy::missing(input.octets()).map_err(refusal)?;
+            if missing == 0 {
+                break;
+            }
+            let before = input.octets().len();
+            input.fill(missing, |room| receive(&self.stream, room))?;
+            if input.octets().len() == before {
+                return Ok(None);
+            }
+        }
+        let header = proxy::parse(input.octets()).map_err(refusal)?;
+        self.active = None;
+        Ok(Some(header))
+    }
+
     fn idle_turn<R: Responder>(&mut self, responder: &mut TcpResponder<R>, input: &mut [u8]) -> io::Result<bool> {
         let Some(input) = self.receive(input)? else { return Ok(false) };
         let (used, transfer) = responder.answer_messages(self.client(), input);
+        if proxy::is_header(&input[used..]) {
+            return Err(refusal(ProxyError::Unexpected));
+        }
         let answers = responder.output.filled();
         let sent = self.send(answers)?;
         if used < input.len() || sent < answers.len() || transfer.is_some() {
@@ -322,7 +366,7 @@ impl ActiveState {
     }
 
     fn is_empty(&self) -> bool {
-        self.kernel_memory == 0 && self.is_idle() && !self.awaits_response
+        self.kernel_memory == 0 && self.is_idle() && !self.awaits_response && !self.awaits_proxy_header
     }
 
     fn has_message(&self) -> bool {
@@ -384,6 +428,17 @@ impl Buffer {
         self.octets.truncate(len + received.as_ref().map_or(0, |received| received.unwrap_or(0)));
         received.map(drop)
     }
+}
+
+fn peer_octets(peer: IpAddr) -> [u8; 16] {
+    match peer {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+        IpAddr::V6(ip) => ip.octets(),
+    }
+}
+
+fn refusal(error: ProxyError) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
 /// Reads what has arrived; `None` if nothing has. The end of the stream is an error.

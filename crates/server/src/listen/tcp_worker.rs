@@ -1,5 +1,5 @@
-//! TCP and TLS workers: each thread accepts, reads, answers and streams transfers for all of its connections. TLS has threads
-//! of its own, so that handshakes do not delay TCP.
+//! TCP and TLS workers: each thread reads, answers and streams transfers for all of its connections. TCP threads accept theirs.
+//! TLS threads get theirs after the handshake from a thread that does nothing else, so that handshakes delay no answer.
 //!
 //! Each ready connection gets a turn of bounded cost: one read, responses to the complete messages in order (RFC 7766 6.2.1.1),
 //! one write. A connection with input left gets its next turn after all others that are ready. `connection_eviction.rs` closes
@@ -7,9 +7,11 @@
 
 use super::connection_pool::ConnectionPool;
 use super::counters::ListenerCounters;
+use super::handover::Route;
 use super::handshake_queue::HandshakeQueue;
 use super::late_reply::LateReplies;
 use super::panic_guard::catch_panic;
+use super::proxy::{Proxies, ProxyError};
 use super::tcp_connection::{READ_LEN, TcpConnection};
 use super::tcp_responder::TcpResponder;
 use super::tls_connection::TlsConnection;
@@ -47,6 +49,9 @@ pub(super) struct TcpWorker<R> {
     listeners: Vec<Listener>,
     /// What connections are accepted with; TCP without it.
     tls: Option<Arc<ServerTls>>,
+    route: Route,
+    /// Counts the connections given away.
+    given: usize,
     /// When to poll the listeners again.
     starved_until_ms: Option<u32>,
     pub(super) pool: ConnectionPool,
@@ -64,13 +69,14 @@ pub(super) struct TcpWorker<R> {
     pub(super) configured_idle_timeout_ms: u32,
     grace_ms: u32,
     max_per_client: usize,
+    proxies: Proxies,
     log: RateLimitedLog,
 }
 
 impl<R: Responder> TcpWorker<R> {
     pub(super) fn new(
         listeners: Vec<Listener>,
-        tls: Option<Arc<ServerTls>>,
+        (tls, route): (Option<Arc<ServerTls>>, Route),
         responder: R,
         counters: Arc<ListenerCounters>,
         shared: SharedState,
@@ -82,21 +88,24 @@ impl<R: Responder> TcpWorker<R> {
         for (number, listener) in listeners.iter().enumerate() {
             poll.add(listener, FIRST_LISTENER + number as u64, Interest::Readable)?;
         }
-        let connections = options.connections.div_ceil(options.tcp_workers + options.tls_workers).max(1);
+        let threads = options.tcp_workers + options.tls_workers + usize::from(options.tls_workers > 0);
+        let connections = options.connections.div_ceil(threads).max(1);
         // With TLS a half is for sessions, the other half for what connections hold besides.
-        let (connections, memory_limit) = match &tls {
-            Some(_) => {
-                let half = options.memory_limit / 2;
-                (connections.min(half / SESSION_MEMORY).max(1), half)
-            }
-            None => (connections, options.memory_limit),
+        let is_tls = !matches!(route, Route::Own);
+        let (connections, memory_limit) = if is_tls {
+            let half = options.memory_limit / 2;
+            (connections.min(half / SESSION_MEMORY).max(1), half)
+        } else {
+            (connections, options.memory_limit)
         };
-        let input_len = if tls.is_some() { 2 * READ_LEN.max(MIN_BUFFER) } else { READ_LEN };
+        let input_len = if is_tls { 2 * READ_LEN.max(MIN_BUFFER) } else { READ_LEN };
         Ok(TcpWorker {
             poll,
             events: Events::with_capacity(EVENTS),
             listeners,
             tls,
+            route,
+            given: 0,
             starved_until_ms: None,
             pool: ConnectionPool::new(connections, shared.clients),
             responder: TcpResponder::new(
@@ -115,6 +124,7 @@ impl<R: Responder> TcpWorker<R> {
             configured_idle_timeout_ms: whole_ms(options.idle_timeout),
             grace_ms: whole_ms(options.grace),
             max_per_client: options.connections_per_client,
+            proxies: options.proxies.clone(),
             log: RateLimitedLog::new(1, Duration::from_secs(10)),
         })
     }
@@ -155,6 +165,7 @@ impl<R: Responder> TcpWorker<R> {
                 WAKER => {
                     self.waker.clear();
                     self.queue_late_responses();
+                    self.take_connections();
                 }
                 token if token >= FIRST_LISTENER => self.accept((token - FIRST_LISTENER) as usize),
                 _ => {}
@@ -175,6 +186,9 @@ impl<R: Responder> TcpWorker<R> {
 
     /// One turn of a connection, which may be its last.
     fn turn(&mut self, index: u32) {
+        if self.pool.get(index).is_some_and(TcpConnection::awaits_proxy_header) && !self.proxy_turn(index) {
+            return;
+        }
         self.responder.late.begin_turn(index);
         let (responder, input, poll, panics) =
             (&mut self.responder, &mut self.input, &self.poll, &self.counters.panics);
@@ -193,19 +207,80 @@ impl<R: Responder> TcpWorker<R> {
         });
         match result {
             Ok(()) => self.enforce_limits(index),
-            Err(_) => self.close(index),
+            Err(error) => self.fail(index, &error),
         }
+    }
+
+    /// Reads the PROXY header of a connection; returns whether messages follow now.
+    #[cold]
+    fn proxy_turn(&mut self, index: u32) -> bool {
+        let mut received = None;
+        let result = self.pool.update(index, self.now_ms, |connection| {
+            received = connection.receive_proxy_header()?;
+            Ok(received.is_some())
+        });
+        if let Err(error) = result {
+            self.fail(index, &error);
+            return false;
+        }
+        let Some(header) = received else { return false };
+        if let Some(client) = header.client {
+            if self.pool.connections_of(client) >= self.max_per_client {
+                self.counters.refused.add(1);
+                self.close(index);
+                return false;
+            }
+            self.pool.set_peer(index, client);
+        }
+        self.begin(index)
     }
 
     /// A turn of the handshake that has waited for the longest.
     fn handshake_turn(&mut self) {
         let Some(index) = self.handshakes.next(self.now_ms) else { return };
-        let Some(connection) = self.pool.get(index).filter(|connection| connection.is_handshaking()) else { return };
-        // It is polled for already if the slot has another connection since.
-        _ = self.poll.add(connection.stream(), index.into(), connection.interest());
+        if !self.pool.get(index).is_some_and(TcpConnection::is_handshaking) {
+            return;
+        }
         let begin = clock::thread_cpu();
-        self.turn(index);
+        let (input, panics) = (&mut self.input, &self.counters.panics);
+        let result = self.pool.update(index, self.now_ms, |connection| {
+            catch_panic(|| connection.handshake_turn(input)).unwrap_or_else(|| {
+                panics.add(1);
+                Err(io::Error::other("a panic"))
+            })
+        });
         self.handshakes.charge(clock::thread_cpu().saturating_sub(begin));
+        match result {
+            Ok(()) => self.end_handshake_turn(index),
+            Err(error) => self.fail(index, &error),
+        }
+    }
+
+    /// Polls for a connection again, or gives it away if its handshake is complete.
+    fn end_handshake_turn(&mut self, index: u32) {
+        let Some(connection) = self.pool.get(index) else { return };
+        if connection.is_handshaking() {
+            // It is polled for already if the slot has another connection since.
+            _ = self.poll.add(connection.stream(), index.into(), connection.interest());
+            return self.enforce_limits(index);
+        }
+        let (Route::Give(threads), Some(connection)) = (&self.route, self.pool.remove(index)) else { return };
+        self.given = self.given.wrapping_add(1);
+        threads[self.given % threads.len()].give(connection);
+    }
+
+    /// Serves the connections whose handshakes are complete.
+    fn take_connections(&mut self) {
+        let Route::Take(handover) = &self.route else { return };
+        for connection in handover.clone().take() {
+            self.make_room_if_full();
+            let Some(index) = self.pool.adopt(connection) else { continue };
+            let Some(connection) = self.pool.get(index) else { continue };
+            match self.poll.add(connection.stream(), index.into(), connection.interest()) {
+                Ok(()) => self.turn(index),
+                Err(_) => drop(self.remove(index)),
+            }
+        }
     }
 
     /// Queues the responses to earlier messages that other threads have sent.
@@ -254,36 +329,61 @@ impl<R: Responder> TcpWorker<R> {
 
     fn admit(&mut self, stream: TcpStream, peer: SocketAddr) {
         self.counters.connections.add(1);
-        if self.pool.connections_of(peer.ip()) >= self.max_per_client {
+        let is_proxy = self.proxies.contains(peer.ip());
+        // The limit is for the clients of a proxy, once they are known.
+        if !is_proxy && self.pool.connections_of(peer.ip()) >= self.max_per_client {
             return self.counters.refused.add(1);
         }
-        if self.pool.is_full() && self.make_room() {
-            self.warn(format_args!(
-                "the limit of connections (`tcp-connections`, with TLS also memory) is reached; old ones are closed"
-            ));
-        }
+        self.make_room_if_full();
         let Some(index) = self.pool.insert(stream, peer.ip(), self.now_ms) else { return };
         let Some(connection) = self.pool.get(index) else { return };
         if self.poll.add(connection.stream(), index.into(), Interest::Readable).is_err() {
             return drop(self.remove(index));
         }
-        if let Some(tls) = &self.tls {
-            // Its handshake waits for its turn.
-            return match TlsConnection::new(tls) {
-                Ok(tls) => self.start_tls(index, tls),
-                Err(_) => drop(self.remove(index)),
-            };
+        if is_proxy {
+            self.change(index, TcpConnection::await_proxy_header);
         }
-        // Its first query has probably arrived (TCP_DEFER_ACCEPT).
-        self.turn(index);
+        // The first octets have probably arrived (TCP_DEFER_ACCEPT).
+        if is_proxy || self.begin(index) {
+            self.turn(index);
+        }
     }
 
-    fn start_tls(&mut self, index: u32, tls: TlsConnection) {
-        let started = self.pool.update(index, self.now_ms, |connection| {
-            connection.start_tls(tls);
+    fn make_room_if_full(&mut self) {
+        if self.pool.is_full() && self.make_room() {
+            self.warn(format_args!(
+                "the limit of connections (`tcp-connections`, with TLS also memory) is reached; old ones are closed"
+            ));
+        }
+    }
+
+    /// Begins with the messages of a connection and returns true, or with its TLS handshake, which waits for its turn.
+    fn begin(&mut self, index: u32) -> bool {
+        let Some(tls) = &self.tls else { return true };
+        match TlsConnection::new(tls) {
+            Ok(tls) => self.change(index, |connection| connection.start_tls(tls)),
+            Err(_) => drop(self.remove(index)),
+        }
+        false
+    }
+
+    fn change(&mut self, index: u32, change: impl FnOnce(&mut TcpConnection)) {
+        let changed = self.pool.update(index, self.now_ms, |connection| {
+            change(connection);
             Ok(true)
         });
-        debug_assert!(started.is_ok());
+        debug_assert!(changed.is_ok());
+    }
+
+    /// Closes a connection after an error.
+    fn fail(&mut self, index: u32, error: &io::Error) {
+        let refused = error.get_ref().and_then(|error| error.downcast_ref::<ProxyError>());
+        if let Some((error, connection)) = refused.zip(self.pool.get(index)) {
+            let peer = connection.peer();
+            self.counters.proxy_refused.add(1);
+            self.warn(format_args!("a connection of {peer} is closed: {error}"));
+        }
+        self.close(index);
     }
 
     /// Closes a connection.
@@ -334,7 +434,7 @@ impl<R: Responder> TcpWorker<R> {
                 evicted = self.counters.evicted.value(),
                 left_out,
                 "{}: {what}",
-                if self.tls.is_some() { "TLS" } else { "TCP" }
+                if matches!(self.route, Route::Own) { "TCP" } else { "TLS" }
             );
         }
     }
@@ -373,9 +473,9 @@ fn now_ms() -> u32 {
     clock::monotonic().as_millis() as u32
 }
 
-/// The share of one thread in the processor time for handshakes, in thousandths of a processor.
+/// The processor time for handshakes, all of which one thread does, in thousandths of a processor.
 fn handshake_share(options: &ListenConfig) -> u32 {
-    (options.handshake_percent * 10 / options.tls_workers.max(1)) as u32
+    (options.handshake_percent * 10) as u32
 }
 
 fn whole_ms(duration: Duration) -> u32 {

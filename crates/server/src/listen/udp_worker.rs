@@ -3,12 +3,14 @@
 use super::counters::ListenerCounters;
 use super::late_reply::{pass_on_update, udp_reply};
 use super::panic_guard::catch_panic;
+use super::proxy::{Proxies, ProxyError};
 use super::{Responder, finish_notify};
 use crate::rate_limited_log::RateLimitedLog;
 use answer::{MAX_UDP, PREFETCH_BATCH, PendingUpdate, Request, Response, Transport};
 use netio::clock;
 use netio::udp_server::{ServerBatch, ServerSocket};
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -20,11 +22,14 @@ const BATCH: usize = 128;
 const LAST_BATCHES: usize = 100;
 /// Pause after a socket error, so that a lasting one does not spin.
 const ERROR_PAUSE: Duration = Duration::from_millis(100);
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A UDP thread.
 pub(super) struct UdpWorker<R> {
     batch: ServerBatch,
     responder: R,
+    proxies: Proxies,
+    refusals: RateLimitedLog,
     counters: Arc<ListenerCounters>,
 }
 
@@ -37,13 +42,19 @@ fn pause(error: io::Error, failures: &mut RateLimitedLog) {
 
 impl<R: Responder> UdpWorker<R> {
     /// To be called by the worker's own thread, so that its buffers are in memory near its processor.
-    pub(super) fn new(socket: ServerSocket, responder: R, counters: Arc<ListenerCounters>) -> UdpWorker<R> {
-        UdpWorker { batch: ServerBatch::new(socket, BATCH, MAX_UDP), responder, counters }
+    pub(super) fn new(
+        socket: ServerSocket,
+        responder: R,
+        proxies: Proxies,
+        counters: Arc<ListenerCounters>,
+    ) -> UdpWorker<R> {
+        let refusals = RateLimitedLog::new(1, LOG_INTERVAL);
+        UdpWorker { batch: ServerBatch::new(socket, BATCH, MAX_UDP), responder, proxies, refusals, counters }
     }
 
     /// Serves until it is stopped.
     pub(super) fn run(mut self, stop: &AtomicBool) {
-        let mut failures = RateLimitedLog::new(1, Duration::from_secs(10));
+        let mut failures = RateLimitedLog::new(1, LOG_INTERVAL);
         while !stop.load(Ordering::Relaxed) {
             match self.batch.receive() {
                 Ok(count) => self.answer_batch(count),
@@ -89,7 +100,14 @@ impl<R: Responder> UdpWorker<R> {
         self.counters.query_octets.add(slot.request.len());
         // A datagram longer than the buffer is cut short and gets the response to a malformed message.
         self.counters.oversized.add(usize::from(slot.truncated));
-        let request = Request { message: slot.request, peer: slot.peer_ip(), transport: Transport::Udp, now_s };
+        let (message, peer) = match self.proxies.message_in(slot.request, slot.peer_ip()) {
+            Ok(found) => found,
+            Err(error) => {
+                let peer = slot.peer_ip();
+                return self.refuse(peer, error);
+            }
+        };
+        let request = Request { message, peer, transport: Transport::Udp, now_s };
         match self.responder.answer(request, slot.reply) {
             Response::Send(len) => {
                 self.counters.answered(len);
@@ -103,6 +121,14 @@ impl<R: Responder> UdpWorker<R> {
             Response::Update(pending) => self.pass_on_update(index, *pending),
             // RFC 5936 4.2: there are no transfers over UDP.
             Response::Drop | Response::Stream(_) => self.counters.dropped.add(1),
+        }
+    }
+
+    #[cold]
+    fn refuse(&mut self, peer: IpAddr, error: ProxyError) {
+        self.counters.proxy_refused.add(1);
+        if let Some(left_out) = self.refusals.permit() {
+            tracing::warn!(%peer, left_out, "UDP: a datagram is dropped: {error}");
         }
     }
 

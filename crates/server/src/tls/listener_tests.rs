@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use answer::{Request, Response, Transport};
+use answer::{AddressPrefix, Request, Response, Transport};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
 
@@ -126,6 +126,22 @@ fn assert_closed(stream: &mut TcpStream) {
     let end = stream.read_to_end(&mut answer);
     assert!(end.is_ok() || end.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset));
     assert!(answer.is_empty() || answer[0] == 21, "{answer:?}");
+}
+
+/// The header of a proxy that terminates no TLS precedes the handshake.
+#[test]
+fn a_proxy_names_its_client_before_the_handshake() {
+    let loopback = AddressPrefix { address: [127, 0, 0, 1].into(), len: 32 };
+    let server = serve(&ListenConfig { proxies: listen::Proxies::from(vec![loopback]), ..config() });
+    let mut header = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c".to_vec();
+    header.extend([192, 0, 2, 7, 198, 51, 100, 1, 0x30, 0x39, 3, 85]);
+    let mut stream = server.connect();
+    stream.sock.write_all(&header).expect("loopback");
+    (0..3).for_each(|id| exchange(&mut stream, id));
+    let mut without = server.connect();
+    assert!(without.write_all(&query(9, 0)).is_err() || without.read(&mut [0; 2]).is_err());
+    assert_eq!(server.running.tls_totals().proxy_refused, 1);
+    server.running.stop();
 }
 
 #[test]

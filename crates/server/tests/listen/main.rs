@@ -2,6 +2,7 @@
 
 mod descriptors;
 mod limits;
+mod proxy;
 
 use answer::{Request, Response, Transport};
 use server::listen::{self, ListenConfig, ListenerThreads, Responder};
@@ -23,6 +24,8 @@ const LONGEST: u8 = 3;
 const EXPENSIVE: u8 = 5;
 /// Over TCP, respond with the idle timeout in the last two octets.
 const IDLE_TIMEOUT: u8 = 4;
+/// Respond with the last octet of the client's address in the last octet. Other commands are for 127.0.0.1 only.
+const CLIENT: u8 = 6;
 
 impl Responder for ScriptedResponder {
     fn refresh(&mut self) {}
@@ -32,13 +35,22 @@ impl Responder for ScriptedResponder {
     }
 
     fn answer(&mut self, request: Request<'_>, out: &mut [u8]) -> Response {
-        assert_eq!(request.peer, IpAddr::from([127, 0, 0, 1]));
         if request.message.len() < 5 {
             return Response::Drop;
         }
         out[..request.message.len()].copy_from_slice(request.message);
         out[2] |= 0x80;
+        if request.message[4] != CLIENT {
+            assert_eq!(request.peer, IpAddr::from([127, 0, 0, 1]));
+        }
         match request.message[4] {
+            CLIENT => {
+                out[7] = match request.peer {
+                    IpAddr::V4(ip) => ip.octets()[3],
+                    IpAddr::V6(ip) => ip.octets()[15],
+                };
+                Response::Send(8)
+            }
             DROP => Response::Drop,
             PANIC => panic!("as the query commands"),
             IDLE_TIMEOUT => match request.transport {

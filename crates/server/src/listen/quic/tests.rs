@@ -133,6 +133,24 @@ fn a_query_of_maximum_length_is_read_in_several_windows() {
     assert_eq!(world.clients[client].received[&id].0.len(), 2 + 65_535);
 }
 
+/// The kernel of a client holds fewer datagrams than its window allows, so that the end of each flight is lost.
+#[test]
+fn a_transfer_survives_the_loss_of_bursts() {
+    let mut world = World::new(|_| {});
+    world.client_window = Some(512 << 10);
+    let client = world.connect(1);
+    world.client_buffer = 90;
+    let id = world.ask(client, &message(QUERY, TRANSFER, 0));
+    for _ in 0..2000 {
+        world.wait_in_steps(Duration::from_millis(10), Duration::from_millis(1));
+        if world.clients[client].received.get(&id).is_some_and(|(_, end)| *end == StreamEnd::Finished) {
+            let (octets, _) = &world.clients[client].received[&id];
+            return assert!(octets.len() > 200 * TRANSFERRED, "{}", octets.len());
+        }
+    }
+    panic!("{:?}", world.clients[client].received.get(&id).map(|(octets, end)| (octets.len(), end.clone())));
+}
+
 /// RFC 9250 4.2: all messages of a transfer are sent on the stream of its query.
 #[test]
 fn rfc_9250_4_2_a_transfer_is_complete() {

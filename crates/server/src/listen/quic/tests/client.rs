@@ -69,6 +69,8 @@ pub(super) struct World {
     pub(super) certificates: TestCertificates,
     /// The octets of a stream that new clients accept before they read.
     pub(super) client_window: Option<u32>,
+    /// Datagrams that the sockets of clients hold; what arrives at once beyond them is lost.
+    pub(super) client_buffer: usize,
 }
 
 impl World {
@@ -96,6 +98,7 @@ impl World {
             counters,
             certificates,
             client_window: None,
+            client_buffer: usize::MAX,
         }
     }
 
@@ -187,7 +190,7 @@ impl World {
     /// Delivers what the server has sent.
     pub(super) fn deliver_to_clients(&mut self) -> usize {
         let count = self.network.sent.len();
-        for (to, octets) in std::mem::take(&mut self.network.sent) {
+        for (to, octets) in std::mem::take(&mut self.network.sent).into_iter().take(self.client_buffer) {
             if let Some(client) = self.clients.iter_mut().find(|client| client.address == to) {
                 client.receive(self.now, &octets);
             }
@@ -209,9 +212,13 @@ impl World {
 
     /// Lets time pass, with what timers cause.
     pub(super) fn wait(&mut self, duration: Duration) {
+        self.wait_in_steps(duration, Duration::from_millis(50));
+    }
+
+    pub(super) fn wait_in_steps(&mut self, duration: Duration, step: Duration) {
         let until = self.now + duration;
         while self.now < until {
-            self.now = until.min(self.now + Duration::from_millis(50));
+            self.now = until.min(self.now + step);
             for client in &mut self.clients {
                 client.connection.handle_timeout(self.now);
                 client.handle_events();
