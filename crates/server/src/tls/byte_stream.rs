@@ -1,4 +1,4 @@
-//! TLS connections to primaries, for the transfer thread.
+//! TLS and QUIC connections to primaries, for the transfer thread.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::BorrowedFd;
@@ -6,11 +6,12 @@ use std::os::fd::BorrowedFd;
 use netio::epoll::Interest;
 
 use super::client_config::check_alpn;
+use super::quic_byte_stream::QuicByteStream;
 use super::{MIN_BUFFER, TlsPeers, TlsStream};
 use crate::transfer::network::byte_stream::{ByteStream, Connector, MIN_READ_BUFFER, TcpByteStream, TcpConnector};
 use crate::transfer::primary::PeerConfig;
 
-/// Opens TLS connections to peers with TLS settings, and TCP connections to others.
+/// Opens TLS or QUIC connections to peers with TLS settings, and TCP connections to others.
 pub struct TlsConnector(pub TlsPeers);
 
 impl Connector for TlsConnector {
@@ -19,6 +20,9 @@ impl Connector for TlsConnector {
             return TcpConnector.connect(peer);
         }
         let settings = self.0.config(peer.tls).map_err(io::Error::other)?;
+        if settings.is_quic() {
+            return Ok(Box::new(QuicByteStream::connect(peer, &settings)?));
+        }
         let tls = settings.connect(peer.address.ip()).map_err(io::Error::other)?;
         Ok(Box::new(TlsByteStream { tcp: TcpByteStream::connect(peer)?, tls }))
     }

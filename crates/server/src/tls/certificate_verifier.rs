@@ -109,10 +109,17 @@ fn verify_pin(certificate: &CertificateDer<'_>, pin: KeyPin) -> Result<(), Error
 }
 
 /// Another key than the one that is pinned.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[error("the server has the key {found}, which is not its `tls-pin`")]
 struct PinMismatch {
     found: KeyPin,
+}
+
+/// What a QUIC connection reports has it in this form only.
+impl fmt::Debug for PinMismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 fn other(error: impl std::error::Error + Send + Sync + 'static) -> Error {

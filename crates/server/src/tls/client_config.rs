@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
+use quinn_proto::crypto::rustls::{NoInitialCipherSuite, QuicClientConfig};
 use rustls::client::{ClientConnection, ClientSessionMemoryCache, Resumption};
 use rustls::pki_types::ServerName;
 use rustls::sign::SingleCertAndKey;
@@ -12,7 +13,7 @@ use rustls::{ClientConfig, Error};
 use super::certificate_verifier::PrimaryVerifier;
 use super::files::{Authorities, TlsFileError, read_certified_key};
 use super::stream::TlsStream;
-use super::{ALPN_DOT, VERSIONS, crypto};
+use super::{ALPN_DOQ, ALPN_DOT, VERSIONS, crypto};
 use crate::config::remote_server::RemoteTls;
 
 /// Servers whose session tickets are kept, per configuration: the addresses of one primary.
@@ -36,12 +37,13 @@ pub enum TlsError {
     NotAHostName(wire::Name),
 }
 
-/// How to connect to a primary by TLS.
+/// How to connect to a primary by TLS, or by QUIC.
 #[derive(Clone, Debug)]
 pub struct ClientTls {
     config: Arc<ClientConfig>,
     /// The name to verify, which is sent as SNI too; `None`: no name is verified, and none is sent.
     name: Option<ServerName<'static>>,
+    is_quic: bool,
 }
 
 impl ClientTls {
@@ -67,7 +69,7 @@ impl ClientTls {
             }
             None => builder.with_no_client_auth(),
         };
-        config.alpn_protocols = vec![ALPN_DOT.to_vec()];
+        config.alpn_protocols = vec![if remote.quic { ALPN_DOQ } else { ALPN_DOT }.to_vec()];
         // RFC 8446 2.2: sessions are resumed by tickets. Early data (2.3), which can be replayed, is not sent. Tickets belong to this
         // configuration: another name or pin never resumes a session of this one. With an own certificate every handshake is a full
         // one: NSD 4.15 refuses to resume a session with client authentication (OpenSSL: "session id context uninitialized").
@@ -75,12 +77,27 @@ impl ClientTls {
             Some(_) => Resumption::disabled(),
             None => Resumption::store(Arc::new(ClientSessionMemoryCache::new(SESSION_CACHE))),
         };
-        Ok(ClientTls { config: Arc::new(config), name })
+        Ok(ClientTls { config: Arc::new(config), name, is_quic: remote.quic })
     }
 
     #[cfg(test)]
     pub(crate) fn config(&self) -> &ClientConfig {
         &self.config
+    }
+
+    /// Whether connections are QUIC, not TLS over TCP.
+    pub fn is_quic(&self) -> bool {
+        self.is_quic
+    }
+
+    /// The TLS side of QUIC connections; ALPN is checked in the handshake (RFC 9001 8.1).
+    pub(super) fn quic(&self) -> Result<QuicClientConfig, NoInitialCipherSuite> {
+        self.config.clone().try_into()
+    }
+
+    /// The name to verify, or else the address.
+    pub(super) fn server_name(&self, address: IpAddr) -> String {
+        self.name.as_ref().map_or_else(|| address.to_string(), |name| name.to_str().into_owned())
     }
 
     /// The TLS side of a new connection to this address.

@@ -10,6 +10,7 @@ mod files;
 #[cfg(test)]
 mod listener_tests;
 mod peers;
+mod quic_byte_stream;
 mod quic_config;
 pub mod record_layer;
 pub mod reload;

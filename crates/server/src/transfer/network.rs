@@ -10,7 +10,7 @@ mod tests;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SendError, SyncSender, TrySendError, sync_channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use netio::clock;
 use netio::clock_changes::ClockChanges;
@@ -163,8 +163,10 @@ impl<T: TransferSink + Send + 'static> TransferNetwork<T> {
             let has_ended = self.report_failed(now) | self.write(now);
             let next_ms = if has_ended { Some(now.ms) } else { self.engine.next_time(now) };
             let timeout_ms = next_ms.map_or(MAX_WAIT_MS, |at_ms| at_ms.saturating_sub(now.ms).min(MAX_WAIT_MS));
-            self.sockets.poll.wait(&mut events, Duration::from_millis(timeout_ms))?;
+            let timeout = self.until_stream_due(Duration::from_millis(timeout_ms));
+            self.sockets.poll.wait(&mut events, timeout)?;
             (0..events.len()).for_each(|index| self.handle(events.at(index)));
+            self.run_due_streams();
         }
         Ok(())
     }
@@ -190,7 +192,7 @@ impl<T: TransferSink + Send + 'static> TransferNetwork<T> {
             Token::Waker => (),
             // The engine finds out by itself what is due now.
             Token::ClockChanges => _ = self.clock_changes.as_ref().map(ClockChanges::clear),
-            Token::Connection(id) => self.stream_ready(id, event),
+            Token::Connection(id) => self.stream_ready(id, event.readable),
             Token::Probes(primary) => self.probes_ready(primary),
             Token::Notify(index) => self.notify_ready(index),
         }
@@ -225,7 +227,21 @@ impl<T: TransferSink + Send + 'static> TransferNetwork<T> {
 
     //---------- Streams
 
-    fn stream_ready(&mut self, id: ConnectionId, event: Event) {
+    /// How long to wait at most, so that no stream waits too long.
+    fn until_stream_due(&mut self, most: Duration) -> Duration {
+        let due = self.sockets.streams.values_mut().filter_map(|stream| stream.stream.due()).min();
+        due.map_or(most, |due| due.saturating_duration_since(Instant::now()).min(most))
+    }
+
+    fn run_due_streams(&mut self) {
+        let due = self.sockets.streams.iter_mut().filter_map(|(id, stream)| Some((*id, stream.stream.due()?)));
+        let due: Vec<(ConnectionId, Instant)> = due.collect();
+        // After `due`, which may say that it is now.
+        let now = Instant::now();
+        due.into_iter().filter(|(_, at)| *at <= now).for_each(|(id, _)| self.stream_ready(id, true));
+    }
+
+    fn stream_ready(&mut self, id: ConnectionId, is_readable: bool) {
         let Some(stream) = self.sockets.streams.get_mut(&id) else { return };
         if !stream.is_established {
             match stream.stream.establish() {
@@ -237,7 +253,7 @@ impl<T: TransferSink + Send + 'static> TransferNetwork<T> {
                 Err(error) => return self.stream_ended(id, error.to_string()),
             }
         }
-        if event.readable {
+        if is_readable {
             self.read(id);
         }
     }

@@ -9,7 +9,7 @@ use wire::HEADER_LEN;
 use crate::transfer::network::byte_stream::{ByteStream, Connector, MIN_READ_BUFFER};
 use crate::transfer::primary::PeerConfig;
 
-/// Sends a message with its length to a primary over TCP or TLS, and returns the next message (RFC 2136 6.2: TCP may be used for
+/// Sends a message with its length to a primary over TCP, TLS or QUIC, and returns the next message (RFC 2136 6.2: TCP may be used for
 /// any). Blocks until `end` at most.
 pub fn exchange(
     connector: &mut dyn Connector,

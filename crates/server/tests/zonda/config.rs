@@ -116,7 +116,7 @@ primaries = ["192.0.2.1", { address = "192.0.2.2", key = "transfer.example.", tl
 allow-notify = ["192.0.2.1"]
 allow-transfer = ["192.0.2.0/24", { address = "2001:db8::/32", key = "transfer.example.", tls = true }]
 allow-update = [{ key = "transfer.example.", names = ["*.dyn.example.com"], types = ["A", "aaaa", "TXT"] }]
-notify = ["192.0.2.3", { address = "192.0.2.4:5300", key = "other.example." }, { address = "2001:db8::1", tls = true, tls-client-cert = "c.pem", tls-client-key = "k.pem", tls-pin = "sha256/Hx4dHBsaGRgXFhUUExIREA8ODQwLCgkIBwYFBAMCAQA=" }]
+notify = ["192.0.2.3", { address = "192.0.2.4:5300", key = "other.example." }, { address = "2001:db8::1", quic = true, tls = true, tls-client-cert = "c.pem", tls-client-key = "k.pem", tls-pin = "sha256/Hx4dHBsaGRgXFhUUExIREA8ODQwLCgkIBwYFBAMCAQA=" }]
 forward-updates = false
 keep-versions = 2
 max-records = 0
@@ -160,7 +160,7 @@ fn keys_transfers_and_catalogs_have_their_documented_form() {
             "allow-transfer": ["192.0.2.0/24", {"address": "2001:db8::/32", "key": "transfer.example.", "tls": true}],
             "allow-update": [{"key": "transfer.example.", "names": ["*.dyn.example.com."], "types": ["A", "AAAA", "TXT"]}],
             "notify": ["192.0.2.3:53", {"address": "192.0.2.4:5300", "key": "other.example."},
-                {"address": "[2001:db8::1]:853", "tls": true, "tls-pin": pin, "tls-client-cert": "c.pem",
+                {"address": "[2001:db8::1]:853", "tls": true, "quic": true, "tls-pin": pin, "tls-client-cert": "c.pem",
                     "tls-client-key": "k.pem"}]},
         {"name": "catalog.example.", "catalog": "consume", "catalog-templates": {"customers": "secondary"},
             "primaries": ["192.0.2.1:53"]},
@@ -310,6 +310,10 @@ fn mistakes_in_lists_are_found_where_they_are() {
         (
             format!("{ZONE}notify = [{{ address = \"::1\", tls-client-key = \"k\" }}]\n"),
             "`tls-client-cert` and `tls-client-key` must both be set",
+        ),
+        (
+            format!("{ZONE}notify = [{{ address = \"::1\", quic = \"yes\" }}]\n"),
+            "`quic` has the type string and must be true or false",
         ),
         (
             format!("{ZONE}notify = [{{ address = \"::1\", tls-pin = \"AAAA\" }}]\n"),

@@ -1,4 +1,4 @@
-//! Zone transfers over TLS from the real daemon: by `kdig`, and by the secondary's transfer thread.
+//! Zone transfers over TLS and QUIC from the real daemon: by `kdig`, and by the secondary's transfer thread.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -23,7 +23,10 @@ use crate::test_certificates::{CertificateFiles, TestCertificates};
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// Serves `example.com` and `example.net`, both transferred by TLS only, with this certificate.
+/// Records of the zone `big.example`: its transfer takes many round trips of flow control.
+const RECORDS: usize = 30_000;
+
+/// Serves `example.com`, `example.net` and `big.example`, all transferred by TLS or QUIC only, with this certificate.
 fn serve(folder: &TestFolder, certificates: &TestCertificates, own: &CertificateFiles) -> (Daemon, SocketAddr) {
     for (name, file) in [("cert.pem", &own.certificate), ("key.pem", &own.key), ("ca.pem", &certificates.authority())] {
         folder.write(name, &fs::read_to_string(file).expect("a file of the test"));
@@ -32,14 +35,24 @@ fn serve(folder: &TestFolder, certificates: &TestCertificates, own: &Certificate
         folder.write_zone(name, 1, "192.0.2.1");
         format!("[[zone]]\nname = \"{name}\"\nfile = \"zones/{name}.zone\"\nallow-transfer = [{{ tls = {allowed} }}]\n")
     };
-    let server = "[server]\nlisten-tls = [\"127.0.0.1:0\"]\ntls-cert = \"cert.pem\"\ntls-key = \"key.pem\"\ntls-ca = \"ca.pem\"\n";
-    let zones = [zone("example.com", "true"), zone("example.net", "\"secondary.example.\"")].concat();
+    let server = "[server]\nlisten-tls = [\"127.0.0.1:0\"]\nlisten-quic = [\"127.0.0.1:0\"]\ntls-cert = \"cert.pem\"\ntls-key = \"key.pem\"\ntls-ca = \"ca.pem\"\n";
+    let zones =
+        [zone("example.com", "true"), zone("example.net", "\"secondary.example.\""), zone("big.example", "true")];
+    let records = (0..RECORDS).map(|number| format!("n{number} TXT \"{}\"\n", "x".repeat(number % 200)));
+    let head = "$TTL 60\n@ SOA ns host 1 60 60 600 60\n@ NS ns\nns A 192.0.2.1\n";
+    folder.write("zones/big.example.zone", &format!("{head}{}", records.collect::<String>()));
+    let zones = zones.concat();
     folder.write("zonda.toml", &format!("{server}{zones}"));
     let daemon = folder.serve(&["--config", "zonda.toml"]);
-    let line = daemon.wait_for_log("listening for TLS");
+    let address = listening(&daemon, "listening for TLS");
+    (daemon, address)
+}
+
+/// The address in that line of the log.
+fn listening(daemon: &Daemon, what: &str) -> SocketAddr {
+    let line = daemon.wait_for_log(what);
     let (_, address) = line.split_once("address=").expect("an address");
-    let address = address.split_whitespace().next().and_then(|address| address.parse().ok());
-    (daemon, address.expect("an address"))
+    address.split_whitespace().next().and_then(|address| address.parse().ok()).expect("an address")
 }
 
 fn kdig(address: SocketAddr, arguments: &[&str]) -> String {
@@ -150,6 +163,34 @@ fn the_transfer_thread_authenticates_primaries_and_itself() {
     let others = TestCertificates::new();
     let error = get("example.net.", &with(others.issue("client", &["secondary.example"]))).expect_err("not verified");
     assert!(error.contains("refuses this side's certificate"), "{error}");
+}
+
+/// RFC 9250 4.4: zones are transferred over QUIC, with the authentication of TLS.
+#[test]
+fn the_transfer_thread_uses_quic() {
+    let (folder, certificates) = (TestFolder::new(), TestCertificates::new());
+    let own = certificates.issue("server", &["ns1.example.net"]);
+    let (daemon, over_tls) = serve(&folder, &certificates, &own);
+    let address = listening(&daemon, "listening for QUIC");
+    let peers = TlsPeers::new(Some(&certificates.authority()));
+    let get = |zone: &str, remote: RemoteTls| transfer(zone, address, &peers, &RemoteTls { quic: true, ..remote });
+    let strict = |name: &str| RemoteTls { name: name.parse().ok(), ..RemoteTls::default() };
+    let pinned = |pin| RemoteTls { pin: Some(KeyPin(pin)), ..RemoteTls::default() };
+    assert_eq!(get("example.com.", RemoteTls::default()), Ok(1));
+    assert_eq!(get("example.com.", strict("ns1.example.net.")), Ok(1));
+    assert_eq!(get("big.example.", pinned(own.pin)), Ok(1));
+    let error = get("example.com.", strict("ns2.example.net.")).expect_err("another name");
+    assert!(error.contains("QUIC") && error.contains("certificate"), "{error}");
+    let error = get("example.com.", pinned([7; 32])).expect_err("another key");
+    assert!(error.contains("not its `tls-pin`"), "{error}");
+    let known = certificates.issue("client", &["secondary.example"]);
+    let mutual = RemoteTls { client: Some((known.certificate, known.key)), ..RemoteTls::default() };
+    assert_eq!(get("example.net.", mutual), Ok(1));
+    let error = get("example.net.", RemoteTls::default()).expect_err("refused");
+    assert!(error.to_lowercase().contains("refused"), "{error}");
+    // Nothing listens there for QUIC.
+    let error = transfer("example.com.", over_tls, &peers, &RemoteTls { quic: true, ..RemoteTls::default() });
+    assert!(error.is_err(), "{error:?}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Instant;
 
 use netio::epoll::Interest;
 
@@ -11,7 +12,7 @@ use super::super::primary::PeerConfig;
 /// The shortest buffer to read into: TLS decrypts whole records.
 pub const MIN_READ_BUFFER: usize = 64 << 10;
 
-/// A non-blocking stream. TLS implements it over [`TcpByteStream`].
+/// A non-blocking stream. TLS implements it over [`TcpByteStream`], QUIC over a socket of its own.
 pub trait ByteStream: Send {
     /// Goes on connecting when the socket is ready; returns whether the stream is established. Not to be called after that.
     fn establish(&mut self) -> io::Result<bool>;
@@ -22,6 +23,10 @@ pub trait ByteStream: Send {
     /// Sends what an earlier write accepted and the socket did not.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+    /// When to call [`ByteStream::flush`] and [`ByteStream::read`] (or [`ByteStream::establish`]) even if the socket is not ready.
+    fn due(&mut self) -> Option<Instant> {
+        None
     }
     /// What to wait for; `has_output` says whether the session has octets to send.
     fn interest(&self, has_output: bool) -> Interest;

@@ -1,0 +1,348 @@
+//! QUIC connections to primaries (RFC 9250), for the transfer thread: one stream for each query, shown as one stream of octets.
+//!
+//! RFC 9250 4.2.1: messages have the ID 0 on the wire. The caller's ID is kept with the stream and given back with each response
+//! on it, so that a session over QUIC is like one over TCP. Responses come whole, in the order in which they are complete.
+
+use std::collections::HashMap;
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::{Bytes, BytesMut};
+use netio::epoll::Interest;
+use quinn_proto::{
+    ClientConfig, Connection, ConnectionHandle, DatagramEvent, Dir, Endpoint, EndpointConfig, Event, ReadError,
+    StreamEvent, StreamId, TransportConfig, VarInt,
+};
+
+use super::ClientTls;
+use crate::transfer::network::byte_stream::ByteStream;
+use crate::transfer::primary::PeerConfig;
+
+/// Octets that may arrive before they are read, on a stream and on all of them: 40 Mbit/s with a round-trip time of 100 ms.
+const WINDOW: u32 = 512 << 10;
+/// Datagrams received before their content is read.
+const BATCH: usize = 64;
+/// The longest datagram: the transport does not announce more.
+const DATAGRAM_LEN: usize = 2048;
+/// The length of a message's length, and of its ID.
+const PREFIX_LEN: usize = 2;
+const ID_LEN: usize = 2;
+/// RFC 9250 4.3: DOQ_NO_ERROR.
+const NO_ERROR: VarInt = VarInt::from_u32(0);
+
+/// A connection. The engine's deadline for connecting includes the handshake.
+pub(super) struct QuicByteStream {
+    socket: UdpSocket,
+    remote: SocketAddr,
+    endpoint: Endpoint,
+    handle: ConnectionHandle,
+    connection: Connection,
+    is_established: bool,
+    /// Why the connection has ended.
+    lost: Option<String>,
+    exchanges: HashMap<StreamId, Exchange>,
+    /// Streams with something to read.
+    readable: Vec<StreamId>,
+    /// Complete messages with their lengths, from `taken` on.
+    ready: Vec<u8>,
+    taken: usize,
+    /// A datagram that the socket did not accept.
+    unsent: Vec<u8>,
+}
+
+/// A query and its response.
+struct Exchange {
+    id: [u8; ID_LEN],
+    /// What flow control did not let pass yet.
+    output: Vec<u8>,
+    /// The start of a message.
+    input: Vec<u8>,
+}
+
+impl QuicByteStream {
+    /// Begins to connect, from the configured source address.
+    pub(super) fn connect(peer: &PeerConfig, tls: &ClientTls) -> io::Result<QuicByteStream> {
+        let any: IpAddr =
+            if peer.address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let socket = UdpSocket::bind((peer.source.unwrap_or(any), 0))?;
+        socket.set_nonblocking(true)?;
+        socket.connect(peer.address)?;
+        let mut endpoint = Endpoint::new(Arc::new(EndpointConfig::default()), None, false, None);
+        let mut config = ClientConfig::new(Arc::new(tls.quic().map_err(io::Error::other)?));
+        config.transport_config(Arc::new(transport()));
+        let name = tls.server_name(peer.address.ip());
+        let (handle, connection) =
+            endpoint.connect(Instant::now(), config, peer.address, &name).map_err(io::Error::other)?;
+        let mut stream = QuicByteStream {
+            socket,
+            remote: peer.address,
+            endpoint,
+            handle,
+            connection,
+            is_established: false,
+            lost: None,
+            exchanges: HashMap::new(),
+            readable: Vec::new(),
+            ready: Vec::new(),
+            taken: 0,
+            unsent: Vec::new(),
+        };
+        stream.transmit()?;
+        Ok(stream)
+    }
+
+    /// Takes the datagrams that have arrived, and does what they and the time cause.
+    fn advance(&mut self) -> io::Result<()> {
+        let (mut datagram, mut reply) = ([0; DATAGRAM_LEN], Vec::new());
+        for _ in 0..BATCH {
+            let len = match self.socket.recv(&mut datagram) {
+                Ok(len) => len,
+                Err(error) if is_not_ready(&error) => break,
+                Err(error) if self.is_established => {
+                    // RFC 9000 21.1: a forged ICMP message must not end a connection.
+                    tracing::debug!(%error, primary = %self.remote, "QUIC: an error of the socket is ignored");
+                    break;
+                }
+                Err(error) => return Err(error),
+            };
+            let octets = BytesMut::from(&datagram[..len]);
+            reply.clear();
+            match self.endpoint.handle(Instant::now(), self.remote, None, None, octets, &mut reply) {
+                Some(DatagramEvent::ConnectionEvent(_, event)) => self.connection.handle_event(event),
+                Some(DatagramEvent::Response(_)) => _ = self.socket.send(&reply),
+                Some(DatagramEvent::NewConnection(_)) | None => {}
+            }
+        }
+        let now = Instant::now();
+        if self.connection.poll_timeout().is_some_and(|at| at <= now) {
+            self.connection.handle_timeout(now);
+        }
+        self.handle_events();
+        self.transmit()
+    }
+
+    fn handle_events(&mut self) {
+        while let Some(event) = self.connection.poll_endpoint_events() {
+            if let Some(event) = self.endpoint.handle_event(self.handle, event) {
+                self.connection.handle_event(event);
+            }
+        }
+        while let Some(event) = self.connection.poll() {
+            match event {
+                Event::Connected => self.is_established = true,
+                Event::ConnectionLost { reason } => _ = self.lost.get_or_insert(format!("QUIC: {reason}")),
+                Event::Stream(StreamEvent::Readable { id }) => self.readable.push(id),
+                Event::Stream(StreamEvent::Writable { id }) => self.write_stream(id),
+                Event::Stream(StreamEvent::Stopped { id, error_code }) => self.give_up(id, error_code),
+                _ => {}
+            }
+        }
+    }
+
+    /// RFC 9250 4.3.1: the primary has cancelled a query. The session cannot know which, so that the connection ends.
+    fn give_up(&mut self, id: StreamId, code: VarInt) {
+        if self.exchanges.remove(&id).is_some() {
+            self.lost.get_or_insert(format!("QUIC: the primary cancelled a query (code {code})"));
+        }
+    }
+
+    /// Sends what the connection has to send, as far as the socket accepts it.
+    fn transmit(&mut self) -> io::Result<()> {
+        loop {
+            if self.unsent.is_empty() && self.connection.poll_transmit(Instant::now(), 1, &mut self.unsent).is_none() {
+                return Ok(());
+            }
+            match self.socket.send(&self.unsent) {
+                Err(error) if is_not_ready(&error) => return Ok(()),
+                Err(error) if !self.is_established => return Err(error),
+                // Sent, or lost like any datagram.
+                _ => self.unsent.clear(),
+            }
+        }
+    }
+
+    /// Writes what remains of a query; the end of the stream follows it (RFC 9250 4.2).
+    fn write_stream(&mut self, id: StreamId) {
+        let Some(exchange) = self.exchanges.get_mut(&id) else { return };
+        let mut stream = self.connection.send_stream(id);
+        while !exchange.output.is_empty() {
+            // What is blocked is tried again, what was stopped is reported by an event.
+            let Ok(len) = stream.write(&exchange.output) else { return };
+            exchange.output.drain(..len);
+        }
+        _ = stream.finish(); // Fails if it is finished already, or stopped.
+    }
+
+    /// Reads from the streams until `wanted` octets are ready.
+    fn read_streams(&mut self, wanted: usize) {
+        while self.ready.len() - self.taken < wanted
+            && let Some(id) = self.readable.pop()
+        {
+            self.read_stream(id, wanted);
+        }
+    }
+
+    fn read_stream(&mut self, id: StreamId, wanted: usize) {
+        let Some(exchange) = self.exchanges.get_mut(&id) else { return };
+        let mut stream = self.connection.recv_stream(id);
+        let Ok(mut chunks) = stream.read(true) else { return };
+        let (mut has_ended, mut budget) = (false, wanted);
+        loop {
+            match chunks.next(budget.max(1)) {
+                Ok(Some(chunk)) => {
+                    exchange.input.extend_from_slice(&chunk.bytes);
+                    budget = budget.saturating_sub(chunk.bytes.len());
+                    if budget == 0 {
+                        self.readable.push(id);
+                        break;
+                    }
+                }
+                Ok(None) => break has_ended = true,
+                Err(ReadError::Blocked) => break,
+                Err(ReadError::Reset(code)) => {
+                    self.lost.get_or_insert(format!("QUIC: the primary reset the stream of a response (code {code})"));
+                    has_ended = true;
+                    break;
+                }
+            }
+        }
+        _ = chunks.finalize(); // Window updates are sent with the next datagrams.
+        let used = take_messages(&exchange.input, exchange.id, &mut self.ready);
+        exchange.input.drain(..used);
+        if has_ended
+            && let Some(exchange) = self.exchanges.remove(&id)
+            && !exchange.input.is_empty()
+        {
+            self.lost.get_or_insert("QUIC: the stream of a response ended within a message".into());
+        }
+    }
+
+    /// An error once the connection has ended and everything that arrived is read.
+    fn check(&self) -> io::Result<()> {
+        match &self.lost {
+            Some(reason) => Err(io::Error::new(ErrorKind::ConnectionAborted, reason.clone())),
+            None => Ok(()),
+        }
+    }
+}
+
+impl ByteStream for QuicByteStream {
+    fn establish(&mut self) -> io::Result<bool> {
+        self.advance()?;
+        self.check()?;
+        Ok(self.is_established)
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.advance()?;
+        self.read_streams(buffer.len());
+        self.transmit()?;
+        let ready = &self.ready[self.taken..];
+        if ready.is_empty() {
+            self.check()?;
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        let len = ready.len().min(buffer.len());
+        buffer[..len].copy_from_slice(&ready[..len]);
+        self.taken += len;
+        if self.taken == self.ready.len() {
+            (self.ready, self.taken) = (Vec::new(), 0);
+        }
+        Ok(len)
+    }
+
+    /// Takes whole queries only, each for a stream of its own.
+    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+        let mut used = 0;
+        while let Some(message) = first_message(&octets[used..])
+            && let Some(stream) = self.connection.streams().open(Dir::Bi)
+        {
+            let mut output = message.to_vec();
+            let id = output[PREFIX_LEN..].first_chunk_mut::<ID_LEN>().map_or([0; ID_LEN], std::mem::take);
+            used += message.len();
+            self.exchanges.insert(stream, Exchange { id, output, input: Vec::new() });
+            self.write_stream(stream);
+        }
+        self.transmit()?;
+        if used == 0 { Err(ErrorKind::WouldBlock.into()) } else { Ok(used) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.advance()
+    }
+
+    fn interest(&self, _has_output: bool) -> Interest {
+        if self.unsent.is_empty() { Interest::Readable } else { Interest::Both }
+    }
+
+    fn due(&mut self) -> Option<Instant> {
+        if self.taken < self.ready.len() || !self.readable.is_empty() || self.lost.is_some() {
+            return Some(Instant::now());
+        }
+        self.connection.poll_timeout()
+    }
+
+    fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    fn close(mut self: Box<Self>) {
+        self.connection.close(Instant::now(), NO_ERROR, Bytes::new());
+        _ = self.transmit(); // If it is lost, the primary's idle timeout ends the connection.
+    }
+}
+
+fn transport() -> TransportConfig {
+    let mut transport = TransportConfig::default();
+    transport
+        // RFC 9250 4.2: the server opens no streams.
+        .max_concurrent_bidi_streams(VarInt::from_u32(0))
+        .max_concurrent_uni_streams(VarInt::from_u32(0))
+        .stream_receive_window(VarInt::from_u32(WINDOW))
+        .receive_window(VarInt::from_u32(WINDOW))
+        .datagram_receive_buffer_size(None)
+        .mtu_discovery_config(None);
+    transport
+}
+
+/// The first message of `octets` with its length, if it is whole.
+fn first_message(octets: &[u8]) -> Option<&[u8]> {
+    let len = u16::from_be_bytes(*octets.first_chunk()?);
+    octets.get(..PREFIX_LEN + usize::from(len))
+}
+
+/// Appends the whole messages at the start of `input` to `ready`, with this ID; returns how many octets they take.
+fn take_messages(input: &[u8], id: [u8; ID_LEN], ready: &mut Vec<u8>) -> usize {
+    let mut used = 0;
+    while let Some(message) = first_message(&input[used..]) {
+        let at = ready.len();
+        ready.extend_from_slice(message);
+        if let Some(theirs) = ready[at + PREFIX_LEN..].first_chunk_mut() {
+            *theirs = id;
+        }
+        used += message.len();
+    }
+    used
+}
+
+fn is_not_ready(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_get_their_ids_back_once_they_are_whole() {
+        let input = [0, 3, 0, 0, 7, 0, 2, 0, 0, 0, 1, 9, 0, 5, 0];
+        let mut ready = vec![1];
+        assert_eq!(take_messages(&input, [0xab, 0xcd], &mut ready), 12);
+        // The third message is too short for an ID.
+        assert_eq!(ready, [1, 0, 3, 0xab, 0xcd, 7, 0, 2, 0xab, 0xcd, 0, 1, 9]);
+        assert_eq!(take_messages(&[0], [1, 2], &mut ready), 0);
+    }
+}
