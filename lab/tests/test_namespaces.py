@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,6 +18,7 @@ from zonda_lab.experiments.definition import RigSpec
 from zonda_lab.rig.host import drop_page_cache
 from zonda_lab.rig.namespaces import CLIENT, SERVER, NamespaceNetwork
 from zonda_lab.rig.procfs import cpu_s, descendants
+from zonda_lab.servers.config import Endpoint
 
 pytestmark = pytest.mark.usefixtures("namespaces")
 
@@ -26,6 +29,32 @@ def test_namespaces_reach_each_other_from_many_source_addresses() -> None:
         assert CLIENT in rig.client.run("ip", "-brief", "address", "show", "dev", "client")
         assert "local 10.64.7.7" in rig.client.run("ip", "route", "get", "10.64.7.7")
         assert f"via {CLIENT}" in rig.server.run("ip", "route", "get", "10.64.7.7")
+
+
+def test_packets_are_delayed_and_lost_with_or_without_netem() -> None:
+    try:
+        rig = NamespaceNetwork(RigSpec(delay_ms=20.0, loss_percent=20.0))
+    except UnsupportedError as error:
+        pytest.skip(str(error))
+    with rig:
+        assert "local 10.64.7.7" in rig.client.run("ip", "route", "get", "10.64.7.7")
+        with rig.server.entered():
+            answering = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        answering.bind((SERVER, 5300))
+        answering.settimeout(1.0)
+        asking = rig.client.udp_socket(Endpoint(SERVER, 5300))
+        began = time.monotonic()
+        for number in range(200):  # a default receive buffer holds them
+            asking.send(number.to_bytes(2, "big"))
+        arrived = [answering.recv(2)]
+        assert 0.02 <= time.monotonic() - began < 0.2
+        with contextlib.suppress(TimeoutError):
+            while True:
+                arrived.append(answering.recv(2))
+        assert arrived == sorted(arrived)
+        assert 125 < len(arrived) < 195  # 160 are expected, with a standard deviation of 6
+        answering.close()
+        asking.close()
 
 
 def test_settings_are_changed_inside_only() -> None:

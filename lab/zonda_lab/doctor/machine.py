@@ -157,7 +157,7 @@ def _namespaces() -> Iterator[CheckResult]:
         )
     for what, spec in (
         ("qdisc fq", RigSpec(qdisc="fq")),
-        ("netem", RigSpec(delay_ms=1.0)),
+        ("delay of packets", RigSpec(delay_ms=1.0)),
         ("RPS", RigSpec(rps_cpus=[0])),
     ):
         try:

@@ -125,7 +125,8 @@ class RigSpec:
     sysctl: dict[str, str | int] = doc("kernel settings on the server side", {})
     client_sysctl: dict[str, str | int] = doc("kernel settings on the client side", {})
     qdisc: str = doc("queueing discipline of the server's interface; empty: the kernel's default", "")
-    delay_ms: float = doc("delay added on the client side (netem)", 0.0, least=0)
+    delay_ms: float = doc("delay of packets to the server, by netem or a program of the lab", 0.0, least=0)
+    loss_percent: float = doc("share of packets that are lost in each direction, at random", 0.0, least=0)
     descriptors: int = doc("file descriptor limit of the server; 0: system default", 0, least=0)
 
 

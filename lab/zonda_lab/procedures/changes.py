@@ -22,6 +22,7 @@ from zonda_lab.procedures.procedure import MEMORY, QUERIES, Procedure
 from zonda_lab.procedures.queries import estimate_s, measure_window, warm_up
 from zonda_lab.procedures.startup import NEW_SERIAL
 from zonda_lab.rig import readiness
+from zonda_lab.rig.process import IDLE
 from zonda_lab.servers import Feature
 from zonda_lab.servers.config import Zone
 from zonda_lab.zones.zonegen import set_serial
@@ -103,15 +104,18 @@ def _changed_ms(harness: Harness, primary: Server, server: Server, zone: Zone, s
 
 
 def _disturbed_window(harness: Harness, server: Server, settings: Settings) -> Window:
-    """One window of queries; updates and transfers start before it and end after it."""
+    """One window of queries; updates and transfers start before it and end after it.
+
+    Their clients share the generator's CPU, and run only when it has nothing to do, so that they delay no query.
+    """
     change, seconds = settings.change, settings.timing.seconds + 1.0
     updates = transfers = None
     if change.updates_per_s:
         zone, key = server.config.zones[0].name, server.config.tsig
         job = UpdateJob(server.config.endpoint, zone, change.updates_per_s, seconds, key)
-        updates = harness.start_process("updates", harness.generator.update(job))
+        updates = harness.start_process("updates", [*IDLE, *harness.generator.update(job)])
     if change.transfers:
-        transfers = harness.start_process("transfers", _endless_pull(harness, server, change.transfers))
+        transfers = harness.start_process("transfers", [*IDLE, *_endless_pull(harness, server, change.transfers)])
     window = measure_window(harness, server, settings)
     if transfers is not None:
         transfers.stop()

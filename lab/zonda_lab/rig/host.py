@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, Self
@@ -80,6 +80,7 @@ class TelemetryTarget:
     host: Host
     hosts: Sequence[Host]  # the hosts on that machine
     arguments: list[str] = field(default_factory=list)  # of the sampler: network namespaces
+    programs: Mapping[str, Program] = field(default_factory=dict)  # of the network itself, by label
 
 
 class Network(Protocol):

@@ -1,4 +1,4 @@
-"""The local test network: a server and a client network namespace, joined by a veth pair.
+"""The local test network: a server and a client network namespace, joined by a veth pair or by `link.py`.
 
 A namespace exists only as an open file descriptor of this process, so the kernel removes it with its interfaces and
 settings when the process ends. Kernel settings are changed only inside. Without root, the program restarts itself in a
@@ -13,12 +13,15 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
 from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.experiments.definition import RigSpec
+from zonda_lab.rig import link
 from zonda_lab.rig.host import TelemetryTarget
 from zonda_lab.rig.process import OWN_TREE, Process, descriptor_limit
 from zonda_lab.servers.config import Endpoint
@@ -28,6 +31,7 @@ SOURCES = "10.64.0.0/12"  # source addresses of the client
 CLONE_NEWNET = 0x40000000
 LIBC = ctypes.CDLL(None, use_errno=True)
 INSIDE = "ZONDA_LAB_IN_USER_NAMESPACE"
+LINK_S = 10.0  # to wait for the devices of `link.py`
 
 
 def primary_address(number: int) -> str:
@@ -137,6 +141,7 @@ class NamespaceNetwork:
 
     def __init__(self, spec: RigSpec, primaries: int = 0) -> None:
         self.spec, self.notes, self.server_address = spec, list[str](), SERVER
+        self._programs = dict[str, Process]()
         self._open = contextlib.ExitStack()
         try:
             self.server, self.client = (self._namespace(name) for name in ("server", "client"))
@@ -170,7 +175,7 @@ class NamespaceNetwork:
     def telemetry_targets(self) -> list[TelemetryTarget]:
         """One sampler, on the client side, covers both namespaces."""
         ends = (self.server, self.client)
-        return [TelemetryTarget(self.client, ends, [f"--net={end.name}={end.path}" for end in ends])]
+        return [TelemetryTarget(self.client, ends, [f"--net={end.name}={end.path}" for end in ends], self._programs)]
 
     def primary_address(self, number: int) -> str:
         return primary_address(number)
@@ -188,11 +193,14 @@ class NamespaceNetwork:
         return namespace
 
     def _wire(self, primaries: int) -> None:
-        queues = str(self.spec.queues)
-        self.client.run(
-            *("ip", "link", "add", "client", "type", "veth"),
-            *("peer", "name", "server", "numrxqueues", queues, "numtxqueues", queues, "netns", self.server.path),
-        )
+        if self._is_far and not self._has_netem():
+            self._start_link()
+        else:
+            queues = str(self.spec.queues)
+            self.client.run(
+                *("ip", "link", "add", "client", "type", "veth"),
+                *("peer", "name", "server", "numrxqueues", queues, "numtxqueues", queues, "netns", self.server.path),
+            )
         for end, device, address in ((self.server, "server", SERVER), (self.client, "client", CLIENT)):
             end.run("ip", "address", "add", f"{address}/16", "dev", device)
             end.run("ip", "link", "set", device, "up")
@@ -202,6 +210,32 @@ class NamespaceNetwork:
         self.client.run("ip", "route", "add", "local", SOURCES, "dev", "lo")
         self.server.run("ip", "route", "add", SOURCES, "via", CLIENT)
 
+    @property
+    def _is_far(self) -> bool:
+        return bool(self.spec.delay_ms or self.spec.loss_percent)
+
+    def _has_netem(self) -> bool:
+        try:
+            self.client.run("tc", "qdisc", "replace", "dev", "lo", "root", "netem")
+            self.client.run("tc", "qdisc", "delete", "dev", "lo", "root")
+        except LabError:
+            return False
+        return True
+
+    def _start_link(self) -> None:
+        log = Path(self._open.enter_context(tempfile.TemporaryDirectory(prefix="zonda-lab-link-"))) / "log"
+        ends = ("--server", self.server.path, "--client", self.client.path)
+        conditions = ("--delay-ms", str(self.spec.delay_ms), "--loss-percent", str(self.spec.loss_percent))
+        argv = [self.client.python, link.__file__, *ends, *conditions]
+        program = self._open.enter_context(self.client.start("link", argv, log, self.spec.load_cpus))
+        deadline = time.monotonic() + LINK_S
+        while "ready" not in log.read_text():
+            if not program.alive or time.monotonic() > deadline:
+                raise UnsupportedError(f"no netem in this kernel, and no TUN devices instead: {program.tail()}")
+            time.sleep(0.01)
+        self._programs["link"] = program
+        self.notes.append("packets are delayed and lost by a program of the lab: this kernel has no netem")
+
     def _tune(self) -> None:
         for end, settings in ((self.server, self.spec.sysctl), (self.client, self.spec.client_sysctl)):
             elsewhere = end.sysctl(settings)
@@ -210,8 +244,11 @@ class NamespaceNetwork:
             self.notes += [f"not set, because it is not per namespace on this kernel: {key}" for key in elsewhere]
         if self.spec.qdisc:
             self._traffic_control(self.server, "server", self.spec.qdisc)
-        if self.spec.delay_ms:
-            self._traffic_control(self.client, "client", f"netem delay {self.spec.delay_ms}ms limit 1000000")
+        if self._is_far and not self._programs:
+            loss = f"loss {self.spec.loss_percent}% limit 1000000"
+            self._traffic_control(self.client, "client", f"netem delay {self.spec.delay_ms}ms {loss}")
+            if self.spec.loss_percent:
+                self._traffic_control(self.server, "server", f"netem {loss}")
         if self.spec.rps_cpus:
             self._steer()
 

@@ -23,6 +23,7 @@ from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.rig.procfs import Memory, cpu_s, descendants, memory_of
 
 GUARD = ["setpriv", "--pdeathsig", "KILL", "--"]
+IDLE = ["chrt", "--idle", "0"]  # gets a CPU only when nothing else wants it
 OWN_TREE = ["unshare", "--pid", "--fork", "--kill-child=KILL", "--"]
 
 

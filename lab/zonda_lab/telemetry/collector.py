@@ -10,11 +10,10 @@ from pathlib import Path
 
 from zonda_lab.errors import LabError
 from zonda_lab.rig.host import Host, TelemetryTarget
-from zonda_lab.rig.process import Program
+from zonda_lab.rig.process import IDLE, Program
 from zonda_lab.telemetry import sampler
 from zonda_lab.telemetry.series import Telemetry
 
-IDLE = ("chrt", "--idle", "0")
 EDGE = '"edge": true}'  # end of the line of such a sample
 PATIENCE_S = 20.0  # with idle priority on a busy machine
 
@@ -49,6 +48,8 @@ class TelemetryCollector:
         ]
         self._program = self.host.start("telemetry", argv, self.file)
         self.label("telemetry", self._program)
+        for label, program in self.target.programs.items():
+            self.label(label, program)
         return self._program
 
     def mark(self) -> None:
