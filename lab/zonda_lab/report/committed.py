@@ -22,6 +22,7 @@ from zonda_lab.results.window_record import WindowRecord
 
 DIGITS, POINTS = 6, 100  # significant digits of a metric; points of an arrival curve
 MOST, LONGEST = 4, 140  # values and characters in a cell of the index
+SHA = 12  # characters of a commit in the index
 UNCOMMITTED = ("-dirty", "unknown")
 INDEX = """# Committed results
 
@@ -99,7 +100,8 @@ def _measured(manifests: Mapping[Path, Mapping[str, Any]]) -> str:
     """Which commit was measured; one for all, or which experiments at which commit."""
     commits: dict[str, list[str]] = {}
     for manifest in manifests.values():
-        commits.setdefault(manifest.get("source", "unknown"), []).extend(manifest["experiments"])
+        commit, dash, state = manifest.get("source", "unknown").partition("-")
+        commits.setdefault(f"{commit[:SHA]}{dash}{state}", []).extend(manifest["experiments"])
     old = [id_ for manifest in manifests.values() if _is_old(manifest) for id_ in manifest["experiments"]]
     one = len(commits) == 1
     lines = [f"`{commit}`" + ("" if one else f" ({', '.join(ids)})") for commit, ids in commits.items()]
