@@ -65,9 +65,14 @@ fn connections_are_reused_where_the_primary_allows_it() {
 #[test]
 fn idle_connections_are_closed() {
     let mut simulation = Simulation::new(1, &[&[1]], 1);
-    simulation.run_until(4000);
-    assert_eq!((simulation.outdated().len(), simulation.world.connections.len()), (0, 1));
-    simulation.run_until(6000);
+    let ended_ms = (0..4000).step_by(10).find(|at_ms| {
+        simulation.run_until(*at_ms);
+        simulation.outdated().is_empty()
+    });
+    let ended_ms = ended_ms.expect("transferred");
+    simulation.run_until(ended_ms + 150);
+    assert_eq!(simulation.world.connections.len(), 1);
+    simulation.run_until(ended_ms + 250);
     assert_eq!(simulation.world.connections.len(), 0);
 }
 
