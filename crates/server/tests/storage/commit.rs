@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 use server::storage::disk::Disk;
@@ -155,6 +155,12 @@ impl io::Write for Lines {
 
 /// The lines that are logged meanwhile.
 fn logged(run: impl FnOnce()) -> Vec<String> {
+    // Without one for all threads, a line that another test's thread writes first may be taken for one that nobody wants.
+    static EVERYWHERE: Once = Once::new();
+    EVERYWHERE.call_once(|| {
+        let everywhere = tracing_subscriber::fmt().with_writer(io::sink).finish();
+        tracing::subscriber::set_global_default(everywhere).expect("the only one");
+    });
     let lines = Lines::default();
     let writer = lines.clone();
     let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
