@@ -27,7 +27,7 @@ def test_every_published_experiment_has_its_result() -> None:
 @pytest.mark.parametrize("name", KEPT)
 def test_a_committed_result_can_be_rebuilt(name: str, tmp_path: Path) -> None:
     results = Results(Path(shutil.copytree(RECORDS / name, tmp_path / name)))
-    assert results.lines.stat().st_size < 200_000
+    assert results.lines.stat().st_size < 1_000_000
     assert any(record.counts for record in results.records())
     page = report.write(results.folder).read_text()
     assert "<svg" in page and "Result." in page and "published" in page
@@ -69,7 +69,7 @@ def test_keep_writes_small_folders_and_an_index(full: Results, tmp_path: Path) -
 def test_the_index_has_one_short_row_per_experiment_and_says_how_it_was_measured(full: Results, tmp_path: Path) -> None:
     assert cli.main(["keep", str(full.folder), str(tmp_path / "records")]) == 0
     listed = (tmp_path / "records" / "README.md").read_text()
-    assert "**Measured commit.** `0123456789abcdef`." in listed
+    assert "**Measured commit.** `0123456789ab`." in listed
     assert "**Intervals.** Medians" in listed and "Holm" in listed
     assert "**False alarms:**" in listed
     rows = [line.strip("|").split("|") for line in listed.splitlines() if line.startswith("| [")]
