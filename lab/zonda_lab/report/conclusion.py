@@ -115,7 +115,7 @@ def _medians(finding: MetricAnalysis, most: int) -> str:
 
 
 def _claims(claims: Sequence[ClaimCheck]) -> list[str]:
-    """A sentence per claim, with its outcome for each server."""
+    """A sentence per claim, with its outcome in each condition."""
     sentences = []
     for (says, figure), group in itertools.groupby(claims, lambda done: (done.claim.says, done.claim.published)):
         outcomes = [" ".join(filter(None, (done.condition, claim_outcome(done)))) for done in group]
