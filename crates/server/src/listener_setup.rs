@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use answer::AddressPrefix;
 
-use crate::config::{Endpoint, Prefix, Server};
+use crate::config::{Endpoint, Server};
 use crate::listen::{ListenConfig, Proxies, QuicConfig};
 use crate::open_files;
 
@@ -48,6 +48,5 @@ pub fn listen_config(server: &Server) -> ListenConfig {
 }
 
 fn proxies(server: &Server) -> Proxies {
-    let prefix = |Prefix { address, length }: &Prefix| AddressPrefix { address: *address, len: *length };
-    server.proxy_from.iter().map(prefix).collect::<Vec<_>>().into()
+    server.proxy_from.iter().copied().map(AddressPrefix::from).collect::<Vec<_>>().into()
 }

@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use answer::AddressPrefix;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
@@ -58,6 +59,12 @@ pub struct Prefix {
     pub address: IpAddr,
     /// How many leading bits count: at most 32 or 128.
     pub length: u8,
+}
+
+impl From<Prefix> for AddressPrefix {
+    fn from(Prefix { address, length }: Prefix) -> AddressPrefix {
+        AddressPrefix { address, len: length }
+    }
 }
 
 /// The strictness of zone checks.

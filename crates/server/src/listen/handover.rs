@@ -1,6 +1,7 @@
 //! TLS connections on their way from the thread that did their handshakes to the threads that serve them.
 
 use super::tcp_connection::TcpConnection;
+use crate::tls::ServerTls;
 use netio::epoll::Waker;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,7 +10,7 @@ pub(super) enum Route {
     /// Accepts and serves them.
     Own,
     /// Accepts them, does their handshakes, and gives each to one of these threads.
-    Give(Vec<Arc<Handover>>),
+    Give(Arc<ServerTls>, Vec<Arc<Handover>>),
     /// Serves those that it is given.
     Take(Arc<Handover>),
 }

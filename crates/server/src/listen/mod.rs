@@ -326,18 +326,17 @@ impl Listeners {
         let tls_workers = if self.tls.is_some() { self.options.tls_workers.max(1) } else { 0 };
         let options = ListenConfig { tls_workers, ..self.options };
         let shared = SharedState { stop: running.stop.clone(), clients: ClientCounts::new(options.connections) };
-        let mut serve_connections = |name: String, listeners, tls, route, waker: Arc<Waker>| {
+        let mut serve_connections = |name: String, listeners, route, waker: Arc<Waker>| {
             let counters = Arc::new(ListenerCounters::default());
             let is_tcp = matches!(route, Route::Own);
             let of_transport = if is_tcp { &mut running.counters.tcp } else { &mut running.counters.tls };
             of_transport.push(counters.clone());
             running.wakers.push(waker.clone());
-            let worker =
-                TcpWorker::new(listeners, (tls, route), responder(), counters, shared.clone(), waker, &options)?;
+            let worker = TcpWorker::new(listeners, route, responder(), counters, shared.clone(), waker, &options)?;
             running.spawn(name, move || worker.run())
         };
         for (number, listeners) in self.tcp.into_iter().enumerate() {
-            serve_connections(format!("tcp-{number}"), listeners, None, Route::Own, Arc::new(Waker::new()?))?;
+            serve_connections(format!("tcp-{number}"), listeners, Route::Own, Arc::new(Waker::new()?))?;
         }
         if let Some((listeners, tls)) = self.tls {
             let mut threads = Vec::new();
@@ -345,10 +344,10 @@ impl Listeners {
                 let waker = Arc::new(Waker::new()?);
                 threads.push(Handover::new(waker.clone()));
                 let route = Route::Take(threads[number].clone());
-                serve_connections(format!("tls-{number}"), Vec::new(), None, route, waker)?;
+                serve_connections(format!("tls-{number}"), Vec::new(), route, waker)?;
             }
             let (name, waker) = ("handshakes".to_owned(), Arc::new(Waker::new()?));
-            serve_connections(name, listeners, Some(tls), Route::Give(threads), waker)?;
+            serve_connections(name, listeners, Route::Give(tls, threads), waker)?;
         }
         let shared = quic::endpoint_config();
         for (number, (sockets, tls)) in self.quic.into_iter().enumerate() {

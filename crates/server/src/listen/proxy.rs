@@ -4,6 +4,7 @@
 //! TCP; no DNS proxy needs it.
 
 use answer::AddressPrefix;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -34,6 +35,12 @@ pub(super) enum ProxyError {
     Invalid,
     #[error("a PROXY header from an address that is not in `proxy-from`")]
     Unexpected,
+}
+
+impl From<ProxyError> for io::Error {
+    fn from(error: ProxyError) -> io::Error {
+        io::Error::new(io::ErrorKind::InvalidData, error)
+    }
 }
 
 impl From<Vec<AddressPrefix>> for Proxies {

@@ -172,7 +172,7 @@ impl TcpConnection {
     pub(super) fn receive_proxy_header(&mut self) -> io::Result<Option<ProxyHeader>> {
         let input = &mut self.active.get_or_insert_default().input;
         loop {
-            let missing = proxy::missing(input.octets()).map_err(refusal)?;
+            let missing = proxy::missing(input.octets())?;
             if missing == 0 {
                 break;
             }
@@ -182,7 +182,7 @@ impl TcpConnection {
                 return Ok(None);
             }
         }
-        let header = proxy::parse(input.octets()).map_err(refusal)?;
+        let header = proxy::parse(input.octets())?;
         self.active = None;
         Ok(Some(header))
     }
@@ -191,7 +191,7 @@ impl TcpConnection {
         let Some(input) = self.receive(input)? else { return Ok(false) };
         let (used, transfer) = responder.answer_messages(self.client(), input);
         if proxy::is_header(&input[used..]) {
-            return Err(refusal(ProxyError::Unexpected));
+            return Err(ProxyError::Unexpected.into());
         }
         let answers = responder.output.filled();
         let sent = self.send(answers)?;
@@ -435,10 +435,6 @@ fn peer_octets(peer: IpAddr) -> [u8; 16] {
         IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
         IpAddr::V6(ip) => ip.octets(),
     }
-}
-
-fn refusal(error: ProxyError) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
 /// Reads what has arrived; `None` if nothing has. The end of the stream is an error.

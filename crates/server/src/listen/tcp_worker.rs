@@ -17,7 +17,7 @@ use super::tcp_responder::TcpResponder;
 use super::tls_connection::TlsConnection;
 use super::{ListenConfig, Responder, SharedState};
 use crate::rate_limited_log::RateLimitedLog;
-use crate::tls::{MIN_BUFFER, SESSION_MEMORY, ServerTls};
+use crate::tls::{MIN_BUFFER, SESSION_MEMORY};
 use netio::clock;
 use netio::epoll::{Events, Interest, Poll, Waker};
 use netio::tcp::{Listener, is_out_of_descriptors};
@@ -47,8 +47,6 @@ pub(super) struct TcpWorker<R> {
     poll: Poll,
     events: Events,
     listeners: Vec<Listener>,
-    /// What connections are accepted with; TCP without it.
-    tls: Option<Arc<ServerTls>>,
     route: Route,
     /// Counts the connections given away.
     given: usize,
@@ -76,7 +74,7 @@ pub(super) struct TcpWorker<R> {
 impl<R: Responder> TcpWorker<R> {
     pub(super) fn new(
         listeners: Vec<Listener>,
-        (tls, route): (Option<Arc<ServerTls>>, Route),
+        route: Route,
         responder: R,
         counters: Arc<ListenerCounters>,
         shared: SharedState,
@@ -103,7 +101,6 @@ impl<R: Responder> TcpWorker<R> {
             poll,
             events: Events::with_capacity(EVENTS),
             listeners,
-            tls,
             route,
             given: 0,
             starved_until_ms: None,
@@ -264,7 +261,7 @@ impl<R: Responder> TcpWorker<R> {
             _ = self.poll.add(connection.stream(), index.into(), connection.interest());
             return self.enforce_limits(index);
         }
-        let (Route::Give(threads), Some(connection)) = (&self.route, self.pool.remove(index)) else { return };
+        let (Route::Give(_, threads), Some(connection)) = (&self.route, self.pool.remove(index)) else { return };
         self.given = self.given.wrapping_add(1);
         threads[self.given % threads.len()].give(connection);
     }
@@ -359,7 +356,7 @@ impl<R: Responder> TcpWorker<R> {
 
     /// Begins with the messages of a connection and returns true, or with its TLS handshake, which waits for its turn.
     fn begin(&mut self, index: u32) -> bool {
-        let Some(tls) = &self.tls else { return true };
+        let Route::Give(tls, _) = &self.route else { return true };
         match TlsConnection::new(tls) {
             Ok(tls) => self.change(index, |connection| connection.start_tls(tls)),
             Err(_) => drop(self.remove(index)),

@@ -100,12 +100,10 @@ impl<R: Responder> UdpWorker<R> {
         self.counters.query_octets.add(slot.request.len());
         // A datagram longer than the buffer is cut short and gets the response to a malformed message.
         self.counters.oversized.add(usize::from(slot.truncated));
-        let (message, peer) = match self.proxies.message_in(slot.request, slot.peer_ip()) {
+        let sender = slot.peer_ip();
+        let (message, peer) = match self.proxies.message_in(slot.request, sender) {
             Ok(found) => found,
-            Err(error) => {
-                let peer = slot.peer_ip();
-                return self.refuse(peer, error);
-            }
+            Err(error) => return self.refuse(sender, error),
         };
         let request = Request { message, peer, transport: Transport::Udp, now_s };
         match self.responder.answer(request, slot.reply) {

@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use netio::epoll::Interest;
@@ -18,7 +18,7 @@ use quinn_proto::{
 };
 
 use super::ClientTls;
-use crate::transfer::network::byte_stream::ByteStream;
+use crate::transfer::network::byte_stream::{ByteStream, is_not_ready};
 use crate::transfer::primary::PeerConfig;
 
 /// Octets that may arrive before they are read, on a stream and on all of them: 40 Mbit/s with a round-trip time of 100 ms.
@@ -278,11 +278,11 @@ impl ByteStream for QuicByteStream {
         if self.unsent.is_empty() { Interest::Readable } else { Interest::Both }
     }
 
-    fn due(&mut self) -> Option<Instant> {
+    fn until_due(&mut self) -> Option<Duration> {
         if self.taken < self.ready.len() || !self.readable.is_empty() || self.lost.is_some() {
-            return Some(Instant::now());
+            return Some(Duration::ZERO);
         }
-        self.connection.poll_timeout()
+        self.connection.poll_timeout().map(|at| at.saturating_duration_since(Instant::now()))
     }
 
     fn socket(&self) -> BorrowedFd<'_> {
@@ -326,10 +326,6 @@ fn take_messages(input: &[u8], id: [u8; ID_LEN], ready: &mut Vec<u8>) -> usize {
         used += message.len();
     }
     used
-}
-
-fn is_not_ready(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
 #[cfg(test)]

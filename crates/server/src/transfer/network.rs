@@ -10,7 +10,7 @@ mod tests;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SendError, SyncSender, TrySendError, sync_channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use netio::clock;
 use netio::clock_changes::ClockChanges;
@@ -23,7 +23,7 @@ use super::primary::PrimaryId;
 use super::refresh::RefreshStatus;
 use super::session::TransferSink;
 use crate::zone_id::ZoneId;
-use byte_stream::Connector;
+use byte_stream::{Connector, is_not_ready};
 use sockets::{Sockets, Token};
 
 /// Commands that may wait. The memory for them is in use from the start.
@@ -229,16 +229,14 @@ impl<T: TransferSink + Send + 'static> TransferNetwork<T> {
 
     /// How long to wait at most, so that no stream waits too long.
     fn until_stream_due(&mut self, most: Duration) -> Duration {
-        let due = self.sockets.streams.values_mut().filter_map(|stream| stream.stream.due()).min();
-        due.map_or(most, |due| due.saturating_duration_since(Instant::now()).min(most))
+        let until = self.sockets.streams.values_mut().filter_map(|stream| stream.stream.until_due());
+        until.chain([most]).min().unwrap_or(most)
     }
 
     fn run_due_streams(&mut self) {
-        let due = self.sockets.streams.iter_mut().filter_map(|(id, stream)| Some((*id, stream.stream.due()?)));
-        let due: Vec<(ConnectionId, Instant)> = due.collect();
-        // After `due`, which may say that it is now.
-        let now = Instant::now();
-        due.into_iter().filter(|(_, at)| *at <= now).for_each(|(id, _)| self.stream_ready(id, true));
+        let streams = self.sockets.streams.iter_mut();
+        let due = streams.filter_map(|(id, stream)| stream.stream.until_due()?.is_zero().then_some(*id));
+        due.collect::<Vec<ConnectionId>>().into_iter().for_each(|id| self.stream_ready(id, true));
     }
 
     fn stream_ready(&mut self, id: ConnectionId, is_readable: bool) {
@@ -328,10 +326,6 @@ impl<T: TransferSink + Send + 'static> TransferNetwork<T> {
         }
         has_failed
     }
-}
-
-fn is_not_ready(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
 /// RFC 1034 4.3.5: a zone is refreshed and expires after the same time whether the machine is suspended or not.

@@ -12,7 +12,7 @@ use zone::Zone;
 use zone::encoded_change::EncodedChange;
 
 use super::load::LoadedZone;
-use crate::config::{AccessEntry, Prefix, RemoteServer, TlsRequirement, UpdateRight, ZonePolicy, ZoneSource};
+use crate::config::{AccessEntry, RemoteServer, TlsRequirement, UpdateRight, ZonePolicy, ZoneSource};
 use crate::report::{Change, FindingReport, ZoneReport};
 
 /// A configured zone.
@@ -71,7 +71,7 @@ pub fn zone_report(apex: NameRef<'_>, change: Change) -> ZoneReport {
 
 fn acl_entry(entry: &AccessEntry) -> AclEntry {
     AclEntry {
-        addresses: entry.address.map(|Prefix { address, length }| AddressPrefix { address, len: length }),
+        addresses: entry.address.map(AddressPrefix::from),
         key: entry.key.clone(),
         tls: match &entry.tls {
             None => TlsRule::Any,
@@ -128,6 +128,7 @@ impl Acls {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Prefix;
     use crate::config::reader::ConfigReader;
 
     #[test]

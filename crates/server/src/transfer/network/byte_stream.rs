@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Instant;
+use std::time::Duration;
 
 use netio::epoll::Interest;
 
@@ -24,8 +24,9 @@ pub trait ByteStream: Send {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
-    /// When to call [`ByteStream::flush`] and [`ByteStream::read`] (or [`ByteStream::establish`]) even if the socket is not ready.
-    fn due(&mut self) -> Option<Instant> {
+    /// The time until [`ByteStream::flush`] and [`ByteStream::read`] (or [`ByteStream::establish`]) must be called even if the
+    /// socket is not ready; zero for now.
+    fn until_due(&mut self) -> Option<Duration> {
         None
     }
     /// What to wait for; `has_output` says whether the session has octets to send.
@@ -52,6 +53,11 @@ impl Connector for TcpConnector {
         }
         Ok(Box::new(TcpByteStream::connect(peer)?))
     }
+}
+
+/// Whether the socket must be waited for, or the call repeated.
+pub fn is_not_ready(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
 /// A TCP connection.
