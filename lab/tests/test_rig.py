@@ -17,7 +17,6 @@ from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.experiments.definition import QuerySpec, ServerSpec, Settings, TimingSpec, TrafficSpec, ZoneSpec
 from zonda_lab.load.result import LoadResult
 from zonda_lab.load.zonda_load import ZondaLoad
-from zonda_lab.load.zone_probe import timeout_ms
 from zonda_lab.measurement.harness import Harness
 from zonda_lab.measurement.validity import rig_bound
 from zonda_lab.rig import kernel_memory, server_sockets
@@ -99,10 +98,6 @@ def test_captures_are_found_unpacked_and_measured(tmp_path: Path, monkeypatch: p
     (tmp_path / "no.pcap").write_text("this is no capture")
     with pytest.raises(LabError, match="is no capture"):
         captures.duration_s(tmp_path / "no.pcap")
-
-
-def test_a_probe_of_few_zones_is_precise_and_of_many_no_flood() -> None:
-    assert (timeout_ms(1), timeout_ms(100), timeout_ms(30_000)) == (2, 20, 100)
 
 
 def test_a_closed_loop_is_rig_bound_if_the_generator_is_busy() -> None:

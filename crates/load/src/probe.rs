@@ -148,7 +148,10 @@ impl Prober {
                     counters.responses += 1;
                     schedule.answered(id, config.wanted.is_in(datagram.bytes), now);
                 }
-                None => counters.unexpected += 1,
+                None => {
+                    counters.unexpected += 1;
+                    schedule.responded();
+                }
             }
         })?;
         Ok(())

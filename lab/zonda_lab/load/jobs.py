@@ -50,7 +50,6 @@ class ProbeJob:
     arrivals: Path
     seconds: float
     serial: int = 0
-    timeout_ms: int = 100
     rate: float = 20_000.0  # so that probing takes less than a tenth of a server's core
 
 

@@ -91,7 +91,7 @@ class ZondaLoad(LoadGenerator):
     def probe(self, job: ProbeJob) -> list[str | Path]:
         self._require("probe", "--arrivals")
         place = ["--server", job.endpoint.address, "--port", str(job.endpoint.port), "--seconds", f"{job.seconds:g}"]
-        place += ["--timeout-ms", str(job.timeout_ms), "--rate", f"{job.rate:g}"]
+        place += ["--rate", f"{job.rate:g}"]
         wanted = ["--serial", str(job.serial)] if job.serial else []
         return [self.program, "probe", *place, *wanted, "--zones", job.zones, "--arrivals", job.arrivals]
 

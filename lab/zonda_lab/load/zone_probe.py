@@ -19,15 +19,6 @@ STARTED_S = 20.0  # patience with a busy machine
 VALID, MISSING = 0, 3  # exit statuses
 
 
-UNANSWERED_QPS = 5_000  # queries per second to a server that does not answer yet
-OUTSTANDING = 512  # of the generator
-
-
-def timeout_ms(zones: int) -> int:
-    """Time-out of a query, and so the precision while nothing answers yet: short for few zones, no flood for many."""
-    return min(100, max(2, round(1000 * min(zones, OUTSTANDING) / UNANSWERED_QPS)))
-
-
 @dataclass(frozen=True)
 class Arrivals:
     """When zones were first answered, in seconds of the lab's monotonic clock, and how many never were."""
@@ -54,7 +45,7 @@ class ZoneProbe:
         zones, self._arrivals = files.with_suffix(".zones"), files.with_suffix(".arrivals")
         zones.write_text("".join(f"{name}\n" for name in names))
         client.place(zones)
-        job = ProbeJob(endpoint, zones, self._arrivals, seconds, serial, timeout_ms(len(names)))
+        job = ProbeJob(endpoint, zones, self._arrivals, seconds, serial)
         self._program = start(generator.probe(job))
 
     def wait_started(self) -> int:

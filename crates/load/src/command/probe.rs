@@ -45,7 +45,7 @@ pub struct ProbeArguments {
     /// Ask a question again this long after a response without the answer
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 500)]
     interval_us: u32,
-    /// Ask a question without a response again after this time
+    /// Ask a question without a response again after this time at the latest, after 2 ms first
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     timeout_ms: u32,
     /// Queries in vain per second at most, so that the server has time for other work

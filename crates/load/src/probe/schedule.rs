@@ -1,7 +1,8 @@
 //! Which question to ask next, and when each was first answered as wanted. It is driven by time and responses; sockets are
 //! elsewhere.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 
 /// An index into the queries.
 pub type Number = u32;
@@ -9,11 +10,11 @@ pub type Number = u32;
 /// The state of a probe of many questions. All times are nanoseconds after its start.
 pub struct ProbeSchedule {
     /// The questions to ask again, in the order in which they are due.
-    waiting: VecDeque<(Number, u64)>,
+    waiting: VecDeque<Waiting>,
     /// The questions that were sent, by message id.
     outstanding: Vec<Option<Outstanding>>,
-    /// The ids in the order in which they were sent; some may have been answered.
-    sent: VecDeque<(u16, u64)>,
+    /// The ends of time-outs with their ids, the next one first; some may have been answered.
+    timeouts: BinaryHeap<Reverse<(u64, u16)>>,
     free_ids: Vec<u16>,
     progress: Vec<Progress>,
     /// Questions whose answer has not arrived.
@@ -21,6 +22,8 @@ pub struct ProbeSchedule {
     limits: ProbeLimits,
     /// No query is sent before this time.
     next_send_ns: u64,
+    /// Whether anything has come back; before, few queries are outstanding.
+    has_response: bool,
 }
 
 /// How fast to ask.
@@ -30,19 +33,37 @@ pub struct ProbeLimits {
     pub outstanding: u16,
     /// A question is asked again this long after a response, at the earliest.
     pub interval_ns: u64,
-    /// A question without a response is asked again after this time.
+    /// A question without a response is asked again after this time at the latest: after `MIN_TIMEOUT_NS` first, then after twice
+    /// the time before.
     pub timeout_ns: u64,
     /// The time between two queries in vain, for all questions together; others are as fast as their answers come.
     pub spacing_ns: u64,
 }
 
+/// Servers lose queries while they open their sockets. If each of these waited for the longest time-out, a start of 20 ms would be
+/// seen after 100 ms.
+const MIN_TIMEOUT_NS: u64 = 2_000_000;
+/// A server that does not listen yet is asked this often per `MIN_TIMEOUT_NS`, so that many questions are no flood.
+const SILENT_OUTSTANDING: usize = 8;
+const MAX_DOUBLINGS: u8 = 16;
 /// Queries that may be sent at once after a delay, so that the rate is kept.
 const MAX_BURST: u64 = 64;
 
 #[derive(Clone, Copy)]
+struct Waiting {
+    number: Number,
+    due_ns: u64,
+    /// How often it was asked without a response since the last one.
+    unanswered: u8,
+}
+
+#[derive(Clone, Copy)]
 struct Outstanding {
     number: Number,
+    unanswered: u8,
     sent_ns: u64,
+    /// When its time-out ends.
+    end_ns: u64,
 }
 
 /// What is known about one question.
@@ -65,14 +86,15 @@ impl ProbeSchedule {
     /// A schedule for this many questions, all due at once.
     pub fn new(count: usize, limits: ProbeLimits) -> ProbeSchedule {
         ProbeSchedule {
-            waiting: (0..count as Number).map(|number| (number, 0)).collect(),
+            waiting: (0..count as Number).map(|number| Waiting { number, due_ns: 0, unanswered: 0 }).collect(),
             outstanding: vec![None; limits.outstanding.into()],
-            sent: VecDeque::new(),
+            timeouts: BinaryHeap::new(),
             free_ids: (0..limits.outstanding).rev().collect(),
             progress: vec![Progress::default(); count],
             missing: count,
             limits,
             next_send_ns: 0,
+            has_response: false,
         }
     }
 
@@ -91,11 +113,12 @@ impl ProbeSchedule {
         if now_ns < self.next_send_ns {
             return None;
         }
-        let (number, _) = self.waiting.front().copied().filter(|(_, due_ns)| *due_ns <= now_ns)?;
-        let id = self.free_ids.pop()?;
+        let Waiting { number, unanswered, .. } = *self.waiting.front().filter(|question| question.due_ns <= now_ns)?;
+        let id = if self.can_send() { self.free_ids.pop()? } else { return None };
         self.waiting.pop_front();
-        self.outstanding[usize::from(id)] = Some(Outstanding { number, sent_ns: now_ns });
-        self.sent.push_back((id, now_ns));
+        let end_ns = now_ns + self.limits.timeout_ns.min(MIN_TIMEOUT_NS << unanswered);
+        self.outstanding[usize::from(id)] = Some(Outstanding { number, unanswered, sent_ns: now_ns, end_ns });
+        self.timeouts.push(Reverse((end_ns, id)));
         let earliest_ns = now_ns.saturating_sub(MAX_BURST * self.limits.spacing_ns);
         self.next_send_ns = self.next_send_ns.max(earliest_ns) + self.limits.spacing_ns;
         Some((id, number))
@@ -106,8 +129,14 @@ impl ProbeSchedule {
         self.outstanding.get(usize::from(id))?.map(|query| query.number)
     }
 
+    /// Takes note that the server sends something, be it the response to a query that was given up.
+    pub fn responded(&mut self) {
+        self.has_response = true;
+    }
+
     /// Takes the response to the query with this id.
     pub fn answered(&mut self, id: u16, is_wanted: bool, now_ns: u64) {
+        self.responded();
         let Some(query) = self.release(id) else { return };
         let progress = &mut self.progress[query.number as usize];
         if is_wanted {
@@ -118,22 +147,24 @@ impl ProbeSchedule {
             self.next_send_ns = self.next_send_ns.saturating_sub(self.limits.spacing_ns);
         } else {
             progress.missing_at_ns = Some(query.sent_ns);
-            self.waiting.push_back((query.number, now_ns + self.limits.interval_ns));
+            let due_ns = now_ns + self.limits.interval_ns;
+            self.waiting.push_back(Waiting { number: query.number, due_ns, unanswered: 0 });
         }
     }
 
     /// Gives up queries without a response, to ask their questions again; returns how many.
     pub fn expire(&mut self, now_ns: u64) -> u64 {
         let mut expired = 0;
-        while let Some(&(id, sent_ns)) = self.sent.front() {
-            let is_answered = self.outstanding[usize::from(id)].is_none_or(|query| query.sent_ns != sent_ns);
-            if !is_answered && sent_ns + self.limits.timeout_ns > now_ns {
+        while let Some(&Reverse((end_ns, id))) = self.timeouts.peek() {
+            let is_answered = self.outstanding[usize::from(id)].is_none_or(|query| query.end_ns != end_ns);
+            if !is_answered && end_ns > now_ns {
                 break;
             }
-            self.sent.pop_front();
+            self.timeouts.pop();
             if !is_answered && let Some(query) = self.release(id) {
                 // Whether the answer was there is not known.
-                self.waiting.push_front((query.number, now_ns));
+                let unanswered = if self.has_response { (query.unanswered + 1).min(MAX_DOUBLINGS) } else { 0 };
+                self.waiting.push_front(Waiting { number: query.number, due_ns: now_ns, unanswered });
                 expired += 1;
             }
         }
@@ -142,10 +173,15 @@ impl ProbeSchedule {
 
     /// When there is something to do even if no response comes.
     pub fn next_ns(&self) -> Option<u64> {
-        let can_send = !self.free_ids.is_empty();
-        let due = self.waiting.front().filter(|_| can_send).map(|(_, due_ns)| (*due_ns).max(self.next_send_ns));
-        let timeout = self.sent.front().map(|(_, sent_ns)| sent_ns + self.limits.timeout_ns);
+        let due =
+            self.waiting.front().filter(|_| self.can_send()).map(|question| question.due_ns.max(self.next_send_ns));
+        let timeout = self.timeouts.peek().map(|Reverse((end_ns, _))| *end_ns);
         due.into_iter().chain(timeout).min()
+    }
+
+    fn can_send(&self) -> bool {
+        let outstanding = usize::from(self.limits.outstanding) - self.free_ids.len();
+        !self.free_ids.is_empty() && (self.has_response || outstanding < SILENT_OUTSTANDING)
     }
 
     fn release(&mut self, id: u16) -> Option<Outstanding> {
@@ -236,6 +272,40 @@ mod tests {
         }
         assert!((5900..=6100).contains(&in_vain), "{in_vain}");
         assert!(now_ns < 330_000_000, "{now_ns}");
+    }
+
+    #[test]
+    fn a_silent_server_is_asked_little_and_its_start_is_seen_at_once() {
+        let limits =
+            ProbeLimits { spacing_ns: 50_000, interval_ns: 500_000, timeout_ns: 100_000_000, outstanding: 512 };
+        let (mut schedule, mut now_ns, mut in_silence) = (ProbeSchedule::new(1000, limits), 0, 0);
+        while schedule.missing() > 0 {
+            schedule.expire(now_ns);
+            while let Some((id, _)) = schedule.next(now_ns) {
+                if now_ns < 20_000_000 {
+                    in_silence += 1;
+                } else {
+                    schedule.answered(id, true, now_ns);
+                }
+            }
+            now_ns = schedule.next_ns().map_or(now_ns, |due_ns| due_ns.max(now_ns + 1));
+        }
+        assert!(in_silence <= 80, "{in_silence}");
+        let last_ns = schedule.progress().iter().filter_map(|progress| progress.arrived_at_ns).max();
+        assert!(last_ns < Some(23_000_000), "{last_ns:?}");
+    }
+
+    #[test]
+    fn a_lost_query_is_repeated_soon_and_then_less_often() {
+        let limits = ProbeLimits { spacing_ns: 1, interval_ns: 500_000, timeout_ns: 10_000_000, outstanding: 4 };
+        let mut schedule = ProbeSchedule::new(1, limits);
+        schedule.responded();
+        let mut sent_ms = Vec::new();
+        for now_ns in (0..40_000_000).step_by(1_000_000) {
+            schedule.expire(now_ns);
+            sent_ms.extend(schedule.next(now_ns).map(|_| now_ns / 1_000_000));
+        }
+        assert_eq!(sent_ms, [0, 2, 6, 14, 24, 34]);
     }
 
     #[test]
