@@ -26,7 +26,7 @@ use self::stream::StreamAnswerer;
 use crate::stream_server::StreamServer;
 
 pub use self::answer::AnswerRule;
-pub use self::fault::{FaultError, Faults};
+pub use self::fault::{Fault, FaultError, Faults};
 
 /// The configuration of an [`EchoServer`].
 #[derive(Clone, Debug)]

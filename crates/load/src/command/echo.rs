@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::listen::ListenArguments;
 use super::{CommandError, Validity, conclude};
-use crate::echo::{AnswerRule, EchoConfig, EchoServer, Faults};
+use crate::echo::{AnswerRule, EchoConfig, EchoServer, Fault};
 use crate::report::{ReportHeader, Reporter, fields};
 use crate::tls::Purpose;
 
@@ -30,8 +30,8 @@ pub struct EchoArguments {
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..))]
     backlog: u32,
     /// Faults, to test measurements: stall-every-ms, stall-ms, delay-us (of each batch), drop-every, wrong-every, max-rate, wrong-above
-    #[arg(long = "fault", value_name = "NAME=N,...", value_delimiter = ',', value_parser = |text: &str| text.parse::<Faults>().map(|_| text.to_owned()))]
-    faults: Vec<String>,
+    #[arg(long = "fault", value_name = "NAME=N,...", value_delimiter = ',')]
+    faults: Vec<Fault>,
 }
 
 pub fn echo(arguments: &EchoArguments, stop: &AtomicBool) -> Result<Validity, CommandError> {
@@ -65,14 +65,12 @@ impl EchoArguments {
     }
 
     fn config(&self, soa_only: bool) -> Result<EchoConfig, CommandError> {
-        let mut faults = Faults::default();
-        self.faults.iter().try_for_each(|fault| faults.set(fault)).map_err(CommandError::input("--fault"))?;
         Ok(EchoConfig {
             address: self.listen.address(),
             tls: self.listen.tls(Purpose::Queries)?,
             cpus: self.cpus.clone(),
             rule: AnswerRule { soa_only, answer_len: self.answer_octets.into() },
-            faults,
+            faults: self.faults.iter().collect(),
             receive_buffer: self.receive_buffer as usize,
             backlog: self.backlog,
         })

@@ -32,16 +32,6 @@ pub enum FaultError {
 }
 
 impl Faults {
-    /// Adds faults, like `drop-every=10,delay-us=50`.
-    pub fn set(&mut self, text: &str) -> Result<(), FaultError> {
-        for fault in text.split(',') {
-            let form = || FaultError::Form(fault.into());
-            let (name, number) = fault.split_once('=').ok_or_else(form)?;
-            *self.field(name).ok_or_else(|| FaultError::Name(name.into()))? = number.parse().map_err(|_| form())?;
-        }
-        Ok(())
-    }
-
     fn field(&mut self, name: &str) -> Option<&mut u64> {
         Some(match name {
             "stall-every-ms" => &mut self.stall_every_ms,
@@ -56,12 +46,31 @@ impl Faults {
     }
 }
 
-impl FromStr for Faults {
+/// One fault, like `drop-every=10`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    name: String,
+    value: u64,
+}
+
+impl FromStr for Fault {
     type Err = FaultError;
 
-    fn from_str(text: &str) -> Result<Faults, FaultError> {
+    fn from_str(text: &str) -> Result<Fault, FaultError> {
+        let form = || FaultError::Form(text.into());
+        let (name, value) = text.split_once('=').ok_or_else(form)?;
+        Faults::default().field(name).ok_or_else(|| FaultError::Name(name.into()))?;
+        Ok(Fault { name: name.into(), value: value.parse().map_err(|_| form())? })
+    }
+}
+
+impl<'a> FromIterator<&'a Fault> for Faults {
+    fn from_iter<I: IntoIterator<Item = &'a Fault>>(each: I) -> Faults {
         let mut faults = Faults::default();
-        faults.set(text).map(|()| faults)
+        for fault in each {
+            *faults.field(&fault.name).expect("parsing has checked the name") = fault.value;
+        }
+        faults
     }
 }
 
@@ -151,8 +160,13 @@ impl FaultInjector {
 mod tests {
     use super::*;
 
-    fn treatments(text: &str, count: usize) -> Vec<Treatment> {
-        let mut injector = FaultInjector::new(text.parse().expect("good faults"));
+    fn faults(texts: &[&str]) -> Faults {
+        let each: Vec<Fault> = texts.iter().map(|text| text.parse().expect("a good fault")).collect();
+        each.iter().collect()
+    }
+
+    fn treatments(texts: &[&str], count: usize) -> Vec<Treatment> {
+        let mut injector = FaultInjector::new(faults(texts));
         injector.begin_batch();
         (0..count).map(|_| injector.treat()).collect()
     }
@@ -160,14 +174,14 @@ mod tests {
     #[test]
     fn answers_are_dropped_and_wrong_as_configured() {
         use Treatment::{Answer, Drop, Wrong};
-        assert_eq!(treatments("drop-every=3,wrong-every=2", 6), [Answer, Wrong, Drop, Wrong, Answer, Drop]);
-        assert_eq!(treatments("max-rate=20", 4), [Answer, Answer, Drop, Drop]);
-        assert_eq!(treatments("wrong-above=20", 4), [Answer, Answer, Wrong, Wrong]);
+        assert_eq!(treatments(&["drop-every=3", "wrong-every=2"], 6), [Answer, Wrong, Drop, Wrong, Answer, Drop]);
+        assert_eq!(treatments(&["max-rate=20"], 4), [Answer, Answer, Drop, Drop]);
+        assert_eq!(treatments(&["wrong-above=20"], 4), [Answer, Answer, Wrong, Wrong]);
     }
 
     #[test]
     fn a_server_stalls_when_it_is_due() {
-        let mut injector = FaultInjector::new("stall-every-ms=1,stall-ms=30".parse().expect("good faults"));
+        let mut injector = FaultInjector::new(faults(&["stall-every-ms=1", "stall-ms=30"]));
         thread::sleep(Duration::from_millis(2));
         let began = clock::monotonic_exact();
         injector.begin_batch();
@@ -176,8 +190,8 @@ mod tests {
 
     #[test]
     fn unknown_faults_are_rejected() {
-        assert_eq!(Faults::from_str("drop-every"), Err(FaultError::Form("drop-every".into())));
-        assert_eq!(Faults::from_str("drop-every=x"), Err(FaultError::Form("drop-every=x".into())));
-        assert_eq!(Faults::from_str("loss=1"), Err(FaultError::Name("loss".into())));
+        assert_eq!(Fault::from_str("drop-every"), Err(FaultError::Form("drop-every".into())));
+        assert_eq!(Fault::from_str("drop-every=x"), Err(FaultError::Form("drop-every=x".into())));
+        assert_eq!(Fault::from_str("loss=1"), Err(FaultError::Name("loss".into())));
     }
 }
