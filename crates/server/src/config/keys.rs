@@ -62,7 +62,8 @@ key_table! {
         /// The log has its `tls-pin`, by which a client can know it.
         Restart "tls-self-signed" tls_self_signed: bool = "false";
 
-        /// The processor time for TLS handshakes, in percent of one processor, so that a flood of them leaves the rest for answers.
+        /// The processor time for TLS handshakes, in percent of one processor, so that a flood of them leaves the rest for answers. As
+        /// much again is for those of QUIC.
         Restart "tls-handshake-percent" tls_handshake_percent: WholeNumber<1, 100_000> = "50";
 
         /// A file of keys for TLS session tickets, so that several servers resume each other's sessions (RFC 8446 4.6.1).

@@ -1,27 +1,21 @@
 //! TLS handshakes that wait for their turn. Each step of one may cost half a millisecond; all steps together get a share of a
 //! processor, and a round has one step at most, so that new connections are accepted meanwhile.
 
+use super::handshake_share::HandshakeShare;
 use std::collections::VecDeque;
 use std::time::Duration;
-
-/// Steps that need not wait, in microseconds of processor time: clients that connect at once after a pause.
-const BURST_US: u64 = 20_000;
 
 /// The handshakes of one thread that can go on.
 pub(super) struct HandshakeQueue {
     /// Indices of connections. One that is gone since, or is not in its handshake any more, is skipped.
     waiting: VecDeque<u32>,
-    /// Thousandths of a processor.
-    share: u32,
-    /// Processor time that was used and is not yet allowed by the share, in microseconds.
-    used_us: u64,
-    refilled_ms: u32,
+    share: HandshakeShare,
 }
 
 impl HandshakeQueue {
     /// `share` is in thousandths of a processor.
     pub(super) fn new(share: u32, now_ms: u32) -> HandshakeQueue {
-        HandshakeQueue { waiting: VecDeque::new(), share: share.max(1), used_us: 0, refilled_ms: now_ms }
+        HandshakeQueue { waiting: VecDeque::new(), share: HandshakeShare::new(share, now_ms) }
     }
 
     /// Adds a connection that can go on. It is not polled for until its turn, so that it is here once.
@@ -31,23 +25,17 @@ impl HandshakeQueue {
 
     /// The connection whose turn it is, unless the share is used up.
     pub(super) fn next(&mut self, now_ms: u32) -> Option<u32> {
-        let elapsed_ms = now_ms.wrapping_sub(self.refilled_ms);
-        self.refilled_ms = now_ms;
-        // A thousandth of a millisecond is a microsecond.
-        self.used_us = self.used_us.saturating_sub(u64::from(elapsed_ms) * u64::from(self.share));
-        if self.used_us < BURST_US { self.waiting.pop_front() } else { None }
+        if self.share.is_left(now_ms) { self.waiting.pop_front() } else { None }
     }
 
     /// Counts what a turn cost.
     pub(super) fn charge(&mut self, cost: Duration) {
-        self.used_us += cost.as_micros() as u64;
+        self.share.charge(cost);
     }
 
     /// How long to wait for the next turn; `None` if no handshake waits.
     pub(super) fn until_next_ms(&self) -> Option<u32> {
-        let missing_us = (self.used_us + 1).saturating_sub(BURST_US);
-        let wait_ms = || missing_us.div_ceil(self.share.into()).try_into().unwrap_or(u32::MAX);
-        (!self.waiting.is_empty()).then(wait_ms)
+        (!self.waiting.is_empty()).then(|| self.share.until_left_ms())
     }
 }
 

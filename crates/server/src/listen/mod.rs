@@ -10,6 +10,7 @@ mod connection_pool;
 mod counters;
 mod handover;
 mod handshake_queue;
+mod handshake_share;
 mod late_reply;
 mod panic_guard;
 mod proxy;
@@ -87,6 +88,8 @@ pub struct QuicConfig {
     pub idle_timeout: Duration,
     /// Maximum memory of the connections of one thread, in octets.
     pub memory_limit: usize,
+    /// The processor time for handshakes of all threads, in percent of one processor.
+    pub handshake_percent: usize,
 }
 
 /// TCP_NOTSENT_LOWAT in octets: enough to keep a transfer going while its thread serves others, little if a client does not
@@ -115,6 +118,7 @@ impl Default for ListenConfig {
                 connections_per_client: 1_000,
                 idle_timeout: Duration::from_secs(10),
                 memory_limit: 256 << 20,
+                handshake_percent: 50,
             },
             udp: netio::udp_server::ServerSocketOptions::default(),
             tcp: netio::tcp::ListenerOptions { unsent: UNSENT, user_timeout: USER_TIMEOUT, ..Default::default() },

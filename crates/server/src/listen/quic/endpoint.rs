@@ -5,6 +5,7 @@
 //! many handshakes or its client has many connections.
 
 use super::super::counters::ListenerCounters;
+use super::super::handshake_share::HandshakeShare;
 use super::super::late_reply::LateReplies;
 use super::super::panic_guard::catch_panic;
 use super::super::tcp_responder::TcpResponder;
@@ -17,6 +18,7 @@ use super::transport::{server_config, transport};
 use crate::rate_limited_log::RateLimitedLog;
 use crate::tls::ServerTls;
 use bytes::BytesMut;
+use netio::clock;
 use netio::epoll::Waker;
 use netio::udp_endpoint::MAX_SEGMENTS;
 use quinn_proto::crypto::rustls::NoInitialCipherSuite;
@@ -27,8 +29,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Handshakes that are started in a round, each of which may cost half a millisecond.
-const HANDSHAKES: usize = 8;
 /// Handshakes in progress above which addresses are verified first: more than 500 new clients per second with a round-trip time of
 /// 100 ms.
 const RETRY_ABOVE: usize = 50;
@@ -72,6 +72,8 @@ pub(super) struct QuicEndpoint<R> {
     table: ConnectionTable,
     /// Attempts to connect, with the number of their socket.
     waiting: VecDeque<(usize, Incoming)>,
+    handshake_share: HandshakeShare,
+    began: Instant,
     /// Connections that get a turn.
     ready: BTreeSet<u32>,
     responder: TcpResponder<R>,
@@ -102,6 +104,8 @@ impl<R: Responder> QuicEndpoint<R> {
         let memory_limit = options.memory_limit / 2;
         let max_connections =
             options.connections.div_ceil(options.workers.max(1)).min(memory_limit / CONNECTION_MEMORY).max(1);
+        // Thousandths of a processor.
+        let share = options.handshake_percent * 10 / options.workers.max(1);
         let late = LateReplies::new(waker);
         Ok(QuicEndpoint {
             endpoint: Endpoint::new(shared, Some(config.clone()), false, None),
@@ -112,6 +116,8 @@ impl<R: Responder> QuicEndpoint<R> {
             config,
             transport,
             waiting: VecDeque::new(),
+            handshake_share: HandshakeShare::new(share as u32, 0),
+            began: now,
             ready: BTreeSet::new(),
             late: LateStreams::default(),
             counters,
@@ -141,7 +147,12 @@ impl<R: Responder> QuicEndpoint<R> {
 
     /// When the next round must begin; `now` if there is work left.
     pub(super) fn next_round(&self, now: Instant) -> Option<Instant> {
-        if self.ready.is_empty() && self.waiting.is_empty() { self.table.next_timer() } else { Some(now) }
+        if !self.ready.is_empty() {
+            return Some(now);
+        }
+        let wait_ms = || self.handshake_share.until_left_ms().into();
+        let handshake = (!self.waiting.is_empty()).then(|| now + Duration::from_millis(wait_ms()));
+        self.table.next_timer().into_iter().chain(handshake).min()
     }
 
     /// The number of connections.
@@ -199,10 +210,16 @@ impl<R: Responder> QuicEndpoint<R> {
         }
     }
 
+    /// Begins one handshake, which may cost half a millisecond, if their share of the processor allows it.
     fn accept_waiting(&mut self, now: Instant, out: &mut impl DatagramQueue) {
-        for _ in 0..HANDSHAKES {
-            let Some((socket, incoming)) = self.waiting.pop_front() else { return };
+        let now_ms = now.saturating_duration_since(self.began).as_millis() as u32;
+        if self.waiting.is_empty() || !self.handshake_share.is_left(now_ms) {
+            return;
+        }
+        if let Some((socket, incoming)) = self.waiting.pop_front() {
+            let begin = clock::thread_cpu();
             self.accept(socket, incoming, now, out);
+            self.handshake_share.charge(clock::thread_cpu().saturating_sub(begin));
         }
     }
 

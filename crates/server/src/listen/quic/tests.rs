@@ -289,6 +289,27 @@ fn rfc_9000_8_1_2_addresses_are_verified_while_there_are_many_handshakes() {
 }
 
 #[test]
+fn a_flood_of_handshakes_gets_its_share_of_the_processor() {
+    let mut world = World::new(|options| options.handshake_percent = 1);
+    let open = world.connect(1000);
+    for number in 0..200 {
+        let tls = world.tls(&RemoteTls::default());
+        world.start(number, tls);
+    }
+    // 20 ms that need not wait, and 5 ms for half a second.
+    for number in 0..100 {
+        world.deliver_to_server();
+        world.deliver_to_clients();
+        world.now += Duration::from_millis(5);
+        world.exchange(open, &message(QUERY, 0, number));
+    }
+    let connected = world.clients.iter().filter(|client| client.is_connected).count();
+    assert!((2..150).contains(&connected), "{connected}");
+    let next = world.server.next_round(world.now).expect("handshakes wait");
+    assert!(next > world.now, "no spinning");
+}
+
+#[test]
 fn a_client_has_a_limited_number_of_connections() {
     let mut world = World::new(|options| options.connections_per_client = 4);
     let mut connected = 0;

@@ -1,0 +1,42 @@
+//! The processor time that handshakes may take.
+
+use std::time::Duration;
+
+/// Handshakes that need not wait, in microseconds of processor time: clients that connect at once after a pause.
+const BURST_US: u64 = 20_000;
+
+/// The share of the handshakes of one thread.
+pub(super) struct HandshakeShare {
+    /// Thousandths of a processor.
+    share: u32,
+    /// Processor time that was used and is not yet allowed by the share, in microseconds.
+    used_us: u64,
+    refilled_ms: u32,
+}
+
+impl HandshakeShare {
+    /// `share` is in thousandths of a processor.
+    pub(super) fn new(share: u32, now_ms: u32) -> HandshakeShare {
+        HandshakeShare { share: share.max(1), used_us: 0, refilled_ms: now_ms }
+    }
+
+    /// Whether some of it is left.
+    pub(super) fn is_left(&mut self, now_ms: u32) -> bool {
+        let elapsed_ms = now_ms.wrapping_sub(self.refilled_ms);
+        self.refilled_ms = now_ms;
+        // A thousandth of a millisecond is a microsecond.
+        self.used_us = self.used_us.saturating_sub(u64::from(elapsed_ms) * u64::from(self.share));
+        self.used_us < BURST_US
+    }
+
+    /// Counts what a step of a handshake cost.
+    pub(super) fn charge(&mut self, cost: Duration) {
+        self.used_us += cost.as_micros() as u64;
+    }
+
+    /// How long to wait until some is left.
+    pub(super) fn until_left_ms(&self) -> u32 {
+        let missing_us = (self.used_us + 1).saturating_sub(BURST_US);
+        missing_us.div_ceil(self.share.into()).try_into().unwrap_or(u32::MAX)
+    }
+}
