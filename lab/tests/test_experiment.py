@@ -53,7 +53,7 @@ def changed(path: Path, old: str, new: str) -> Path:
 
 
 def test_the_catalogue_is_complete() -> None:
-    assert [int(path.stem[1:3]) for path in FILES] == list(range(1, 31))
+    assert [int(path.stem[1:3]) for path in FILES] == list(range(1, 33))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -171,7 +171,7 @@ def test_a_file_that_is_not_text_is_one_error_message(tmp_path: Path) -> None:
 def test_experiments_are_found_by_number_name_and_path(small: Path) -> None:
     assert catalogue.find("E1") == catalogue.find("response-rate") == [FILES[0]]
     assert catalogue.find(str(small)) == [small]
-    assert len(catalogue.find("all")) == 30
+    assert len(catalogue.find("all")) == 32
     with pytest.raises(LabError, match="did you mean `response-rate`"):
         catalogue.find("respons-rate")
 

@@ -9,6 +9,7 @@ mod number;
 mod peak;
 mod probe;
 mod query;
+mod quic;
 mod sample;
 mod target;
 mod tls_tsig;
@@ -50,6 +51,8 @@ enum Command {
     Hold(hold::HoldArguments),
     /// Hold connections like slow or hostile clients.
     Hostile(hold::HostileArguments),
+    /// Send queries over QUIC in a closed loop, or hold idle QUIC connections.
+    Quic(quic::QuicArguments),
     /// Transfer zones, as a secondary or as a primary.
     #[command(subcommand)]
     Xfr(xfr::XfrCommand),
@@ -133,6 +136,7 @@ pub fn main() -> ExitCode {
         Command::Query(arguments) => query::run(&arguments, &stop),
         Command::Hold(arguments) => hold::run(&arguments, &stop),
         Command::Hostile(arguments) => hold::hostile(&arguments, &stop),
+        Command::Quic(arguments) => quic::run(&arguments, &stop),
         Command::Xfr(command) => xfr::run(&command, &stop),
         Command::Probe(arguments) => probe::run(&arguments, &stop),
         Command::Notify(arguments) => maintenance::notify(&arguments, &stop),

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use quinn_proto::crypto::rustls::{NoInitialCipherSuite, QuicClientConfig};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{
     ClientConnection, ClientSessionStore, Resumption, Tls12ClientSessionValue, Tls13ClientSessionValue,
@@ -19,6 +20,8 @@ use rustls::{
 
 /// The ALPN of DNS over TLS (RFC 9103 7.1). It is offered but not required, since NSD 4.6 does not select it.
 const ALPN_DOT: &[u8] = b"dot";
+/// The ALPN of DNS over QUIC (RFC 9250 4.1.1).
+const ALPN_DOQ: &[u8] = b"doq";
 /// The size of the session cache: enough for all connections that may open at once.
 const MAX_TICKETS: usize = 4096;
 
@@ -120,6 +123,18 @@ impl TlsConfig {
             false => Resumption::disabled(),
         };
         Ok(TlsConfig { config: Arc::new(config), server_name })
+    }
+
+    /// The same for DNS over QUIC. The purpose must be [`Purpose::Transfers`], which has TLS 1.3 alone.
+    pub fn quic(&self) -> Result<QuicClientConfig, NoInitialCipherSuite> {
+        let mut config = ClientConfig::clone(&self.config);
+        config.alpn_protocols = vec![ALPN_DOQ.to_vec()];
+        config.try_into()
+    }
+
+    /// The name to verify, or the address.
+    pub fn server_name(&self) -> String {
+        self.server_name.to_str().into_owned()
     }
 
     /// A session for a new connection.

@@ -26,7 +26,8 @@ fn the_commands_of_the_manual_succeed() {
     let serve = commands.iter().find(|words| words[..2] == ["xfr", "serve"]).expect("the manual starts a primary");
     let plain = Primary::start(&folder, serve, &[]);
     let mut count = 0;
-    for command in commands.iter().filter(|command| !is_server(command)) {
+    // The null primary has no QUIC: attack/test_quic_clients.py asks a server over it.
+    for command in commands.iter().filter(|command| !is_server(command) && command[0] != "quic") {
         // The server of a command with `--tsig` needs the same key.
         let tsig = command.iter().position(|word| word == "--tsig").map(|at| &command[at..at + 2]);
         let signed = tsig.map(|tsig| Primary::start(&folder, serve, tsig));

@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""DNS over QUIC beside Knot DNS: CPU time per query, per handshake, and memory of idle connections.
+
+usage: bench/quic.py [--rounds N] [--seconds S] [--idle N]
+
+open       queries on 20 open connections, 200 outstanding, in a closed loop
+full       a connection with a full handshake for each query
+resumed    the same with resumed sessions
+idle       memory of idle connections: growth of the proportional set size
+
+Servers have one QUIC thread on CPU 0; `zonda-load quic` runs on CPU 1. Knot is measured if `knotd` is on PATH and was built with QUIC.
+CPU time is user and system time of the server. Rounds of the servers alternate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from server_process import LOAD, ZONDA, ServerProcess
+from transfers import SOA, question, wait_until_answered
+
+PORT, QUIC_PORT = 5394, 5395
+ROOT_DELEGATIONS = 500
+KINDS = {
+    "open": ["--connections", "20", "--outstanding", "200"],
+    "full": ["--connections", "20", "--outstanding", "20", "--queries-per-connection", "1"],
+    "resumed": ["--connections", "20", "--outstanding", "20", "--queries-per-connection", "1", "--resume"],
+}
+
+
+def write_zone(folder: Path) -> None:
+    """A root zone with glue, and queries for its delegations."""
+    names = [f"tld{number}" for number in range(ROOT_DELEGATIONS)]
+    with (folder / "root.zone").open("w") as zone:
+        zone.write("$ORIGIN .\n$TTL 86400\n@ SOA a.root-servers.net. host. 1 1800 900 604800 86400\n@ NS a.root-servers.net.\n")
+        for number, name in enumerate(names):
+            zone.write("".join(f"{name} NS ns{i}.{name}\nns{i}.{name} A 10.{number >> 8}.{number & 255}.{i}\n" for i in range(4)))
+    (folder / "queries").write_text("".join(f"www{number}.{names[number * 7 % len(names)]}. A\n" for number in range(10_000)))
+
+
+def zonda(folder: Path) -> list[str]:
+    """Its command."""
+    (folder / "zonda.toml").write_text(
+        f'[server]\nlisten = ["127.0.0.1:{PORT}"]\nlisten-quic = ["127.0.0.1:{QUIC_PORT}"]\ntls-self-signed = true\nworkers = 1\n'
+        f'tcp-workers = 1\ntls-handshake-percent = 100000\nquic-connections = 20000\nquic-connections-per-client = 20000\n'
+        f'quic-idle-timeout-ms = 120000\nstate-dir = "{folder}/state"\n\n[[zone]]\nname = "."\nfile = "{folder}/root.zone"\n'
+    )
+    return [ZONDA, "serve", "--config", f"{folder}/zonda.toml"]
+
+
+def knot(folder: Path) -> list[str] | None:
+    """Its command, if there is one with QUIC."""
+    program = shutil.which("knotd")
+    if not program or "QUIC support" not in (version := subprocess.run([program, "-VV"], capture_output=True, text=True).stdout):
+        return None
+    if "QUIC support: no" in " ".join(version.split()):
+        return None
+    (folder / "knot.conf").write_text(
+        f'server:\n  listen: 127.0.0.1@{PORT}\n  listen-quic: 127.0.0.1@{QUIC_PORT}\n  rundir: "{folder}"\n  udp-workers: 1\n'
+        f"  tcp-workers: 1\n  background-workers: 1\n  quic-max-clients: 20000\n  quic-idle-close-timeout: 120\n  quic-outbuf-max-size: 200M\n"
+        f'database:\n  storage: "{folder}/knot"\nzone:\n  - domain: .\n    file: "{folder}/root.zone"\n    zonefile-load: whole\n'
+        "    journal-content: none\n"
+    )
+    return [program, "-c", f"{folder}/knot.conf"]
+
+
+@contextmanager
+def serving(command: list[str], log: Path) -> Iterator[ServerProcess]:
+    """A server on CPU 0 that answers."""
+    with log.open("ab") as out, subprocess.Popen(["taskset", "-c", "0", *command], stdout=out, stderr=out) as process:
+        try:
+            wait_until_answered(PORT, question("", SOA), seconds=20)
+            yield ServerProcess(process)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(20)
+
+
+def ask(folder: Path, *options: str) -> dict:
+    """The summary of a run of `zonda-load quic`."""
+    target = ["--server", "127.0.0.1", "--port", str(QUIC_PORT), "--queries", f"{folder}/queries", "--warm-up", "0"]
+    done = subprocess.run(["taskset", "-c", "1", LOAD, "quic", *target, *options], capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def idle_octets(server: ServerProcess, folder: Path, count: int) -> float:
+    """Memory of an idle connection, while `zonda-load` holds them."""
+    before = server.pss()
+    target = ["--server", "127.0.0.1", "--port", str(QUIC_PORT), "--queries", f"{folder}/queries", "--warm-up", "0"]
+    held = ["--connections", str(count), "--rate", "500", "--outstanding", "0", "--seconds", "4"]
+    with subprocess.Popen(["taskset", "-c", "1", LOAD, "quic", *target, *held], stdout=subprocess.PIPE, text=True) as clients:
+        opened = next(json.loads(line)["zonda"]["open"] for line in clients.stdout if '"msg_type":"open"' in line.replace(" ", ""))
+        time.sleep(2)
+        octets = (server.pss() - before) / opened
+        clients.stdout.read()
+    if opened < count:
+        print(f"only {opened} of {count} connections were opened")
+    return octets
+
+
+def main() -> None:
+    """Reads the arguments and measures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=3)
+    parser.add_argument("--idle", type=int, default=15_000)
+    arguments = parser.parse_args()
+    os.sched_setaffinity(0, {1})
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    with tempfile.TemporaryDirectory(prefix="zonda-quic-") as temporary:
+        folder = Path(temporary)
+        write_zone(folder)
+        servers = {name: command for name, command in (("zonda", zonda(folder)), ("knot", knot(folder))) if command}
+        figures: dict[tuple[str, str], list[float]] = {}
+        for _ in range(arguments.rounds):
+            for name, command in servers.items():
+                with serving(command, folder / f"{name}.log") as server:
+                    for kind, options in KINDS.items():
+                        before = server.cpu_s()
+                        result = ask(folder, *options, "--seconds", str(arguments.seconds))
+                        cost = (server.cpu_s() - before) * 1e6 / result["responses"]
+                        figures.setdefault((kind, name), []).append(cost)
+        print(f"CPU us per query, medians of {arguments.rounds}; octets per idle connection, one run of {arguments.idle}")
+        print(f"{'':10}" + "".join(f"{name:>10}" for name in servers))
+        for kind in KINDS:
+            print(f"{kind:10}" + "".join(f"{statistics.median(figures[kind, name]):10.1f}" for name in servers))
+        idle = ""
+        for name, command in servers.items():
+            with serving(command, folder / f"{name}.log") as server:
+                idle += f"{idle_octets(server, folder, arguments.idle):10.0f}"
+        print(f"{'idle':10}{idle}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+//! `zonda-load quic`: queries over QUIC, or idle QUIC connections.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use clap::Args;
+use netio::clock;
+use serde_json::json;
+
+use super::input::read;
+use super::number::{rate, seconds, seconds_or_none};
+use super::tls_tsig::TlsClientArguments;
+use super::{CommandError, Validity, conclude};
+use crate::queries::{QueryTemplate, file};
+use crate::quic::QuicConfig;
+use crate::report::{ReportHeader, Reporter};
+use crate::run::RunResult;
+use crate::tls::Purpose;
+
+/// Arguments of `zonda-load quic`.
+#[derive(Debug, Args)]
+pub struct QuicArguments {
+    /// Address of the server
+    #[arg(long, value_name = "ADDRESS")]
+    server: IpAddr,
+    /// Its port
+    #[arg(long, default_value_t = 853)]
+    port: u16,
+    #[command(flatten)]
+    tls: TlsClientArguments,
+    /// Query file: a line for each query, `name type`
+    #[arg(long, value_name = "FILE")]
+    queries: PathBuf,
+    /// Number of connections
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    connections: u32,
+    /// Connections opened per second
+    #[arg(long, value_parser = rate, default_value_t = 1000.0)]
+    rate: f64,
+    /// Number of outstanding queries on all connections together; 0: they are idle
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    outstanding: u32,
+    /// Close a connection after this many queries, and open another one; 0: never
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    queries_per_connection: u32,
+    /// Resume sessions; without it, every connection makes a full handshake
+    #[arg(long)]
+    resume: bool,
+    /// Duration of the warm-up, once all connections are open
+    #[arg(long, value_name = "SECONDS", value_parser = seconds_or_none, default_value_t = 1.0)]
+    warm_up: f64,
+    /// Duration without the warm-up
+    #[arg(long, value_parser = seconds, default_value_t = 10.0)]
+    seconds: f64,
+}
+
+pub fn run(arguments: &QuicArguments, stop: &AtomicBool) -> Result<Validity, CommandError> {
+    let path = &arguments.queries;
+    let queries = file::read(&read(path)?, &QueryTemplate::default()).map_err(CommandError::input(path.display()))?;
+    if queries.is_empty() {
+        return Err(CommandError::without(path, "queries"));
+    }
+    let config = QuicConfig {
+        server: SocketAddr::new(arguments.server, arguments.port),
+        tls: &arguments.tls.config(arguments.server, arguments.resume, Purpose::Transfers)?,
+        connections: arguments.connections as usize,
+        rate: arguments.rate,
+        outstanding: arguments.outstanding.div_ceil(arguments.connections) as usize,
+        queries_per_connection: arguments.queries_per_connection.into(),
+        warm_up: Duration::from_secs_f64(arguments.warm_up),
+        duration: Duration::from_secs_f64(arguments.seconds),
+        queries: &queries,
+    };
+    let reporter = Reporter::new(ReportHeader::closed("quic"));
+    let run = config.run(stop, |opened| {
+        let message = format!("{} connections are open", opened.open);
+        reporter.event("open", &message, json!({"open": opened.open, "seconds": opened.opening.as_secs_f64()}));
+    });
+    let result = run.map_err(CommandError::system("asking over QUIC"))?;
+    let mut invalid_because = if arguments.outstanding > 0 { result.metrics.invalid_because() } else { Vec::new() };
+    let missing = config.connections.saturating_sub(result.open);
+    if missing > 0 {
+        let why = result.metrics.handshake_failure.as_deref().unwrap_or("no answer");
+        invalid_because.push(format!("{missing} connections could not be opened; the first one: {why}"));
+    }
+    let figures = json!({"open": result.open, "invalid_because": invalid_because});
+    let until = clock::real();
+    let run = RunResult { since: until.saturating_sub(result.counted), until, metrics: result.metrics, busy: 0.0 };
+    conclude(reporter.write_sum(&run, figures), &invalid_because)
+}
