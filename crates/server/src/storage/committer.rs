@@ -198,18 +198,21 @@ impl<D: Disk> Committer<D> {
     //----------- making durable ---------------------------------------------------
 
     fn commit(&mut self, now: Instant) {
-        match self.store.sync() {
-            Ok(()) => self.end_outage(now),
-            // All is durable, only files that are not needed could not be removed.
-            Err(error) if self.store.pending_len() == 0 => {
-                self.end_outage(now);
-                self.pause_compaction(now, &error);
-            }
-            Err(error) => return self.begin_outage(now, &error),
+        let result = self.store.sync();
+        if let Err(error) = &result
+            && self.store.pending_len() > 0
+        {
+            return self.begin_outage(now, error);
         }
         if self.durable < self.appended {
             self.durable = self.appended;
             (self.on_event)(StorageEvent::Durable(self.durable));
+        }
+        // After the event: whoever reads in the log that the disk works may send a change at once, and the writer must know it, too.
+        self.end_outage(now);
+        if let Err(error) = result {
+            // All is durable, only files that are not needed could not be removed.
+            self.pause_compaction(now, &error);
         }
     }
 

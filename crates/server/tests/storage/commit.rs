@@ -205,6 +205,29 @@ fn failing_syncs_are_retried_and_reported_once() {
     outage(SimulatedDisk::set_failing);
 }
 
+/// The writer refuses changes while older ones wait for the disk: it must know that they are durable before anyone reads in the log that
+/// the disk works.
+#[test]
+fn the_end_of_an_outage_is_logged_after_the_event() {
+    let lines = logged(|| {
+        let disk = SimulatedDisk::default();
+        let on_event = |event| {
+            if let StorageEvent::Durable(number) = event {
+                tracing::info!(number, "durable");
+            }
+        };
+        let (mut committer, handle) = Committer::new(open(&disk), LIMITS, on_event);
+        disk.set_full(true);
+        replace(&handle, handle.add_zone(), &name(0), 1, b"image").expect("there is room in the queue");
+        let NextStep::RetryAt(time) = committer.step(Instant::now()) else { panic!("the disk fails") };
+        disk.set_full(false);
+        committer.step(time);
+    });
+    let is_end = |line: &String| line.contains("durable number=1") || line.contains("written again");
+    let end: Vec<_> = lines.iter().filter(|line| is_end(line)).collect();
+    assert!(end.len() == 2 && end[1].contains("written again"), "{lines:#?}");
+}
+
 #[test]
 fn after_one_failed_sync_the_data_is_written_again() {
     let mut bench = Bench::new();
