@@ -7,6 +7,7 @@ use super::super::tcp_responder::{Client, Encryption, PREFIX_LEN, TcpResponder};
 use super::DoqError;
 use super::late_streams::LateStreams;
 use super::query_stream::{FramingError, QueryStream};
+use super::receive_memory::ReceiveMemory;
 use super::transport::SEND_WINDOW;
 use crate::tls::ServerTls;
 use answer::{ResponseStream, has_keepalive};
@@ -14,7 +15,7 @@ use bytes::Bytes;
 use quinn_proto::{Connection, Dir, Event, ReadError, StreamEvent, StreamId, WriteError};
 use rustls::pki_types::CertificateDer;
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use wire::Name;
 use wire::message::Opcode;
 
@@ -30,6 +31,9 @@ pub(super) struct QuicConnection {
     client_names: Box<[Name]>,
     /// The streams that are not over; no more than the client may have open.
     streams: Vec<Stream>,
+    receive_memory: ReceiveMemory,
+    /// Queries that became complete in this turn.
+    complete: usize,
     /// There is work without another packet.
     pub(super) wants_turn: bool,
 }
@@ -37,6 +41,8 @@ pub(super) struct QuicConnection {
 struct Stream {
     id: StreamId,
     state: StreamState,
+    /// When it was opened.
+    begin: Instant,
     /// Octets written that may not be acknowledged.
     unacknowledged: usize,
 }
@@ -61,12 +67,23 @@ pub(super) struct Turn<'a, R> {
     pub(super) late: &'a mut LateStreams,
     pub(super) counters: &'a ListenerCounters,
     pub(super) tls: &'a ServerTls,
+    /// How long a query may take until it is complete.
+    pub(super) idle_timeout: Duration,
 }
 
 impl QuicConnection {
     pub(super) fn new(inner: Connection, peer: SocketAddr, socket: usize, index: u32) -> QuicConnection {
-        let (client_names, streams) = (Box::default(), Vec::new());
-        QuicConnection { inner, peer, socket, index, client_names, streams, wants_turn: false }
+        QuicConnection {
+            inner,
+            peer,
+            socket,
+            index,
+            client_names: Box::default(),
+            streams: Vec::new(),
+            receive_memory: ReceiveMemory::default(),
+            complete: 0,
+            wants_turn: false,
+        }
     }
 
     /// Handles what happened since the last turn. Returns whether there was progress: a query answered, or response octets
@@ -74,8 +91,7 @@ impl QuicConnection {
     pub(super) fn turn<R: Responder>(&mut self, turn: &mut Turn<'_, R>) -> bool {
         let mut progress = false;
         if std::mem::take(&mut self.wants_turn) {
-            // Backwards, as what ends is removed.
-            for at in (0..self.streams.len()).rev() {
+            for at in 0..self.streams.len() {
                 progress |= self.write(at, turn);
             }
         }
@@ -91,9 +107,13 @@ impl QuicConnection {
                 _ => false,
             };
         }
+        self.end_slow_queries(turn);
         if self.streams.is_empty() {
             self.streams = Vec::new();
         }
+        let frames = self.inner.stats().frame_rx;
+        let (complete, incomplete) = (std::mem::take(&mut self.complete), self.incomplete_queries());
+        self.receive_memory.end_turn(frames.stream, frames.crypto, complete, incomplete);
         progress
     }
 
@@ -103,7 +123,8 @@ impl QuicConnection {
         let mut progress = false;
         // Bounded by the streams that the client may open.
         while let Some(id) = self.inner.streams().accept(Dir::Bi) {
-            self.streams.push(Stream { id, state: StreamState::Query(QueryStream::default()), unacknowledged: 0 });
+            let state = StreamState::Query(QueryStream::default());
+            self.streams.push(Stream { id, state, begin: turn.now, unacknowledged: 0 });
             progress |= self.read(id, turn);
         }
         progress
@@ -134,8 +155,21 @@ impl QuicConnection {
         _ = chunks.finalize();
         match end.and_then(|query| query.map(QueryStream::finish).transpose()) {
             Ok(None) => false,
-            Ok(Some(query)) => self.answer(id, query, turn),
+            Ok(Some(query)) => {
+                self.complete += 1;
+                self.answer(id, query, turn)
+            }
             Err(FramingError) => self.fail(turn),
+        }
+    }
+
+    /// Ends the streams of queries that take too long, which other queries would keep open.
+    fn end_slow_queries<R: Responder>(&mut self, turn: &mut Turn<'_, R>) {
+        let is_slow = |stream: &Stream| stream.is_query() && turn.now >= stream.begin + turn.idle_timeout;
+        let slow: Vec<StreamId> =
+            self.streams.iter().filter(|stream| is_slow(stream)).map(|stream| stream.id).collect();
+        for id in slow {
+            self.cancel(id, DoqError::ExcessiveLoad, turn);
         }
     }
 
@@ -309,7 +343,11 @@ impl QuicConnection {
     pub(super) fn memory(&self) -> usize {
         let written: usize = self.streams.iter().map(|stream| stream.unacknowledged).sum();
         let kept: usize = self.streams.iter().map(|stream| size_of::<Stream>() + stream.memory()).sum();
-        kept + written.min(SEND_WINDOW as usize)
+        kept + written.min(SEND_WINDOW as usize) + self.receive_memory.octets(self.incomplete_queries())
+    }
+
+    fn incomplete_queries(&self) -> usize {
+        self.streams.iter().filter(|stream| stream.is_query()).count()
     }
 
     /// The number of transfers in progress.
@@ -319,7 +357,7 @@ impl QuicConnection {
 
     /// Whether a response waits to be written or acknowledged, or comes later.
     pub(super) fn owes_response(&self) -> bool {
-        self.streams.iter().any(|stream| !matches!(stream.state, StreamState::Query(_)))
+        self.streams.iter().any(|stream| !stream.is_query())
     }
 
     /// Whether there are streams.
@@ -338,6 +376,11 @@ impl QuicConnection {
 }
 
 impl Stream {
+    /// Whether its query is not complete.
+    fn is_query(&self) -> bool {
+        matches!(self.state, StreamState::Query(_))
+    }
+
     fn transfer(&self) -> Option<&ResponseStream> {
         match &self.state {
             StreamState::Response(_, transfer) => transfer.as_deref(),

@@ -82,6 +82,7 @@ pub(super) struct QuicEndpoint<R> {
     max_connections: usize,
     max_per_client: usize,
     memory_limit: usize,
+    idle_timeout: Duration,
     is_stopping: bool,
     log: RateLimitedLog,
 }
@@ -124,6 +125,7 @@ impl<R: Responder> QuicEndpoint<R> {
             max_connections,
             max_per_client: options.connections_per_client,
             memory_limit,
+            idle_timeout: options.idle_timeout,
             is_stopping: false,
             log: RateLimitedLog::new(1, Duration::from_secs(10)),
         })
@@ -268,6 +270,7 @@ impl<R: Responder> QuicEndpoint<R> {
             late: &mut self.late,
             counters: &self.counters,
             tls: &self.tls,
+            idle_timeout: self.idle_timeout,
         };
         let state = catch_panic(|| {
             self.table.update(index, now, |connection| {
@@ -367,6 +370,7 @@ impl<R: Responder> QuicEndpoint<R> {
             late: &mut self.late,
             counters: &self.counters,
             tls: &self.tls,
+            idle_timeout: self.idle_timeout,
         };
         self.table.update(index, now, |connection| (change(connection, &mut turn), false));
     }

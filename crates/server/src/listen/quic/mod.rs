@@ -8,6 +8,7 @@ mod connection_table;
 mod endpoint;
 mod late_streams;
 mod query_stream;
+mod receive_memory;
 #[cfg(test)]
 mod tests;
 mod transport;

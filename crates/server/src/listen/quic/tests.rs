@@ -11,7 +11,7 @@ use answer::{
     Acl, AclEntry, AddressPrefix, Served, ServedZone, WorkerState, ZoneAcls, ZoneExtras, ZoneHistory, ZoneState,
 };
 use answer::{Request, Response, Transport};
-use client::{StreamEnd, World, arrival};
+use client::{Client, Network, StreamEnd, World, arrival};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
@@ -381,6 +381,60 @@ fn clients_that_do_not_read_are_closed_when_memory_is_short() {
     world.client_window = None;
     let good = world.connect(20);
     world.exchange(good, &message(QUERY, LONGEST, 0));
+}
+
+/// Sends octets of a query one by one, of which every second is lost.
+fn send_with_gaps(world: &mut World, client: usize, count: usize) {
+    let id = world.send(client, &[0], false);
+    for number in 0..count {
+        let Client { connection, address, .. } = &mut world.clients[client];
+        connection.send_stream(id).write(&[200]).expect("a window");
+        let address = *address;
+        for octets in world.clients[client].transmits(world.now) {
+            if number % 2 == 1 {
+                world.server.receive(arrival(address, &octets), world.now, &mut world.network);
+            }
+        }
+        // What the server acknowledges would be repeated.
+        world.server.finish_round(world.now, &mut world.network);
+        world.network = Network::default();
+    }
+}
+
+#[test]
+fn the_memory_of_frames_after_a_gap_is_counted() {
+    let mut world = World::new(|options| options.memory_limit = 512 << 10);
+    let client = world.connect(1);
+    world.exchange(client, &message(QUERY, 0, 0));
+    world.wait(Duration::from_secs(1));
+    assert_eq!(world.server.memory(), 0);
+    send_with_gaps(&mut world, client, 40);
+    assert!(world.server.memory() > 10 * (56 + 40), "{} octets", world.server.memory());
+    assert_eq!(world.totals().evicted, 0);
+    // It has 40 KiB at most in the datagrams of a stream, and the limit is half of 512 KiB.
+    for number in 2..12 {
+        let client = world.connect(number);
+        send_with_gaps(&mut world, client, 100);
+        assert!(world.server.memory() <= 256 << 10, "{} octets", world.server.memory());
+    }
+    assert!(world.totals().evicted >= 4, "{}", world.totals().evicted);
+}
+
+#[test]
+fn a_query_that_is_never_complete_is_ended_though_others_are_answered() {
+    let mut world = World::new(|options| options.idle_timeout = Duration::from_secs(10));
+    let client = world.connect(1);
+    let slow = world.send(client, &[0, 14, 0], false);
+    for second in 0..9 {
+        world.exchange(client, &message(QUERY, 0, second));
+        world.wait(Duration::from_secs(1));
+    }
+    assert!(!world.clients[client].received.contains_key(&slow));
+    for second in 0..3 {
+        world.wait(Duration::from_secs(1));
+        world.exchange(client, &message(QUERY, 0, second));
+    }
+    assert_eq!(world.clients[client].received[&slow].1, StreamEnd::Reset(code(DoqError::ExcessiveLoad)));
 }
 
 #[test]
