@@ -15,9 +15,10 @@ thread_local! {
 /// What `work` leaves half changed must not matter later; buffers that every query overwrites are fine.
 #[inline]
 pub(super) fn catch_panic<T>(work: impl FnOnce() -> T) -> Option<T> {
-    IS_GUARDED.set(true);
+    // A guard may be within another one.
+    let was_guarded = IS_GUARDED.replace(true);
     let result = panic::catch_unwind(AssertUnwindSafe(work)).ok();
-    IS_GUARDED.set(false);
+    IS_GUARDED.set(was_guarded);
     result
 }
 

@@ -191,6 +191,8 @@ impl QuicConnection {
         let client = Client { peer: self.peer.ip(), encryption: Encryption::Quic(&self.client_names) };
         let Some((_, transfer)) = catch_panic(|| turn.responder.answer_messages(client, &query)) else {
             turn.counters.panics.add(1);
+            // A reply that it may have promised is not that of the next stream with this ticket.
+            turn.responder.late.forget(ticket);
             return self.cancel(id, DoqError::InternalError, turn);
         };
         if turn.responder.late.current_waits() {

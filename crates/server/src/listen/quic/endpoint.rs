@@ -220,7 +220,9 @@ impl<R: Responder> QuicEndpoint<R> {
         }
         if let Some((socket, incoming)) = self.waiting.pop_front() {
             let begin = clock::thread_cpu();
-            self.accept(socket, incoming, now, out);
+            if catch_panic(|| self.accept(socket, incoming, now, out)).is_none() {
+                self.counters.panics.add(1);
+            }
             self.handshake_share.charge(clock::thread_cpu().saturating_sub(begin));
         }
     }
@@ -282,7 +284,7 @@ impl<R: Responder> QuicEndpoint<R> {
         });
         let Some(state) = state else {
             self.counters.panics.add(1);
-            return self.forget(index);
+            return self.forget(index, now);
         };
         match state {
             Some((true, _)) => _ = self.table.remove(index),
@@ -290,7 +292,10 @@ impl<R: Responder> QuicEndpoint<R> {
                 if has_more {
                     self.make_ready(index);
                 }
-                self.enforce_limits(index, now, out);
+                if catch_panic(|| self.enforce_limits(index, now, out)).is_none() {
+                    self.counters.panics.add(1);
+                    self.forget(index, now);
+                }
             }
             None => {}
         }
@@ -306,16 +311,23 @@ impl<R: Responder> QuicEndpoint<R> {
 
     fn handle_timers(&mut self, now: Instant) {
         while let Some((index, is_expired)) = self.table.fired(now) {
-            let Some(connection) = self.table.get(index) else { continue };
-            let is_kept = is_expired && connection.awaits_late_response(&self.responder);
-            self.table.update(index, now, |connection| (connection.inner.handle_timeout(now), is_kept));
-            if is_expired && !is_kept {
-                self.counters.expired.add(1);
-                let is_idle = self.table.get(index).is_some_and(QuicConnection::is_idle);
-                self.close(index, if is_idle { DoqError::NoError } else { DoqError::ExcessiveLoad }, now);
+            if catch_panic(|| self.handle_timer(index, is_expired, now)).is_none() {
+                self.counters.panics.add(1);
+                self.forget(index, now);
             }
-            self.make_ready(index);
         }
+    }
+
+    fn handle_timer(&mut self, index: u32, is_expired: bool, now: Instant) {
+        let Some(connection) = self.table.get(index) else { return };
+        let is_kept = is_expired && connection.awaits_late_response(&self.responder);
+        self.table.update(index, now, |connection| (connection.inner.handle_timeout(now), is_kept));
+        if is_expired && !is_kept {
+            self.counters.expired.add(1);
+            let is_idle = self.table.get(index).is_some_and(QuicConnection::is_idle);
+            self.close(index, if is_idle { DoqError::NoError } else { DoqError::ExcessiveLoad }, now);
+        }
+        self.make_ready(index);
     }
 
     //---------- Limits
@@ -345,15 +357,22 @@ impl<R: Responder> QuicEndpoint<R> {
 
     /// Closes a connection and forgets it: further packets of its client are answered by a stateless reset.
     fn evict(&mut self, index: u32, now: Instant, out: &mut impl DatagramQueue) {
-        if self.table.get(index).is_some_and(|connection| !connection.inner.is_closed()) {
-            self.counters.evicted.add(1);
-            self.close(index, DoqError::ExcessiveLoad, now);
+        let close = || {
+            if self.table.get(index).is_some_and(|connection| !connection.inner.is_closed()) {
+                self.counters.evicted.add(1);
+                self.close(index, DoqError::ExcessiveLoad, now);
+            }
+            self.table.update(index, now, |connection| (transmit(connection, now, out), false));
+        };
+        if catch_panic(close).is_none() {
+            self.counters.panics.add(1);
         }
-        self.table.update(index, now, |connection| (transmit(connection, now, out), false));
-        self.forget(index);
+        self.forget(index, now);
     }
 
-    fn forget(&mut self, index: u32) {
+    fn forget(&mut self, index: u32, now: Instant) {
+        // It still has streams if it panicked.
+        self.change(index, now, |connection, turn| _ = connection.drop_streams(turn));
         if self.table.remove(index).is_some() {
             self.endpoint.handle_event(ConnectionHandle(index as usize), EndpointEvent::drained());
         }

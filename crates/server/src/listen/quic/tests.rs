@@ -5,10 +5,11 @@ mod client;
 use super::DoqError;
 use super::endpoint::CONNECTION_MEMORY;
 use crate::config::remote_server::RemoteTls;
-use crate::listen::Responder;
 use crate::listen::tcp_responder::first_message;
+use crate::listen::{IncomingUpdate, LateReply, Responder};
 use answer::{
-    Acl, AclEntry, AddressPrefix, Served, ServedZone, WorkerState, ZoneAcls, ZoneExtras, ZoneHistory, ZoneState,
+    Acl, AclEntry, AddressPrefix, Served, ServedZone, UpdateAcl, UpdateRole, WorkerState, ZoneAcls, ZoneExtras,
+    ZoneHistory, ZoneState,
 };
 use answer::{Request, Response, Transport};
 use client::{Client, Network, StreamEnd, World, arrival};
@@ -16,10 +17,11 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use quinn_proto::{ConnectionError, Dir};
+use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use wire::message::Message;
+use wire::message::{Message, Rcode};
 use wire::{Name, Rtype};
 use zone::load;
 use zone::text::{ParseOptions, Source};
@@ -46,6 +48,9 @@ impl Responder for Scripted {
     fn answer(&mut self, request: Request<'_>, out: &mut [u8]) -> Response {
         let Transport::Quic { client_names } = request.transport else { panic!("not QUIC") };
         let len = request.message.len();
+        if request.message[..] == update() {
+            return pending_update(request, out);
+        }
         out[..len].copy_from_slice(request.message);
         out[2] |= 0x80;
         match request.message[4] {
@@ -58,6 +63,18 @@ impl Responder for Scripted {
         }
         Response::Send(if request.message[4] == LONGEST { out.len() } else { len })
     }
+
+    fn update(&mut self, update: Box<IncomingUpdate>) -> Result<(), Box<IncomingUpdate>> {
+        LATE_REPLIES.with_borrow_mut(|replies| replies.push(update.reply));
+        assert!(!UPDATES_PANIC.get(), "as the test commands");
+        Ok(())
+    }
+}
+
+thread_local! {
+    /// The replies to UPDATE messages that nobody has sent yet.
+    static LATE_REPLIES: RefCell<Vec<LateReply>> = const { RefCell::new(Vec::new()) };
+    static UPDATES_PANIC: Cell<bool> = const { Cell::new(false) };
 }
 
 /// TXT records of 200 octets in the zone that is transferred.
@@ -65,18 +82,44 @@ const TRANSFERRED: usize = 20_000;
 
 /// The response to an AXFR query of the same client.
 fn transfer(request: Request<'_>, out: &mut [u8]) -> Response {
-    let (line, text) = ("@ 60 SOA ns.invalid. host.invalid. 1 1 1 1 1\n@ 60 NS ns.invalid.\n", "x".repeat(200));
-    let zone: String = (0..TRANSFERRED).fold(line.into(), |zone, number| zone + &format!("t{number} 60 TXT {text}\n"));
-    let apex: Name = "example.".parse().expect("a name");
-    let source = Source { name: "example.zone".into(), bytes: zone.as_bytes() };
-    let outcome = load::load(source, &load::LoadOptions::new(ParseOptions::new(apex.as_ref())));
     let access = Acl(vec![AclEntry::of_addresses(AddressPrefix { address: request.peer, len: 32 })]);
     let acls = ZoneAcls { transfer: access, ..ZoneAcls::default() };
+    let message = Message { id: 0, ..Message::query(apex(), Rtype::AXFR) }.to_wire();
+    respond_from_zone(TRANSFERRED, acls, Request { message: &message, ..request }, out)
+}
+
+fn apex() -> Name {
+    "example.".parse().expect("a name")
+}
+
+/// Answers from a zone with this number of TXT records.
+fn respond_from_zone(records: usize, acls: ZoneAcls, request: Request<'_>, out: &mut [u8]) -> Response {
+    let (line, text) = ("@ 60 SOA ns.invalid. host.invalid. 1 1 1 1 1\n@ 60 NS ns.invalid.\n", "x".repeat(200));
+    let zone: String = (0..records).fold(line.into(), |zone, number| zone + &format!("t{number} 60 TXT {text}\n"));
+    let apex = apex();
+    let source = Source { name: "example.zone".into(), bytes: zone.as_bytes() };
+    let outcome = load::load(source, &load::LoadOptions::new(ParseOptions::new(apex.as_ref())));
     let state = ZoneState::Loaded(outcome.zone.expect("a zone without errors"));
     let mut served = Served::default();
     served.zones.insert(Arc::new(ServedZone::new(state, ZoneExtras::new(acls, ZoneHistory::new()))));
-    let message = Message { id: 0, ..Message::query(apex, Rtype::AXFR) }.to_wire();
-    answer::respond(&Arc::new(served), &mut WorkerState::new(), Request { message: &message, ..request }, out)
+    answer::respond(&Arc::new(served), &mut WorkerState::new(), request, out)
+}
+
+/// An UPDATE message for the zone, without changes.
+fn update() -> Vec<u8> {
+    let header = [0, 0, UPDATE, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    [&header[..], apex().as_ref().wire(), &[0, 6, 0, 1]].concat()
+}
+
+/// What an UPDATE message gets that is passed on.
+fn pending_update(request: Request<'_>, out: &mut [u8]) -> Response {
+    let update = UpdateAcl { role: UpdateRole::Forward, ..UpdateAcl::default() };
+    respond_from_zone(0, ZoneAcls { update, ..ZoneAcls::default() }, request, out)
+}
+
+/// The oldest reply to an UPDATE message that nobody has sent yet.
+fn next_late_reply() -> LateReply {
+    LATE_REPLIES.with_borrow_mut(|replies| replies.remove(0))
 }
 
 const QUERY: u8 = 0;
@@ -226,6 +269,73 @@ fn rfc_9250_4_3_2_a_panic_costs_one_stream() {
     assert_eq!(world.clients[client].received[&id].1, StreamEnd::Reset(code(DoqError::InternalError)));
     world.exchange(client, &message(QUERY, 0, 1));
     assert_eq!(world.totals().panics, 1);
+}
+
+/// RFC 2136 3.8: the response is that of the writer, on the stream of the update, in whatever order they come.
+#[test]
+fn rfc_9250_4_2_late_responses_are_on_the_streams_of_their_updates() {
+    let mut world = World::new(|_| {});
+    let [one, other] = [1, 2].map(|number| world.connect(number));
+    let mut updates = Vec::new();
+    for client in [one, other, one, other] {
+        let id = world.ask(client, &update());
+        world.run();
+        updates.push((client, id, next_late_reply()));
+        world.exchange(client, &message(QUERY, 0, 1));
+    }
+    let [first, second, third, fourth]: [_; 4] = updates.try_into().unwrap_or_else(|_| panic!("four updates"));
+    // This one is abandoned, so that nobody gets its response.
+    world.clients[other].connection.recv_stream(second.1).stop(DoqError::RequestCancelled.into()).expect("open");
+    world.run();
+    let expected =
+        [(fourth, Rcode::REFUSED), (first, Rcode::SERVFAIL), (second, Rcode::NXDOMAIN), (third, Rcode::NOERROR)];
+    for ((client, id, reply), rcode) in expected {
+        assert!(!world.clients[client].received.contains_key(&id));
+        reply.send(rcode);
+        world.run();
+        let response = world.clients[client].received.get(&id).map(|(octets, _)| u16::from(octets[5] & 15));
+        assert_eq!(response, (rcode != Rcode::NXDOMAIN).then_some(rcode.0));
+    }
+    for client in [one, other] {
+        world.exchange(client, &message(QUERY, 0, 1));
+    }
+}
+
+#[test]
+fn after_a_panic_no_other_stream_gets_the_late_response() {
+    crate::listen::panic_guard::log_panics();
+    let mut world = World::new(|_| {});
+    let [one, other] = [1, 2].map(|number| world.connect(number));
+    UPDATES_PANIC.set(true);
+    let id = world.ask(one, &update());
+    world.run();
+    assert_eq!(world.clients[one].received[&id].1, StreamEnd::Reset(code(DoqError::InternalError)));
+    let response = world.exchange(other, &message(QUERY, 0, 7));
+    assert_eq!(response[13], 7);
+    next_late_reply().send(Rcode::REFUSED);
+    world.run();
+    world.exchange(one, &message(QUERY, 0, 7));
+}
+
+#[test]
+fn a_panic_costs_a_handshake_or_a_connection_but_no_other() {
+    crate::listen::panic_guard::log_panics();
+    let mut world = World::new(|options| options.connections = 2);
+    let [_, other] = [1, 2].map(|number| world.connect(number));
+    world.wait(Duration::from_millis(200));
+    world.exchange(other, &message(QUERY, 0, 1));
+    let tls = world.tls(&RemoteTls::default());
+    let client = world.start(3, tls);
+    for octets in world.clients[client].transmits(world.now) {
+        world.server.receive(arrival(world.clients[client].address, &octets), world.now, &mut world.network);
+    }
+    // When the oldest connection is closed to make room, and when its place is taken.
+    world.network.panics = true;
+    world.server.finish_round(world.now, &mut world.network);
+    world.network.panics = false;
+    assert_eq!((world.totals().panics, world.server.connections()), (2, 1));
+    world.exchange(other, &message(QUERY, 0, 2));
+    world.connect(4);
 }
 
 #[test]

@@ -25,10 +25,13 @@ pub(super) const SERVER: &str = "192.0.2.53:853";
 pub(super) struct Network {
     buffer: Vec<u8>,
     sent: VecDeque<(SocketAddr, Vec<u8>)>,
+    /// Whether the next datagram to send causes a panic.
+    pub(super) panics: bool,
 }
 
 impl DatagramQueue for Network {
     fn buffer(&mut self, _socket: usize) -> &mut Vec<u8> {
+        assert!(!self.panics, "as the test commands");
         self.buffer.clear();
         &mut self.buffer
     }
