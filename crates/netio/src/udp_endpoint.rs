@@ -33,6 +33,8 @@ pub struct UdpEndpoint {
     outgoing: Vec<Outgoing>,
     /// The number of queued datagrams or bursts.
     queued: usize,
+    /// The most datagrams of a burst: 1 once the kernel has rejected a burst of datagrams that it accepts one by one.
+    max_segments: usize,
 }
 
 struct Received {
@@ -46,6 +48,8 @@ struct Received {
 struct Outgoing {
     octets: Vec<u8>,
     peer: RawAddress,
+    from: Option<IpAddr>,
+    segment: Option<u16>,
     control: ControlBuffer,
 }
 
@@ -88,7 +92,7 @@ impl UdpEndpoint {
         let local = socket.local_addr()?;
         let received = (0..BATCH).map(|_| Received::new()).collect();
         let outgoing = (0..BATCH).map(|_| Outgoing::new()).collect();
-        Ok(UdpEndpoint { socket, local, received, count: 0, outgoing, queued: 0 })
+        Ok(UdpEndpoint { socket, local, received, count: 0, outgoing, queued: 0, max_segments: MAX_SEGMENTS })
     }
 
     /// The local address, with the port that the kernel chose if it was 0.
@@ -143,6 +147,11 @@ impl UdpEndpoint {
         })
     }
 
+    /// How many datagrams a burst may have now, at most [`MAX_SEGMENTS`].
+    pub fn max_segments(&self) -> usize {
+        self.max_segments
+    }
+
     /// An empty buffer for what is queued next. There is always one: a full queue is flushed first.
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         if self.queued == self.outgoing.len() {
@@ -158,37 +167,70 @@ impl UdpEndpoint {
     pub fn queue(&mut self, peer: SocketAddr, from: Option<IpAddr>, segment: Option<u16>) {
         let outgoing = &mut self.outgoing[self.queued];
         outgoing.peer = RawAddress::from(peer);
+        (outgoing.from, outgoing.segment) = (from, segment);
         outgoing.control.write(from, segment);
         self.queued += 1;
     }
 
     /// Sends what is queued; returns how many datagrams or bursts the kernel rejected, for which there is no second attempt.
     pub fn flush(&mut self) -> usize {
-        let unsent = send_queued(self.queued, |next| self.send_from(next));
+        let unsent = send_queued(self.queued, |next| match self.send_from(next) {
+            Err(error) if self.outgoing[next].segment.is_some() && may_be_segmentation(&error) => {
+                self.send_singly(next, error)
+            }
+            result => result,
+        });
         self.queued = 0;
         unsent
     }
 
-    fn send_from(&mut self, first: usize) -> io::Result<usize> {
-        let mut parts = [libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; BATCH];
-        // SAFETY: integers and raw pointers, for which zero is a value.
-        let mut headers: [libc::mmsghdr; BATCH] = unsafe { mem::zeroed() };
-        let waiting = &mut self.outgoing[first..self.queued];
-        let count = waiting.len();
-        for ((outgoing, part), header) in waiting.iter_mut().zip(&mut parts).zip(&mut headers) {
-            *part = libc::iovec { iov_base: outgoing.octets.as_mut_ptr().cast(), iov_len: outgoing.octets.len() };
-            let header = &mut header.msg_hdr;
-            header.msg_name = (&raw mut outgoing.peer).cast();
-            header.msg_namelen = RawAddress::len_for(self.local);
-            (header.msg_iov, header.msg_iovlen) = (part, 1);
-            outgoing.control.attach(header);
+    /// Sends the datagrams of a burst one by one, as the kernel has rejected it with this error.
+    fn send_singly(&mut self, index: usize, error: io::Error) -> io::Result<usize> {
+        let Outgoing { octets, peer, from, segment, .. } = &self.outgoing[index];
+        let single = |octets: &[u8]| {
+            let mut control = ControlBuffer::new();
+            control.write(*from, None);
+            Outgoing { octets: octets.to_vec(), peer: *peer, from: *from, segment: None, control }
+        };
+        let mut singles: Vec<Outgoing> = octets.chunks(segment.map_or(1, usize::from)).map(single).collect();
+        let unsent = send_queued(singles.len(), |next| send(&self.socket, self.local, &mut singles[next..]));
+        if unsent == singles.len() {
+            // The error is about the peer or the route, not about bursts.
+            return Err(error);
         }
-        // SAFETY: `headers` has at least `count` headers, which point at buffers of the lengths they state; all live through the
-        // call, which writes to none of them but the headers.
-        let result =
-            unsafe { libc::sendmmsg(self.socket.as_raw_fd(), headers.as_mut_ptr(), count as _, libc::MSG_DONTWAIT) };
-        usize::try_from(result).map_err(|_| io::Error::last_os_error())
+        self.max_segments = 1;
+        Ok(1)
     }
+
+    fn send_from(&mut self, first: usize) -> io::Result<usize> {
+        send(&self.socket, self.local, &mut self.outgoing[first..self.queued])
+    }
+}
+
+/// Sends at most [`BATCH`] datagrams or bursts, from the first on; returns how many the kernel accepted.
+fn send(socket: &UdpSocket, local: SocketAddr, waiting: &mut [Outgoing]) -> io::Result<usize> {
+    let mut parts = [libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; BATCH];
+    // SAFETY: integers and raw pointers, for which zero is a value.
+    let mut headers: [libc::mmsghdr; BATCH] = unsafe { mem::zeroed() };
+    let count = waiting.len().min(BATCH);
+    for ((outgoing, part), header) in waiting.iter_mut().zip(&mut parts).zip(&mut headers) {
+        *part = libc::iovec { iov_base: outgoing.octets.as_mut_ptr().cast(), iov_len: outgoing.octets.len() };
+        let header = &mut header.msg_hdr;
+        header.msg_name = (&raw mut outgoing.peer).cast();
+        header.msg_namelen = RawAddress::len_for(local);
+        (header.msg_iov, header.msg_iovlen) = (part, 1);
+        outgoing.control.attach(header);
+    }
+    // SAFETY: `headers` has at least `count` headers, which point at buffers of the lengths they state; all live through the call,
+    // which writes to none of them but the headers.
+    let result = unsafe { libc::sendmmsg(socket.as_raw_fd(), headers.as_mut_ptr(), count as _, libc::MSG_DONTWAIT) };
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}
+
+/// Whether the kernel may have rejected a burst because it cannot split it (udp(7)): without checksum offload on the route, or
+/// with segments longer than the device's MTU. Errors of the address are the same.
+fn may_be_segmentation(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL))
 }
 
 impl AsFd for UdpEndpoint {
@@ -206,7 +248,8 @@ impl Received {
 
 impl Outgoing {
     fn new() -> Outgoing {
-        Outgoing { octets: Vec::new(), peer: RawAddress::unspecified(), control: ControlBuffer::new() }
+        let (octets, control) = (Vec::new(), ControlBuffer::new());
+        Outgoing { octets, peer: RawAddress::unspecified(), from: None, segment: None, control }
     }
 }
 
@@ -274,6 +317,37 @@ mod tests {
         for len in [100, 100, 50].repeat(BATCH + 1) {
             assert_eq!(client.recv(&mut octets).expect("a datagram"), len);
         }
+    }
+
+    #[test]
+    fn rejected_bursts_are_sent_as_single_datagrams() {
+        for (bound, loopback) in [("127.0.0.1:0", "127.0.0.1"), ("0.0.0.0:0", "127.0.0.7")] {
+            let (mut endpoint, client) = (endpoint(bound), client("127.0.0.1:0"));
+            let from = IpAddr::V4(loopback.parse().expect("a literal"));
+            // UDP_SEGMENT needs checksums, so the kernel rejects it.
+            let fd = endpoint.socket.try_clone().expect("a descriptor").into();
+            socket_options::set(&fd, libc::SOL_SOCKET, libc::SO_NO_CHECK, 1, "SO_NO_CHECK")
+                .expect("known to all kernels");
+            for segment in [Some(100), None, Some(100)] {
+                endpoint.buffer().extend_from_slice(&[7; 250][..segment.map_or(50, |_| 250)]);
+                endpoint.queue(client.local_addr().expect("bound"), Some(from), segment);
+            }
+            assert_eq!(endpoint.flush(), 0);
+            for expected in [100, 100, 50, 50, 100, 100, 50] {
+                let mut octets = [0; 300];
+                let (len, peer) = client.recv_from(&mut octets).expect("a datagram");
+                assert_eq!((len, peer.ip()), (expected, from));
+            }
+            assert_eq!(endpoint.max_segments(), 1);
+        }
+    }
+
+    #[test]
+    fn an_unreachable_peer_does_not_end_segmentation() {
+        let mut endpoint = endpoint("127.0.0.1:0");
+        endpoint.buffer().extend_from_slice(&[7; 250]);
+        endpoint.queue("127.0.0.1:0".parse().expect("a literal"), None, Some(100));
+        assert_eq!((endpoint.flush(), endpoint.max_segments()), (1, MAX_SEGMENTS));
     }
 
     #[test]

@@ -20,7 +20,6 @@ use crate::tls::ServerTls;
 use bytes::BytesMut;
 use netio::clock;
 use netio::epoll::Waker;
-use netio::udp_endpoint::MAX_SEGMENTS;
 use quinn_proto::crypto::rustls::NoInitialCipherSuite;
 use quinn_proto::{ConnectionHandle, DatagramEvent, Endpoint, EndpointConfig, EndpointEvent, Incoming, ServerConfig};
 use quinn_proto::{Transmit, TransportConfig};
@@ -55,6 +54,8 @@ pub(super) struct Arrival {
 
 /// Where datagrams are queued.
 pub(super) trait DatagramQueue {
+    /// How many datagrams a burst may have.
+    fn max_segments(&self, socket: usize) -> usize;
     /// An empty buffer for what [`DatagramQueue::queue`] sends.
     fn buffer(&mut self, socket: usize) -> &mut Vec<u8>;
     /// Queues what the buffer has.
@@ -432,8 +433,9 @@ fn handle_endpoint_events(endpoint: &mut Endpoint, index: u32, connection: &mut 
 /// Queues what a connection may send; returns whether that was all.
 fn transmit(connection: &mut QuicConnection, now: Instant, out: &mut impl DatagramQueue) -> bool {
     for _ in 0..TURN_TRANSMITS {
+        let segments = out.max_segments(connection.socket);
         let buffer = out.buffer(connection.socket);
-        match connection.inner.poll_transmit(now, MAX_SEGMENTS, buffer) {
+        match connection.inner.poll_transmit(now, segments, buffer) {
             Some(transmit) => out.queue(connection.socket, &transmit),
             None => return true,
         }

@@ -117,6 +117,10 @@ impl<R: Responder> QuicWorker<R> {
 }
 
 impl DatagramQueue for Sockets {
+    fn max_segments(&self, socket: usize) -> usize {
+        self.0[socket].max_segments()
+    }
+
     fn buffer(&mut self, socket: usize) -> &mut Vec<u8> {
         self.0[socket].buffer()
     }

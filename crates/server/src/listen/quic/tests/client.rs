@@ -30,6 +30,10 @@ pub(super) struct Network {
 }
 
 impl DatagramQueue for Network {
+    fn max_segments(&self, _socket: usize) -> usize {
+        netio::udp_endpoint::MAX_SEGMENTS
+    }
+
     fn buffer(&mut self, _socket: usize) -> &mut Vec<u8> {
         assert!(!self.panics, "as the test commands");
         self.buffer.clear();
