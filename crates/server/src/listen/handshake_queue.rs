@@ -5,27 +5,47 @@ use super::handshake_share::HandshakeShare;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// The handshakes of one thread that can go on.
+/// Turns in a row for handshakes that await their end, so that clients which send it octet by octet delay others little.
+const FINISHING_TURNS: u8 = 4;
+
+/// The handshakes of one thread that can go on: indices of connections. One that is gone since, or is not in its handshake any
+/// more, is skipped.
 pub(super) struct HandshakeQueue {
-    /// Indices of connections. One that is gone since, or is not in its handshake any more, is skipped.
-    waiting: VecDeque<u32>,
+    /// Their costly step is to come.
+    starting: VecDeque<u32>,
+    /// They await their end. They go first: the costly step is done, and wasted if the client gives up.
+    finishing: VecDeque<u32>,
+    finishing_turns: u8,
     share: HandshakeShare,
 }
 
 impl HandshakeQueue {
     /// `share` is in thousandths of a processor.
     pub(super) fn new(share: u32, now_ms: u32) -> HandshakeQueue {
-        HandshakeQueue { waiting: VecDeque::new(), share: HandshakeShare::new(share, now_ms) }
+        let share = HandshakeShare::new(share, now_ms);
+        HandshakeQueue { starting: VecDeque::new(), finishing: VecDeque::new(), finishing_turns: 0, share }
     }
 
     /// Adds a connection that can go on. It is not polled for until its turn, so that it is here once.
-    pub(super) fn push(&mut self, index: u32) {
-        self.waiting.push_back(index);
+    pub(super) fn push(&mut self, index: u32, awaits_finished: bool) {
+        if awaits_finished { &mut self.finishing } else { &mut self.starting }.push_back(index);
     }
 
     /// The connection whose turn it is, unless the share is used up.
     pub(super) fn next(&mut self, now_ms: u32) -> Option<u32> {
-        if self.share.is_left(now_ms) { self.waiting.pop_front() } else { None }
+        if self.share.is_left(now_ms) { self.pop() } else { None }
+    }
+
+    fn pop(&mut self) -> Option<u32> {
+        if (self.finishing.is_empty() || self.finishing_turns == FINISHING_TURNS)
+            && let Some(index) = self.starting.pop_front()
+        {
+            self.finishing_turns = 0;
+            return Some(index);
+        }
+        let index = self.finishing.pop_front()?;
+        self.finishing_turns = (self.finishing_turns + 1).min(FINISHING_TURNS);
+        Some(index)
     }
 
     /// Counts what a turn cost.
@@ -35,7 +55,7 @@ impl HandshakeQueue {
 
     /// How long to wait for the next turn; `None` if no handshake waits.
     pub(super) fn until_next_ms(&self) -> Option<u32> {
-        (!self.waiting.is_empty()).then(|| self.share.until_left_ms())
+        (!self.starting.is_empty() || !self.finishing.is_empty()).then(|| self.share.until_left_ms())
     }
 }
 
@@ -46,7 +66,7 @@ mod tests {
     #[test]
     fn handshakes_get_their_share_of_the_processor() {
         let mut queue = HandshakeQueue::new(250, u32::MAX - 5);
-        (0..20_000).for_each(|index| queue.push(index));
+        (0..20_000).for_each(|index| queue.push(index, false));
         let (mut now_ms, mut turns) = (u32::MAX - 5, 0);
         for _ in 0..10_000 {
             now_ms = now_ms.wrapping_add(1);
@@ -64,16 +84,28 @@ mod tests {
     fn handshakes_in_order_and_at_once_where_there_are_few() {
         let mut queue = HandshakeQueue::new(500, 0);
         assert_eq!((queue.next(1), queue.until_next_ms()), (None, None));
-        queue.push(7);
-        queue.push(8);
+        queue.push(7, false);
+        queue.push(8, false);
         assert_eq!(queue.until_next_ms(), Some(0));
         assert_eq!([queue.next(1), queue.next(1), queue.next(1)], [Some(7), Some(8), None]);
         // A long wait allows no more than the burst.
         queue.charge(Duration::from_millis(15));
         assert_eq!(queue.next(1_000_000), None);
-        queue.push(9);
+        queue.push(9, false);
         queue.charge(Duration::from_millis(30));
         assert_eq!(queue.until_next_ms(), Some(21));
         assert_eq!((queue.next(1_000_010), queue.next(1_000_021)), (None, Some(9)));
+    }
+
+    #[test]
+    fn handshakes_that_await_their_end_go_first_but_do_not_stop_the_others() {
+        let mut queue = HandshakeQueue::new(500, 0);
+        [1, 2].into_iter().for_each(|index| queue.push(index, false));
+        (11..=16).for_each(|index| queue.push(index, true));
+        let order: Vec<u32> = std::iter::from_fn(|| queue.next(1)).collect();
+        assert_eq!(order, [11, 12, 13, 14, 1, 15, 16, 2]);
+        (21..=26).for_each(|index| queue.push(index, true));
+        (21..=26).for_each(|index| assert_eq!(queue.next(1), Some(index)));
+        assert_eq!(queue.next(1), None);
     }
 }

@@ -71,7 +71,12 @@ impl TcpConnection {
     }
 
     pub(super) fn is_handshaking(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
+        self.tls.as_ref().is_some_and(|tls| tls.stream.is_handshaking())
+    }
+
+    /// Whether its handshake needs nothing but the client's end of it.
+    pub(super) fn awaits_finished(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.stream.awaits_finished())
     }
 
     pub(super) fn stream(&self) -> &TcpStream {
@@ -83,7 +88,7 @@ impl TcpConnection {
     }
 
     pub(super) fn is_active(&self) -> bool {
-        self.active.is_some() || self.tls.as_ref().is_some_and(|tls| tls.is_active())
+        self.active.is_some() || self.tls.as_ref().is_some_and(|tls| tls.stream.is_active())
     }
 
     pub(super) fn set_peer(&mut self, peer: IpAddr) {
@@ -97,7 +102,7 @@ impl TcpConnection {
 
     /// Its memory besides the slot, including the kernel's, in octets.
     pub(super) fn memory(&self) -> usize {
-        let tls = self.tls.as_ref().map_or(0, |tls| tls.memory());
+        let tls = self.tls.as_ref().map_or(0, |tls| tls.stream.memory());
         let unread = if self.has_output() { UNREAD } else { 0 };
         tls + unread + self.active.as_ref().map_or(0, |active| active.memory())
     }
@@ -107,7 +112,7 @@ impl TcpConnection {
     }
 
     fn has_tls_output(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| tls.has_output())
+        self.tls.as_ref().is_some_and(|tls| tls.stream.has_output())
     }
 
     fn client(&self) -> Client<'_> {
@@ -158,14 +163,16 @@ impl TcpConnection {
         }
     }
 
-    /// A turn of its handshake. What arrives after it, is kept for the thread that answers it.
+    /// A turn of its handshake. What arrives after it, is kept for the thread that answers it. Returns whether it made progress:
+    /// output was produced, or accepted by the kernel, or the handshake is complete.
     pub(super) fn handshake_turn(&mut self, input: &mut [u8]) -> io::Result<bool> {
         let flushed = self.flush_tls()?;
         let received = self.receive(input)?;
         if let Some(octets) = received.filter(|octets| !octets.is_empty()) {
             self.active.get_or_insert_default().input = Buffer::from(octets);
         }
-        Ok(flushed || !self.is_handshaking())
+        let has_responded = self.tls.as_ref().is_some_and(|tls| tls.stream.has_responded());
+        Ok(flushed || has_responded || !self.is_handshaking())
     }
 
     /// Reads what has arrived of the PROXY header, and nothing after it; returns it once it is complete.
@@ -258,13 +265,13 @@ impl TcpConnection {
     fn send(&mut self, octets: &[u8]) -> io::Result<usize> {
         match &mut self.tls {
             None => send(&self.stream, octets),
-            Some(tls) => tls.send(&self.stream, octets),
+            Some(tls) => tls.stream.send(&mut &self.stream, octets),
         }
     }
 
     /// Writes encrypted octets that wait; returns whether the kernel accepted any.
     fn flush_tls(&mut self) -> io::Result<bool> {
-        self.tls.as_mut().map_or(Ok(false), |tls| tls.flush(&self.stream).map(|sent| sent > 0))
+        self.tls.as_mut().map_or(Ok(false), |tls| tls.stream.flush(&mut &self.stream).map(|sent| sent > 0))
     }
 
     /// Measures the kernel's memory if it may be much; frees the state of an idle connection.
@@ -326,7 +333,7 @@ impl TcpConnection {
         active.closing = true;
         active.input = Buffer::default();
         if let Some(tls) = &mut self.tls {
-            tls.close_notify(&self.stream);
+            tls.stream.close_notify(&mut &self.stream);
         }
         self.stream.shutdown(Shutdown::Write).map(|()| false)
     }
@@ -345,7 +352,7 @@ impl TcpConnection {
     /// Closes a connection; the kernel still delivers what it has.
     pub(super) fn close(mut self) {
         if let Some(tls) = &mut self.tls {
-            tls.close_notify(&self.stream);
+            tls.stream.close_notify(&mut &self.stream);
         }
     }
 }

@@ -150,7 +150,7 @@ impl<R: Responder> TcpWorker<R> {
                 Some(connection) => {
                     // It is not polled for until its turn: even without an interest, epoll reports a reset again and again.
                     _ = self.poll.remove(connection.stream());
-                    self.handshakes.push(index);
+                    self.handshakes.push(index, connection.awaits_finished());
                 }
                 None => self.turn(index),
             }
@@ -232,7 +232,7 @@ impl<R: Responder> TcpWorker<R> {
         self.begin(index)
     }
 
-    /// A turn of the handshake that has waited for the longest.
+    /// A turn of a handshake that waits.
     fn handshake_turn(&mut self) {
         let Some(index) = self.handshakes.next(self.now_ms) else { return };
         if !self.pool.get(index).is_some_and(TcpConnection::is_handshaking) {
@@ -478,3 +478,6 @@ fn handshake_share(options: &ListenConfig) -> u32 {
 fn whole_ms(duration: Duration) -> u32 {
     u32::try_from(duration.as_millis()).unwrap_or(u32::MAX / 2).min(u32::MAX / 2)
 }
+
+#[cfg(test)]
+mod handshake_tests;

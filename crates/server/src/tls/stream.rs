@@ -40,6 +40,8 @@ pub struct TlsStream {
     client: Option<Box<ClientIdentity>>,
     /// The peer has sent close_notify.
     is_closed: bool,
+    /// See [`TlsStream::has_responded`].
+    has_responded: bool,
 }
 
 #[expect(clippy::large_enum_variant, reason = "most sessions are of the largest variant, for hours")]
@@ -72,7 +74,14 @@ impl TlsStream {
     }
 
     fn new(session: Session) -> TlsStream {
-        TlsStream { session, partial: Vec::new(), output: Vec::new(), client: None, is_closed: false }
+        TlsStream {
+            session,
+            partial: Vec::new(),
+            output: Vec::new(),
+            client: None,
+            is_closed: false,
+            has_responded: false,
+        }
     }
 
     /// The session of a client.
@@ -91,6 +100,18 @@ impl TlsStream {
     /// Whether the handshake is not complete.
     pub fn is_handshaking(&self) -> bool {
         self.session().is_some_and(|session| session.is_handshaking())
+    }
+
+    /// Whether a server has sent its part of the handshake, the costly one, and the client's end of it is awaited.
+    pub fn awaits_finished(&self) -> bool {
+        // A HelloRetryRequest completes no key exchange.
+        self.session()
+            .is_some_and(|session| session.is_handshaking() && session.negotiated_key_exchange_group().is_some())
+    }
+
+    /// Whether the last call of [`TlsStream::receive`] continued the handshake with output.
+    pub fn has_responded(&self) -> bool {
+        self.has_responded
     }
 
     /// Whether encrypted octets wait until the socket can be written to.
@@ -121,6 +142,7 @@ impl TlsStream {
         out: &mut [u8],
     ) -> io::Result<Option<usize>> {
         assert!(records.len() >= MIN_BUFFER && out.len() >= records.len(), "the buffers are too short");
+        self.has_responded = false;
         let partial_len = self.partial.len();
         records[..partial_len].copy_from_slice(&self.partial);
         let received = match socket.read(&mut records[partial_len..]) {
@@ -213,6 +235,7 @@ impl TlsStream {
             let Session::Rustls(session, _) = &mut self.session else { break };
             let len = first_record_len(&records[used..]);
             let state = process(session, &records[used..used + len])?;
+            self.has_responded |= session.wants_write();
             used += len;
             let len = state.plaintext_bytes_to_read();
             // `out` is as long as the records, and content is shorter.

@@ -1,0 +1,119 @@
+//! The thread that does TLS handshakes, round by round.
+
+use super::*;
+use crate::config::remote_server::RemoteTls;
+use crate::listen::client_counts::ClientCounts;
+use crate::listen::handover::Handover;
+use crate::tls::{ClientTls, OwnCertificate, ServerTls, ServerTlsFiles, TlsStream};
+use answer::{Request, Response};
+
+/// Responds with the query.
+#[derive(Default)]
+struct Echo(answer::Counters);
+
+impl Responder for Echo {
+    fn refresh(&mut self) {}
+
+    fn counters(&self) -> &answer::Counters {
+        &self.0
+    }
+
+    fn answer(&mut self, request: Request<'_>, out: &mut [u8]) -> Response {
+        out[..request.message.len()].copy_from_slice(request.message);
+        Response::Send(request.message.len())
+    }
+}
+
+/// The thread, which is not running, and where its connections go.
+struct Server {
+    worker: TcpWorker<Echo>,
+    handover: Arc<Handover>,
+    address: SocketAddr,
+    settings: ClientTls,
+}
+
+/// For this many handshakes at once.
+fn config(connections: usize) -> ListenConfig {
+    // One thread of TCP, one of TLS, one for handshakes.
+    ListenConfig { connections: 3 * connections, ..ListenConfig::default() }
+}
+
+fn worker(listeners: Vec<Listener>, route: Route, config: &ListenConfig) -> TcpWorker<Echo> {
+    let waker = Arc::new(Waker::new().expect("eventfd"));
+    let shared = SharedState { stop: Arc::default(), clients: ClientCounts::new(100) };
+    TcpWorker::new(listeners, route, Echo::default(), Arc::default(), shared, waker, config).expect("epoll")
+}
+
+impl Server {
+    fn new(config: &ListenConfig) -> Server {
+        let tcp = netio::tcp::ListenerOptions { defer_accept: Duration::ZERO, ..config.tcp };
+        let listener = Listener::bind("127.0.0.1:0".parse().expect("a literal"), &tcp).expect("loopback");
+        let address = listener.local_addr().expect("bound");
+        let files = ServerTlsFiles { own: OwnCertificate::SelfSigned, authorities: None, ticket_keys: None };
+        let tls = Arc::new(ServerTls::read(&files).expect("no files"));
+        let handover = Handover::new(Arc::new(Waker::new().expect("eventfd")));
+        let worker = worker(vec![listener], Route::Give(tls, vec![handover.clone()]), config);
+        let settings = ClientTls::read(&RemoteTls::default(), None).expect("no files");
+        Server { worker, handover, address, settings }
+    }
+
+    /// A client that has sent its ClientHello.
+    fn connect(&self) -> Client {
+        let socket = TcpStream::connect(self.address).expect("loopback");
+        socket.set_nonblocking(true).expect("an option");
+        let mut tls = self.settings.connect(self.address.ip()).expect("valid settings");
+        tls.flush(&mut &socket).expect("an empty buffer of the kernel");
+        Client { socket, tls }
+    }
+
+    fn rounds(&mut self, count: usize) {
+        (0..count).for_each(|_| self.worker.run_round(100));
+    }
+}
+
+struct Client {
+    socket: TcpStream,
+    tls: TlsStream,
+}
+
+impl Client {
+    /// Whether the server's part of the handshake has arrived.
+    fn is_answered(&self) -> bool {
+        matches!(self.socket.peek(&mut [0]), Ok(1))
+    }
+
+    /// Reads what the server sent, and sends what follows in the handshake.
+    fn receive(&mut self) -> io::Result<Option<usize>> {
+        self.tls.receive(&mut &self.socket, &mut [0; MIN_BUFFER], &mut [0; MIN_BUFFER])
+    }
+}
+
+#[test]
+fn a_handshake_whose_costly_step_is_done_is_not_the_first_to_be_evicted() {
+    let mut server = Server::new(&config(4));
+    let mut clients: Vec<Client> = (0..4).map(|_| server.connect()).collect();
+    // They are accepted, and two have a turn.
+    server.rounds(3);
+    let (mut answered, others): (Vec<_>, Vec<_>) = clients.drain(..).partition(Client::is_answered);
+    assert_eq!((answered.len(), others.len(), server.worker.pool.len()), (2, 2, 4));
+    let last = server.connect();
+    server.rounds(1);
+    assert_eq!((server.worker.counters.evicted.value(), server.worker.pool.len()), (1, 4));
+    answered.iter_mut().for_each(|client| assert!(client.receive().is_ok(), "open"));
+    server.rounds(10);
+    assert_eq!(server.handover.take().len(), 2);
+    assert!(last.is_answered());
+}
+
+#[test]
+fn a_handshake_that_can_end_does_not_wait_behind_those_that_begin() {
+    let mut server = Server::new(&config(20));
+    let mut first = server.connect();
+    server.rounds(2);
+    assert!(first.is_answered());
+    let _others: Vec<Client> = (0..10).map(|_| server.connect()).collect();
+    server.rounds(2);
+    first.receive().expect("open");
+    server.rounds(1);
+    assert_eq!(server.handover.take().len(), 1);
+}
