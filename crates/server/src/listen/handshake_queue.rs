@@ -8,14 +8,15 @@ use std::time::Duration;
 /// Turns in a row for handshakes that await their end, so that clients which send it octet by octet delay others little.
 const FINISHING_TURNS: u8 = 4;
 
-/// The handshakes of one thread that can go on: indices of connections. One that is gone since, or is not in its handshake any
-/// more, is skipped.
+/// The handshakes of one thread that can go on: indices of connections, some of which may be gone since.
 pub(super) struct HandshakeQueue {
     /// Their costly step is to come.
     starting: VecDeque<u32>,
     /// They await their end. They go first: the costly step is done, and wasted if the client gives up.
     finishing: VecDeque<u32>,
     finishing_turns: u8,
+    /// By index, whether it is in a queue. A connection may have the index of one that is gone, and then takes its place.
+    is_queued: Vec<bool>,
     share: HandshakeShare,
 }
 
@@ -23,17 +24,30 @@ impl HandshakeQueue {
     /// `share` is in thousandths of a processor.
     pub(super) fn new(share: u32, now_ms: u32) -> HandshakeQueue {
         let share = HandshakeShare::new(share, now_ms);
-        HandshakeQueue { starting: VecDeque::new(), finishing: VecDeque::new(), finishing_turns: 0, share }
+        let (starting, finishing, is_queued) = (VecDeque::new(), VecDeque::new(), Vec::new());
+        HandshakeQueue { starting, finishing, finishing_turns: 0, is_queued, share }
     }
 
-    /// Adds a connection that can go on. It is not polled for until its turn, so that it is here once.
+    /// Adds a connection that can go on, if it is not here already.
     pub(super) fn push(&mut self, index: u32, awaits_finished: bool) {
+        let at = index as usize;
+        if at >= self.is_queued.len() {
+            self.is_queued.resize(at + 1, false);
+        }
+        if std::mem::replace(&mut self.is_queued[at], true) {
+            return;
+        }
         if awaits_finished { &mut self.finishing } else { &mut self.starting }.push_back(index);
     }
 
     /// The connection whose turn it is, unless the share is used up.
     pub(super) fn next(&mut self, now_ms: u32) -> Option<u32> {
-        if self.share.is_left(now_ms) { self.pop() } else { None }
+        if !self.share.is_left(now_ms) {
+            return None;
+        }
+        let index = self.pop()?;
+        self.is_queued[index as usize] = false;
+        Some(index)
     }
 
     fn pop(&mut self) -> Option<u32> {
@@ -95,6 +109,17 @@ mod tests {
         queue.charge(Duration::from_millis(30));
         assert_eq!(queue.until_next_ms(), Some(21));
         assert_eq!((queue.next(1_000_010), queue.next(1_000_021)), (None, Some(9)));
+    }
+
+    #[test]
+    fn a_connection_is_queued_once_at_a_time() {
+        let mut queue = HandshakeQueue::new(500, 0);
+        for awaits_finished in [false, true, false] {
+            queue.push(3, awaits_finished);
+        }
+        assert_eq!([queue.next(1), queue.next(1)], [Some(3), None]);
+        queue.push(3, true);
+        assert_eq!([queue.next(1), queue.next(1)], [Some(3), None]);
     }
 
     #[test]

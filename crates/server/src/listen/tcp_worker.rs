@@ -23,6 +23,7 @@ use netio::epoll::{Events, Interest, Poll, Waker};
 use netio::tcp::{Listener, is_out_of_descriptors};
 use std::fmt;
 use std::io;
+use std::iter;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -234,10 +235,7 @@ impl<R: Responder> TcpWorker<R> {
 
     /// A turn of a handshake that waits.
     fn handshake_turn(&mut self) {
-        let Some(index) = self.handshakes.next(self.now_ms) else { return };
-        if !self.pool.get(index).is_some_and(TcpConnection::is_handshaking) {
-            return;
-        }
+        let Some(index) = self.next_handshake() else { return };
         let begin = clock::thread_cpu();
         let (input, panics) = (&mut self.input, &self.counters.panics);
         let result = self.pool.update(index, self.now_ms, |connection| {
@@ -253,12 +251,20 @@ impl<R: Responder> TcpWorker<R> {
         }
     }
 
+    /// The next handshake. Those that are gone are skipped, but not more in a round than epoll reports.
+    fn next_handshake(&mut self) -> Option<u32> {
+        let waiting = iter::from_fn(|| self.handshakes.next(self.now_ms));
+        waiting.take(EVENTS).find(|index| self.pool.get(*index).is_some_and(TcpConnection::is_handshaking))
+    }
+
     /// Polls for a connection again, or gives it away if its handshake is complete.
     fn end_handshake_turn(&mut self, index: u32) {
         let Some(connection) = self.pool.get(index) else { return };
         if connection.is_handshaking() {
-            // It is polled for already if the slot has another connection since.
-            _ = self.poll.add(connection.stream(), index.into(), connection.interest());
+            let (stream, interest) = (connection.stream(), connection.interest());
+            // It is polled for already if its index was queued for a connection that is gone.
+            let add = self.poll.add(stream, index.into(), interest);
+            _ = add.or_else(|_| self.poll.modify(stream, index.into(), interest));
             return self.enforce_limits(index);
         }
         let (Route::Give(_, threads), Some(connection)) = (&self.route, self.pool.remove(index)) else { return };

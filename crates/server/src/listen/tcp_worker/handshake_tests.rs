@@ -57,13 +57,18 @@ impl Server {
         Server { worker, handover, address, settings }
     }
 
-    /// A client that has sent its ClientHello.
-    fn connect(&self) -> Client {
+    /// A client that has sent nothing.
+    fn connect_silently(&self) -> Client {
         let socket = TcpStream::connect(self.address).expect("loopback");
         socket.set_nonblocking(true).expect("an option");
-        let mut tls = self.settings.connect(self.address.ip()).expect("valid settings");
-        tls.flush(&mut &socket).expect("an empty buffer of the kernel");
-        Client { socket, tls }
+        Client { socket, tls: self.settings.connect(self.address.ip()).expect("valid settings") }
+    }
+
+    /// A client that has sent its ClientHello.
+    fn connect(&self) -> Client {
+        let mut client = self.connect_silently();
+        client.say_hello();
+        client
     }
 
     fn rounds(&mut self, count: usize) {
@@ -77,6 +82,10 @@ struct Client {
 }
 
 impl Client {
+    fn say_hello(&mut self) {
+        self.tls.flush(&mut &self.socket).expect("an empty buffer of the kernel");
+    }
+
     /// Whether the server's part of the handshake has arrived.
     fn is_answered(&self) -> bool {
         matches!(self.socket.peek(&mut [0]), Ok(1))
@@ -116,4 +125,29 @@ fn a_handshake_that_can_end_does_not_wait_behind_those_that_begin() {
     first.receive().expect("open");
     server.rounds(1);
     assert_eq!(server.handover.take().len(), 1);
+}
+
+#[test]
+fn handshakes_that_are_gone_delay_no_other() {
+    let mut server = Server::new(&config(20));
+    let _clients: Vec<Client> = (0..10).map(|_| server.connect()).collect();
+    server.rounds(2);
+    (0..10).for_each(|index| server.worker.abort(index));
+    let last = server.connect();
+    server.rounds(2);
+    assert!(last.is_answered());
+}
+
+#[test]
+fn what_a_handshake_is_polled_for_changes_even_if_it_was_queued_for_another() {
+    let mut server = Server::new(&config(4));
+    let mut client = server.connect_silently();
+    server.rounds(1);
+    let worker = &mut server.worker;
+    let stream = worker.pool.get(0).expect("it is accepted").stream();
+    worker.poll.modify(stream, 0, Interest::Nothing).expect("it is polled for");
+    worker.end_handshake_turn(0);
+    client.say_hello();
+    server.rounds(1);
+    assert!(client.is_answered());
 }
