@@ -26,7 +26,8 @@ pub const SESSION_MEMORY: usize = 512;
 
 /// Encrypted octets that may wait for the socket.
 const WAITING_OUTPUT: usize = 64 << 10;
-/// Estimate of what a session needs during its handshake, in octets: 8 KiB of `rustls`, messages, keys, the certificate chain.
+/// Estimate of what a session needs during its handshake besides long messages, in octets: 8 KiB of `rustls`, messages, keys, the
+/// certificate chain.
 const HANDSHAKE_MEMORY: usize = 24 << 10;
 
 /// One side of a TLS connection; the caller has the socket.
@@ -40,6 +41,8 @@ pub struct TlsStream {
     client: Option<Box<ClientIdentity>>,
     /// The peer has sent close_notify.
     is_closed: bool,
+    /// Octets given to `rustls` in the handshake. It keeps an incomplete message whole, up to 64 KiB.
+    handshake_input: u32,
     /// See [`TlsStream::has_responded`].
     has_responded: bool,
 }
@@ -80,6 +83,7 @@ impl TlsStream {
             output: Vec::new(),
             client: None,
             is_closed: false,
+            handshake_input: 0,
             has_responded: false,
         }
     }
@@ -126,7 +130,9 @@ impl TlsStream {
 
     /// The memory of its buffers besides [`SESSION_MEMORY`], in octets.
     pub fn memory(&self) -> usize {
-        let handshake = if self.is_handshaking() { HANDSHAKE_MEMORY } else { 0 };
+        // The buffer of `rustls` doubles when it grows.
+        let input = 2 * self.handshake_input as usize;
+        let handshake = if self.is_handshaking() { HANDSHAKE_MEMORY + input } else { 0 };
         self.partial.capacity() + self.output.capacity() + handshake
     }
 
@@ -234,6 +240,9 @@ impl TlsStream {
         while used < records.len() && !self.is_closed {
             let Session::Rustls(session, _) = &mut self.session else { break };
             let len = first_record_len(&records[used..]);
+            if session.is_handshaking() {
+                self.handshake_input = self.handshake_input.saturating_add(len as u32);
+            }
             let state = process(session, &records[used..used + len])?;
             self.has_responded |= session.wants_write();
             used += len;

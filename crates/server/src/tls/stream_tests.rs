@@ -42,6 +42,25 @@ fn an_incomplete_record_is_counted_as_memory() {
     assert_eq!((server.received.len(), server.stream.memory()), (10_000, 0));
 }
 
+/// `rustls` keeps the start of a message that comes in many records.
+#[test]
+fn an_incomplete_message_of_the_handshake_is_counted_as_memory() {
+    let certificates = TestCertificates::new();
+    let server = server(&certificates, &certificates.issue("server", &["ns1.example.net"]));
+    let mut side = Side::new(server.accept().expect("valid settings"));
+    let before = side.stream.memory();
+    // A ClientHello of 60,000 octets.
+    let (mut message, mut other) = (vec![0; 48_000], Side::new(server.accept().expect("valid settings")));
+    message[..4].copy_from_slice(&[1, 0, 0xea, 0x60]);
+    for content in message.chunks(16_000) {
+        let [high, low] = (content.len() as u16).to_be_bytes();
+        other.socket.outgoing.extend([22, 3, 3, high, low]);
+        other.socket.outgoing.extend(content);
+    }
+    side.take(&mut other, usize::MAX).expect("nothing to refuse yet");
+    assert!(side.stream.memory() >= before + 2 * message.len(), "{}", side.stream.memory());
+}
+
 #[test]
 fn output_that_the_socket_does_not_accept_is_bounded_and_counted() {
     let (mut client, mut server) = established();
