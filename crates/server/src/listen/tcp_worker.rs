@@ -36,6 +36,8 @@ const EVENTS: usize = 256;
 const ACCEPTS: usize = 64;
 /// Pause of the listeners while no descriptor is free, so that the thread does not spin.
 const STARVED_PAUSE_MS: u32 = 100;
+/// Maximum idle timeout of the thread that does TLS handshakes, and of PROXY headers before them. It is that of QUIC handshakes.
+const HANDSHAKE_TIMEOUT_MS: u32 = 5_000;
 /// Maximum wait: idle threads, too, must release replaced zones.
 const WAIT_MS: u32 = 500;
 
@@ -64,7 +66,7 @@ pub(super) struct TcpWorker<R> {
     stop: Arc<AtomicBool>,
     waker: Arc<Waker>,
     handshakes: HandshakeQueue,
-    /// As configured; see [`TcpWorker::idle_timeout_ms`].
+    /// As configured, but for handshakes; see [`TcpWorker::idle_timeout_ms`].
     pub(super) configured_idle_timeout_ms: u32,
     grace_ms: u32,
     max_per_client: usize,
@@ -97,6 +99,11 @@ impl<R: Responder> TcpWorker<R> {
         } else {
             (connections, options.memory_limit)
         };
+        let idle_timeout_ms = whole_ms(options.idle_timeout);
+        let configured_idle_timeout_ms = match route {
+            Route::Give(..) => idle_timeout_ms.min(HANDSHAKE_TIMEOUT_MS),
+            Route::Own | Route::Take(_) => idle_timeout_ms,
+        };
         let input_len = if is_tls { 2 * READ_LEN.max(MIN_BUFFER) } else { READ_LEN };
         Ok(TcpWorker {
             poll,
@@ -119,7 +126,7 @@ impl<R: Responder> TcpWorker<R> {
             stop: shared.stop,
             waker,
             handshakes: HandshakeQueue::new(handshake_share(options), now_ms()),
-            configured_idle_timeout_ms: whole_ms(options.idle_timeout),
+            configured_idle_timeout_ms,
             grace_ms: whole_ms(options.grace),
             max_per_client: options.connections_per_client,
             proxies: options.proxies.clone(),

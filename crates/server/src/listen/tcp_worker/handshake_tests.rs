@@ -151,3 +151,17 @@ fn what_a_handshake_is_polled_for_changes_even_if_it_was_queued_for_another() {
     server.rounds(1);
     assert!(client.is_answered());
 }
+
+#[test]
+fn a_handshake_has_five_seconds_however_long_connections_may_be_idle() {
+    let hour = Duration::from_secs(3600);
+    let mut server = Server::new(&ListenConfig { idle_timeout: hour, ..config(4) });
+    let _silent = server.connect_silently();
+    server.rounds(1);
+    assert_eq!((server.worker.pool.len(), server.worker.idle_timeout_ms()), (1, 5000));
+    server.worker.now_ms = server.worker.now_ms.wrapping_add(5000);
+    server.worker.close_expired();
+    assert_eq!((server.worker.pool.len(), server.worker.counters.expired.value()), (0, 1));
+    let shorter = Server::new(&ListenConfig { idle_timeout: Duration::from_secs(2), ..config(4) });
+    assert_eq!(shorter.worker.idle_timeout_ms(), 2000);
+}
