@@ -115,6 +115,10 @@ impl TcpConnection {
         self.tls.as_ref().is_some_and(|tls| tls.stream.has_output())
     }
 
+    fn has_tls_ended(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.stream.is_closed())
+    }
+
     fn client(&self) -> Client<'_> {
         let encryption = self.tls.as_ref().map_or(Encryption::Nothing, |tls| Encryption::Tls(tls.client_names()));
         Client { peer: self.peer(), encryption }
@@ -127,6 +131,8 @@ impl TcpConnection {
             _ if self.has_tls_output() => Interest::Writable,
             Some(active) if active.has_work() => Interest::Writable,
             Some(active) if active.awaits_response => Interest::Nothing,
+            // RFC 8446 6.1: the next turn ends it; no octet may ever follow.
+            _ if self.has_tls_ended() => Interest::Writable,
             _ => Interest::Readable,
         }
     }

@@ -187,6 +187,25 @@ fn rfc_8446_4_6_3_clients_may_change_their_keys_and_the_servers_at_any_time() {
 }
 
 #[test]
+fn rfc_8446_6_1_close_notify_in_the_segment_of_the_last_query_ends_the_connection() {
+    let server = serve(&ListenConfig { idle_timeout: 20 * SOON, ..config() });
+    for queries in [1, 100] {
+        let mut stream = server.connect();
+        exchange(&mut stream, 0);
+        stream.conn.writer().write_all(&(0..queries).flat_map(|id| query(id, 0)).collect::<Vec<u8>>()).expect("open");
+        stream.conn.send_close_notify();
+        let mut segment = Vec::new();
+        while stream.conn.wants_write() {
+            stream.conn.write_tls(&mut segment).expect("a vector");
+        }
+        stream.sock.write_all(&segment).expect("loopback");
+        (0..queries).for_each(|id| assert_eq!(read_message(&mut stream)[..2], id.to_be_bytes()));
+        assert_eq!(stream.read(&mut [0; 1]).expect("close_notify"), 0);
+    }
+    server.running.stop();
+}
+
+#[test]
 fn rfc_8446_4_4_4_data_in_the_flight_that_ends_the_handshake_is_answered() {
     let server = serve(&config());
     for len in [1, 100, 20_000] {

@@ -39,7 +39,7 @@ pub struct TlsStream {
     output: Vec<u8>,
     /// Of the client of a server, until it is taken.
     client: Option<Box<ClientIdentity>>,
-    /// The peer has sent close_notify.
+    /// The peer has sent close_notify, and `rustls` received it.
     is_closed: bool,
     /// Octets given to `rustls` in the handshake. It keeps an incomplete message whole, up to 64 KiB.
     handshake_input: u32,
@@ -123,6 +123,11 @@ impl TlsStream {
         !self.output.is_empty() || self.session().is_some_and(|session| session.wants_write())
     }
 
+    /// RFC 8446 6.1: whether the peer has sent close_notify, after which nothing is received.
+    pub fn is_closed(&self) -> bool {
+        self.is_closed || matches!(&self.session, Session::Records(layer) if layer.is_closed())
+    }
+
     /// Whether there is more than an established session that waits.
     pub fn is_active(&self) -> bool {
         self.is_handshaking() || self.has_output() || !self.partial.is_empty()
@@ -148,6 +153,9 @@ impl TlsStream {
         out: &mut [u8],
     ) -> io::Result<Option<usize>> {
         assert!(records.len() >= MIN_BUFFER && out.len() >= records.len(), "the buffers are too short");
+        if self.is_closed() {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
         self.has_responded = false;
         let partial_len = self.partial.len();
         records[..partial_len].copy_from_slice(&self.partial);
@@ -163,7 +171,7 @@ impl TlsStream {
         // Before an error is returned, so that the peer gets the alert.
         let flushed = self.flush(socket);
         match decrypted? {
-            0 if self.is_closed => Err(ErrorKind::UnexpectedEof.into()),
+            0 if self.is_closed() => Err(ErrorKind::UnexpectedEof.into()),
             0 => flushed.map(|_| None),
             len => flushed.map(|_| Some(len)),
         }
@@ -254,9 +262,7 @@ impl TlsStream {
             self.hand_over()?;
         }
         let Session::Records(layer) = &mut self.session else { return Ok(filled) };
-        let opened = layer.open(&mut records[used..], &mut out[filled..]);
-        self.is_closed |= layer.is_closed();
-        match opened {
+        match layer.open(&mut records[used..], &mut out[filled..]) {
             Ok(len) => Ok(filled + len),
             Err(error) => {
                 layer.seal_alert(error, &mut self.output);

@@ -88,6 +88,10 @@ fn rfc_8446_6_1_close_notify_ends_the_stream() {
     server.socket.incoming.extend(client.socket.outgoing.drain(..));
     let received = server.stream.receive(&mut server.socket, &mut records, &mut out).expect("data");
     assert_eq!(received.map(|len| &out[..len]), Some(&b"last"[..]));
+    // The end follows without another octet.
+    assert!(server.stream.is_closed());
+    let end = server.stream.receive(&mut server.socket, &mut records, &mut out).expect_err("the end");
+    assert_eq!(end.kind(), ErrorKind::UnexpectedEof);
     let (mut client, mut server) = established();
     client.stream.close_notify(&mut client.socket);
     let end = server.take(&mut client, usize::MAX).expect_err("the end");
