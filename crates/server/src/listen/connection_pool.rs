@@ -88,14 +88,16 @@ impl ConnectionPool {
 
     /// Adds an idle connection and returns its index; `None` if the pool is full.
     pub(super) fn insert(&mut self, stream: TcpStream, peer: IpAddr, now_ms: u32) -> Option<u32> {
-        self.adopt(TcpConnection::new(stream, peer, now_ms))
+        self.adopt(TcpConnection::new(stream, peer, now_ms), now_ms)
     }
 
     /// Adds a connection that another pool had, without a transfer; `None` if the pool is full, which closes it.
-    pub(super) fn adopt(&mut self, connection: TcpConnection) -> Option<u32> {
+    pub(super) fn adopt(&mut self, mut connection: TcpConnection, now_ms: u32) -> Option<u32> {
         if self.is_full() {
             return None;
         }
+        // The clock of its former thread may be ahead of this one's, which would look like an age of 49 days.
+        connection.last_progress_ms = now_ms;
         let (peer, is_active) = (connection.peer(), connection.is_active());
         self.memory += connection.memory();
         let slot = Slot { connection: Some(connection), previous: NONE, next: NONE };
@@ -292,6 +294,16 @@ mod tests {
         turn(&mut pool, 1, 50, 0);
         assert_eq!((pool.expired(88, 100), pool.expired(89, 100)), (None, Some(0)));
         assert_eq!(pool.until_expiry_ms(89, 100), Some(0));
+    }
+
+    #[test]
+    fn a_connection_of_another_pool_is_new_whatever_the_clock_of_its_thread() {
+        let (mut first, _listener) = pool(1);
+        turn(&mut first, 0, 1001, 0);
+        let mut second = ConnectionPool::new(4, ClientCounts::new(4));
+        assert_eq!(second.adopt(first.remove(0).expect("it was accepted"), 1000), Some(0));
+        assert_eq!((second.age_ms(0, 1000), second.expired(1099, 100)), (0, None));
+        assert_eq!(second.expired(1100, 100), Some(0));
     }
 
     #[test]

@@ -284,7 +284,7 @@ impl<R: Responder> TcpWorker<R> {
         let Route::Take(handover) = &self.route else { return };
         for connection in handover.clone().take() {
             self.make_room_if_full();
-            let Some(index) = self.pool.adopt(connection) else { continue };
+            let Some(index) = self.pool.adopt(connection, self.now_ms) else { continue };
             let Some(connection) = self.pool.get(index) else { continue };
             match self.poll.add(connection.stream(), index.into(), connection.interest()) {
                 Ok(()) => self.turn(index),
