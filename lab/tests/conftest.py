@@ -165,7 +165,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Results:
             "generator": {"name": "zonda-load", "version": "0.1"},
             "began": "2026-01-01T00:00:00+00:00",
             "servers": servers,
-            "absent": {"zonda": "zonda: no program zonda\n  give its path"},
+            "absent": {label: f"{label}: no program {label}\n  give its path" for label in ("bind", "zonda")},
             "experiments": {e.id: described(e) for e in chosen},
         }
     )

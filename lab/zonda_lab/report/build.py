@@ -12,8 +12,8 @@ from zonda_lab.analysis.claims import ClaimCheck, check_claim
 from zonda_lab.experiments.definition import AnalysisSpec, Claim, Published
 from zonda_lab.report import conclusion, html, markdown, validity_tables
 from zonda_lab.report.alarms import false_alarms
-from zonda_lab.report.document import Document, Figure, Folded, Heading, Part, Table, Text
-from zonda_lab.report.number_format import number
+from zonda_lab.report.document import Document, Figure, Heading, Part, Table, Text
+from zonda_lab.report.machine import machine, primaries_of
 from zonda_lab.report.opening import opening
 from zonda_lab.report.plot_style import PlotData
 from zonda_lab.report.plots import PLOTS
@@ -56,7 +56,7 @@ def document(results: Results, disturbed: bool = False, opened: bool = True) -> 
         else []
     )
     parts += [_overview(read), *false_alarms([pair for chapter in read for pair in chapter.aa_pairs])]
-    parts += [Text(READING, "How to read this."), Text(INTERVALS, "Intervals."), *_machine(manifest)]
+    parts += [Text(READING, "How to read this."), Text(INTERVALS, "Intervals."), *_machine(manifest, read)]
     for chapter in read:
         parts += chapter.parts(results.folder)
     return Document("DNS measurements", parts)
@@ -161,36 +161,11 @@ def _overview(read: Sequence[Chapter]) -> Table:
     )
 
 
-def _machine(manifest: Mapping[str, Any]) -> list[Part]:
-    machine, generator = manifest["machine"], manifest["generator"]
-    servers = [
-        [label, server["kind"], server["version"], server["sha256"][:12]]
-        for label, server in manifest["servers"].items()
-    ]
-    virtual = "virtual, " if machine["hypervisor"] else ""
-    parts: list[Part] = [
-        Text(
-            f"{machine['cpu']}, {machine['cpus']} CPUs, {virtual}{machine['memory_mb'] // 1024} GB, "
-            f"Linux {machine['kernel']}, {machine['system']}. "
-            f"Load by {generator['name']} {generator['version']}. Started {manifest['began']}.",
-            "Machine.",
-        ),
-        Table(["server", "kind", "version", "SHA-256 of the program"], servers),
-    ]
-    if limits := manifest.get("limits"):
-        echo = f"A UDP echo server on one core answers {number(limits['echo_qps'])} queries per second"
-        parts.append(
-            Text(
-                f"{echo} (closed loop, 200 outstanding), using {number(limits['echo_cpu_us'])} µs of CPU time each. "
-                "A DNS server that uses sockets can hardly do better. This is a single window; "
-                "an open loop whose queries arrive in larger batches can exceed it.",
-                "Limit.",
-            )
-        )
-    if manifest["absent"]:
-        parts.append(Text("; ".join(why.splitlines()[0] for why in manifest["absent"].values()) + ".", "Not measured:"))
-    kernel = [[key, value] for key, value in machine["sysctl"].items() if value]
-    return [*parts, Folded("Kernel settings", [Table(["setting", "value"], kernel)])]
+def _machine(manifest: Mapping[str, Any], read: Sequence[Chapter]) -> list[Part]:
+    records = [record for chapter in read for record in chapter.records]
+    ran = [chapter for chapter in read if not all(record.skipped for record in chapter.records)]
+    primaries = sorted({label for chapter in ran for label in primaries_of(chapter.described)})
+    return machine(manifest, records, primaries)
 
 
 def _level_order(record: WindowRecord, levels: Mapping[str, Sequence[str]]) -> list[int]:
