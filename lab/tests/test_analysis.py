@@ -246,7 +246,9 @@ def test_what_this_machine_cannot_answer_is_not_testable_here(make_record: Make)
     ("order", "outcome", "measured"),
     [
         (["knot", "nsd", "zonda"], "confirmed", "knot > nsd > zonda"),
-        (["knot", "absent", "nsd = zonda"], "confirmed", "knot > nsd > zonda"),
+        (["knot", "nsd = zonda"], "confirmed", "knot > nsd > zonda"),
+        (["knot", "absent", "nsd = zonda"], "inconclusive", "knot > nsd > zonda; without absent"),
+        (["zonda", "absent", "knot"], "refuted", "knot > zonda; without absent"),
         (["zonda", "nsd", "knot"], "refuted", "knot > nsd > zonda"),
         (["same", "nsd", "zonda"], "inconclusive", None),
         (["nsd"], "not measured", ""),

@@ -135,11 +135,15 @@ def _check_spread(records: Sequence[WindowRecord], claim: Claim) -> ClaimCheck:
 
 
 def _check_order(records: Sequence[WindowRecord], claim: Claim) -> ClaimCheck:
-    """Confirmed if each group is significantly above the next one, refuted if one is significantly below."""
+    """Confirmed if each group is significantly above the next one, refuted if one is significantly below.
+
+    An order of which a level is missing is not confirmed.
+    """
     factor = claim.along or "server.name"
+    levels = list(itertools.chain.from_iterable(_groups(claim.order)))
     samples = {
         level: sample
-        for level in itertools.chain.from_iterable(_groups(claim.order))
+        for level in levels
         if len((sample := _ranked(records, claim, {factor: level})).values) >= MIN_STARTS
     }
     groups = [kept for group in _groups(claim.order) if (kept := [level for level in group if level in samples])]
@@ -150,11 +154,12 @@ def _check_order(records: Sequence[WindowRecord], claim: Claim) -> ClaimCheck:
     measured = ratio_effect.corrected([effect for effect in found if effect])
     above = [effect.p < ALPHA and effect.low > 1 for effect in measured]
     below = [effect.p < ALPHA and effect.high < 1 for effect in measured]
-    outcome = REFUTED if any(below) else CONFIRMED if all(above) and len(measured) == len(pairs) else INCONCLUSIVE
-    ranked = sorted(samples, key=lambda level: -samples[level].median()[0])
-    return ClaimCheck(
-        claim, None, n=min(len(s.values) for s in samples.values()), text=" > ".join(ranked), order=outcome
-    )
+    missing = [level for level in levels if level not in samples]
+    complete = len(measured) == len(pairs) and not missing
+    outcome = REFUTED if any(below) else CONFIRMED if all(above) and complete else INCONCLUSIVE
+    ranked = " > ".join(sorted(samples, key=lambda level: -samples[level].median()[0]))
+    text = f"{ranked}; without {', '.join(missing)}" if missing else ranked
+    return ClaimCheck(claim, None, n=min(len(s.values) for s in samples.values()), text=text, order=outcome)
 
 
 def _ranked(records: Sequence[WindowRecord], claim: Claim, level: dict[str, str]) -> Sample:
