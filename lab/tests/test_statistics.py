@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from zonda_lab.statistics import ALPHA, group_tests, intervals, power, ratio_effect
+from zonda_lab.statistics.ratio_effect import Effect
 
 # Hollander and Wolfe 1973, as in R's kruskal.test: mucociliary efficiency; H = 0.77143, p = 0.68
 MUCOCILIARY = {
@@ -222,6 +224,14 @@ def test_two_starts_have_no_interval_and_zeros_have_their_range() -> None:
     assert [math.isnan(each) for each in intervals.median_interval([1.0, 2.0])] == [False, True, True]
     assert intervals.median_interval([0.0, 1.0, 3.0]) == (1.0, 0.0, 3.0)
     assert intervals.median_interval([2.0] * 4) == (2.0, 2.0, 2.0)
+
+
+@pytest.mark.parametrize("effect", [ratio_effect.paired_effect, ratio_effect.unpaired_effect])
+@pytest.mark.parametrize("n", [1, 2])
+def test_one_or_two_blocks_have_no_interval_of_a_ratio(effect: Callable[..., Effect], n: int) -> None:
+    """One block had the interval 1.5 – 1.5."""
+    found = effect([2.0] * n, [3.0] * n, 0.02)
+    assert (found.ratio, found.low, found.high) == (pytest.approx(1.5), 0.0, math.inf)
 
 
 def test_equivalence_and_detectable_effect_use_the_correction_of_the_test() -> None:

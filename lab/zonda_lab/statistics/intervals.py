@@ -16,7 +16,7 @@ from zonda_lab.statistics import ALPHA
 RESAMPLES = 10_000
 # Below it, 95 % bootstrap intervals covered the true value in 70 % (n = 3) or 87 % (n = 5, 6) of runs.
 MIN_BOOTSTRAP = 8
-MIN_INTERVAL, MIN_ORDER_STATISTICS = 3, 6  # fewer starts: no interval of a median; none from order statistics
+MIN_INTERVAL, MIN_ORDER_STATISTICS = 3, 6  # fewer starts: no interval; none from order statistics
 ROUNDING = 1e-12  # smaller differences of logarithms count as equal
 SEED = 20_261
 Floats = NDArray[np.float64]
@@ -44,9 +44,14 @@ def median_interval(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def interval(log_ratios: Floats) -> tuple[float, float]:
-    """The interval of paired log ratios: BCa, or Student's t with few values, where a bootstrap is too narrow."""
+    """The interval of paired log ratios: BCa, or Student's t with few values, where a bootstrap is too narrow.
+
+    Open on both sides below three values.
+    """
     n = len(log_ratios)
-    if n >= MIN_BOOTSTRAP or n < 2 or np.ptp(log_ratios) < ROUNDING:
+    if n < MIN_INTERVAL:
+        return -math.inf, math.inf
+    if n >= MIN_BOOTSTRAP or np.ptp(log_ratios) < ROUNDING:
         return bca(log_ratios, hodges_lehmann)
     reach = float(stats.t.ppf(1 - ALPHA / 2, n - 1) * np.std(log_ratios, ddof=1) / math.sqrt(n))
     return float(np.mean(log_ratios)) - reach, float(np.mean(log_ratios)) + reach
@@ -92,7 +97,9 @@ def bootstrap_shift(a: Floats, b: Floats) -> tuple[float, float]:
 
 
 def welch_shift(a: Floats, b: Floats) -> tuple[float, float]:
-    """Welch's interval of the difference of means; `shift` itself without variance."""
+    """Welch's interval of the difference of means; `shift` itself without variance, open below three values."""
+    if min(len(a), len(b)) < MIN_INTERVAL:
+        return -math.inf, math.inf
     if not either_varies(a, b):
         return shift(a, b), shift(a, b)
     found = stats.ttest_ind(b, a, equal_var=False).confidence_interval(1 - ALPHA)
