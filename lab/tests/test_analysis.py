@@ -141,6 +141,8 @@ def test_a_claim_about_spreads_compares_them(make_record: Make, noise: float, ou
     assert done.outcome == outcome and done.n == 20
     assert done.value == pytest.approx(noise / 0.01, rel=0.6) and done.low < done.value < done.high
     assert claims.check_claim(records[:6], claim)[0].outcome == "not measured"  # of two blocks
+    few = claims.check_claim(records[:21], claim)[0]
+    assert (few.n, few.low, few.high, few.outcome) == (7, 0.0, float("inf"), "inconclusive")
 
 
 def test_a_claim_without_measurements_is_not_measured(make_record: Make) -> None:

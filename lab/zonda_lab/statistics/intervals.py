@@ -112,7 +112,14 @@ def variation(values: Sequence[float]) -> float:
 
 
 def variation_ratio(baseline: Sequence[float], candidate: Sequence[float]) -> tuple[float, float, float]:
-    """The ratio of the coefficients of variation, candidate over baseline, with a bootstrap interval."""
+    """The ratio of the coefficients of variation, candidate over baseline, with a bootstrap interval.
+
+    Open below eight values, where a bootstrap of a spread is too narrow.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = float(np.divide(variation(candidate), variation(baseline)))
+    if min(len(baseline), len(candidate)) < MIN_BOOTSTRAP:
+        return ratio, 0.0, math.inf
     draw = np.random.default_rng(SEED)
     bottom, top = (
         np.std(drawn, axis=1, ddof=1) / np.mean(drawn, axis=1)
@@ -120,7 +127,7 @@ def variation_ratio(baseline: Sequence[float], candidate: Sequence[float]) -> tu
     )
     with np.errstate(divide="ignore", invalid="ignore"):
         low, high = np.nanquantile(top / bottom, [0.025, 0.975], method="nearest")
-        return float(np.divide(variation(candidate), variation(baseline))), float(low), float(high)
+    return ratio, float(low), float(high)
 
 
 def exact_share(count: int, of: int) -> tuple[float, float]:
