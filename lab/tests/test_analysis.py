@@ -145,6 +145,20 @@ def test_a_claim_about_spreads_compares_them(make_record: Make, noise: float, ou
     assert (few.n, few.low, few.high, few.outcome) == (7, 0.0, float("inf"), "inconclusive")
 
 
+@pytest.mark.parametrize("to", [{}, {"server.name": "knot"}])
+def test_a_claim_is_about_the_first_baseline_only(make_record: Make, to: dict[str, str]) -> None:
+    """The tables show the first runs; a claim averaged both."""
+    costs = {("nsd", 0): 3.0, ("nsd", 1): 9.0, ("knot", 0): 1.0}
+    records = [
+        make_record(block, copy, server=server, cpu_us_per_query=cost)
+        for block in range(6)
+        for (server, copy), cost in costs.items()
+    ]
+    claim = Claim("x", "y", "cpu_us_per_query", {"server.name": "nsd"}, to, 2.9, 3.1)
+    done = claims.check_claim(records, claim)[0]
+    assert (done.value, done.outcome) == (pytest.approx(3.0), "confirmed")
+
+
 def test_a_claim_without_measurements_is_not_measured(make_record: Make) -> None:
     claim = Claim("x", "y", "transfer_s", {"server.name": "bind"}, {})
     assert claims.check_claim(blocks(make_record, {}), claim)[0].outcome == "not measured"

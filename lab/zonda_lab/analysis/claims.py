@@ -58,9 +58,13 @@ class ClaimCheck:
 
 
 def check_claim(records: Sequence[WindowRecord], claim: Claim, aa_pairs: Sequence[AaPair] = ()) -> list[ClaimCheck]:
-    """Checks a claim at each combination of the levels that it leaves open: a value over several describes none."""
+    """Checks a claim at each combination of the levels that it leaves open: a value over several describes none.
+
+    Second baselines do not count: the mean of two starts varies less than a single start.
+    """
     if claim.untestable:
         return [ClaimCheck(claim, None)]
+    records = [record for record in records if not record.copy]
     return [
         replace(
             _check(selected(records, **levels), claim), condition=words(levels), alarm=_alarmed(claim, aa_pairs, levels)
@@ -96,7 +100,7 @@ def _check(records: Sequence[WindowRecord], claim: Claim) -> ClaimCheck:
     if claim.shape:
         return _check_shape(records, claim)
     if claim.spread:
-        return _check_spread([record for record in records if not record.copy], claim)
+        return _check_spread(records, claim)
     top = sample_of(selected(records, **claim.of), claim.metric)
     if not top.values:
         return ClaimCheck(claim, None)
@@ -126,7 +130,6 @@ def _check_ratio(claim: Claim, top: Sample, bottom: Sample) -> ClaimCheck:
 
 
 def _check_spread(records: Sequence[WindowRecord], claim: Claim) -> ClaimCheck:
-    """Ignores second baselines: the mean of two starts varies less than a single start."""
     top, bottom = (sample_of(selected(records, **levels), claim.metric) for levels in (claim.of, claim.to))
     n = min(len(top.values), len(bottom.values))
     if n < MIN_STARTS or top.bounds or bottom.bounds:
@@ -177,7 +180,7 @@ def _groups(order: Sequence[str]) -> list[list[str]]:
 
 def _check_shape(records: Sequence[WindowRecord], claim: Claim) -> ClaimCheck:
     """The exponent of the metric over the factor (slope of both logarithms), one per block."""
-    windows = [record for record in selected(records, **claim.of) if not record.copy]
+    windows = selected(records, **claim.of)
     curves: dict[int, dict[float, float]] = {}
     for level in dict.fromkeys(record.levels.get(claim.along, "") for record in valid(windows, claim.metric)):
         sample = sample_of(selected(windows, **{claim.along: level}), claim.metric)
