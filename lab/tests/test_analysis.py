@@ -8,6 +8,9 @@ import pytest
 
 from zonda_lab.analysis import analysis, claims, effects
 from zonda_lab.experiments.definition import AnalysisSpec, Claim, Published
+from zonda_lab.report.document import Table
+from zonda_lab.report.result_tables import metric_tables
+from zonda_lab.report.rig_limits import Echo
 from zonda_lab.results.window_record import WindowRecord
 from zonda_lab.statistics import ratio_effect
 
@@ -112,6 +115,28 @@ def test_zero_values_are_not_compared_as_ratios(make_record: Make) -> None:
     plan = AnalysisSpec(metric="lost", compare="server.name", baseline="nsd")
     found = analysis.analyse(records, plan)[0]
     assert found.cells[0].median == 0 and found.strata == []
+
+
+def test_a_level_with_a_zero_is_named_as_without_a_ratio(make_record: Make) -> None:
+    """It disappeared from the table of comparisons."""
+    drops = {"nsd": 5.0, "knot": 10.0, "zonda": 0.0}
+    records = [make_record(b, server=s, udp_drops=n * (1 + b)) for b in range(5) for s, n in drops.items()]
+    plan = AnalysisSpec(metric="udp_drops", compare="server.name", baseline="nsd")
+    found = analysis.analyse(records, plan)[0]
+    assert found.strata[0].without_ratio == {"zonda": "a value is zero: no ratio"}
+    table = next(p for p in metric_tables(found, plan, Echo(records)) if isinstance(p, Table) and "outcome" in p.head)
+    assert [(row[0], row[-1]) for row in table.rows][1:] == [("zonda", "a value is zero: no ratio")]
+    assert all(len(row) == len(table.head) for row in table.rows)
+
+
+def test_a_claimed_ratio_with_a_zero_is_not_measured(make_record: Make) -> None:
+    """The blocks with a zero were left out, so that the ratio was that of the others."""
+    drops = {"nsd": 5.0, "knot": 10.0}
+    records = [make_record(b, server=s, udp_drops=n) for b in range(5) for s, n in drops.items()]
+    claim = Claim("x", "y", "udp_drops", {"server.name": "knot"}, {"server.name": "nsd"}, 1.9, 2.1)
+    assert claims.check_claim(records, claim)[0].outcome == "confirmed"
+    records[1].metrics["udp_drops"] = 0.0
+    assert claims.check_claim(records, claim)[0].outcome == "not measured"
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,7 @@ class Stratum:
 
     levels: dict[str, str]
     comparisons: list[LevelComparison]
+    without_ratio: dict[str, str] = field(default_factory=dict)  # levels that are not compared, and why
     omnibus: list[Test] = field(default_factory=list)
     variances: Test | None = None
     tukey: list[PairwiseTest] = field(default_factory=list)
@@ -127,7 +128,7 @@ def analyse_metric(records: Sequence[WindowRecord], metric: str, analysis: Analy
         _stratum(dict(key), group, metric, analysis, alarm=key in alarms)
         for key, group in _grouped(cells, analysis).items()
     ]
-    return MetricAnalysis(metric, cells, [stratum for stratum in strata if stratum.comparisons], pairs)
+    return MetricAnalysis(metric, cells, [s for s in strata if s.comparisons or s.without_ratio], pairs)
 
 
 def aa_pairs(cells: Sequence[Cell], metric: str, analysis: AnalysisSpec) -> list[AaPair]:
@@ -233,15 +234,30 @@ def _stratum(levels: dict[str, str], cells: list[Cell], metric: str, analysis: A
     base = next((cell for cell in firsts if cell.levels[analysis.compare] == analysis.baseline), None)
     if base is None or len(firsts) < 2:
         return Stratum(levels, [])
-    comparisons = _comparisons(levels, base, [cell for cell in firsts if cell is not base], metric, analysis, alarm)
+    others = [cell for cell in firsts if cell is not base]
+    comparisons = _comparisons(levels, base, others, metric, analysis, alarm)
+    compared = {each.level for each in comparisons}
+    without = _without_ratio(base, {c.levels[analysis.compare]: c for c in others}, compared)
     groups = {
         cell.levels[analysis.compare]: cell.sample
         for cell in firsts
         if len(cell.values) >= MIN_STARTS and cell.sample.positive
     }
     if len(groups) < 2 or analysis.baseline not in groups or any(sample.bounds for sample in groups.values()):
-        return Stratum(levels, comparisons)
-    return _with_group_tests(levels, comparisons, {name: sample.values for name, sample in groups.items()}, analysis)
+        return Stratum(levels, comparisons, without)
+    tested = _with_group_tests(levels, comparisons, {name: each.values for name, each in groups.items()}, analysis)
+    return replace(tested, without_ratio=without)
+
+
+def _without_ratio(base: Cell, others: Mapping[str, Cell], compared: Collection[str]) -> dict[str, str]:
+    """Why levels have no ratio to the baseline; nothing where all values are zero, so that there is no difference."""
+    if not compared and not any(value for cell in (base, *others.values()) for value in cell.values.values()):
+        return {}
+    return {
+        level: "a value is zero: no ratio" if base.values.keys() & cell.values.keys() else "no common block"
+        for level, cell in others.items()
+        if level not in compared
+    }
 
 
 def _with_group_tests(
@@ -257,10 +273,10 @@ def _with_group_tests(
     return Stratum(
         levels,
         [replace(c, dunn=dunn.get(c.level, math.nan), dunnett=dunnett.get(c.level, math.nan)) for c in comparisons],
-        [test for test in (group_tests.kruskal(values), group_tests.friedman(groups)) if test],
-        group_tests.brown_forsythe(values),
-        group_tests.tukey(values),
-        group_tests.games_howell(values),
+        omnibus=[test for test in (group_tests.kruskal(values), group_tests.friedman(groups)) if test],
+        variances=group_tests.brown_forsythe(values),
+        tukey=group_tests.tukey(values),
+        games_howell=group_tests.games_howell(values),
     )
 
 

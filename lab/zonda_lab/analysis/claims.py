@@ -111,8 +111,9 @@ def _check(records: Sequence[WindowRecord], claim: Claim) -> ClaimCheck:
 
 
 def _check_ratio(claim: Claim, top: Sample, bottom: Sample) -> ClaimCheck:
-    blocks = [block for block in top.values if top.values[block] > 0 and bottom.values.get(block, 0) > 0]
-    if not blocks:
+    """No value if one block has a zero: the ratio of the other blocks would be that of a chosen part."""
+    blocks = [block for block in top.values if block in bottom.values]
+    if not blocks or min(min(top.values[block], bottom.values[block]) for block in blocks) <= 0:
         return ClaimCheck(claim, None)
     ratios = np.log([top.values[block] / bottom.values[block] for block in blocks])
     low, high = intervals.interval(ratios)

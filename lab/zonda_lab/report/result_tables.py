@@ -96,8 +96,8 @@ def metric_tables(found: MetricAnalysis, analysis: AnalysisSpec, echo: Echo) -> 
         Heading(3, metric.heading + (f", {metric.unit}" if metric.unit else "")),
         _medians(found, echo),
     ]
-    if found.comparisons:
-        parts.append(_comparison_table(found.comparisons, analysis, metric.margin))
+    if found.strata:
+        parts.append(_comparison_table(found, analysis, metric.margin))
         parts.append(_aa_control(found))
         parts.append(Folded("Omnibus tests, all pairs", _pairs(found)))
     return parts
@@ -143,9 +143,10 @@ def _cell_row(cell: Cell, extra: list[str]) -> list[str]:
     ]
 
 
-def _comparison_table(comparisons: Sequence[LevelComparison], analysis: AnalysisSpec, absolute: float) -> Table:
+def _comparison_table(found: MetricAnalysis, analysis: AnalysisSpec, absolute: float) -> Table:
+    """One row per level; those without a ratio, because a value is zero, stand last."""
     head = [
-        *map(factor_words, comparisons[0].stratum),
+        *map(factor_words, found.strata[0].levels),
         factor_words(analysis.compare),
         f"{'difference from' if absolute else 'ratio to'} {analysis.baseline} (95 % interval)",
         "p (Holm)",
@@ -163,9 +164,15 @@ def _comparison_table(comparisons: Sequence[LevelComparison], analysis: Analysis
             p_value(each.dunnett),
             _outcome(each, absolute, analysis.margin),
         ]
-        for each in comparisons
+        for each in found.comparisons
     ]
-    return Table(head, rows, [MOODS.get(each.outcome, "") for each in comparisons])
+    moods = [MOODS.get(each.outcome, "") for each in found.comparisons]
+    left_out = [
+        [*stratum.levels.values(), level, *[p_value(math.nan)] * 4, why]
+        for stratum in found.strata
+        for level, why in stratum.without_ratio.items()
+    ]
+    return Table(head, [*rows, *left_out], [*moods, *["dim"] * len(left_out)])
 
 
 def _outcome(each: LevelComparison, absolute: float, margin: float) -> str:
