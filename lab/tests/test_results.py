@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from zonda_lab.analysis import compare
+from zonda_lab.command import cli
 from zonda_lab.errors import LabError
 from zonda_lab.results.folder import Results
 from zonda_lab.results.window_record import WindowRecord, parse_record, selected
@@ -184,7 +186,70 @@ def test_invalid_latency_is_not_compared(results: Results, make_record: Make) ->
     manifest["experiments"]["E1"]["analysis"]["metrics"] = ["latency_p99_us"]
     results.write("manifest.json", manifest)
     done = compare.compare(compare.Side(results.folder, "nsd"), compare.Side(results.folder, "zonda"), 0.02)
-    assert [line.metric for line in done.metrics] == ["cpu_us_per_query"]
+    assert [(line.metric, line.decision) for line in done.metrics if line.decision != "not worse"] == [
+        ("latency_p99_us", "too few starts")
+    ]
+    assert done.status == compare.UNDETECTED
+
+
+def test_what_b_did_not_measure_is_undetected(
+    results: Results, make_record: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Levels that only A has were left out, so that a server that did not start was not worse."""
+    for block in range(8):
+        for server, rates in (("nsd", ("1", "2")), ("zonda", ("1",))):
+            for rate in rates:
+                results.append(make_record(block, server=server, within={"rate": rate}, cpu_us_per_query=3.0 + block))
+    assert cli.main(["compare", f"{results.folder}:nsd", f"{results.folder}:zonda"]) == compare.UNDETECTED
+    printed = capsys.readouterr().out
+    assert "too few starts E1 cpu_us_per_query 2: not measured in B" in printed
+    assert "not worse      E1 cpu_us_per_query 1: +0.0%" in printed
+
+
+def test_experiments_of_one_result_only_are_not_compared(results: Results, make_record: Make, tmp_path: Path) -> None:
+    fill(results, make_record, {"nsd": 3.0})
+    other = Results(tmp_path / "other")
+    other.create({**results.manifest(), "experiments": {}})
+    assert compare.compare(compare.Side(results.folder, "nsd"), compare.Side(other.folder, "nsd"), 0.02).metrics == []
+
+
+def test_one_label_needs_one_server_on_the_other_side(results: Results, make_record: Make, tmp_path: Path) -> None:
+    """Of several servers the last one was compared, silently."""
+    other = Results(tmp_path / "other")
+    other.create(results.manifest())
+    fill(results, make_record, {"nsd": 3.0, "knot": 9.0})
+    fill(other, make_record, {"zonda": 3.0})
+    for sides in ((results.folder, f"{other.folder}:zonda"), (f"{other.folder}:zonda", results.folder)):
+        with pytest.raises(LabError, match=r"has several servers: knot, nsd\n  help: name one, as in .*:knot"):
+            compare.compare(*(compare.Side.parse(str(side)) for side in sides), 0.02)
+    one = compare.compare(compare.Side(results.folder, "nsd"), compare.Side(other.folder, ""), 0.02)
+    assert [line.effect.ratio for line in one.metrics if line.effect] == [pytest.approx(1.0, abs=0.01)]
+
+
+def test_an_a_a_alarm_withholds_a_comparison_in_one_result(results: Results, make_record: Make) -> None:
+    for block in range(8):
+        wobble = 1 + 0.002 * (block % 3)
+        for rate, again in (("1", 1.05), ("2", 1.0 + 0.001 * (block % 2))):
+            for server, copy, factor in (("nsd", 0, 1.0), ("nsd", 1, again), ("knot", 0, 1.0), ("zonda", 0, 2.0)):
+                cost = 3.0 * factor * wobble * (1 + 0.001 * (block % 5 - 2) * (copy + len(server)))
+                record = make_record(block, copy, server=server, within={"rate": rate}, cpu_us_per_query=cost)
+                results.append(record)
+    done = compare.compare(compare.Side(results.folder, "knot"), compare.Side(results.folder, "zonda"), 0.02)
+    assert [(line.levels, line.decision) for line in done.metrics] == [
+        ({"rate": "1"}, "withheld"),
+        ({"rate": "2"}, "worse"),
+    ]
+
+
+def test_shares_are_compared_in_points(results: Results, make_record: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    for block in range(8):
+        for server, share in (("nsd", 1.0), ("zonda", 0.99)):
+            results.append(make_record(block, server=server, answered_share=share - 1e-5 * (block % 3)))
+    manifest = results.manifest()
+    manifest["experiments"]["E1"]["analysis"] |= {"metric": "answered_share", "margin": 0.02}
+    results.write("manifest.json", manifest)
+    assert cli.main(["compare", f"{results.folder}:nsd", f"{results.folder}:zonda"]) == compare.WORSE
+    assert re.search(r"worse +E1 answered_share : -1\S* \(.*\) points, p 0.0", capsys.readouterr().out)
 
 
 def test_nothing_to_compare_is_status_2(results: Results, make_record: Make) -> None:

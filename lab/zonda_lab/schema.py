@@ -55,6 +55,11 @@ def parse(cls: type[T], table: Mapping[str, Any], where: str) -> T:
     return cls(**values)
 
 
+def parse_stored(cls: type[T], table: Mapping[str, Any], where: str) -> T:
+    """Parses a table that a manifest stored with the names of the fields as keys."""
+    return parse(cls, {key.replace("_", "-"): value for key, value in table.items()}, where)
+
+
 def _check_least(value: Any, least: float | None, where: str) -> None:
     if least is not None and isinstance(value, int | float) and not least <= value < math.inf:
         raise LabError(f"{where} must be {least:g} or more, is {value}")

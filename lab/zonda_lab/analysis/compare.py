@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from zonda_lab.analysis import effects
-from zonda_lab.analysis.analysis import tabulate
+from zonda_lab.analysis.analysis import AaPair, aa_pairs, tabulate
 from zonda_lab.analysis.effects import MIN_STARTS, Sample
 from zonda_lab.errors import LabError
 from zonda_lab.experiments.definition import AnalysisSpec
 from zonda_lab.experiments.metrics import METRICS
 from zonda_lab.results.folder import Results
 from zonda_lab.results.window_record import WindowRecord
-from zonda_lab.schema import parse, suggestion
+from zonda_lab.schema import parse_stored, suggestion
 from zonda_lab.statistics import ALPHA, ratio_effect
 from zonda_lab.statistics.ratio_effect import Effect
 
 NOT_WORSE, WORSE, UNDETECTED = 0, 1, 2
 SEPARATED = 8  # two samples of four that do not overlap have p = 0.029
 # not worse: the loss is significantly smaller than the margin. other: a metric without a better direction.
-Decision = Literal["worse", "not worse", "undetected", "too few starts", "other"]
+# withheld: a program differs from itself at those levels.
+Decision = Literal["worse", "not worse", "undetected", "withheld", "too few starts", "other"]
 
 
 @dataclass(frozen=True)
@@ -50,13 +52,24 @@ class Side:
 
 @dataclass(frozen=True)
 class MetricComparison:
-    """One metric, compared; `effect` is None if ratios do not exist because values are zero."""
+    """One metric at the same levels on both sides; without values on a side that has none.
+
+    `effect` is None if ratios do not exist: a side has no value, or a value is zero.
+    """
 
     experiment: str
     metric: str
     levels: dict[str, str]
-    effect: Effect | None
-    decision: Decision
+    a: Sample
+    b: Sample
+    effect: Effect | None = None
+    decision: Decision = "undetected"
+    alarm: bool = False  # a program differs from itself at these levels
+
+    @property
+    def enough(self) -> bool:
+        """Whether both sides have enough starts."""
+        return min(len(self.a.values), len(self.b.values)) >= MIN_STARTS
 
 
 @dataclass(frozen=True)
@@ -89,52 +102,83 @@ class Comparison:
         return f"{words[self.status]}: {', '.join(f'{n} {decision}' for decision, n in count.most_common())}"
 
 
-@dataclass(frozen=True)
-class Pair:
-    """A metric at the same levels on both sides."""
-
-    experiment: str
-    metric: str
-    levels: dict[str, str]
-    a: Sample
-    b: Sample
-
-
 def compare(a: Side, b: Side, margin: float) -> Comparison:
     """Compares B with A in every metric of every experiment, with Holm's correction over all of them."""
     interleaved = a.folder.resolve() == b.folder.resolve()
     if interleaved and a.label == b.label:
         raise LabError("both sides are the same", "give two results, or two servers of one: RESULTS:nsd RESULTS:zonda")
-    experiments = {**Results(a.folder).manifest()["experiments"], **Results(b.folder).manifest()["experiments"]}
     left, right = a.records(), b.records()
-    pairs: list[Pair] = []
-    for id_, document in experiments.items():
-        analysis = parse(
-            AnalysisSpec, {key.replace("_", "-"): value for key, value in document["analysis"].items()}, id_
-        )
+    _require_same_labels(a, left, b, right)
+    found: list[MetricComparison] = []
+    for id_, document in _common_experiments(a, b).items():
+        analysis = parse_stored(AnalysisSpec, document["analysis"], id_)
         sides = [[record for record in side if record.experiment == id_] for side in (left, right)]
+        alarms = _alarms(a, b, id_, analysis) if interleaved else []
         for metric in dict.fromkeys([analysis.metric, *analysis.metrics]):
-            pairs += _pairs(id_, metric, sides[0], sides[1], bool(a.label or b.label))
-    return Comparison(_decided(pairs, margin, interleaved), interleaved, margin)
+            compared = _compared(id_, metric, sides[0], sides[1], bool(a.label or b.label))
+            found += [replace(each, alarm=_alarmed(each, alarms)) for each in compared]
+    return Comparison(_decided(found, margin, interleaved), interleaved, margin)
 
 
-def _pairs(id_: str, metric: str, a: Sequence[WindowRecord], b: Sequence[WindowRecord], labelled: bool) -> list[Pair]:
-    """The cells that both sides have; with labels, the server name is not part of the key."""
+def _common_experiments(a: Side, b: Side) -> dict[str, Any]:
+    """The experiments of both manifests, as B describes them."""
+    first, second = (Results(side.folder).manifest()["experiments"] for side in (a, b))
+    return {id_: document for id_, document in second.items() if id_ in first}
+
+
+def _require_same_labels(a: Side, left: Sequence[WindowRecord], b: Side, right: Sequence[WindowRecord]) -> None:
+    """Fails if only one side has a label, and the other one has several servers to compare it with."""
+    for side, records, other in ((a, left, b), (b, right, a)):
+        servers = sorted({label for record in records if (label := record.server.get("label"))})
+        if other.label and not side.label and len(servers) > 1:
+            raise LabError(
+                f"{side.folder} has several servers: {', '.join(servers)}",
+                f"name one, as in {side.folder}:{servers[0]}",
+            )
+
+
+def _compared(
+    id_: str, metric: str, a: Sequence[WindowRecord], b: Sequence[WindowRecord], labelled: bool
+) -> list[MetricComparison]:
+    """The cells that any side has; with labels, the server name is not part of the key."""
     left, right = (
         {_key(cell.levels, labelled): cell.sample for cell in tabulate(side, metric) if not cell.copy}
         for side in (a, b)
     )
-    return [Pair(id_, metric, dict(key), left[key], right[key]) for key in left if key in right]
+    nothing = Sample({})
+    keys = dict.fromkeys([*left, *right])
+    return [MetricComparison(id_, metric, dict(key), left.get(key, nothing), right.get(key, nothing)) for key in keys]
 
 
-def _decided(pairs: Sequence[Pair], margin: float, interleaved: bool) -> list[MetricComparison]:
-    found = [effects.compared(p.metric, p.a, p.b, margin, len(pairs), paired=_paired(p, interleaved)) for p in pairs]
-    corrected = iter(ratio_effect.corrected([effect for effect in found if effect]))
+def _alarms(a: Side, b: Side, id_: str, analysis: AnalysisSpec) -> list[AaPair]:
+    """The A/A pairs of one result that differ significantly, except those of servers that are not compared."""
+    if not analysis.baseline:
+        return []
+    records = [record for record in Results(a.folder).records() if record.experiment == id_]
+    metrics = dict.fromkeys([analysis.metric, *analysis.metrics])
+    pairs = [pair for metric in metrics for pair in aa_pairs(tabulate(records, metric), metric, analysis)]
+    return [pair for pair in pairs if pair.alarm and pair.levels.get("server.name", a.label) in (a.label, b.label)]
+
+
+def _alarmed(each: MetricComparison, alarms: Sequence[AaPair]) -> bool:
+    """Whether an alarm is at the levels of this comparison."""
+    return any(
+        pair.metric == each.metric
+        and all(each.levels.get(name, level) == level for name, level in pair.levels.items() if name != "server.name")
+        for pair in alarms
+    )
+
+
+def _decided(found: Sequence[MetricComparison], margin: float, interleaved: bool) -> list[MetricComparison]:
+    count = sum(bool(each.a.values and each.b.values) for each in found)
+    measured = [effects.compared(p.metric, p.a, p.b, margin, count, paired=_paired(p, interleaved)) for p in found]
+    corrected = iter(ratio_effect.corrected([effect for effect in measured if effect]))
     decided = []
-    for pair, effect in zip(pairs, found, strict=True):
+    for each, effect in zip(found, measured, strict=True):
         final = next(corrected) if effect else None
-        decision = _decide(pair.metric, final, margin) if final else _decide_zeros(pair)
-        decided.append(MetricComparison(pair.experiment, pair.metric, pair.levels, final, decision))
+        decision = _decide(each.metric, final, margin) if final else _decide_zeros(each)
+        withheld = each.alarm and decision not in ("too few starts", "other")
+        decided.append(replace(each, effect=final, decision="withheld" if withheld else decision))
     return decided
 
 
@@ -148,17 +192,18 @@ def _decide(metric: str, effect: Effect, margin: float) -> Decision:
     lower_is_better = better == "lower"
     if (effect.p_not_higher if lower_is_better else effect.p_not_lower) < ALPHA:
         return "not worse"
-    limit = 1 + (METRICS[metric].margin or margin)
+    absolute = METRICS[metric].margin
+    limit = math.exp(absolute) if absolute else 1 + margin
     beyond = effect.ratio > limit if lower_is_better else effect.ratio < 1 / limit
     return "worse" if beyond and effect.p < ALPHA and not effect.low <= 1 <= effect.high else "undetected"
 
 
-def _decide_zeros(pair: Pair) -> Decision:
+def _decide_zeros(pair: MetricComparison) -> Decision:
     """Counts such as lost queries: no ratio exists if one is zero, but all zeros cannot be worse."""
     better, a, b = METRICS[pair.metric].better, pair.a.values.values(), pair.b.values.values()
     if better == "neither":
         return "other"
-    if min(len(a), len(b)) < MIN_STARTS:
+    if not pair.enough:
         return "too few starts"
     good, bad = (a, b) if better == "lower" else (b, a)
     if max(bad) <= min(good):
@@ -166,7 +211,7 @@ def _decide_zeros(pair: Pair) -> Decision:
     return "worse" if min(bad) > max(good) and len(a) + len(b) >= SEPARATED else "undetected"
 
 
-def _paired(pair: Pair, interleaved: bool) -> bool:
+def _paired(pair: MetricComparison, interleaved: bool) -> bool:
     return interleaved and any(block in pair.b.values for block in pair.a.values)
 
 

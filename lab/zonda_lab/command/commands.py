@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from zonda_lab import schema
 from zonda_lab.experiments import block_design, catalogue
@@ -17,6 +18,9 @@ from zonda_lab.run.progress import format_duration
 from zonda_lab.servers import ADAPTERS
 from zonda_lab.servers.installation import find_servers, install
 from zonda_lab.zones import zonegen
+
+if TYPE_CHECKING:
+    from zonda_lab.analysis.compare import MetricComparison
 
 
 def list_experiments(_: argparse.Namespace) -> int:
@@ -72,16 +76,25 @@ def compare_results(given: argparse.Namespace) -> int:
 
     done = compare.compare(compare.Side.parse(given.a), compare.Side.parse(given.b), given.margin)
     for line in done.metrics:
-        effect, levels = line.effect, ", ".join(line.levels.values())
-        change = "a value is zero, so no ratio"
-        if effect:
-            interval = f"({effect.low - 1:+.1%} to {effect.high - 1:+.1%})"
-            change = f"{effect.ratio - 1:+.1%} {interval}, p {effect.p:.3f}, n {effect.n}"
-        print(f"{line.decision:14} {line.experiment} {line.metric} {levels}: {change}")
+        print(f"{line.decision:14} {line.experiment} {line.metric} {', '.join(line.levels.values())}: {_change(line)}")
     if not done.interleaved:
         print("note: the two were not measured in the same blocks, so drift of the machine can appear as a difference")
     print(done.summary)
     return done.status
+
+
+def _change(line: MetricComparison) -> str:
+    """How B differs from A: a percentage, or points of a share."""
+    from zonda_lab.experiments.metrics import METRICS
+    from zonda_lab.report.result_tables import effect_text
+
+    effect, absolute = line.effect, METRICS[line.metric].margin
+    if not (line.a.values and line.b.values):
+        return f"not measured in {'B' if line.a.values else 'A'}"
+    if effect is None:
+        return "a value is zero, so no ratio"
+    change = f"{effect.ratio - 1:+.1%} ({effect.low - 1:+.1%} to {effect.high - 1:+.1%})"
+    return f"{effect_text(effect, absolute) if absolute else change}, p {effect.p:.3f}, n {effect.n}"
 
 
 def generate_zones(given: argparse.Namespace) -> int:
