@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
+
+import pytest
 
 from zonda_lab.analysis.analysis import analyse_metric
 from zonda_lab.experiments.definition import AnalysisSpec
 from zonda_lab.report.alarms import false_alarms
+from zonda_lab.report.build import Chapter
 from zonda_lab.report.conclusion import conclusion
 from zonda_lab.report.document import Figure, Table, Text
-from zonda_lab.report.opening import opening
+from zonda_lab.report.opening import COST, opening
 from zonda_lab.report.plots import _x_label
 from zonda_lab.report.result_tables import metric_tables
 from zonda_lab.report.rig_limits import Echo, rig_bound
@@ -66,6 +70,24 @@ def test_the_limits_of_the_rig_stand_in_the_third_sentence(make_record: Make) ->
     assert "zonda answers most: at least 300,000" in found["Who answers most?"]
     assert "how much more than shown zonda could answer" in found["What cannot be said?"]
     assert "whether zonda could answer more, because the echo program cannot either" in found["What cannot be said?"]
+
+
+@pytest.mark.parametrize("again", [1.0, 1.2])
+def test_an_experiment_with_an_a_a_alarm_does_not_open_the_page(make_record: Make, again: float) -> None:
+    described = {
+        "analysis": {"metric": "answered_qps", "compare": "server.name", "baseline": "nsd", "metrics": [COST]},
+        "settings": {"traffic": {"transport": "udp"}, "timing": {"blocks": 8, "seconds": 1.0}},
+        "levels": {},
+        "published": [],
+        "claims": [],
+        "question": "",
+        "title": "",
+    }
+    records = windows(make_record, {"nsd": 200_000, "zonda": 300_000}, {"nsd": 6.0, "zonda": 3.0})
+    for record in [record for record in records if record.treatment["server.name"] == "nsd"]:
+        cost = record.metrics[COST] * again * (1 + 0.001 * (record.block % 2))
+        records.append(dataclasses.replace(record, copy=1, metrics={**record.metrics, COST: cost}))
+    assert Chapter("E1", described, records).can_open == (again == 1.0)
 
 
 def test_without_two_servers_there_is_no_opening(make_record: Make) -> None:

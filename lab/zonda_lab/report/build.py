@@ -14,7 +14,7 @@ from zonda_lab.report import conclusion, html, markdown, validity_tables
 from zonda_lab.report.alarms import false_alarms
 from zonda_lab.report.document import Document, Figure, Heading, Part, Table, Text
 from zonda_lab.report.machine import machine, primaries_of
-from zonda_lab.report.opening import opening
+from zonda_lab.report.opening import COST, RATES, opening
 from zonda_lab.report.plot_style import PlotData
 from zonda_lab.report.plots import PLOTS
 from zonda_lab.report.reading import DISTURBED, INTERVALS, OLD, READING
@@ -51,9 +51,7 @@ def document(results: Results, disturbed: bool = False, opened: bool = True) -> 
     parts: list[Part] = [Text(DISTURBED, "Do not quote.")] if disturbed else []
     parts += [] if manifest.get("format", 1) >= FORMAT else [Text(OLD, "These records predate the format.")]
     parts += (
-        opening([record for chapter in read if chapter.ranks_servers for record in chapter.records], FEW)
-        if opened
-        else []
+        opening([record for chapter in read if chapter.can_open for record in chapter.records], FEW) if opened else []
     )
     parts += [_overview(read), *false_alarms([pair for chapter in read for pair in chapter.aa_pairs])]
     parts += [Text(READING, "How to read this."), Text(INTERVALS, "Intervals."), *_machine(manifest, read)]
@@ -136,9 +134,11 @@ class Chapter:
         ]
 
     @property
-    def ranks_servers(self) -> bool:
-        """Whether it compares servers over UDP, so that it can open the page."""
-        return self.analysis.compare == "server.name" and self.described["settings"]["traffic"]["transport"] == "udp"
+    def can_open(self) -> bool:
+        """Whether it compares servers over UDP, without an A/A alarm in a metric of the opening."""
+        transport = self.described["settings"]["traffic"]["transport"]
+        alarmed = any(pair.alarm and pair.metric in (*RATES, COST) for pair in self.aa_pairs)
+        return self.analysis.compare == "server.name" and transport == "udp" and not alarmed
 
     @property
     def summary(self) -> list[str]:
