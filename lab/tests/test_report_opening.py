@@ -72,6 +72,24 @@ def test_the_limits_of_the_rig_stand_in_the_third_sentence(make_record: Make) ->
     assert "whether zonda could answer more, because the echo program cannot either" in found["What cannot be said?"]
 
 
+def test_who_answers_the_highest_offered_rate_answers_at_least_that(make_record: Make) -> None:
+    """E1 offers 80 % of what the echo server answers, so its best window is no capacity."""
+    found = sentences(windows(make_record, {"nsd": 200_000, "zonda": 500_000}, {"nsd": 6.0, "zonda": 3.0}))
+    assert found["Who answers most?"].startswith("zonda answers most: at least 400,000 queries per second; next is nsd")
+    assert "how much more than shown zonda could answer" in found["What cannot be said?"]
+
+
+def test_each_server_is_ranked_once(make_record: Make) -> None:
+    """Starts with different placements were one ranking, in which each server stood once per placement."""
+    records = windows(make_record, {"nsd": 200_000, "zonda": 300_000}, {"nsd": 6.0, "zonda": 3.0})
+    for record in records:
+        record.treatment["placement"] = "free"
+    for record in windows(make_record, {"nsd": 100_000, "zonda": 150_000}, {"nsd": 6.0, "zonda": 3.0}):
+        record.treatment["placement"], record.start = "pinned", f"{record.start}/pinned"
+        records.append(record)
+    assert sentences(records)["Who answers most?"].endswith(": 150,000 queries per second; next is nsd with 100,000.")
+
+
 @pytest.mark.parametrize("again", [1.0, 1.2])
 def test_an_experiment_with_an_a_a_alarm_does_not_open_the_page(make_record: Make, again: float) -> None:
     described = {

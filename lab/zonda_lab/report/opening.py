@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from zonda_lab.analysis.analysis import Cell, measured_for
 from zonda_lab.experiments.definition import Published
@@ -53,9 +53,9 @@ def opening(records: Sequence[WindowRecord], few: int) -> list[Part]:
 def _ranking(records: Sequence[WindowRecord], metric: str) -> Ranking | None:
     """Each server's best rate, or its cost where each answered everything, in the experiment with most servers."""
     groups: dict[tuple[str, ...], list[WindowRecord]] = {}
-    for record in records:
+    for record in _marked(records) if metric in RATES else records:
         if metric in record.metrics and record.counts_for(metric):
-            at = () if metric in RATES else _conditions(record)
+            at = _others(record.treatment) if metric in RATES else _conditions(record)
             if at is not None:
                 groups.setdefault((record.experiment, *at), []).append(record)
     found = [measured_for(windows, Published("", "", metric)) for _, windows in sorted(groups.items(), key=_offered)]
@@ -71,7 +71,27 @@ def _conditions(record: WindowRecord) -> tuple[str, ...] | None:
     """What a cost is measured at; None if the server did not answer everything, which changes the cost."""
     if record.metrics.get("answered_share", 1.0) < ANSWERED:
         return None
-    return tuple(level for name, level in record.levels.items() if name != "server.name")
+    return _others(record.levels)
+
+
+def _others(levels: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(level for name, level in levels.items() if name != "server.name")
+
+
+def _marked(records: Sequence[WindowRecord]) -> list[WindowRecord]:
+    """The windows; where a server answered the highest rate offered in its start, its rate is at least that."""
+    highest: dict[str, float] = {}
+    for record in records:
+        if record.counts:
+            highest[record.start] = max(highest.get(record.start, 0.0), record.metrics.get("offered_qps", 0.0))
+    return [
+        replace(r, bounds={"answered_qps": "at least", **r.bounds}) if _is_limited(r, highest) else r for r in records
+    ]
+
+
+def _is_limited(record: WindowRecord, highest: Mapping[str, float]) -> bool:
+    offered, share = record.metrics.get("offered_qps"), record.metrics.get("answered_share", 0.0)
+    return offered is not None and offered == highest.get(record.start) and share >= ANSWERED
 
 
 def _comparable(cells: Sequence[Cell]) -> tuple[int, int]:
@@ -118,7 +138,7 @@ def _unknown(rate: Ranking, cost: Ranking, records: Sequence[WindowRecord], few:
     reasons = []
     if any(cell.bound for cell in rate.servers):
         bound = ", ".join(_name(cell) for cell in rate.servers if cell.bound)
-        reasons.append(f"how much more than shown {bound} could answer, because the load generator was the limit")
+        reasons.append(f"how much more than shown {bound} could answer, because the load was the limit")
     if rate.echo and (near := [_name(c) for c in rate.servers if c.median > 0.9 * rate.echo.median]):
         reasons.append(f"whether {', '.join(near)} could answer more, because the echo program cannot either")
     if min(len(cell.values) for cell in (*rate.servers, *cost.servers)) < few:
