@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 from collections.abc import Callable
 from dataclasses import asdict
@@ -35,12 +36,27 @@ def recording(make: Make, number: int, cost: float, blocks: int = 8, seconds: fl
     return Recording(manifest, [json.dumps(asdict(record)) for record in records])
 
 
+def _only(made: Recording) -> tuple[history.Key, history.Point]:
+    (found,) = history._points(made)
+    return found
+
+
 def test_a_change_is_found_at_its_commit(make_record: Make) -> None:
     costs = [3.0, 3.01, 2.99, 3.0, 2.7, 2.71, 2.69]
     series = history.series_of([recording(make_record, n, cost) for n, cost in enumerate(costs)])
     assert [(each.metric, len(each.points)) for each in series] == [("cpu_us_per_query", 7)]
     assert [change.at.commit for change in series[0].changes] == ["commit4"]
-    assert series[0].changes[0].effect.ratio == pytest.approx(0.9, abs=0.02)
+    effect = series[0].changes[0].effect
+    assert effect.ratio == pytest.approx(0.9, abs=0.02) and effect.p < 0.05
+
+
+def test_the_starts_of_a_recording_are_one_value(make_record: Make) -> None:
+    """The machine differs between recordings, so eight starts of one are no eight values."""
+    costs = [3.0, 3.3, 3.1, 3.4, 3.2, 3.5]
+    points = [point for _, point in map(_only, (recording(make_record, n, cost) for n, cost in enumerate(costs)))]
+    effect = history._effect(points, (0, 3, 6), 1)
+    assert effect.n == 3 and effect.p > 0.05
+    assert math.isnan(history._effect(points, (0, 2, 6), 1).p)
 
 
 def test_unchanged_series_seldom_have_changes(make_record: Make) -> None:
@@ -74,5 +90,6 @@ def test_history_reads_the_commits_of_a_folder(
         subprocess.run([*git, "commit", "-qm", f"record {number}"], check=True)
     assert cli.main(["history", str(tmp_path / "records")]) == 0
     listed = capsys.readouterr().out
-    assert "changed at commit2 (2026-01-03): 1.3" in listed and "1 changes" in listed
+    assert "changed at commit2 (2026-01-03): 1.3" in listed and "too few recordings for a p value" in listed
+    assert "1 changes" in listed
     assert cli.main(["history", str(tmp_path.parent)]) == 2

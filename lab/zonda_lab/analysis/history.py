@@ -7,7 +7,7 @@ import json
 import math
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,11 @@ class Point:
 
 @dataclass(frozen=True)
 class Change:
-    """A change of the level of a series at a recording: the effect of all starts after over all starts before."""
+    """A change of the level of a series at a recording: the recordings after it over those before.
+
+    Its p value is NaN where a side has fewer than three recordings. It is no proof where it is small: the data that it
+    is computed from also placed the change.
+    """
 
     at: Point
     effect: Effect
@@ -79,17 +83,23 @@ def read(folder: Path) -> list[Series]:
 
 
 def series_of(recordings: Sequence[Recording]) -> list[Series]:
-    """The series of recordings, those with changes first; p values are corrected over all changes (Holm)."""
+    """The series of recordings, those with changes first; p values are corrected over all changes (Holm).
+
+    A change with a p value above 5 % is left out; one without is kept, for the search alone found it.
+    """
     points: dict[Key, list[Point]] = {}
     for recording in sorted(recordings, key=lambda each: str(each.manifest["began"])):
         for key, point in _points(recording):
             points.setdefault(key, []).append(point)
     series = {key: each for key, each in points.items() if len(each) > 1}
     edges = [(key, at) for key, each in series.items() for at in _change_points(each)]
-    effects = [_effect(series[key], at, len(edges)) for key, at in edges]
+    tests = sum(_is_testable(at) for _, at in edges)
+    effects = [_effect(series[key], at, tests) for key, at in edges]
     changes: dict[Key, list[Change]] = {}
-    for (key, (_, at, _)), effect in zip(edges, ratio_effect.corrected(effects), strict=True):
-        if effect.p < ALPHA:
+    corrected = iter(ratio_effect.corrected([effect for effect in effects if not math.isnan(effect.p)]))
+    for (key, (_, at, _)), found_effect in zip(edges, effects, strict=True):
+        effect = found_effect if math.isnan(found_effect.p) else next(corrected)
+        if not effect.p >= ALPHA:
             changes.setdefault(key, []).append(Change(series[key][at], effect))
     found = [Series(key[0], key[1], key[2], each, changes.get(key, [])) for key, each in series.items()]
     return sorted(found, key=lambda each: (not each.changes, each.experiment, each.metric, each.label))
@@ -106,11 +116,20 @@ def _change_points(points: Sequence[Point]) -> list[Edges]:
 
 
 def _effect(points: Sequence[Point], edges: Edges, comparisons: int) -> Effect:
-    """All starts of the segment after the change, over all of the segment before."""
+    """The medians of the segment after the change, over those of the segment before.
+
+    The starts of one recording share its machine and hour, so they are one value.
+    """
     begin, at, end = edges
-    old = [value for point in points[begin:at] for value in point.values]
-    new = [value for point in points[at:end] for value in point.values]
-    return ratio_effect.unpaired_effect(old, new, 0.0, comparisons)
+    old, new = ([point.median for point in part] for part in (points[begin:at], points[at:end]))
+    effect = ratio_effect.unpaired_effect(old, new, 0.0, max(1, comparisons))
+    return effect if _is_testable(edges) else replace(effect, p=math.nan)
+
+
+def _is_testable(edges: Edges) -> bool:
+    """Whether both segments have enough recordings for a p value."""
+    begin, at, end = edges
+    return min(at - begin, end - at) >= MIN_STARTS
 
 
 def _points(recording: Recording) -> Iterator[tuple[Key, Point]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -122,7 +123,8 @@ def show_history(given: argparse.Namespace) -> int:
         for change in each.changes:
             effect = change.effect
             ratio = measured(effect.ratio, effect.low, effect.high)
-            print(f"     changed at {change.at.commit[:12]} ({change.at.began[:10]}): {ratio}, p {effect.p:.3f}")
+            p = "too few recordings for a p value" if math.isnan(effect.p) else f"p {effect.p:.3f}"
+            print(f"     changed at {change.at.commit[:12]} ({change.at.began[:10]}): {ratio}, {p}")
     count = sum(len(each.changes) for each in series)
     print(f"{len(series)} series of at least two comparable recordings, {count} changes")
     return 0
