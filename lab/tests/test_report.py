@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -10,9 +11,13 @@ import pytest
 
 from zonda_lab import report
 from zonda_lab.experiments.definition import AnalysisSpec
+from zonda_lab.load.latency_histogram import LatencyHistogram, write_log
 from zonda_lab.report.number_format import measured, number
+from zonda_lab.report.plot_style import PlotData
+from zonda_lab.report.plots import PLOTS
 from zonda_lab.report.size import size
 from zonda_lab.results.folder import Results
+from zonda_lab.results.window_record import WindowRecord
 from zonda_lab.schema import parse
 
 ANALYSIS = {"metric": "cpu_us_per_query", "compare": "server.name"}
@@ -89,6 +94,19 @@ def test_every_experiment_has_plots_tables_and_a_result(page: Path) -> None:
     ):
         assert part in text, part
     assert text.count("<svg") >= 8
+
+
+def test_the_latency_plot_has_a_line_for_each_level(make_record: Callable[..., WindowRecord], tmp_path: Path) -> None:
+    """Histograms of all levels were merged into one line."""
+    records = [make_record(0, within={"traffic.rate": rate}, latency_p50_us=50.0) for rate in ("1000", "2000")]
+    histogram = LatencyHistogram()
+    histogram.add(50.0)
+    write_log(tmp_path / "a.hlog", 0.0, 1.0, {"intended": histogram.encoded()})
+    for record in records:
+        record.files["latency"] = "a.hlog"
+    analysis = AnalysisSpec(metric="latency_p50_us", compare="server.name", x="traffic.rate")
+    (figure,) = PLOTS["latency"](PlotData("E1", records, analysis, tmp_path))
+    assert "offered rate 1,000 q/s" in figure.svg and "offered rate 2,000 q/s" in figure.svg
 
 
 def test_ids_of_plots_are_unique(page: Path) -> None:

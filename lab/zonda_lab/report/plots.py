@@ -6,6 +6,7 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -94,7 +95,7 @@ def bars(data: PlotData) -> list[Figure]:
 def latency(data: PlotData) -> list[Figure]:
     """Latency by percentile, from the intended (solid) and the actual send time (dotted)."""
     merged: dict[tuple[str, str], LatencyHistogram] = {}
-    series = _series(data, "latency_p50_us")
+    series = _series(replace(data, analysis=replace(data.analysis, x="")), "latency_p50_us")  # a line for each level
     for name, records, *_ in series:
         for record in records:
             path = data.folder / record.files.get("latency", "absent")
