@@ -272,6 +272,17 @@ def test_loss_is_compared_in_absolute_terms(make_record: Make) -> None:
     assert outcomes == {"same": "equivalent", "zonda": "worse"}
 
 
+def test_a_margin_of_points_is_not_one_of_their_exponential(make_record: Make) -> None:
+    """A margin of 0.02 was tested, and printed, as 0.0198."""
+    plan = AnalysisSpec(metric="softirq_share", compare="server.name", baseline="nsd")
+    shares = {"nsd": 0.1, "inside": 0.1199, "outside": 0.1201}
+    records = [make_record(b, server=server, softirq_share=share) for b in range(8) for server, share in shares.items()]
+    found = analysis.analyse(records, plan)[0]
+    assert {c.level: c.outcome for c in found.comparisons} == {"inside": "equivalent", "outside": "different"}
+    table = next(p for p in metric_tables(found, plan, Echo(records)) if isinstance(p, Table) and "outcome" in p.head)
+    assert table.rows[0][-1].startswith("equivalent within 2 points")
+
+
 def test_one_block_decides_no_claim(make_record: Make) -> None:
     claim = Claim("x", "y", "cpu_us_per_query", {"server.name": "nsd"}, {}, 2.0, 4.0)
     assert claims.check_claim([make_record(0, cpu_us_per_query=3.0)], claim)[0].outcome == "inconclusive"

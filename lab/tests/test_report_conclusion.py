@@ -8,6 +8,7 @@ from zonda_lab.analysis.analysis import analyse_metric, measured_for
 from zonda_lab.analysis.claims import ClaimCheck, check_claim
 from zonda_lab.experiments.definition import AnalysisSpec, Claim, Published
 from zonda_lab.report.conclusion import conclusion, verdict
+from zonda_lab.report.result_tables import measured_here
 from zonda_lab.results.window_record import WindowRecord
 
 Make = Callable[..., WindowRecord]
@@ -64,6 +65,10 @@ def test_published_peak_is_compared_with_best_window_of_each_start(make_record: 
     ]
     cell = measured_for(windows, Published("peak", "140,000 answers per second", "answered_qps"))[0]
     assert (cell.label, cell.median, len(cell.values)) == ("nsd", 150_000, 3)
+    said = measured_here(Published("peak", "140,000 answers per second", "answered_qps"), windows)
+    assert said.endswith("q/s (n = 3, best window of each start)")
+    single = [make_record(block, answered_qps=150_000.0) for block in range(3)]
+    assert measured_here(Published("peak", "x", "answered_qps"), single).endswith("q/s (n = 3)")
 
 
 @pytest.mark.parametrize(

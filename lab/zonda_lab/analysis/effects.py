@@ -68,7 +68,7 @@ def compared(
         return None
     a, b = [base.values[block] for block in first], [other.values[block] for block in second]
     if absolute := METRICS[metric].margin:
-        a, b, margin = list(np.exp(a)), list(np.exp(b)), absolute
+        a, b, margin = list(np.exp(a)), list(np.exp(b)), math.expm1(absolute)
     elif min(*a, *b) <= 0:
         return None
     effect = (ratio_effect.paired_effect if paired else ratio_effect.unpaired_effect)(a, b, margin, comparisons)

@@ -13,7 +13,7 @@ from zonda_lab.analysis.claims import ClaimCheck
 from zonda_lab.analysis.effects import MIN_STARTS
 from zonda_lab.experiments.definition import AnalysisSpec
 from zonda_lab.experiments.metrics import METRICS, level_words
-from zonda_lab.report.number_format import minimum_effect
+from zonda_lab.report.number_format import margin_text, minimum_effect
 from zonda_lab.report.result_tables import claim_value, effect_text, value_text
 
 MOST = 6  # items listed by name; more are counted
@@ -88,7 +88,7 @@ def _differences(finding: MetricAnalysis, analysis: AnalysisSpec, most: int) -> 
     named = {outcome: [c for c in found if c.outcome == outcome] for outcome in UNDECIDED}
     names = {outcome: _listed([_levels(c) for c in group], most) for outcome, group in named.items()}
     mde = _mde_range([c for c in named["inconclusive"] if not c.effect.bound], metric.margin)
-    margin = minimum_effect(metric.margin or analysis.margin, metric.margin)
+    margin = margin_text(analysis.margin, metric.margin)
     parts = [
         f" Significantly different: {'; '.join([*listed, *more])}." if listed else "",
         f" Equivalent within {margin}: {names['equivalent']}." if named["equivalent"] else "",

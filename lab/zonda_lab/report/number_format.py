@@ -47,10 +47,15 @@ def difference(ratio: float, low: float, high: float) -> str:
 
 
 def minimum_effect(effect: float, absolute: float = 0.0) -> str:
-    """A minimum detectable effect or a margin: percent, not exact above 1000 %, or points of absolute differences."""
+    """A minimum detectable effect: percent, not exact above 1000 %, or points of absolute differences."""
     if absolute:
         return f"{100 * math.log1p(effect):.3g} points"
     return f"{effect:.1%}" if effect < 10 else "more than 1000%"
+
+
+def margin_text(margin: float, absolute: float = 0.0) -> str:
+    """A margin of equivalence: percent, or points of absolute differences."""
+    return f"{100 * absolute:.3g} points" if absolute else f"{margin:.1%}"
 
 
 def p_value(p: float) -> str:

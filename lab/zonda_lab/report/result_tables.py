@@ -11,7 +11,15 @@ from zonda_lab.analysis.claims import ClaimCheck
 from zonda_lab.experiments.definition import AnalysisSpec, Published
 from zonda_lab.experiments.metrics import METRICS, factor_words, level_words
 from zonda_lab.report.document import Folded, Heading, Part, Table, Text
-from zonda_lab.report.number_format import difference, measured, minimum_effect, number, p_value, resolution
+from zonda_lab.report.number_format import (
+    difference,
+    margin_text,
+    measured,
+    minimum_effect,
+    number,
+    p_value,
+    resolution,
+)
 from zonda_lab.report.rig_limits import Echo
 from zonda_lab.results.window_record import WindowRecord
 from zonda_lab.statistics.ratio_effect import Effect
@@ -50,8 +58,13 @@ def measured_here(row: Published, records: Sequence[WindowRecord], intervals: bo
     if len(cells) > MOST_VALUES:
         return "see the tables"
     values = [f"{cell.label} {value_text(cell, intervals)}{unit}" for cell in cells]
-    counts = [f" (n = {n})" for n in dict.fromkeys(len(cell.values) for cell in cells)] if intervals else []
-    return ("; ".join(values) + (counts[0] if len(counts) == 1 else "")) if values else "not measured"
+    if not values:
+        return "not measured"
+    counts = {len(cell.values) for cell in cells}
+    notes = [f"n = {counts.pop()}"] if len(counts) == 1 else []
+    if METRICS[row.metric].better == "higher" and any(record.within for record in records):
+        notes.append("best window of each start")
+    return "; ".join(values) + (f" ({', '.join(notes)})" if notes and intervals else "")
 
 
 def value_text(cell: Cell, interval: bool = True) -> str:
@@ -179,8 +192,7 @@ def _outcome(each: LevelComparison, absolute: float, margin: float) -> str:
     if each.outcome == "inconclusive" and each.effect.bound:
         return "inconclusive: values are only bounds"
     return {
-        "equivalent": f"equivalent within {minimum_effect(absolute or margin, absolute)} "
-        f"(p {each.effect.p_equivalence:.3f})",
+        "equivalent": f"equivalent within {margin_text(margin, absolute)} (p {each.effect.p_equivalence:.3f})",
         "inconclusive": f"inconclusive, minimum detectable effect {minimum_effect(each.effect.mde, absolute)}",
         "withheld": "withheld: A/A alarm",
     }.get(each.outcome, each.outcome)
