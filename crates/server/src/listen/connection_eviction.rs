@@ -11,6 +11,8 @@ const TRANSFERS_PER_CLIENT: usize = 100;
 const STUCK_MS: u32 = 1000;
 /// The one with the most memory is chosen from this many of the oldest active connections.
 const CANDIDATES: usize = 16;
+/// Connections closed at a time for another thread's descriptors: a few, as that thread pauses until it tries again.
+const RELEASED: usize = 16;
 /// The idle timeout of a full pool, in thousandths of the configured one.
 const SHORTEST_IDLE: u64 = 100;
 
@@ -63,6 +65,14 @@ impl<R: Responder> TcpWorker<R> {
     pub(super) fn make_room(&mut self) -> bool {
         let index = self.stuck().or_else(|| self.pool.oldest_idle()).or_else(|| self.pool.oldest_active());
         index.inspect(|index| self.evict(*index)).is_some()
+    }
+
+    /// Closes stuck and idle connections for their descriptors.
+    pub(super) fn release_descriptors(&mut self) {
+        for _ in 0..RELEASED {
+            let Some(index) = self.stuck().or_else(|| self.pool.oldest_idle()) else { return };
+            self.evict(index);
+        }
     }
 
     /// The oldest active connection, if it is stuck.

@@ -282,7 +282,11 @@ impl<R: Responder> TcpWorker<R> {
     /// Serves the connections whose handshakes are complete.
     fn take_connections(&mut self) {
         let Route::Take(handover) = &self.route else { return };
-        for connection in handover.clone().take() {
+        let handover = handover.clone();
+        if handover.take_request() {
+            self.release_descriptors();
+        }
+        for connection in handover.take() {
             self.make_room_if_full();
             let Some(index) = self.pool.adopt(connection, self.now_ms) else { continue };
             let Some(connection) = self.pool.get(index) else { continue };
@@ -325,16 +329,29 @@ impl<R: Responder> TcpWorker<R> {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if is_out_of_descriptors(&error) => {
                     // Once per connection: if that did not help, something else takes the free descriptors.
-                    if made_room || !self.make_room() {
+                    if made_room || !self.release_descriptor(&error) {
                         return self.pause_listeners(&error);
                     }
                     made_room = true;
-                    self.warn(format_args!("no file descriptor for a connection ({error}); old ones are closed"));
                 }
                 // accept(2): an error of that one connection, which is gone.
                 Err(_) => {}
             }
         }
+    }
+
+    /// Closes a connection for its descriptor; returns whether that was possible here and now.
+    fn release_descriptor(&mut self, error: &io::Error) -> bool {
+        if let Route::Give(_, threads) = &self.route {
+            // Idle connections hold the descriptors; closing a handshake would waste the work on it.
+            threads.iter().for_each(|thread| thread.request_descriptors());
+            return false;
+        }
+        let is_released = self.make_room();
+        if is_released {
+            self.warn(format_args!("no file descriptor for a connection ({error}); old ones are closed"));
+        }
+        is_released
     }
 
     fn admit(&mut self, stream: TcpStream, peer: SocketAddr) {

@@ -38,8 +38,11 @@ fn config(connections: usize) -> ListenConfig {
     ListenConfig { connections: 3 * connections, ..ListenConfig::default() }
 }
 
-fn worker(listeners: Vec<Listener>, route: Route, config: &ListenConfig) -> TcpWorker<Echo> {
-    let waker = Arc::new(Waker::new().expect("eventfd"));
+fn waker() -> Arc<Waker> {
+    Arc::new(Waker::new().expect("eventfd"))
+}
+
+fn worker(listeners: Vec<Listener>, route: Route, waker: Arc<Waker>, config: &ListenConfig) -> TcpWorker<Echo> {
     let shared = SharedState { stop: Arc::default(), clients: ClientCounts::new(100) };
     TcpWorker::new(listeners, route, Echo::default(), Arc::default(), shared, waker, config).expect("epoll")
 }
@@ -51,8 +54,8 @@ impl Server {
         let address = listener.local_addr().expect("bound");
         let files = ServerTlsFiles { own: OwnCertificate::SelfSigned, authorities: None, ticket_keys: None };
         let tls = Arc::new(ServerTls::read(&files).expect("no files"));
-        let handover = Handover::new(Arc::new(Waker::new().expect("eventfd")));
-        let worker = worker(vec![listener], Route::Give(tls, vec![handover.clone()]), config);
+        let handover = Handover::new(waker());
+        let worker = worker(vec![listener], Route::Give(tls, vec![handover.clone()]), waker(), config);
         let settings = ClientTls::read(&RemoteTls::default(), None).expect("no files");
         Server { worker, handover, address, settings }
     }
@@ -164,4 +167,29 @@ fn a_handshake_has_five_seconds_however_long_connections_may_be_idle() {
     assert_eq!((server.worker.pool.len(), server.worker.counters.expired.value()), (0, 1));
     let shorter = Server::new(&ListenConfig { idle_timeout: Duration::from_secs(2), ..config(4) });
     assert_eq!(shorter.worker.idle_timeout_ms(), 2000);
+}
+
+#[test]
+fn without_descriptors_idle_connections_are_closed_and_no_handshakes() {
+    let mut server = Server::new(&config(4));
+    let waker = waker();
+    server.handover = Handover::new(waker.clone());
+    let Route::Give(_, threads) = &mut server.worker.route else { panic!("it does handshakes") };
+    threads[0] = server.handover.clone();
+    let mut serving = worker(Vec::new(), Route::Take(server.handover.clone()), waker, &config(40));
+    // One handshake that is complete, and one that is not.
+    let mut idle = server.connect();
+    server.rounds(2);
+    idle.receive().expect("open");
+    server.rounds(1);
+    serving.run_round(100);
+    assert_eq!((serving.pool.len(), serving.pool.oldest_idle()), (1, Some(0)));
+    let _silent = server.connect_silently();
+    server.rounds(1);
+    assert!(!server.worker.release_descriptor(&io::Error::other("no descriptors")), "the listeners are to pause");
+    assert_eq!((server.worker.pool.len(), server.worker.counters.evicted.value()), (1, 0));
+    serving.run_round(100);
+    assert_eq!((serving.pool.len(), serving.counters.evicted.value()), (0, 1));
+    // One request closes connections once.
+    assert!(!server.handover.take_request());
 }
