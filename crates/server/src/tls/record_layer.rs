@@ -40,6 +40,8 @@ pub struct RecordLayer {
     /// RFC 8446 4.6.3: a KeyUpdate is due before the next data is sent. Several requests get one.
     owes_key_update: bool,
     is_closed: bool,
+    /// RFC 8446 6.1, 6.2: after close_notify or an error alert of this side, or an error alert of the peer, nothing is sent.
+    has_ended: bool,
 }
 
 /// Why a connection ends.
@@ -66,6 +68,7 @@ impl RecordLayer {
             key_updates: 0,
             owes_key_update: false,
             is_closed: false,
+            has_ended: false,
         }
     }
 
@@ -171,14 +174,18 @@ impl RecordLayer {
     /// Appends the alert that ends the connection because of `error`; none if the peer has sent one.
     pub fn seal_alert(&mut self, error: RecordError, out: &mut Vec<u8>) {
         const FATAL: u8 = 2;
+        self.has_ended = true;
         if let RecordError::Refused(description) = error {
             seal_record(&self.write.cipher(), &mut self.write, ContentType::Alert, &[FATAL, description.into()], out);
         }
     }
 
-    /// RFC 8446 6.1: appends close_notify, after which this side sends nothing.
+    /// RFC 8446 6.1: appends close_notify, after which this side sends nothing; none after an error alert of either side (6.2).
     pub fn seal_close_notify(&mut self, out: &mut Vec<u8>) {
         const WARNING: u8 = 1;
+        if std::mem::replace(&mut self.has_ended, true) {
+            return;
+        }
         let alert = [WARNING, AlertDescription::CloseNotify.into()];
         seal_record(&self.write.cipher(), &mut self.write, ContentType::Alert, &alert, out);
     }

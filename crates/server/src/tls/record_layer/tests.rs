@@ -224,6 +224,21 @@ fn rfc_8446_6_alerts() {
     assert_eq!(opened(&mut client, out), Err(RecordError::Received(AlertDescription::DecodeError)));
 }
 
+#[test]
+fn rfc_8446_6_2_no_close_notify_follows_an_error_alert_of_either_side_or_itself() {
+    let close_notify = OVERHEAD + 2;
+    for (content, alerts) in [(&[2, 40][..], 0), (&[2, 40, 1], 1), (&[1, 0], 1)] {
+        let (mut client, mut server) = pair(CipherSuite::Aes128Gcm);
+        let sent = record(&mut client, 21, content);
+        let mut out = Vec::new();
+        if let Err(error) = opened(&mut server, sent) {
+            server.seal_alert(error, &mut out);
+        }
+        (0..2).for_each(|_| server.seal_close_notify(&mut out));
+        assert_eq!(out.len(), alerts * close_notify, "{content:?}");
+    }
+}
+
 /// The example of RFC 8448 3.
 #[test]
 fn rfc_8448_3_keys_are_derived_as_in_the_example() {
