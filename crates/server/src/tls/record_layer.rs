@@ -21,7 +21,10 @@ const OVERHEAD: usize = HEADER_LEN + 1 + TAG_LEN;
 
 /// RFC 8446 5.5: the keys of AES-GCM are good for 2^24.5 records. One call of [`RecordLayer::seal`] may exceed this by what it seals.
 const RECORDS_PER_KEY: u64 = 1 << 24;
-/// KeyUpdate messages without data between them. Each costs some microseconds; `rustls` and BoringSSL have the same limit.
+/// KeyUpdate messages, empty records and warnings without data between them. Each costs some microseconds; `rustls` and BoringSSL
+/// have such limits.
+const MAX_WITHOUT_DATA: u8 = 32;
+/// KeyUpdate messages in one call of [`RecordLayer::open`], with data between them.
 const MAX_KEY_UPDATES: u8 = 32;
 
 /// RFC 8446 4.6.3: a KeyUpdate message: type, length and whether the peer is to update its keys, too.
@@ -35,8 +38,8 @@ pub struct RecordLayer {
     /// The start of a KeyUpdate message, the rest of which is in the next record.
     fragment: [u8; KEY_UPDATE.len()],
     fragment_len: u8,
-    /// KeyUpdate messages received since the last data.
-    key_updates: u8,
+    /// KeyUpdate messages, empty records and warnings received since the last data.
+    without_data: u8,
     /// RFC 8446 4.6.3: a KeyUpdate is due before the next data is sent. Several requests get one.
     owes_key_update: bool,
     is_closed: bool,
@@ -65,7 +68,7 @@ impl RecordLayer {
             write,
             fragment: [0; _],
             fragment_len: 0,
-            key_updates: 0,
+            without_data: 0,
             owes_key_update: false,
             is_closed: false,
             has_ended: false,
@@ -84,6 +87,7 @@ impl RecordLayer {
     /// If `out` is shorter than `records`.
     pub fn open(&mut self, mut records: &mut [u8], out: &mut [u8]) -> Result<usize, RecordError> {
         let mut filled = 0;
+        let mut key_updates = 0;
         let mut cipher = None;
         while !records.is_empty() && !self.is_closed {
             let [header, payload, rest] = split_record(records)?;
@@ -100,11 +104,19 @@ impl RecordLayer {
                 ContentType::ApplicationData => {
                     out[filled..filled + content.len()].copy_from_slice(content);
                     filled += content.len();
-                    self.key_updates = if content.is_empty() { self.key_updates } else { 0 };
+                    if content.is_empty() {
+                        self.count_without_data()?;
+                    } else {
+                        self.without_data = 0;
+                    }
                 }
                 ContentType::Handshake => {
                     if self.receive_handshake(content)? {
                         cipher = None;
+                        key_updates += 1;
+                    }
+                    if key_updates > MAX_KEY_UPDATES {
+                        return Err(UNEXPECTED);
                     }
                 }
                 ContentType::Alert => self.receive_alert(content)?,
@@ -137,10 +149,7 @@ impl RecordLayer {
             1 => true,
             _ => return Err(RecordError::Refused(AlertDescription::IllegalParameter)),
         };
-        self.key_updates += 1;
-        if self.key_updates > MAX_KEY_UPDATES {
-            return Err(UNEXPECTED);
-        }
+        self.count_without_data()?;
         self.fragment_len = 0;
         self.read.update();
         Ok(true)
@@ -153,10 +162,16 @@ impl RecordLayer {
         };
         match AlertDescription::from(description) {
             AlertDescription::CloseNotify => self.is_closed = true,
-            AlertDescription::UserCanceled => {}
+            AlertDescription::UserCanceled => self.count_without_data()?,
             error => return Err(RecordError::Received(error)),
         }
         Ok(())
+    }
+
+    /// Counts a record that costs work and brings no data.
+    fn count_without_data(&mut self) -> Result<(), RecordError> {
+        self.without_data += 1;
+        if self.without_data > MAX_WITHOUT_DATA { Err(UNEXPECTED) } else { Ok(()) }
     }
 
     /// Encrypts data and appends its records to `out`.

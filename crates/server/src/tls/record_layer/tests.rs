@@ -170,23 +170,56 @@ fn rfc_8446_5_1_a_key_update_may_be_split_but_not_interleaved_or_followed() {
     assert_eq!(opened(&mut server, wrong), refused(AlertDescription::IllegalParameter));
 }
 
+/// So many records, each by `append`.
+fn flood(client: &mut RecordLayer, count: u8, append: impl Fn(&mut RecordLayer, &mut Vec<u8>)) -> Vec<u8> {
+    let mut records = Vec::new();
+    (0..count).for_each(|_| append(client, &mut records));
+    records
+}
+
 #[test]
 fn key_updates_without_data_are_limited() {
-    let flood = |client: &mut RecordLayer, count| {
-        let mut records = Vec::new();
-        (0..count).for_each(|_| client.request_key_update(&mut records));
-        records
+    let (mut client, mut server) = pair(CipherSuite::Aes128Gcm);
+    for _ in 0..3 {
+        let mut records = flood(&mut client, MAX_WITHOUT_DATA, RecordLayer::request_key_update);
+        records.extend(after(&mut client));
+        assert_eq!(opened(&mut server, records), Ok(b"after".to_vec()));
+    }
+    let records = flood(&mut client, MAX_WITHOUT_DATA + 1, RecordLayer::request_key_update);
+    assert_eq!(opened(&mut server, records), refused(AlertDescription::UnexpectedMessage));
+}
+
+#[test]
+fn empty_records_and_warnings_are_limited_like_key_updates() {
+    let empty = |client: &mut RecordLayer, out: &mut Vec<u8>| client.seal_any(23, &[], out);
+    let warning = |client: &mut RecordLayer, out: &mut Vec<u8>| client.seal_any(21, &[1, 90], out);
+    let floods: [&dyn Fn(&mut RecordLayer, &mut Vec<u8>); 2] = [&empty, &warning];
+    for one in floods {
+        let (mut client, mut server) = pair(CipherSuite::Aes128Gcm);
+        for _ in 0..3 {
+            let records = [flood(&mut client, MAX_WITHOUT_DATA, one), after(&mut client)].concat();
+            assert_eq!(opened(&mut server, records), Ok(b"after".to_vec()));
+        }
+        let records = flood(&mut client, MAX_WITHOUT_DATA, one);
+        assert_eq!(opened(&mut server, records), Ok(Vec::new()));
+        let records = flood(&mut client, 1, RecordLayer::request_key_update);
+        assert_eq!(opened(&mut server, records), refused(AlertDescription::UnexpectedMessage));
+    }
+}
+
+/// A call is a turn of a connection, whose cost is bounded.
+#[test]
+fn key_updates_with_data_are_limited_per_call() {
+    let update = |client: &mut RecordLayer, out: &mut Vec<u8>| {
+        client.request_key_update(out);
+        client.seal(b"x", out);
     };
     let (mut client, mut server) = pair(CipherSuite::Aes128Gcm);
     for _ in 0..3 {
-        let records = [flood(&mut client, MAX_KEY_UPDATES), after(&mut client)].concat();
-        assert_eq!(opened(&mut server, records), Ok(b"after".to_vec()));
+        let records = flood(&mut client, MAX_KEY_UPDATES, update);
+        assert_eq!(opened(&mut server, records).map(|data| data.len()), Ok(MAX_KEY_UPDATES.into()));
     }
-    let records = flood(&mut client, MAX_KEY_UPDATES + 1);
-    assert_eq!(opened(&mut server, records), refused(AlertDescription::UnexpectedMessage));
-    // Records without data do not count.
-    let (mut client, mut server) = pair(CipherSuite::Aes128Gcm);
-    let records = [flood(&mut client, MAX_KEY_UPDATES), record(&mut client, 23, &[]), flood(&mut client, 1)].concat();
+    let records = flood(&mut client, MAX_KEY_UPDATES + 1, update);
     assert_eq!(opened(&mut server, records), refused(AlertDescription::UnexpectedMessage));
 }
 
