@@ -109,12 +109,16 @@ class MetricAnalysis:
 
 def analyse(records: Sequence[WindowRecord], analysis: AnalysisSpec) -> list[MetricAnalysis]:
     """Analyses every metric that was measured, the primary metric first."""
-    wanted = dict.fromkeys([analysis.metric, *analysis.metrics])
     return [
         analyse_metric(records, metric, analysis)
-        for metric in wanted
+        for metric in metrics_of(analysis)
         if any(metric in record.metrics and record.counts_for(metric) for record in records)
     ]
+
+
+def metrics_of(analysis: AnalysisSpec) -> list[str]:
+    """The metrics of an analysis, each once, the primary metric first."""
+    return list(dict.fromkeys([analysis.metric, *analysis.metrics]))
 
 
 def analyse_metric(records: Sequence[WindowRecord], metric: str, analysis: AnalysisSpec) -> MetricAnalysis:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from zonda_lab.analysis import effects
-from zonda_lab.analysis.analysis import AaPair, aa_pairs, tabulate
+from zonda_lab.analysis.analysis import AaPair, aa_pairs, metrics_of, tabulate
 from zonda_lab.analysis.effects import MIN_STARTS, Sample
 from zonda_lab.errors import LabError
 from zonda_lab.experiments.definition import AnalysisSpec
@@ -114,7 +114,7 @@ def compare(a: Side, b: Side, margin: float) -> Comparison:
         analysis = parse_stored(AnalysisSpec, document["analysis"], id_)
         sides = [[record for record in side if record.experiment == id_] for side in (left, right)]
         alarms = _alarms(a, b, id_, analysis) if interleaved else []
-        for metric in dict.fromkeys([analysis.metric, *analysis.metrics]):
+        for metric in metrics_of(analysis):
             compared = _compared(id_, metric, sides[0], sides[1], bool(a.label or b.label))
             found += [replace(each, alarm=_alarmed(each, alarms)) for each in compared]
     return Comparison(_decided(found, margin, interleaved), interleaved, margin)
@@ -155,8 +155,7 @@ def _alarms(a: Side, b: Side, id_: str, analysis: AnalysisSpec) -> list[AaPair]:
     if not analysis.baseline:
         return []
     records = [record for record in Results(a.folder).records() if record.experiment == id_]
-    metrics = dict.fromkeys([analysis.metric, *analysis.metrics])
-    pairs = [pair for metric in metrics for pair in aa_pairs(tabulate(records, metric), metric, analysis)]
+    pairs = [pair for metric in metrics_of(analysis) for pair in aa_pairs(tabulate(records, metric), metric, analysis)]
     return [pair for pair in pairs if pair.alarm and pair.levels.get("server.name", a.label) in (a.label, b.label)]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -42,11 +42,6 @@ class Sample:
         bound: Bound = "" if middle_bound == middle else "at least" if middle_bound > middle else "at most"
         uppers = [self.uppers.get(block, value) for block, value in zip(self.values, extreme, strict=True)]
         return middle, min(low, low_bound), max(high, high_bound, intervals.median_interval(uppers)[2]), bound
-
-    @property
-    def bound(self) -> Bound:
-        """The bound of the median."""
-        return self.median()[3]
 
     @property
     def positive(self) -> bool:
@@ -120,8 +115,3 @@ def classify(effect: Effect, metric: str, alarm: bool = False) -> ComparisonOutc
 def _detectable(effect: Effect) -> float:
     """The minimum detectable effect as a logarithm; 0 where values are bounds, which have no variance of their own."""
     return 0.0 if effect.bound else math.log1p(effect.mde)
-
-
-def false_alarms(effects: Sequence[Effect]) -> tuple[int, int]:
-    """How many A/A comparisons (two runs of one treatment) are significant, and of how many; 5 % are expected."""
-    return sum(effect.p < ALPHA for effect in effects), len(effects)

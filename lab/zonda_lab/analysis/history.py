@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import ruptures
 
-from zonda_lab.analysis.analysis import Cell, tabulate
+from zonda_lab.analysis.analysis import Cell, metrics_of, tabulate
 from zonda_lab.analysis.effects import MIN_STARTS
 from zonda_lab.errors import LabError
 from zonda_lab.experiments.definition import AnalysisSpec
 from zonda_lab.experiments.metrics import METRICS
 from zonda_lab.results.window_record import parse_record
-from zonda_lab.schema import parse
+from zonda_lab.schema import parse_stored
 from zonda_lab.statistics import ALPHA, ratio_effect
 from zonda_lab.statistics.ratio_effect import Effect
 
@@ -137,10 +137,9 @@ def _points(recording: Recording) -> Iterator[tuple[Key, Point]]:
     manifest = recording.manifest
     records = [parse_record(line) for line in recording.lines]
     for id_, described in manifest["experiments"].items():
-        table = {key.replace("_", "-"): value for key, value in described["analysis"].items()}
-        analysis = parse(AnalysisSpec, table, id_)
+        analysis = parse_stored(AnalysisSpec, described["analysis"], id_)
         mine = [record for record in records if record.experiment == id_]
-        for metric in dict.fromkeys([analysis.metric, *analysis.metrics]):
+        for metric in metrics_of(analysis):
             for cell in tabulate(mine, metric):
                 if _usable(cell, metric):
                     version = manifest["servers"].get(cell.levels.get("server.name", ""), {}).get("version", "")

@@ -100,8 +100,7 @@ def parser() -> argparse.ArgumentParser:
     )
     _add_plan_options(planned, "--from")
     planned.add_argument("--hours", type=float, default=6.0, help="limit of all experiments together (default 6)")
-    planned.add_argument("--servers", default="", metavar="A,B", help="measure these servers")
-    planned.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a setting")
+    _add_selection(planned)
     past = _command(added, "history", commands.show_history, "show where committed results changed between recordings")
     past.add_argument("folder", type=Path, nargs="?", default=Path("lab/records"), help="default: lab/records")
     servers = _command(added, "servers", commands.show_servers, "list installed servers, and how to install the others")
@@ -121,29 +120,30 @@ def _add_run_options(run: argparse.ArgumentParser) -> None:
     run.add_argument("--quick", action="store_true", help="run the quick form: fewer levels, shorter windows")
     run.add_argument("--out", type=Path, help="folder for the results (default: results/DATE-TIME)")
     run.add_argument("--resume", type=Path, metavar="RESULTS", help="continue an interrupted run")
-    run.add_argument(
-        "--servers",
-        default="",
-        metavar="A,B",
-        help="measure these servers instead of those in the file; `installed`: all of this machine",
-    )
+    _add_selection(run, "; `installed`: all of this machine")
     run.add_argument(
         "--server", action="append", default=[], metavar="LABEL=[KIND:]PATH", help="add a server by path; repeatable"
     )
     run.add_argument("--load", default="", metavar="PROGRAM", help="load generator: zonda-load, dnsperf or a path")
-    run.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="override a setting, for example timing.blocks=20",
-    )
     _add_plan_options(run, "--blocks-from")
     run.set_defaults(blocks={})
     run.add_argument("--inventory", metavar="FILE", help="run on the machines in this inventory, over SSH")
     run.add_argument("--seed", type=int, default=1, help="seed for the random order of treatments")
     run.add_argument(
         "--dry-run", action="store_true", help="print the planned starts and the estimated duration, then exit"
+    )
+
+
+def _add_selection(command: argparse.ArgumentParser, more: str = "") -> None:
+    command.add_argument(
+        "--servers", default="", metavar="A,B", help=f"measure these servers instead of those in the file{more}"
+    )
+    command.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="override a setting, for example timing.blocks=20",
     )
 
 

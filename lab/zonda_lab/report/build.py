@@ -23,7 +23,7 @@ from zonda_lab.report.rig_limits import Echo, rig_bound
 from zonda_lab.report.size import FEW, size
 from zonda_lab.results.folder import FORMAT, Results
 from zonda_lab.results.window_record import WindowRecord
-from zonda_lab.schema import parse
+from zonda_lab.schema import parse_stored
 
 
 def write(folder: Path, disturbed: bool = False) -> Path:
@@ -78,9 +78,9 @@ class Chapter:
     def __init__(self, id_: str, described: Mapping[str, Any], records: Sequence[WindowRecord]) -> None:
         self.id, self.described = id_, described
         self.records = sorted(records, key=lambda record: _level_order(record, described["levels"]))
-        self.analysis = parse(AnalysisSpec, _keys(described["analysis"]), id_)
-        self.published = [parse(Published, _keys(row), id_) for row in described["published"]]
-        claimed = [parse(Claim, _keys(row), id_) for row in described["claims"]]
+        self.analysis = parse_stored(AnalysisSpec, described["analysis"], id_)
+        self.published = [parse_stored(Published, row, id_) for row in described["published"]]
+        claimed = [parse_stored(Claim, row, id_) for row in described["claims"]]
         self.metrics = analyse(self.records, self.analysis)
         self.aa_pairs = [pair for found in self.metrics for pair in found.aa_pairs]
         pairs = [*self.aa_pairs, *self._pairs_of({claim.metric for claim in claimed})]
@@ -172,7 +172,3 @@ def _level_order(record: WindowRecord, levels: Mapping[str, Sequence[str]]) -> l
     """Sorts tables and plots by the level order of the experiment instead of the random run order."""
     known = ((levels.get(name, []), level) for name, level in record.levels.items())
     return [*(order.index(level) if level in order else len(order) for order, level in known), record.copy]
-
-
-def _keys(table: Mapping[str, Any]) -> dict[str, Any]:
-    return {key.replace("_", "-"): value for key, value in table.items()}

@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+from matplotlib.figure import Figure as Canvas
 
-from zonda_lab.analysis.analysis import Cell, tabulate
+from zonda_lab.analysis.analysis import Cell, metrics_of, tabulate
 from zonda_lab.experiments.metrics import METRICS, factor_words, level_words
 from zonda_lab.load.latency_histogram import LatencyHistogram, read_log
 from zonda_lab.report.document import Figure
@@ -36,14 +37,9 @@ def curve(data: PlotData) -> list[Figure]:
         return []
     axes.set(xlabel="queries sent per second", ylabel="answered, %", ylim=(None, 100.5))
     axes.legend()
-    return [
-        Figure(
-            f"{data.id}-curve",
-            svg(canvas),
-            "Response rate: one point per window, with the isotonic fit per server; "
-            f"{starts([len({record.start for record in records}) for _, records, *_ in series])}.",
-        )
-    ]
+    n = starts([len({record.start for record in records}) for _, records, *_ in series])
+    caption = f"Response rate: one point per window, with the isotonic fit per server; {n}."
+    return [_figure(data, "curve", canvas, caption)]
 
 
 def lines(data: PlotData) -> list[Figure]:
@@ -82,14 +78,9 @@ def bars(data: PlotData) -> list[Figure]:
     axes.invert_yaxis()
     axes.set(xlabel="queries per second")
     axes.legend(fontsize=7, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
-    return [
-        Figure(
-            f"{data.id}-peaks",
-            svg(canvas),
-            "Highest rate at which the given share of queries was answered in two of three windows: medians, "
-            f"95 % intervals, {starts([len(cell.values) for cells in found.values() for cell in cells])}.",
-        )
-    ]
+    n = starts([len(cell.values) for cells in found.values() for cell in cells])
+    caption = "Highest rate at which the given share of queries was answered in two of three windows: medians, "
+    return [_figure(data, "peaks", canvas, f"{caption}95 % intervals, {n}.")]
 
 
 def latency(data: PlotData) -> list[Figure]:
@@ -114,15 +105,9 @@ def latency(data: PlotData) -> list[Figure]:
     axes.set(xscale="log", yscale="log", xlabel="percentile", ylabel="latency, µs")
     axes.set_xticks([1, 2, 10, 100, 1000, 10_000, 100_000], ["0", "50", "90", "99", "99.9", "99.99", "99.999"])
     axes.legend()
-    return [
-        Figure(
-            f"{data.id}-latency",
-            svg(canvas),
-            "Latency from the intended send time (solid) and from the actual send time (dotted); "
-            "lost queries count with the timeout; "
-            f"{starts([len({record.start for record in found}) for _, found, *_ in series])}.",
-        )
-    ]
+    n = starts([len({record.start for record in found}) for _, found, *_ in series])
+    caption = "Latency from the intended send time (solid) and from the actual send time (dotted); "
+    return [_figure(data, "latency", canvas, f"{caption}lost queries count with the timeout; {n}.")]
 
 
 def arrivals(data: PlotData) -> list[Figure]:
@@ -146,7 +131,7 @@ def arrivals(data: PlotData) -> list[Figure]:
     axes.set(xlabel="seconds since the secondary started", ylabel="zones answered")
     axes.legend()
     caption = f"Zones the secondary answers for, one line per start; {starts([len(found) for _, found, *_ in series])}."
-    return [Figure(f"{data.id}-arrivals", svg(canvas), caption)]
+    return [_figure(data, "arrivals", canvas, caption)]
 
 
 PLOTS: dict[str, Callable[[PlotData], list[Figure]]] = {
@@ -160,9 +145,13 @@ PLOTS: dict[str, Callable[[PlotData], list[Figure]]] = {
 }
 
 
+def _figure(data: PlotData, name: str, canvas: Canvas, caption: str) -> Figure:
+    return Figure(f"{data.id}-{name}", svg(canvas), caption)
+
+
 def _metrics(data: PlotData) -> list[str]:
     """The metrics of the analysis, without `answered_share` if the curve shows it."""
-    wanted = dict.fromkeys([data.analysis.metric, *data.analysis.metrics])
+    wanted = metrics_of(data.analysis)
     return [metric for metric in wanted if not (metric == "answered_share" and "curve" in data.analysis.plots)]
 
 
@@ -210,13 +199,9 @@ def _line_plot(data: PlotData, metric: str) -> Figure | None:
     axes.set(xlabel=_x_label(data.analysis.x, levels), ylabel=METRICS[metric].axis)
     if any(series):
         axes.legend()
-    return Figure(
-        f"{data.id}-{metric}",
-        svg(canvas),
-        f"{METRICS[metric].heading}: medians, 95 % intervals, "
-        f"{starts([len(cell.values) for cells in series.values() for cell in cells])}"
-        f"{_bounds([cell for cells in series.values() for cell in cells])}.",
-    )
+    all_cells = [cell for cells in series.values() for cell in cells]
+    n = f"{starts([len(cell.values) for cell in all_cells])}{_bounds(all_cells)}"
+    return _figure(data, metric, canvas, f"{METRICS[metric].heading}: medians, 95 % intervals, {n}.")
 
 
 def _box_plot(data: PlotData, metric: str) -> Figure | None:
@@ -234,7 +219,7 @@ def _box_plot(data: PlotData, metric: str) -> Figure | None:
     axes.set(xlabel=METRICS[metric].axis)
     n = starts(list(map(len, values)))
     caption = f"{METRICS[metric].heading}: one point per start, box: median and quartiles; {n}{_bounds(cells)}."
-    return Figure(f"{data.id}-{metric}-boxes", svg(canvas), caption)
+    return _figure(data, f"{metric}-boxes", canvas, caption)
 
 
 def _x_label(factor: str, levels: Sequence[str]) -> str:

@@ -111,6 +111,7 @@ def metric_tables(found: MetricAnalysis, analysis: AnalysisSpec, echo: Echo) -> 
     ]
     if found.strata:
         parts.append(_comparison_table(found, analysis, metric.margin))
+    if found.comparisons:
         parts.append(_aa_control(found))
         parts.append(Folded("Omnibus tests, all pairs", _pairs(found)))
     return parts

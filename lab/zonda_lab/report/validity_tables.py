@@ -57,25 +57,17 @@ def validity(records: Sequence[WindowRecord]) -> list[Part]:
     late = Counter(reason for record in records for reason in record.latency_reasons)
     skipped = Counter(record.skipped.splitlines()[0] for record in records if record.skipped)
     notes = Counter(note for record in records for note in record.notes)
-    parts: list[Part] = []
-    for title, counted in (
-        ("Invalid because", reasons),
-        ("Latency excluded because", late),
-        ("Skipped because", skipped),
-        ("Notes", notes),
-    ):
-        if counted:
-            parts.append(
-                Folded(
-                    f"{title} ({sum(counted.values())})",
-                    [Table(["", "windows"], [[why, str(n)] for why, n in counted.most_common()])],
-                )
-            )
     first = Counter(record.saturated[0][1] for record in records if record.counts and record.saturated)
-    if first:
-        parts.append(
-            Folded(
-                "What saturated first", [Table(["", "windows"], [[what, str(n)] for what, n in first.most_common()])]
-            )
-        )
-    return parts
+    return [
+        *_folded(f"Invalid because ({reasons.total()})", reasons),
+        *_folded(f"Latency excluded because ({late.total()})", late),
+        *_folded(f"Skipped because ({skipped.total()})", skipped),
+        *_folded(f"Notes ({notes.total()})", notes),
+        *_folded("What saturated first", first),
+    ]
+
+
+def _folded(title: str, counts: Counter[str]) -> list[Part]:
+    """A folded table, the most frequent first; nothing if nothing was counted."""
+    rows = [[what, str(n)] for what, n in counts.most_common()]
+    return [Folded(title, [Table(["", "windows"], rows)])] if rows else []
