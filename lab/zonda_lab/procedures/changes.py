@@ -14,7 +14,7 @@ from zonda_lab.experiments.block_design import Start
 from zonda_lab.experiments.definition import Settings
 from zonda_lab.load.jobs import PullJob, UpdateJob
 from zonda_lab.load.result import LoadResult
-from zonda_lab.load.summary import read_summary
+from zonda_lab.load.summary import events, read_summary
 from zonda_lab.measurement.harness import Harness
 from zonda_lab.measurement.running_server import Server
 from zonda_lab.measurement.window import Recorder, Window, window_of
@@ -22,7 +22,7 @@ from zonda_lab.procedures.procedure import MEMORY, QUERIES, Procedure
 from zonda_lab.procedures.queries import estimate_s, measure_window, warm_up
 from zonda_lab.procedures.startup import NEW_SERIAL
 from zonda_lab.rig import readiness
-from zonda_lab.rig.process import IDLE
+from zonda_lab.rig.process import IDLE, Program
 from zonda_lab.servers import Feature
 from zonda_lab.servers.config import Zone
 from zonda_lab.zones.zonegen import set_serial
@@ -118,9 +118,7 @@ def _disturbed_window(harness: Harness, server: Server, settings: Settings) -> W
         transfers = harness.start_process("transfers", [*IDLE, *_endless_pull(harness, server, change.transfers)])
     window = measure_window(harness, server, settings)
     if transfers is not None:
-        transfers.stop()
-        window.metrics["transfers_per_s"] = transfers.log.read_text().count('"stats_sum"') / window.span.seconds
-        transfers.log.unlink()
+        _add_transfers(window, transfers)
     if updates is not None:
         updates.wait(seconds + 20.0)
         _add_updates(window, read_summary(updates.log.read_text()))
@@ -128,12 +126,26 @@ def _disturbed_window(harness: Harness, server: Server, settings: Settings) -> W
 
 
 def _endless_pull(harness: Harness, server: Server, parallel: int) -> list[str | Path]:
-    """Transfers all zones again and again."""
+    """Transfers all zones again and again until a transfer fails; at any time `parallel` transfers are running.
+
+    Each zone is listed so often because every thread of the client takes the next zone of the list.
+    """
     names = harness.folder / "transferred-zones.txt"
-    names.write_text("".join(f"{zone.name}\n" for zone in server.config.zones))
+    names.write_text("".join(f"{zone.name}\n" * parallel for zone in server.config.zones))
     harness.network.client.place(names)
     pull = harness.generator.pull(PullJob("tcp", server.config.endpoint, names, server.config.tsig, parallel=parallel))
     return ["sh", "-c", 'while "$@"; do :; done', "sh", *pull]
+
+
+def _add_transfers(window: Window, transfers: Program) -> None:
+    """Ends the transfers and counts those completed, from their own start to their end."""
+    if not transfers.alive:
+        window.invalid.append("the zone transfers ended during the window, because one failed")
+    seconds = time.monotonic() - transfers.began
+    transfers.stop()
+    passes = [found["zonda"] for found in events(transfers.log.read_text()) if found.get("type") == "stats_sum"]
+    window.metrics["transfers_per_s"] = sum(done["zones"] for done in passes) / seconds
+    transfers.log.unlink()
 
 
 def _add_updates(window: Window, result: LoadResult) -> None:

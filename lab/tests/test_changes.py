@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from zonda_lab.load.zonda_load import ZondaLoad
+from zonda_lab.measurement.harness import Harness
+from zonda_lab.measurement.observer import Span
+from zonda_lab.measurement.running_server import Server
+from zonda_lab.measurement.window import Window
+from zonda_lab.procedures import changes
+from zonda_lab.servers.config import Endpoint
+
+
+def test_as_many_transfers_run_at_once_as_asked(tmp_path: Path, fake_load: ZondaLoad) -> None:
+    """E24 listed its one zone once, so that three of four threads of the client had no zone to transfer."""
+    network: Any = SimpleNamespace(client=SimpleNamespace(place=lambda *_: None))
+    harness: Any = SimpleNamespace(folder=tmp_path, network=network, generator=fake_load)
+    config: Any = SimpleNamespace(zones=[SimpleNamespace(name="a."), SimpleNamespace(name="b.")], tsig=None)
+    config.endpoint = Endpoint("10.53.0.2")
+    line = changes._endless_pull(cast(Harness, harness), cast(Server, SimpleNamespace(config=config)), 2)
+    assert Path(line[line.index("--zones") + 1]).read_text().split() == ["a.", "a.", "b.", "b."]
+    assert line[-2:] == ["--parallel", "2"]
+
+
+def ended(tmp_path: Path, alive: bool, zones: list[int]) -> Window:
+    """A window after transfers that began two seconds ago, with these zones per pass."""
+    log = tmp_path / "transfers.log"
+    passes = [{"type": "stats_sum", "zonda": {"zones": count, "failed": 0}} for count in zones]
+    log.write_text("".join(f"{json.dumps(each)}\n" for each in ({"type": "header"}, *passes)))
+    transfers: Any = SimpleNamespace(alive=alive, log=log, began=time.monotonic() - 2.0, stop=lambda: None)
+    window = Window(Span(), {})
+    changes._add_transfers(window, transfers)
+    return window
+
+
+def test_transfers_are_counted_by_zone(tmp_path: Path) -> None:
+    """Each pass was counted as one transfer, whatever the number of its zones."""
+    window = ended(tmp_path, alive=True, zones=[4, 4])
+    assert window.metrics["transfers_per_s"] == pytest.approx(4.0, rel=0.05)
+    assert window.invalid == []
+
+
+def test_transfers_that_end_early_invalidate_the_window(tmp_path: Path) -> None:
+    """The shell loop ends at the first failure; the rest of the window was one without transfers, and valid."""
+    assert ended(tmp_path, alive=False, zones=[4]).invalid == [
+        "the zone transfers ended during the window, because one failed"
+    ]
