@@ -65,7 +65,17 @@ def test_dnsperf_output_is_parsed(dnsperf: Dnsperf) -> None:
 
 @pytest.mark.parametrize(
     "traffic",
-    [{"sources": 2}, {"queries_per_connection": 1}, {"dnssec_ok": 0.5}, {"tcp_share": 0.1}, {"arrivals": "poisson"}],
+    [
+        {"sources": 2},
+        {"queries_per_connection": 1},
+        {"dnssec_ok": 0.5},
+        {"tcp_share": 0.1},
+        {"arrivals": "poisson"},
+        {"capture": "root.pcap"},
+        {"resumption": True},
+        {"client_idle_s": 1.0},
+        {"burst": 8},
+    ],
 )
 def test_unsupported_dnsperf_options_are_reported_before_the_run(dnsperf: Dnsperf, traffic: dict[str, object]) -> None:
     with pytest.raises(UnsupportedError, match="dnsperf does not support"):
