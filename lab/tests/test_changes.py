@@ -51,3 +51,12 @@ def test_transfers_that_end_early_invalidate_the_window(tmp_path: Path) -> None:
     assert ended(tmp_path, alive=False, zones=[4]).invalid == [
         "the zone transfers ended during the window, because one failed"
     ]
+
+
+@pytest.mark.parametrize(("count", "has_p99"), [(8, False), (99, False), (100, True)])
+def test_a_99th_percentile_needs_a_hundred_changes(count: int, has_p99: bool) -> None:
+    """E25 makes eight changes: the 99th percentile of eight values is nearly the longest of them."""
+    metrics = changes._propagation_metrics([float(n + 1) for n in range(count)])
+    assert ("propagation_p99_ms" in metrics) == has_p99
+    assert metrics["propagation_max_ms"] == count
+    assert metrics["propagation_p50_ms"] == (count + 1) / 2

@@ -137,6 +137,7 @@ METRICS: dict[str, Metric] = {
     "zones_missing": Metric("zones that never arrived", "", "lower"),
     "propagation_p50_ms": Metric("median time from change to new answer", "ms", "lower"),
     "propagation_p99_ms": Metric("99th percentile time from change to new answer", "ms", "lower"),
+    "propagation_max_ms": Metric("longest time from change to new answer", "ms", "lower"),
     # connections
     "connections_open": Metric("connections open", "", "higher"),
     "connects_per_s": Metric("connections accepted per second", "/s", "higher"),
