@@ -45,7 +45,6 @@ class ValidityInput:
     server_cpu_s: float = 0.0
     server_cores: int = 0  # CPUs of the server; 0: unknown
     load_s: float = 0.0  # how long queries were sent; 0: no load
-    closed: bool = False
     is_isolated: bool = False  # whether all packets of both ends belong to the window
     is_udp_only: bool = False
     has_own_cpu: bool = False  # whether the generator shares no CPU with the server
@@ -133,7 +132,7 @@ def _has(telemetry: Telemetry, counter: str) -> bool:
 def _headroom(window: ValidityInput, result: LoadResult) -> list[str]:
     """A generator near its limit, or without its CPU, adds its own delays to latencies."""
     found = []
-    if not window.closed and (result.busy or 0.0) > BUSY:
+    if (result.busy or 0.0) > BUSY:
         found.append(f"the generator was {result.busy:.0%} busy: no headroom for latencies")
     waited = window.telemetry.waited_s("load")
     if window.has_own_cpu and waited > CPU_WAIT * window.seconds:

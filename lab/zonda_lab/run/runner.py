@@ -198,7 +198,6 @@ class StartRecorder:
             server_cores=len(set(rig.server_cpus)),
             load_s=window.load_s,
             is_udp_only=_is_udp_only(settings),
-            closed=settings.traffic.loop == "closed",
             is_isolated=self.harness is not None and self.harness.network.is_isolated,
             has_own_cpu=not set(rig.server_cpus) & set(rig.load_cpus),
             wanted_receive_buffer=settings.server.receive_buffer if is_tuned and result is not None else 0,

@@ -1,0 +1,79 @@
+"""What the runner records of a start, without a network: the harness is a stand-in with telemetry of an idle machine."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from conftest import small_experiment
+from test_validity import result, telemetry
+
+from zonda_lab.experiments.block_design import Start, plan_starts
+from zonda_lab.experiments.catalogue import load
+from zonda_lab.load.zonda_load import ZondaLoad
+from zonda_lab.measurement.observer import Span
+from zonda_lab.measurement.window import Window
+from zonda_lab.results.folder import Results
+from zonda_lab.run.progress import Progress
+from zonda_lab.run.runner import Runner, StartRecorder
+from zonda_lab.telemetry.series import Telemetry
+
+
+class StandIn:
+    """A harness whose machine is idle, except during the spans in `busy`."""
+
+    def __init__(self) -> None:
+        self.network = SimpleNamespace(notes=[], is_isolated=False)
+        self.observer = SimpleNamespace(observed=self.observed, elsewhere=lambda _: {}, file=Path("/no/such/file"))
+        self.busy: list[Span] = []
+
+    def observed(self, span: Span) -> Telemetry:
+        return telemetry(busy=0.9 if any(span is busy for busy in self.busy) else 0.4)
+
+
+def span() -> Span:
+    return Span(began=100.0, ended=102.0, server_cpu_s=0.8, own_cpu_s=1.6)
+
+
+Planned = Callable[..., tuple[Runner, Start]]
+
+
+@pytest.fixture
+def planned(tmp_path: Path, fake_load: ZondaLoad) -> Planned:
+    """The runner and the first start of a small experiment with these lines in place of others."""
+
+    def made(procedure: str = "queries", traffic: str = "", **options: Any) -> tuple[Runner, Start]:
+        path = tmp_path / "t.toml"
+        text = small_experiment(**options).replace("[traffic]\n", f"[traffic]\n{traffic}\n")
+        path.write_text(f'procedure = "{procedure}"\n{text}')
+        results = Results(tmp_path / "results")
+        results.create({})
+        return Runner(results, {}, fake_load, Progress(1.0, io.StringIO())), plan_starts(load(path), 1)[0]
+
+    return made
+
+
+@pytest.fixture
+def opened(planned: Planned) -> Callable[..., tuple[StartRecorder, StandIn]]:
+    """The recorder of such a start, whose harness is running."""
+
+    def made(procedure: str = "queries", traffic: str = "", **options: Any) -> tuple[StartRecorder, StandIn]:
+        recorder, harness = StartRecorder(*planned(procedure, traffic, **options), 0), StandIn()
+        recorder.open(harness)  # type: ignore[arg-type]
+        return recorder, harness
+
+    return made
+
+
+@pytest.mark.parametrize("loop", ["open", "closed"])
+def test_a_busy_generator_invalidates_the_latencies_of_either_loop(opened: Any, loop: str) -> None:
+    """A closed loop of a generator that was 95 % busy counted for connect_mean_us (E23)."""
+    recorder, _ = opened(traffic=f'loop = "{loop}"')
+    recorder.add(Window(span(), {"receive_buffer_kb": 4096.0}, result=result(busy=0.95), load_s=2.0))
+    record = recorder.records[0]
+    assert record.valid, record.reasons
+    assert record.latency_reasons == ["the generator was 95% busy: no headroom for latencies"]
