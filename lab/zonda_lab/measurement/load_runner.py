@@ -15,6 +15,8 @@ from zonda_lab.load.players import OnEvent, Players, no_event, sources
 from zonda_lab.load.result import LoadResult, merge_results
 from zonda_lab.load.summary import events, read_summary
 from zonda_lab.measurement.running_server import Server
+from zonda_lab.measurement.validity import rig_bound
+from zonda_lab.results.window_record import Bound
 from zonda_lab.rig.host import Network
 from zonda_lab.servers.config import Certificate
 from zonda_lab.zones import captures
@@ -40,7 +42,7 @@ class LoadRunner:
     ) -> None:
         self._generator, self._network, self._folder, self._players = generator, network, folder, players
         self._certificate, self._echo_qps = certificate, echo_qps
-        self._capacity: dict[object, float] = {}
+        self._capacity: dict[object, LoadResult] = {}
 
     def job(
         self, settings: Settings, server: Server, seconds: float | None = None, rate: float | None = None
@@ -95,10 +97,17 @@ class LoadRunner:
 
     def capacity(self, settings: Settings, server: Server) -> float:
         """Answers per second in a closed loop, measured once per start and kind of traffic."""
+        result = self._measured_capacity(settings, server)
+        return result.answered / result.seconds
+
+    def capacity_bounds(self, settings: Settings, server: Server) -> dict[str, Bound]:
+        """Whether `capacity` is only a lower bound, as the generator and not the server was the limit."""
+        return {"capacity_qps": "at least"} if rig_bound(self._measured_capacity(settings, server), closed=True) else {}
+
+    def _measured_capacity(self, settings: Settings, server: Server) -> LoadResult:
         traffic = _closed(settings.traffic)
         if traffic not in self._capacity:
-            result = self.closed_loop(settings, server)
-            self._capacity[traffic] = result.answered / result.seconds
+            self._capacity[traffic] = self.closed_loop(settings, server)
         return self._capacity[traffic]
 
     def closed_loop(self, settings: Settings, server: Server) -> LoadResult:

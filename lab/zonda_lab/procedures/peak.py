@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from zonda_lab.errors import LabError
@@ -43,13 +44,24 @@ def searched(harness: Harness, server: Server, settings: Settings) -> Window:
     if not peaks:
         raise LabError("the peak search found no peak", detail="; ".join(result.invalid))
     metrics = {name: found["rate"] for name, found in peaks.items()} | {"capacity_qps": capacity}
-    lossy = [trial["rate"] for trial in trials if not trial["void_because"] and trial["answered"] < 1]
-    metrics["first_loss_qps"] = min(lossy, default=0.0)
     window = window_of(server, span, metrics)
+    window.bounds |= harness.load.capacity_bounds(settings, server)
+    _add_first_loss(window, trials)
     window.detail |= {"trials": [_told(trial) for trial in trials], "sending": result.sending}
     window.detail["points"] = sorted((trial["rate"], trial["answered"]) for trial in trials)
     _add_bounds(window, peaks)
     return window
+
+
+def _add_first_loss(window: Window, trials: Sequence[dict[str, Any]]) -> None:
+    """The lowest rate with a lost query; without one at least the highest rate that was tried."""
+    counted = [trial for trial in trials if not trial["void_because"]]
+    lossy = [trial["rate"] for trial in counted if trial["answered"] < 1]
+    if lossy:
+        window.metrics["first_loss_qps"] = min(lossy)
+    elif counted:
+        window.metrics["first_loss_qps"] = max(trial["rate"] for trial in counted)
+        window.bounds["first_loss_qps"] = "at least"
 
 
 def _add_bounds(window: Window, peaks: dict[str, dict[str, Any]]) -> None:
@@ -60,7 +72,7 @@ def _add_bounds(window: Window, peaks: dict[str, dict[str, Any]]) -> None:
     }
     limited = [name for name, found in peaks.items() if found["generator_bound"]]
     open_ended = [name for name, found in peaks.items() if found["failed_rate"] is None]
-    window.bounds = dict.fromkeys([*limited, *open_ended], "at least")
+    window.bounds |= dict.fromkeys([*limited, *open_ended], "at least")
     if limited:
         window.rig_bound = "the generator could not send more, or a thread of it was over 90 % busy"
     if wrong := sorted(found["failed_rate"] for found in peaks.values() if found["failure"] == "wrong"):

@@ -50,12 +50,14 @@ def measure_window(harness: Harness, server: Server, settings: Settings) -> Wind
     is_open = settings.traffic.loop == "open" and not settings.traffic.capture
     metrics = query_metrics(result, span, job.rate if is_open else None)
     metrics |= memory_metrics(server, 0, 0) | {"first_answer_s": server.first_answer_s}
-    if is_relative(settings):
-        metrics["capacity_qps"] = harness.load.capacity(settings, server)
     window = window_of(server, span, metrics, result=result, load_s=result.seconds)
+    if is_relative(settings):
+        window.metrics["capacity_qps"] = harness.load.capacity(settings, server)
+        window.bounds |= harness.load.capacity_bounds(settings, server)
     window.detail["sending"] = result.sending
     if bound := rig_bound(result, settings.traffic.loop == "closed"):
-        window.rig_bound, window.bounds = bound, {"answered_qps": "at least"}
+        window.rig_bound = bound
+        window.bounds["answered_qps"] = "at least"
     return window
 
 

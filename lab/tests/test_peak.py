@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from zonda_lab.experiments.definition import Settings, TrafficSpec
+from zonda_lab.load.result import LoadResult
+from zonda_lab.measurement.load_runner import LoadRunner
+from zonda_lab.measurement.observer import Span
+from zonda_lab.measurement.window import Window
+from zonda_lab.procedures import peak
+
+
+def trial(rate: float, answered: float, *void: str) -> dict[str, Any]:
+    return {"rate": rate, "answered": answered, "void_because": list(void)}
+
+
+@pytest.mark.parametrize(
+    ("trials", "first_loss", "bound"),
+    [
+        ([trial(1000, 1.0), trial(2000, 0.99), trial(1500, 0.999)], 1500, None),
+        ([trial(1000, 1.0), trial(2000, 1.0), trial(4000, 0.5, "late")], 2000, "at least"),
+        ([trial(1000, 1.0, "late")], None, None),
+    ],
+)
+def test_no_loss_bounds_the_rate_of_the_first_loss(
+    trials: list[dict[str, Any]], first_loss: float | None, bound: str | None
+) -> None:
+    """A server that lost nothing had 0, the worst value of a metric where higher is better."""
+    window = Window(Span(), {})
+    peak._add_first_loss(window, trials)
+    found = {"rate": 1000.0, "failed_rate": None, "failure": None, "generator_bound": False}
+    peak._add_bounds(window, {"peak_100_qps": found})
+    assert window.metrics.get("first_loss_qps") == first_loss
+    assert window.bounds.get("first_loss_qps") == bound
+    assert window.bounds["peak_100_qps"] == "at least"
+
+
+@pytest.mark.parametrize(("busy", "bounds"), [(0.95, {"capacity_qps": "at least"}), (0.5, {})])
+def test_a_capacity_limited_by_the_generator_is_a_bound(
+    busy: float, bounds: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing: Any = SimpleNamespace()
+    load = LoadRunner(nothing, nothing, Path(), nothing, nothing, None)
+    monkeypatch.setattr(load, "closed_loop", lambda *_: LoadResult(200, 200, 0, 2.0, busy=busy))
+    settings = Settings(traffic=TrafficSpec(rate="50%"))
+    assert load.capacity(settings, nothing) == 100.0
+    assert load.capacity_bounds(settings, nothing) == bounds
