@@ -8,6 +8,7 @@ from zonda_lab.errors import LabError
 from zonda_lab.experiments.block_design import Start
 from zonda_lab.load.jobs import PullJob
 from zonda_lab.load.summary import read_summary
+from zonda_lab.load.zone_probe import Arrivals
 from zonda_lab.measurement.harness import Harness
 from zonda_lab.measurement.observer import Span
 from zonda_lab.measurement.running_server import Server
@@ -40,26 +41,30 @@ def secondary(harness: Harness, recorder: Recorder) -> None:
     censored = bool(arrivals.missing) and harness.settings.timing.censored
     took = span.ended - span.began if censored else seen[-1]
     served_cpu_s, cpu_s = primary.process.cpu_s() - loaded_cpu_s, server.process.cpu_s()
-    metrics = {
-        "transfer_s": took,
-        "first_answer_s": seen[0],
-        "zones_per_s": len(seen) / took,
-        "records_per_s": harness.zones.records / took,
-        "cpu_us_per_record": cpu_s * 1e6 / harness.zones.records,
-        "primary_cpu_us_per_record": served_cpu_s * 1e6 / harness.zones.records,
-        "primary_secondary_ratio": served_cpu_s / max(cpu_s, 1e-6),
-        "zones_missing": float(arrivals.missing),
-    }
+    metrics = {"transfer_s": took, "first_answer_s": seen[0], "zones_missing": float(arrivals.missing)}
+    metrics |= _rates(arrivals, harness.zones.records, took, censored)
+    metrics |= _costs(cpu_s, served_cpu_s, harness.zones.records, is_complete=not arrivals.missing)
     window = window_of(server, span, metrics | memory_metrics(server, harness.zones.records, len(names)))
     window.detail["arrivals"] = thinned(seen)
     window.predictions = _port_prediction(harness, len(names))
     late = f"{arrivals.missing} of {len(names)} zones missing after {took:.0f} s"
     if censored:
         window.notes.append(f"{late}: the transfer time is censored, a lower bound")
-        window.bounds = {"transfer_s": "at least", "zones_per_s": "at most", "records_per_s": "at most"}
     elif arrivals.missing:
         window.invalid.append(late)
     recorder.add(window)
+
+
+def _rates(arrivals: Arrivals, records: int, seconds: float, censored: bool) -> dict[str, float]:
+    """Zones and records per second; if censored upper bounds, those of a secondary that had just transferred all."""
+    zones = len(arrivals.seen) + (arrivals.missing if censored else 0)
+    return {"zones_per_s": zones / seconds, "records_per_s": records / seconds}
+
+
+def _costs(cpu_s: float, primary_cpu_s: float, records: int, is_complete: bool) -> dict[str, float]:
+    """CPU time of secondary and primary per record; their ratio only if all records were transferred."""
+    costs = {"cpu_us_per_record": cpu_s * 1e6 / records, "primary_cpu_us_per_record": primary_cpu_s * 1e6 / records}
+    return costs | ({"primary_secondary_ratio": primary_cpu_s / max(cpu_s, 1e-6)} if is_complete else {})
 
 
 def pull(harness: Harness, recorder: Recorder) -> None:

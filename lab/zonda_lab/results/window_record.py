@@ -17,12 +17,19 @@ LOWER_BOUNDS = "the load generator could not send more: peak rates are lower bou
 
 
 # Zones that never arrive: the time to transfer all is longer than the patience, and the rate of all lower.
+# All zones use more than those that arrived did.
 CENSORED: dict[str, Bound] = {
     "transfer_s": "at least",
     "all_zones_s": "at least",
     "zones_per_s": "at most",
     "records_per_s": "at most",
     "cpu_us_per_record": "at least",
+    "primary_cpu_us_per_record": "at least",
+    "bytes_per_record": "at least",
+    "bytes_per_zone": "at least",
+    "rss_mb": "at least",
+    "pss_mb": "at least",
+    "peak_mb": "at least",
 }
 
 
