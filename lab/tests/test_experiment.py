@@ -199,3 +199,10 @@ def test_a_plan_has_randomised_complete_blocks_with_the_baseline_twice(small: Pa
 def test_every_metric_has_a_description_and_is_declared_by_a_procedure() -> None:
     assert all(metric.title for metric in METRICS.values())
     assert set().union(*(procedure.all_metrics for procedure in PROCEDURES.values())) == set(METRICS)
+
+
+def test_cpu_time_after_the_load_is_a_metric_of_its_own() -> None:
+    """E19 recorded it as the CPU time of the window."""
+    found = catalogue.load(catalogue.find("E19")[0]).definition
+    assert "server_cpu_after" in found.analysis.metrics and "server_cpu" not in found.analysis.metrics
+    assert "server_cpu_after" in PROCEDURES[found.procedure].metrics

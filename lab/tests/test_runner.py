@@ -77,3 +77,24 @@ def test_a_busy_generator_invalidates_the_latencies_of_either_loop(opened: Any, 
     record = recorder.records[0]
     assert record.valid, record.reasons
     assert record.latency_reasons == ["the generator was 95% busy: no headroom for latencies"]
+
+
+def test_what_is_measured_after_the_window_must_not_be_disturbed_either(opened: Any) -> None:
+    """Restart and recovery of TCP are timed after the span of the window; nothing checked the machine meanwhile."""
+    recorder, harness = opened("startup", metric="all_zones_s")
+    quiet, busy = span(), span()
+    harness.busy.append(busy)
+    recorder.add(Window(span(), {"all_zones_s": 1.0}, later={"restart": quiet}))
+    recorder.add(Window(span(), {"all_zones_s": 1.0}, later={"restart": busy}))
+    first, second = recorder.records
+    assert first.valid and len(second.reasons) == 1
+    assert second.reasons[0].startswith("restart: other programs used 1.0")
+    assert second.disturbed
+
+
+def test_a_start_of_milliseconds_is_checked_over_the_samples_around_it(opened: Any) -> None:
+    recorder, harness = opened("startup", metric="all_zones_s")
+    brief = Span(began=100.0, ended=100.001, own_cpu_s=1.6)
+    harness.observer.observed = lambda seen: telemetry(io=0.01 if seen is brief else 0.0)
+    recorder.add(Window(span(), {"all_zones_s": 1.0}, later={"recovery": brief}))
+    assert recorder.records[0].reasons == []

@@ -95,6 +95,7 @@ METRICS: dict[str, Metric] = {
     "first_loss_qps": Metric("lowest rate with a lost query", "q/s", "higher", capacity=True),
     # the machine
     "server_cpu": Metric("CPU used by the server", "cores", "neither"),
+    "server_cpu_after": Metric("CPU used by the server in the second after the load", "cores", "lower"),
     "softirq_share": Metric("share of all CPU time in softirq", "", "neither", margin=0.02),
     "generator_busy": Metric("share of the window in which the generator was busy", "", "neither"),
     "generator_wait_share": Metric("share of the window in which the generator waited for a CPU", "", "lower"),

@@ -27,7 +27,7 @@ class Window:
     notes: list[str] = field(default_factory=list)
     bounds: dict[str, Bound] = field(default_factory=dict)
     rig_bound: str = ""  # why the rig and not the server was the limit
-    echo: dict[str, float] = field(default_factory=dict)
+    later: dict[str, Span] = field(default_factory=dict)  # what was measured after its span, by name
     load_s: float = 0.0  # how long queries were sent; 0: during the whole span
     predictions: dict[str, float] = field(default_factory=dict)
     detail: dict[str, Any] = field(default_factory=dict)

@@ -17,7 +17,7 @@ from zonda_lab.load.result import LoadResult
 from zonda_lab.load.summary import read_summary
 from zonda_lab.measurement.harness import Harness
 from zonda_lab.measurement.running_server import Server
-from zonda_lab.measurement.window import Recorder, memory_metrics, window_of
+from zonda_lab.measurement.window import Recorder, Window, memory_metrics, window_of
 from zonda_lab.procedures.procedure import MEMORY, Procedure
 from zonda_lab.rig import kernel_memory, readiness
 from zonda_lab.rig.host import Host
@@ -51,8 +51,7 @@ def idle(harness: Harness, recorder: Recorder) -> None:
     window = window_of(server, span, held | _opened(result) | {"udp_answered_share": _answered_share(result)})
     if change.hostile:
         server.process.require_alive()
-        names = [zone.name for zone in server.config.zones]
-        window.metrics["tcp_recovery_s"] = _tcp_recovery_s(harness.network.client, server.config.endpoint, names[-1])
+        _add_recovery(harness, server, window)
     elif result.more["failed"]:
         window.invalid.append(f"{result.more['failed']} of {change.connections} connections could not be opened")
     window.predictions = {"connections": float(harness.settings.traffic.sources * _ports(harness))}
@@ -66,16 +65,13 @@ def descriptors(harness: Harness, recorder: Recorder) -> None:
     with harness.span(server) as span:
         result = read_summary(harness.load.command(harness.generator.hold(_job(harness, server)), _longest(harness)))
     server.process.require_alive()
-    recovery = _tcp_recovery_s(harness.network.client, server.config.endpoint, server.config.zones[-1].name)
+    window = window_of(server, span, {"udp_answered_share": _answered_share(result), **_opened(result)})
+    _add_recovery(harness, server, window)
     with harness.span(server) as rest:
         time.sleep(1.0)
-    metrics = {
-        "udp_answered_share": _answered_share(result),
-        "tcp_recovery_s": recovery,
-        "server_cpu": rest.server_cpu_s / rest.seconds,
-        **_opened(result),
-    }
-    recorder.add(window_of(server, span, metrics))
+    window.metrics["server_cpu_after"] = rest.server_cpu_s / rest.seconds
+    window.later["rest"] = rest
+    recorder.add(window)
 
 
 def _job(harness: Harness, server: Server) -> HoldJob:
@@ -139,6 +135,14 @@ def _ports(harness: Harness) -> int:
     return int(high) - int(low) + 1
 
 
+def _add_recovery(harness: Harness, server: Server, window: Window) -> None:
+    """Measures how long the server does not answer over TCP, now that all connections are closed."""
+    with harness.span(server) as recovery:
+        seconds = _tcp_recovery_s(harness.network.client, server.config.endpoint, server.config.zones[-1].name)
+    window.metrics["tcp_recovery_s"] = seconds
+    window.later["recovery"] = recovery
+
+
 def _tcp_recovery_s(client: Host, endpoint: Endpoint, zone: str) -> float:
     """Seconds until a query over a new TCP connection is answered."""
     began = time.monotonic()
@@ -180,6 +184,6 @@ IDLE = Procedure(
 DESCRIPTORS = Procedure(
     descriptors,
     "more connections than file descriptors: UDP service meanwhile, recovery of TCP",
-    (*HELD, "udp_answered_share", "tcp_recovery_s"),
+    (*HELD, "udp_answered_share", "tcp_recovery_s", "server_cpu_after"),
     descriptors_estimate_s,
 )

@@ -28,8 +28,10 @@ def startup(harness: Harness, recorder: Recorder) -> None:
     server.process.stop(STOP_S)
     names = [zone.name for zone in server.config.zones]
     probe = harness.start_probe(names, harness.settings.timing.finish_s)
-    again = harness.start_server()
-    arrivals = harness.arrivals(probe, again)
+    with harness.span() as restart:
+        again = harness.start_server()
+        arrivals = harness.arrivals(probe, again)
+    window.later["restart"] = restart
     if arrivals.missing:
         window.invalid.append(f"{arrivals.missing} of {len(names)} zones not answered after a restart")
     else:
@@ -72,7 +74,7 @@ def _started(harness: Harness, zones: list[Zone] | None = None) -> tuple[Server,
     metrics = {
         "first_answer_s": server.first_answer_s,
         "all_zones_s": max(arrivals.seen.values()) - server.process.began,
-        "start_cpu_s": server.process.cpu_s(),
+        "start_cpu_s": span.server_cpu_s,
         "zones_missing": float(arrivals.missing),
     }
     window = window_of(server, span, metrics | memory_metrics(server, harness.zones.records, len(names)))

@@ -120,6 +120,7 @@ class StartRecorder:
         telemetry, settings = self.harness.observer.observed(window.span), self._settings_of(window)
         checked = self._validity_input(window, telemetry, settings)
         reasons = window.invalid + validity.reasons(checked) + self._other_machines(window.span)
+        reasons += [f"{name}: {why}" for name, span in window.later.items() for why in self._machines(span)]
         record = self._record(attempt + self.attempt)
         machine = machine_metrics(telemetry, window.span, window.load_s)
         record.within, record.metrics = window.within, {**machine, **window.metrics}
@@ -204,6 +205,15 @@ class StartRecorder:
             receive_buffer=int(window.metrics.get("receive_buffer_kb", 0.0) * 1024),
             tolerated=settings.timing.tolerated,
         )
+
+    def _machines(self, span: Span) -> list[str]:
+        """Why any machine was not fit for what was measured in that time."""
+        if self.harness is None:
+            return []
+        telemetry = self.harness.observer.observed(span)
+        seconds = max(span.seconds, telemetry.seconds)  # of milliseconds, the samples at its edges cover more
+        own = validity.machine_reasons(telemetry, seconds, span.own_cpu_s / seconds)
+        return own + self._other_machines(span)
 
     def _other_machines(self, span: Span) -> list[str]:
         """Why machines other than the server's make the window invalid."""

@@ -51,6 +51,11 @@ class Telemetry:
         """The sample times in seconds of the monotonic clock."""
         return np.array([sample["t"] / 1e9 for sample in self.samples])
 
+    @property
+    def seconds(self) -> float:
+        """The time between the first and the last sample."""
+        return float(self.times[-1] - self.times[0]) if self.samples else 0.0
+
     def gauge(self, read: Callable[[dict[str, Any]], float]) -> Floats:
         """A value at each sample."""
         return np.array([read(sample) for sample in self.samples], dtype=float)
@@ -88,12 +93,12 @@ class Telemetry:
         """By how much `busy_cores` may be wrong: at either end a tick of each CPU. Much in windows of milliseconds."""
         if len(self.samples) < 2:
             return 0.0
-        return float(2 * len(self.samples[0]["cpu"]) / self.header["tick"] / (self.times[-1] - self.times[0]))
+        return float(2 * len(self.samples[0]["cpu"]) / self.header["tick"] / self.seconds)
 
     def _measured_idle_cores(self) -> float:
         ticks = sum(np.array(self.samples[-1]["cpu"]) - np.array(self.samples[0]["cpu"]))
         idle = sum(ticks[CPU_FIELDS.index(field)] for field in ("idle", "iowait", "steal"))
-        return float(idle / self.header["tick"] / (self.times[-1] - self.times[0]))
+        return float(idle / self.header["tick"] / self.seconds)
 
     def used_cores(self, label: str) -> Floats:
         """CPUs used by a labelled process tree, between consecutive samples."""
