@@ -201,6 +201,12 @@ def test_every_metric_has_a_description_and_is_declared_by_a_procedure() -> None
     assert set().union(*(procedure.all_metrics for procedure in PROCEDURES.values())) == set(METRICS)
 
 
+def test_memory_is_titled_in_the_unit_it_has() -> None:
+    """It is in KiB / 1024, and was titled MB; the sums over processes count shared pages several times."""
+    for name in ("rss_mb", "pss_mb", "peak_mb"):
+        assert METRICS[name].unit == "MiB" and "shared pages" in METRICS[name].title
+
+
 def test_cpu_time_after_the_load_is_a_metric_of_its_own() -> None:
     """E19 recorded it as the CPU time of the window."""
     found = catalogue.load(catalogue.find("E19")[0]).definition

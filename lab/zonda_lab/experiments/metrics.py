@@ -113,9 +113,9 @@ METRICS: dict[str, Metric] = {
     "retransmissions": Metric("TCP segments sent again by the server", "", "lower"),
     "time_wait_max": Metric("maximum sockets in TIME_WAIT", "", "neither"),
     # memory
-    "rss_mb": Metric("resident memory", "MB", "lower"),
-    "pss_mb": Metric("proportional set size", "MB", "lower"),
-    "peak_mb": Metric("highest resident memory", "MB", "lower"),
+    "rss_mb": Metric("resident memory, shared pages counted in each process", "MiB", "lower"),
+    "pss_mb": Metric("resident memory, shared pages counted once (PSS)", "MiB", "lower"),
+    "peak_mb": Metric("highest resident memory, shared pages counted in each process", "MiB", "lower"),
     "bytes_per_record": Metric("memory per record", "bytes", "lower"),
     "bytes_per_zone": Metric("memory per zone", "bytes", "lower"),
     "bytes_per_connection": Metric("server memory per idle connection", "bytes", "lower"),

@@ -142,7 +142,10 @@ def socket_metrics(server: Server) -> dict[str, float]:
 def memory_metrics(
     server: Server, records: int, zones: int, connections: int = 0, before_kb: int = 0
 ) -> dict[str, float]:
-    """The current memory of the server, in total and per record, zone or connection."""
+    """The current memory of the server: in total (MiB), and per record, zone or connection (octets of PSS).
+
+    RSS and its peak are sums over the processes, so that they count a shared page once per process.
+    """
     memory = server.process.memory()
     metrics = {"rss_mb": memory.rss_kb / 1024, "pss_mb": memory.pss_kb / 1024, "peak_mb": memory.peak_kb / 1024}
     if records:
