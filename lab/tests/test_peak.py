@@ -5,13 +5,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from test_validity import telemetry, ticks
 
 from zonda_lab.experiments.definition import Settings, TrafficSpec
 from zonda_lab.load.result import LoadResult
+from zonda_lab.measurement import validity
 from zonda_lab.measurement.load_runner import LoadRunner
 from zonda_lab.measurement.observer import Span
 from zonda_lab.measurement.window import Window
 from zonda_lab.procedures import peak
+from zonda_lab.results.disturbances import disturbed
+from zonda_lab.telemetry.series import Telemetry
 
 
 def trial(rate: float, answered: float, *void: str) -> dict[str, Any]:
@@ -49,3 +53,28 @@ def test_a_capacity_limited_by_the_generator_is_a_bound(
     settings = Settings(traffic=TrafficSpec(rate="50%"))
     assert load.capacity(settings, nothing) == 100.0
     assert load.capacity_bounds(settings, nothing) == bounds
+
+
+def burst(began: float) -> Telemetry:
+    """Telemetry of ten seconds, in whose last second from `began` another program uses half a CPU of two."""
+    seen = telemetry(10.0)
+    for sample in seen.samples:
+        user, idle = ticks(max(0.0, min(1.0, sample["t"] / 1e9 - began)), 0.5), sample["cpu"][0][3]
+        sample["cpu"] = [[sample["cpu"][0][0] + user, 0, 0, idle - user, 0, 0, 0, 0], sample["cpu"][1]]
+    return seen
+
+
+def test_a_burst_in_the_trial_that_ends_the_search_invalidates_it() -> None:
+    """The rules saw the mean over the search, in which a second of half a CPU was 0.05 CPUs."""
+    seen, span = burst(109.0), Span(began=100.0, ended=110.0, own_cpu_s=8.0)
+    assert validity.machine_reasons(seen, 10.0, own_cores=0.8) == []
+    assert peak._disturbed_trials(seen, span, [(1000.0, 101.0, 102.0)]) == []
+    found = peak._disturbed_trials(seen, span, [(1000.0, 101.0, 102.0), (2000.0, 109.0, 110.0)])
+    assert len(found) == 1 and found[0].startswith("trial at 2,000 queries per second: other programs used 0.5")
+    assert disturbed(found)
+
+
+def test_trials_that_lost_queries_at_the_failed_rates_decide() -> None:
+    peaks = {"peak_100_qps": {"failed_rate": 2000.0}, "peak_99_qps": {"failed_rate": None}}
+    trials = [trial(1000, 0.9), trial(2000, 1.0), trial(2000, 0.9), trial(2000, 0.9, "late")]
+    assert [each for each in trials if peak._decides(each, peaks)] == [trials[2]]

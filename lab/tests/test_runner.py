@@ -98,3 +98,12 @@ def test_a_start_of_milliseconds_is_checked_over_the_samples_around_it(opened: A
     harness.observer.observed = lambda seen: telemetry(io=0.01 if seen is brief else 0.0)
     recorder.add(Window(span(), {"all_zones_s": 1.0}, later={"recovery": brief}))
     assert recorder.records[0].reasons == []
+
+
+@pytest.mark.parametrize(("procedure", "checked"), [("peak", True), ("queries", True), ("startup", False)])
+def test_the_receive_buffer_is_checked_wherever_load_is_sent(opened: Any, procedure: str, checked: bool) -> None:
+    """Peak searches have no result of one load, and were not checked: small buffers mean low peaks."""
+    recorder, _ = opened(procedure, metric="server_cpu")
+    recorder.add(Window(span(), {"receive_buffer_kb": 208.0}))
+    expected = ["the server's receive buffer is 208 KiB, that of the others 4096 KiB"]
+    assert recorder.records[0].reasons == (expected if checked else [])

@@ -11,10 +11,13 @@ from zonda_lab.experiments.block_design import Start
 from zonda_lab.experiments.definition import Settings
 from zonda_lab.load.jobs import PeakSearch
 from zonda_lab.measurement.harness import Harness
+from zonda_lab.measurement.observer import Span
 from zonda_lab.measurement.running_server import Server
+from zonda_lab.measurement.validity import machine_reasons
 from zonda_lab.measurement.window import Recorder, Window, window_of
 from zonda_lab.procedures.procedure import WINDOW_COST_S, Procedure
 from zonda_lab.procedures.queries import warm_up, warm_up_estimate_s
+from zonda_lab.telemetry.series import Telemetry
 
 GOALS = {"peak_100_qps": 100.0, "peak_9999_qps": 99.99, "peak_999_qps": 99.9, "peak_99_qps": 99.0}
 MAX_TRIALS = 400  # more than any search needs; bounds its duration
@@ -39,6 +42,7 @@ def searched(harness: Harness, server: Server, settings: Settings) -> Window:
     longest = MAX_TRIALS * (timing.seconds + settings.traffic.timeout_ms / 1000)
     with harness.span(server) as span:
         result, trials = harness.load.find_peak(job, search, longest)
+    harness.settle_sockets(server, change=False)  # the server may have changed them meanwhile
     by_goal = {peak["percent"]: peak for peak in result.more.get("peaks", [])}
     peaks = {name: by_goal[goal] for name, goal in GOALS.items() if goal in by_goal}
     if not peaks:
@@ -50,7 +54,32 @@ def searched(harness: Harness, server: Server, settings: Settings) -> Window:
     window.detail |= {"trials": [_told(trial) for trial in trials], "sending": result.sending}
     window.detail["points"] = sorted((trial["rate"], trial["answered"]) for trial in trials)
     _add_bounds(window, peaks)
+    deciding = [trial for trial in trials if _decides(trial, peaks)]
+    at = harness.observer.clock(harness.network.client)
+    spans = [(trial["rate"], at(trial["since"]), at(trial["until"])) for trial in deciding]
+    window.invalid += _disturbed_trials(harness.observer.observed(span), span, spans)
     return window
+
+
+def _decides(trial: dict[str, Any], peaks: dict[str, dict[str, Any]]) -> bool:
+    """Whether a peak is lower because queries of this trial were lost."""
+    failed = [found["failed_rate"] for found in peaks.values() if found["failed_rate"] is not None]
+    is_at_limit = any(math.isclose(trial["rate"], rate) for rate in failed)
+    return is_at_limit and trial["answered"] < 1 and not trial["void_because"]
+
+
+def _disturbed_trials(telemetry: Telemetry, span: Span, trials: Sequence[tuple[float, float, float]]) -> list[str]:
+    """Why the machine was not fit during trials (rate, start and end in s), which its mean over the search hides."""
+    if len(telemetry.samples) < 2:
+        return []
+    unlabelled = span.own_cpu_s / span.seconds - telemetry.labelled_cores()  # of the lab itself
+    found = []
+    for rate, began, ended in trials:
+        part = telemetry.between(began, ended)
+        if len(part.samples) > 1:
+            reasons = machine_reasons(part, part.seconds, part.labelled_cores() + max(0.0, unlabelled))
+            found += [f"trial at {rate:,.0f} queries per second: {reason}" for reason in reasons]
+    return found
 
 
 def _add_first_loss(window: Window, trials: Sequence[dict[str, Any]]) -> None:

@@ -187,7 +187,8 @@ class StartRecorder:
         seconds, rig, result = window.span.seconds, settings.rig, window.result
         softirq = telemetry.cpu_share("softirq") * len(telemetry.samples[0]["cpu"]) if telemetry.samples else 0.0
         steered = softirq if rig.rps_cpus else 0.0  # RPS runs softirqs outside any process
-        is_tuned = settings.server.settings == "tuned"
+        receives_load = PROCEDURES[self.start.experiment.definition.procedure].uses_echo
+        has_same_buffer = receives_load and settings.server.settings == "tuned"
         return validity.ValidityInput(
             telemetry,
             seconds,
@@ -201,7 +202,7 @@ class StartRecorder:
             is_udp_only=_is_udp_only(settings),
             is_isolated=self.harness is not None and self.harness.network.is_isolated,
             has_own_cpu=not set(rig.server_cpus) & set(rig.load_cpus),
-            wanted_receive_buffer=settings.server.receive_buffer if is_tuned and result is not None else 0,
+            wanted_receive_buffer=settings.server.receive_buffer if has_same_buffer else 0,
             receive_buffer=int(window.metrics.get("receive_buffer_kb", 0.0) * 1024),
             tolerated=settings.timing.tolerated,
         )

@@ -108,6 +108,12 @@ class Telemetry:
         ]
         return np.array(grown, dtype=float) / 1e9 / np.diff(self.times)
 
+    def labelled_cores(self) -> float:
+        """The mean number of CPUs used by all labelled process trees."""
+        labels = {label for sample in self.samples for label in sample["processes"]}
+        used_s = sum(float(self.used_cores(label) @ np.diff(self.times)) for label in labels)
+        return used_s / self.seconds if self.seconds else 0.0
+
     def waited_s(self, label: str) -> float:
         """Seconds in which threads of a labelled process tree were runnable but had no CPU."""
         waits = [s["processes"][label].get("wait_ns", 0) for s in self.samples if label in s["processes"]]
