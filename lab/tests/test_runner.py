@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import io
 from collections.abc import Callable
 from pathlib import Path
@@ -12,12 +14,15 @@ import pytest
 from conftest import small_experiment
 from test_validity import result, telemetry
 
+from zonda_lab.errors import LabError
 from zonda_lab.experiments.block_design import Start, plan_starts
 from zonda_lab.experiments.catalogue import load
 from zonda_lab.load.zonda_load import ZondaLoad
 from zonda_lab.measurement.observer import Span
 from zonda_lab.measurement.window import Window
+from zonda_lab.procedures import PROCEDURES
 from zonda_lab.results.folder import Results
+from zonda_lab.run import runner
 from zonda_lab.run.progress import Progress
 from zonda_lab.run.runner import Runner, StartRecorder
 from zonda_lab.telemetry.series import Telemetry
@@ -107,3 +112,41 @@ def test_the_receive_buffer_is_checked_wherever_load_is_sent(opened: Any, proced
     recorder.add(Window(span(), {"receive_buffer_kb": 208.0}))
     expected = ["the server's receive buffer is 208 KiB, that of the others 4096 KiB"]
     assert recorder.records[0].reasons == (expected if checked else [])
+
+
+@pytest.mark.parametrize(("failures", "valid"), [(0, [True]), (1, [False, True]), (2, [False, False])])
+def test_every_attempt_of_a_start_is_recorded(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch, failures: int, valid: list[bool]
+) -> None:
+    """Only the last attempt was: 20 valid windows of 25 looked like 20 of 20."""
+    run, start = planned("startup", metric="all_zones_s", retries=1)
+    monkeypatch.setattr(runner, "Harness", lambda *_: contextlib.nullcontext(StandIn()))
+    monkeypatch.setattr(run.limits, "prepare", lambda _: None)
+
+    def procedure(_: object, recorder: StartRecorder) -> None:
+        recorder.add(Window(span(), {"all_zones_s": 1.0}))
+        recorder.add(Window(span(), {"all_zones_s": 1.0}, died=recorder.attempt < failures))
+
+    changed = dataclasses.replace(PROCEDURES["startup"], run=procedure)
+    monkeypatch.setitem(PROCEDURES, "startup", changed)
+    run.start(start)
+    records = run.results.records()
+    assert [record.attempt for record in records] == [n for n in range(len(valid)) for _ in range(2)]
+    assert [record.valid for record in records[1::2]] == valid
+    repeated = records[:-2]
+    assert all(record.reasons[-1] == runner.REPEATED and not record.disturbed for record in repeated)
+    assert [record.detail["last"] for record in records] == [False] * (len(records) - 1) + [True]
+
+
+def test_a_start_that_fails_is_recorded_before_it_is_repeated(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, start = planned("startup", metric="all_zones_s", retries=1)
+    monkeypatch.setattr(run.limits, "prepare", lambda _: None)
+
+    def failing(*_: object) -> None:
+        raise LabError("it broke")
+
+    monkeypatch.setattr(runner, "Harness", failing)
+    run.start(start)
+    assert [record.reasons for record in run.results.records()] == [["it broke", runner.REPEATED], ["it broke"]]

@@ -32,6 +32,9 @@ from zonda_lab.servers import InstalledServer
 from zonda_lab.telemetry.series import Telemetry, saturated
 
 
+REPEATED = "a window of this start was invalid, so the start was repeated"
+
+
 class Runner:
     """Runs planned starts and appends their windows to the results."""
 
@@ -85,8 +88,9 @@ class Runner:
                 raise  # resuming the run repeats this start
             except LabError as error:
                 recorder.fail(str(error))
-            if recorder.valid:
+            if recorder.valid or attempt + 1 == attempts:
                 break
+            recorder.finish(repeated=True)
         recorder.finish()
 
 
@@ -169,11 +173,17 @@ class StartRecorder:
         self.records.append(record)
         self.runner.progress.window(record)
 
-    def finish(self) -> None:
-        """Appends the windows to the results; the last one marks the start as complete."""
+    def finish(self, repeated: bool = False) -> None:
+        """Appends the windows to the results; the last one marks the start as complete.
+
+        If the start is repeated, none of its windows counts: each treatment has one start in a block.
+        """
         for record in self.records:
+            if repeated:
+                record.valid = False
+                record.reasons.append(REPEATED)
             record.files |= self.files
-            record.detail["last"] = record is self.records[-1]
+            record.detail["last"] = not repeated and record is self.records[-1]
             self.runner.results.append(record)
 
     def _is_valid_for_primary(self, record: WindowRecord) -> bool:
