@@ -212,3 +212,13 @@ def test_cpu_time_after_the_load_is_a_metric_of_its_own() -> None:
     found = catalogue.load(catalogue.find("E19")[0]).definition
     assert "server_cpu_after" in found.analysis.metrics and "server_cpu" not in found.analysis.metrics
     assert "server_cpu_after" in PROCEDURES[found.procedure].metrics
+
+
+def test_a_factor_compared_within_starts_has_its_baseline_twice_in_each_start() -> None:
+    """E24 compares windows of one start, and had no A/A pair."""
+    for start in block_design.plan_starts(catalogue.load(catalogue.find("E24")[0]), seed=1):
+        assert start.treatment.copy == 0
+        again = [inner.levels for inner in start.within if inner.copy]
+        assert again == [{"meanwhile": "nothing"}] and len(start.within) == 4 + 1
+    between = block_design.plan_starts(catalogue.load(catalogue.find("E1")[0]), seed=1)
+    assert not any(inner.copy for start in between for inner in start.within)

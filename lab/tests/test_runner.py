@@ -1,4 +1,4 @@
-"""What the runner records of a start, without a network: the harness is a stand-in with telemetry of an idle machine."""
+"""What the runner records of a start. The harness is a stand-in, with the telemetry of an idle machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from conftest import small_experiment
 from test_validity import result, telemetry
 
 from zonda_lab.errors import LabError
-from zonda_lab.experiments.block_design import Start, plan_starts
+from zonda_lab.experiments.block_design import Start, Treatment, plan_starts
 from zonda_lab.experiments.catalogue import load
 from zonda_lab.load.zonda_load import ZondaLoad
 from zonda_lab.measurement.observer import Span
@@ -150,3 +150,15 @@ def test_a_start_that_fails_is_recorded_before_it_is_repeated(
     monkeypatch.setattr(runner, "Harness", failing)
     run.start(start)
     assert [record.reasons for record in run.results.records()] == [["it broke", runner.REPEATED], ["it broke"]]
+
+
+def test_the_second_baseline_of_a_start_is_a_copy(planned: Planned) -> None:
+    run, start = planned()
+    again = dataclasses.replace(start, within=(Treatment({"load": "low"}, ()), Treatment({"load": "low"}, (), copy=1)))
+    recorder = StartRecorder(run, again, 0)
+    recorder.open(StandIn())  # type: ignore[arg-type]
+    for each in recorder.windows:
+        recorder.add(Window(span(), {"receive_buffer_kb": 4096.0}).measured_as(each))
+    recorder.skip("cannot", recorder.windows[1])
+    assert [record.copy for record in recorder.records] == [0, 1, 1]
+    assert all(record.within == {"load": "low"} for record in recorder.records)

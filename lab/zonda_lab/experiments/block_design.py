@@ -12,7 +12,7 @@ from zonda_lab.experiments.metrics import level_words
 
 @dataclass(frozen=True)
 class Treatment:
-    """One combination of levels; `copy` is 1 for the second baseline of a block."""
+    """One combination of levels, of a start or a window in it; `copy` is 1 for the second baseline of a block."""
 
     levels: dict[str, str]
     overrides: tuple[TomlTable, ...] = field(compare=False, repr=False)
@@ -55,7 +55,7 @@ class Start:
 def plan_starts(experiment: Experiment, seed: int) -> list[Start]:
     """All starts in randomised order; the same seed gives the same order."""
     treatments = _with_second_baseline(experiment, crossed(experiment.factors))
-    inner = crossed(experiment.within)
+    inner = _with_second_baseline(experiment, crossed(experiment.within))
     starts: list[Start] = []
     for block in range(experiment.settings().timing.blocks):
         shuffle = random.Random(f"{seed}/{experiment.id}/{block}")
@@ -78,7 +78,7 @@ def crossed(factors: tuple[Factor, ...]) -> list[Treatment]:
 
 
 def _with_second_baseline(experiment: Experiment, treatments: list[Treatment]) -> list[Treatment]:
-    """Adds the second baseline of the A/A pair."""
+    """Adds the second baseline of the A/A pair: a start or, if the compared factor varies within starts, a window."""
     analysis = experiment.definition.analysis
     again = [
         Treatment(treatment.levels, treatment.overrides, copy=1)

@@ -14,6 +14,15 @@ from zonda_lab.results.window_record import Bound
 from zonda_lab.telemetry.series import PACKETS, Telemetry, net
 
 
+@dataclass(frozen=True)
+class PlannedWindow:
+    """The levels within a start and the settings of a window; `copy` is 1 for the second baseline of the start."""
+
+    levels: dict[str, str]
+    settings: Settings
+    copy: int = 0
+
+
 @dataclass
 class Window:
     """One window as measured."""
@@ -22,6 +31,7 @@ class Window:
     metrics: dict[str, float]
     result: LoadResult | None = None
     within: dict[str, str] = field(default_factory=dict)
+    copy: int = 0  # 1: the second baseline of this start
     died: bool = False
     invalid: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -31,6 +41,11 @@ class Window:
     load_s: float = 0.0  # how long queries were sent; 0: during the whole span
     predictions: dict[str, float] = field(default_factory=dict)
     detail: dict[str, Any] = field(default_factory=dict)
+
+    def measured_as(self, planned: PlannedWindow) -> Window:
+        """This window, as the planned one."""
+        self.within, self.copy = planned.levels, planned.copy
+        return self
 
 
 def window_of(server: Server, span: Span, metrics: dict[str, float], **more: Any) -> Window:
@@ -49,13 +64,13 @@ class Recorder(Protocol):
     """Receives the windows of one start."""
 
     @property
-    def windows(self) -> list[tuple[dict[str, str], Settings]]:
-        """The levels and settings of each planned window."""
+    def windows(self) -> list[PlannedWindow]:
+        """The planned windows, in their order."""
 
     def add(self, window: Window, attempt: int = 0) -> bool:
         """Validates and records a window; False if it is not valid for the primary metric."""
 
-    def skip(self, why: str, within: dict[str, str]) -> None:
+    def skip(self, why: str, planned: PlannedWindow | None = None) -> None:
         """Records a window that is not supported."""
 
 

@@ -55,14 +55,12 @@ def _propagation_metrics(delays: Sequence[float]) -> dict[str, float]:
 def updating(harness: Harness, recorder: Recorder) -> None:
     """Windows of queries during dynamic updates or zone transfers; without both it is the control."""
     server = harness.start_server(harness.changeable_zones(), updates=True)
-    if any(settings.change.updates_per_s for _, settings in recorder.windows):
+    if any(planned.settings.change.updates_per_s for planned in recorder.windows):
         harness.require(server.installed, Feature.UPDATE)
     harness.wait_ready(server)
     warm_up(harness, server)
-    for levels, settings in recorder.windows:
-        window = _disturbed_window(harness, server, settings)
-        window.within = levels
-        recorder.add(window)
+    for planned in recorder.windows:
+        recorder.add(_disturbed_window(harness, server, planned.settings).measured_as(planned))
 
 
 def receiving(harness: Harness, recorder: Recorder) -> None:
@@ -72,15 +70,14 @@ def receiving(harness: Harness, recorder: Recorder) -> None:
     server = harness.start_server(harness.secondary_zones())
     harness.wait_ready(server)
     warm_up(harness, server)
-    for levels, settings in recorder.windows:
+    for planned in recorder.windows:
         before = _serial(harness, server)
-        window = measure_window(harness, server, settings)
+        window = measure_window(harness, server, planned.settings)
         versions = (_serial(harness, server) - before) % SERIALS
         window.metrics["versions_per_s"] = versions / window.span.seconds
-        if settings.primary.changes_per_s and not versions:
+        if planned.settings.primary.changes_per_s and not versions:
             window.invalid.append(f"{server.installed.label} served no new version of {server.config.zones[0].name}")
-        window.within = levels
-        recorder.add(window)
+        recorder.add(window.measured_as(planned))
 
 
 def _serial(harness: Harness, server: Server) -> int:

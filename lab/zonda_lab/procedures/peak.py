@@ -28,10 +28,8 @@ def peak(harness: Harness, recorder: Recorder) -> None:
     server = harness.start_server()
     harness.wait_ready(server)
     warm_up(harness, server)
-    for levels, settings in recorder.windows:
-        window = searched(harness, server, settings)
-        window.within = levels
-        recorder.add(window)
+    for planned in recorder.windows:
+        recorder.add(searched(harness, server, planned.settings).measured_as(planned))
 
 
 def searched(harness: Harness, server: Server, settings: Settings) -> Window:

@@ -9,7 +9,7 @@ from zonda_lab.measurement.harness import Harness
 from zonda_lab.measurement.load_runner import CAPACITY_S, OF_ECHO
 from zonda_lab.measurement.running_server import Server
 from zonda_lab.measurement.validity import rig_bound
-from zonda_lab.measurement.window import Recorder, Window, memory_metrics, query_metrics, window_of
+from zonda_lab.measurement.window import PlannedWindow, Recorder, Window, memory_metrics, query_metrics, window_of
 from zonda_lab.procedures.procedure import MEMORY, QUERIES, WINDOW_COST_S, Procedure
 
 
@@ -18,19 +18,18 @@ def queries(harness: Harness, recorder: Recorder) -> None:
     server = harness.start_server()
     harness.wait_ready(server)
     warm_up(harness, server)
-    for levels, settings in recorder.windows:
+    for planned in recorder.windows:
         try:
-            _repeated(harness, server, settings, levels, recorder)
+            _repeated(harness, server, planned, recorder)
         except UnsupportedError as error:
-            recorder.skip(str(error), levels)
+            recorder.skip(str(error), planned)
 
 
-def _repeated(harness: Harness, server: Server, settings: Settings, levels: dict[str, str], recorder: Recorder) -> None:
+def _repeated(harness: Harness, server: Server, planned: PlannedWindow, recorder: Recorder) -> None:
     """Measures a window, and repeats it if it is invalid."""
-    for attempt in range(settings.timing.retries + 1):
-        window = measure_window(harness, server, settings)
-        window.within = levels
-        if recorder.add(window, attempt):
+    for attempt in range(planned.settings.timing.retries + 1):
+        window = measure_window(harness, server, planned.settings)
+        if recorder.add(window.measured_as(planned), attempt):
             return
 
 

@@ -41,7 +41,8 @@ def _echo_s(starts: Sequence[Start]) -> float:
     for start in filter(is_compared, starts):
         traffic = map(start.settings_of, start.within)
         kinds = [(kind_of(settings), window_of(settings)) for settings in traffic]
-        new = tuple(inner for inner, kind in zip(start.within, kinds, strict=True) if kind not in known)
+        pairs = zip(start.within, kinds, strict=True)
+        new = tuple(inner for inner, kind in pairs if kind not in known and not inner.copy)
         if not new:
             continue
         shorter = 1.0 if start.settings.traffic.capture else min(1.0, WINDOW_S / start.settings.timing.seconds)

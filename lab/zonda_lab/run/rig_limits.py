@@ -63,7 +63,7 @@ class RigLimits:
         """Measures what the windows of a start need, before its server runs."""
         if not is_compared(start):
             return
-        windows = [start.settings_of(inner) for inner in start.within]
+        windows = [start.settings_of(inner) for inner in start.within if not inner.copy]
         if ECHO not in self._installed:
             if _needs_echo(start):
                 raise UnsupportedError("its rates are shares of the echo server's, which is not installed")

@@ -19,7 +19,7 @@ from zonda_lab.measurement import validity
 from zonda_lab.measurement.environment import Environment
 from zonda_lab.measurement.harness import Harness, MakeNetwork
 from zonda_lab.measurement.observer import Span
-from zonda_lab.measurement.window import Window, counters, machine_metrics
+from zonda_lab.measurement.window import PlannedWindow, Window, counters, machine_metrics
 from zonda_lab.procedures import PROCEDURES
 from zonda_lab.results.folder import FORMAT, Results
 from zonda_lab.results.window_record import WindowRecord
@@ -30,7 +30,6 @@ from zonda_lab.run.progress import Progress
 from zonda_lab.run.rig_limits import RigLimits
 from zonda_lab.servers import InstalledServer
 from zonda_lab.telemetry.series import Telemetry, saturated
-
 
 REPEATED = "a window of this start was invalid, so the start was repeated"
 
@@ -104,9 +103,9 @@ class StartRecorder:
         self.files: dict[str, str] = {}
 
     @property
-    def windows(self) -> list[tuple[dict[str, str], Settings]]:
-        """The levels and settings of each window, in planned order."""
-        return [(inner.levels, self.start.settings_of(inner)) for inner in self.start.within]
+    def windows(self) -> list[PlannedWindow]:
+        """The planned windows, in their order."""
+        return [PlannedWindow(each.levels, self.start.settings_of(each), each.copy) for each in self.start.within]
 
     @property
     def valid(self) -> bool:
@@ -128,6 +127,7 @@ class StartRecorder:
         record = self._record(attempt + self.attempt)
         machine = machine_metrics(telemetry, window.span, window.load_s)
         record.within, record.metrics = window.within, {**machine, **window.metrics}
+        record.copy = max(record.copy, window.copy)
         record.window = [window.span.began, window.span.ended]
         record.valid, record.reasons, record.latency_reasons = not reasons, reasons, validity.latency_reasons(checked)
         record.notes = [*self.harness.network.notes, *window.notes]
@@ -142,7 +142,7 @@ class StartRecorder:
 
     def _settings_of(self, window: Window) -> Settings:
         """The settings of the window, or of the start if its levels are not planned ones."""
-        return next((settings for levels, settings in self.windows if levels == window.within), self.start.settings)
+        return next((each.settings for each in self.windows if each.levels == window.within), self.start.settings)
 
     def _add_limits(self, record: WindowRecord, window: Window, settings: Settings) -> None:
         """The limits of the rig for this traffic, and which metrics they bound."""
@@ -159,10 +159,12 @@ class StartRecorder:
                 self.harness.observer.file, f"telemetry/{self._stem}.jsonl"
             )
 
-    def skip(self, why: str, within: dict[str, str] | None = None) -> None:
+    def skip(self, why: str, planned: PlannedWindow | None = None) -> None:
         """Records that the treatment, or one window of it, is not supported."""
         record = self._record(0)
-        record.skipped, record.valid, record.within = why, False, within or {}
+        record.skipped, record.valid = why, False
+        if planned is not None:
+            record.within, record.copy = planned.levels, max(record.copy, planned.copy)
         self.records.append(record)
         self.runner.progress.window(record)
 
