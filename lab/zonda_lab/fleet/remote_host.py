@@ -21,7 +21,6 @@ from zonda_lab.fleet.inventory import HostSpec
 from zonda_lab.fleet.remote_program import RemoteProgram
 from zonda_lab.fleet.ssh import SshConnection
 from zonda_lab.rig import machine_info, procfs
-from zonda_lab.rig.host import Stream
 from zonda_lab.rig.process import GUARD, OWN_TREE
 from zonda_lab.servers.config import Endpoint
 
@@ -122,7 +121,7 @@ class RemoteHost:
     def udp_socket(self, endpoint: Endpoint) -> socket.socket:
         return self._socket("udp", endpoint, 0.0)
 
-    def tcp_stream(self, endpoint: Endpoint, timeout_s: float) -> Stream:
+    def tcp_stream(self, endpoint: Endpoint, timeout_s: float) -> socket.socket:
         stream = self._socket("tcp", endpoint, timeout_s)
         stream.settimeout(timeout_s)
         return stream

@@ -12,37 +12,15 @@ from zonda_lab.rig.process import Program
 from zonda_lab.servers.config import Endpoint
 
 
-class Stream(Protocol):
-    """A TCP connection: the part of the socket interface used here."""
-
-    def sendall(self, data: bytes, /) -> None:
-        """Sends all data."""
-
-    def recv(self, size: int, /) -> bytes:
-        """Receives at most `size` octets; empty at end of stream."""
-
-    def settimeout(self, seconds: float, /) -> None:
-        """Sets the timeout of `recv`, which then raises TimeoutError."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *_: object) -> None: ...
-
-
 class Host(Protocol):
     """A place to run programs."""
 
-    @property
-    def name(self) -> str:
-        """Its name in messages."""
+    name: str  # in messages
+    python: str  # its interpreter
 
     @property
     def clock_offset_s(self) -> float:
         """Its monotonic clock minus the lab's."""
-
-    @property
-    def python(self) -> str:
-        """Its Python interpreter."""
 
     @property
     def sources(self) -> str:
@@ -69,7 +47,7 @@ class Host(Protocol):
     def udp_socket(self, endpoint: Endpoint) -> socket.socket:
         """A connected UDP socket to a server, as seen from there."""
 
-    def tcp_stream(self, endpoint: Endpoint, timeout_s: float) -> Stream:
+    def tcp_stream(self, endpoint: Endpoint, timeout_s: float) -> socket.socket:
         """A TCP connection to a server, as seen from there; raises OSError on failure or timeout."""
 
 
@@ -86,6 +64,10 @@ class TelemetryTarget:
 class Network(Protocol):
     """The hosts of one start."""
 
+    notes: list[str]  # settings that could not be applied, for the records
+    is_isolated: bool  # whether no packets but those of the experiment reach its hosts
+    server_address: str  # of the server under test
+
     @property
     def server(self) -> Host:
         """Where the server under test runs."""
@@ -101,18 +83,6 @@ class Network(Protocol):
     @property
     def players(self) -> Sequence[Host]:
         """The hosts that share the load."""
-
-    @property
-    def notes(self) -> list[str]:
-        """Settings that could not be applied, for the records."""
-
-    @property
-    def is_isolated(self) -> bool:
-        """Whether no packets but those of the experiment reach its hosts."""
-
-    @property
-    def server_address(self) -> str:
-        """The address of the server under test."""
 
     @property
     def telemetry_targets(self) -> Sequence[TelemetryTarget]:
