@@ -21,7 +21,6 @@ class LoadResult:
     timeouts: int
     seconds: float
     scheduled: float | None = None
-    late: int | None = None
     missed: int | None = None
     wrong: int = 0
     wrong_examples: list[str] = field(default_factory=list)
@@ -35,7 +34,6 @@ class LoadResult:
     late_answers: int = 0  # after sending had stopped
     busy: float | None = None  # of the busiest thread, without waiting for its schedule
     receive_drops: int = 0
-    handshakes: int | None = None
     sending: dict[str, Any] = field(default_factory=dict)
     more: dict[str, Any] = field(default_factory=dict)
 
@@ -52,12 +50,10 @@ def merge_results(results: Sequence[LoadResult]) -> LoadResult:
         late_answers=sum(result.late_answers for result in results),
         busy=max((result.busy for result in results if result.busy is not None), default=None),
         receive_drops=sum(result.receive_drops for result in results),
-        handshakes=_sum(result.handshakes for result in results),
         sending=results[0].sending,
         timeouts=sum(result.timeouts for result in results),
         seconds=max(result.seconds for result in results),
         scheduled=_sum(result.scheduled for result in results),
-        late=_sum(result.late for result in results),
         missed=_sum(result.missed for result in results),
         wrong=sum(result.wrong for result in results),
         wrong_examples=[example for result in results for example in result.wrong_examples],

@@ -174,22 +174,12 @@ def updating_estimate_s(start: Start) -> float:
 
 
 PROPAGATION = Procedure(
-    propagation,
-    "a zone changes on the primary: time until the secondary serves it",
-    ("propagation_p50_ms", "propagation_p99_ms", "propagation_max_ms"),
-    propagation_estimate_s,
+    propagation, ("propagation_p50_ms", "propagation_p99_ms", "propagation_max_ms"), propagation_estimate_s
 )
 UPDATING = Procedure(
     updating,
-    "query load during dynamic updates or zone transfers",
     (*QUERIES, *MEMORY, "first_answer_s", "updates_per_s", "transfers_per_s"),
     updating_estimate_s,
     uses_echo=True,
 )
-RECEIVING = Procedure(
-    receiving,
-    "query load on a secondary while its zones change on the primary",
-    (*QUERIES, *MEMORY, "first_answer_s", "versions_per_s"),
-    estimate_s,
-    uses_echo=True,
-)
+RECEIVING = Procedure(receiving, (*QUERIES, *MEMORY, "first_answer_s", "versions_per_s"), estimate_s, uses_echo=True)

@@ -175,15 +175,7 @@ def descriptors_estimate_s(start: Start) -> float:
 
 OF_CONNECTIONS = ("bytes_per_connection", "kernel_bytes_per_connection", "kernel_slab_bytes_per_connection")
 HELD = ("connections_open", "connects_per_s", "reclaim_s", "probe_p99_us")
-IDLE = Procedure(
-    idle,
-    "connections, idle or hostile: memory, accept rate, UDP service meanwhile, recovery of TCP",
-    (*HELD, *OF_CONNECTIONS, *MEMORY, "udp_answered_share", "tcp_recovery_s"),
-    held_estimate_s,
-)
+IDLE = Procedure(idle, (*HELD, *OF_CONNECTIONS, *MEMORY, "udp_answered_share", "tcp_recovery_s"), held_estimate_s)
 DESCRIPTORS = Procedure(
-    descriptors,
-    "more connections than file descriptors: UDP service meanwhile, recovery of TCP",
-    (*HELD, "udp_answered_share", "tcp_recovery_s", "server_cpu_after"),
-    descriptors_estimate_s,
+    descriptors, (*HELD, "udp_answered_share", "tcp_recovery_s", "server_cpu_after"), descriptors_estimate_s
 )

@@ -124,9 +124,5 @@ def estimate_s(start: Start) -> float:
 
 
 PROCEDURE = Procedure(
-    peak,
-    "the highest rates with 100, 99.99, 99.9 and 99 % answered, by the load generator's search",
-    (*GOALS, "first_loss_qps", "capacity_qps", "echo_qps", "generator_qps"),
-    estimate_s,
-    uses_echo=True,
+    peak, (*GOALS, "first_loss_qps", "capacity_qps", "echo_qps", "generator_qps"), estimate_s, uses_echo=True
 )

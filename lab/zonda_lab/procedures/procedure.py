@@ -59,7 +59,6 @@ class Procedure:
     """A way to measure a start."""
 
     run: Callable[[Harness, Recorder], None]
-    what: str
     metrics: tuple[str, ...]  # besides those of every window
     estimate_s: Callable[[Start], float]  # without starting the network and the server
     retries_itself: bool = False  # repeats invalid windows itself

@@ -88,11 +88,4 @@ def _window_s(settings: Settings) -> float:
     return 60.0 / settings.traffic.speed if settings.traffic.capture else settings.timing.seconds
 
 
-PROCEDURE = Procedure(
-    queries,
-    "windows of query load, one per level varied within the start",
-    (*QUERIES, *MEMORY, "first_answer_s"),
-    estimate_s,
-    retries_itself=True,
-    uses_echo=True,
-)
+PROCEDURE = Procedure(queries, (*QUERIES, *MEMORY, "first_answer_s"), estimate_s, retries_itself=True, uses_echo=True)

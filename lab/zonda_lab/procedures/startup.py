@@ -115,15 +115,5 @@ def memory_estimate_s(start: Start) -> float:
     return warm_up_estimate_s(start.settings) + 1.5 + reload_s
 
 
-STARTUP = Procedure(
-    startup,
-    "time to the first answer and to answers for all zones",
-    (*STARTED, "restart_s", *MEMORY_OF_ZONES),
-    startup_estimate_s,
-)
-MEMORY = Procedure(
-    memory,
-    "memory when idle, under load and during a reload",
-    (*STARTED, *MEMORY_OF_ZONES, "reload_s"),
-    memory_estimate_s,
-)
+STARTUP = Procedure(startup, (*STARTED, "restart_s", *MEMORY_OF_ZONES), startup_estimate_s)
+MEMORY = Procedure(memory, (*STARTED, *MEMORY_OF_ZONES, "reload_s"), memory_estimate_s)

@@ -142,13 +142,7 @@ def pull_estimate_s(start: Start) -> float:
 
 SECONDARY = Procedure(
     secondary,
-    "an empty secondary transfers every zone from its primary",
     (*TRANSFERRED, "zones_missing", "primary_cpu_us_per_record", "primary_secondary_ratio"),
     secondary_estimate_s,
 )
-PULL = Procedure(
-    pull,
-    "a client transfers every zone from the server and discards it",
-    (*TRANSFERRED, "start_cpu_s", "bytes_per_message", "records_per_message"),
-    pull_estimate_s,
-)
+PULL = Procedure(pull, (*TRANSFERRED, "start_cpu_s", "bytes_per_message", "records_per_message"), pull_estimate_s)

@@ -51,7 +51,7 @@ class Results:
     def manifest(self) -> dict[str, Any]:
         """The description of the run."""
         try:
-            loaded: dict[str, Any] = json.loads((self.folder / "manifest.json").read_text())
+            loaded = self.read("manifest.json")
         except FileNotFoundError:
             raise LabError(
                 f"{self.folder} contains no results", "it should have manifest.json and records.jsonl"

@@ -28,7 +28,6 @@ class ZoneSet:
 
     zones: tuple[Zone, ...]
     records: int
-    names: int
     bytes: int
 
 
@@ -56,7 +55,7 @@ def generate(spec: ZoneSpec, folder: Path | None = None, progress: Callable[[int
             shutil.rmtree(scratch, ignore_errors=True)
     shape, counted = shape_of(spec), json.loads((target / "zones.json").read_text())
     zones = tuple(Zone(shape.apex(i), target / file_name(i)) for i in range(shape.zones))
-    return ZoneSet(zones, counted["records"], counted["names"], counted["bytes"])
+    return ZoneSet(zones, counted["records"], counted["bytes"])
 
 
 def file_name(index: int) -> str:
@@ -83,22 +82,18 @@ def digest(*specs: object) -> str:
 
 
 def _write_all(spec: ZoneSpec, folder: Path, progress: Callable[[int], None]) -> None:
-    shape, records, names = shape_of(spec), 0, 0
+    shape, records = shape_of(spec), 0
     for index in range(shape.zones):
         path = folder / file_name(index)
         path.parent.mkdir(exist_ok=True)
         with path.open("w") as file:
-            previous = ""
             for count, text in zone_text(shape, index):
                 file.write(text)
                 records += count
-                owner = text[: text.index(" ")]
-                names += owner != previous
-                previous = owner
                 if records % 10_000 < count:
                     progress(records)
     size = sum(path.stat().st_size for path in folder.rglob("*.zone"))
-    (folder / "zones.json").write_text(json.dumps({"records": records, "names": names, "bytes": size}))
+    (folder / "zones.json").write_text(json.dumps({"records": records, "bytes": size}))
 
 
 def set_serial(zone: Path, number: int) -> None:
