@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from zonda_lab.errors import UnsupportedError
@@ -143,7 +144,7 @@ class Harness:
         """Writes the configuration and copies it and the zones to the host."""
         installed.adapter.prepare(config)
         folders = {zone.file.parent for zone in config.zones if zone.file}
-        host.place(config.directory, *folders, *_credentials(config))
+        host.place(config.directory, *folders, *config.credentials)
 
     def wait_ready(self, server: Server, zone: str | None = None) -> float:
         """Seconds from the start of `server` to its first answer for `zone` (default: its last zone)."""
@@ -159,16 +160,20 @@ class Harness:
         """Gives the server the receive buffer and backlog that all servers have, if tuned, and reads both."""
         spec = self.settings.server
         host = self.network.server if server.config.endpoint == self.endpoint else self.network.primary
-        script = self.folder / "server_sockets.py"
-        shutil.copyfile(server_sockets.__file__, script)
-        host.place(script)
         wanted = ["--receive-buffer", str(spec.receive_buffer), "--backlog", str(spec.backlog)]
         tuning = wanted if change and server.config.tuned else []
-        printed = host.run(host.python, script, str(server.process.pid), *tuning)
+        printed = self.run_script(host, server_sockets, str(server.process.pid), *tuning)
         own = {(found["kind"], found["port"]): found["own_receive_buffer"] for found in server.sockets}
         server.sockets = [json.loads(line) for line in printed.splitlines()]
         for found in server.sockets:  # as it was before the lab changed it
             found["own_receive_buffer"] = own.get((found["kind"], found["port"]), found["own_receive_buffer"])
+
+    def run_script(self, host: Host, module: ModuleType, *arguments: str) -> str:
+        """Runs a module that needs only the standard library on a host; returns what it prints."""
+        script = self.folder / Path(module.__file__ or "").name
+        shutil.copyfile(module.__file__ or "", script)
+        host.place(script)
+        return host.run(host.python, script, *arguments)
 
     def settle_early(self, server: Server) -> None:
         """Gives a server its sockets' settings as soon as it has bound them, before it is ready."""
@@ -265,12 +270,3 @@ class Harness:
             self.network.server.run(*command)
         else:
             server.process.signal(signal.SIGHUP)
-
-
-def _credentials(config: ServerConfig) -> list[Path]:
-    """The certificate and key files that a server reads."""
-    return [*_files(config.certificate), *_files(config.authority)]
-
-
-def _files(certificate: Certificate | None) -> list[Path]:
-    return [certificate.certificate, certificate.key] if certificate else []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 import time
 from typing import Any
 
@@ -123,10 +122,7 @@ def _settled_pss_kb(server: Server) -> int:
 
 def _kernel(harness: Harness) -> dict[str, int]:
     """Slab objects and socket buffers of the server's machine."""
-    script, host = harness.folder / "kernel_memory.py", harness.network.server
-    shutil.copyfile(kernel_memory.__file__, script)
-    host.place(script)
-    found: dict[str, int] = json.loads(host.run(host.python, script))
+    found: dict[str, int] = json.loads(harness.run_script(harness.network.server, kernel_memory))
     return found
 
 

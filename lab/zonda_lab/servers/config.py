@@ -95,3 +95,9 @@ class ServerConfig:
     def authority(self) -> Certificate | None:
         """The CA certificate of the primaries, if they use TLS."""
         return next((primary.tls for primary in self.primaries if primary.tls), None)
+
+    @property
+    def credentials(self) -> list[Path]:
+        """The certificate and key files that the server reads."""
+        read = [found for found in (self.certificate, self.authority) if found]
+        return [path for found in read for path in (found.certificate, found.key)]
