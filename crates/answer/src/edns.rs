@@ -16,7 +16,7 @@ pub(crate) struct QueryEdns<'m> {
     pub(crate) payload: u16,
     pub(crate) version: u8,
     pub(crate) dnssec_ok: bool,
-    /// Any of the options below is there: one test for the many queries without.
+    /// Any of the options below is there, or wanted: one test for the many queries without.
     pub(crate) has_options: bool,
     pub(crate) wants_nsid: bool,
     pub(crate) wants_zone_version: bool,

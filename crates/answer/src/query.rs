@@ -196,7 +196,12 @@ impl<'m> Query<'m> {
                     if self.edns.is_some() || !record.is_root {
                         return None;
                     }
-                    self.edns = Some(QueryEdns::read(record.class, record.ttl, record.rdata)?);
+                    let mut edns = QueryEdns::read(record.class, record.ttl, record.rdata)?;
+                    if let Transport::Quic { .. } = self.request.transport {
+                        // RFC 9250 5.4: all responses are padded.
+                        (edns.has_options, edns.wants_padding) = (true, true);
+                    }
+                    self.edns = Some(edns);
                 }
                 Rtype::TSIG => {
                     // RFC 8945 4.2: class ANY, and all fields present.

@@ -147,6 +147,18 @@ fn rfc_7830_6_plain_transports_and_unpadded_queries_get_no_padding() {
     assert_eq!(option(&unasked, PADDING), None);
 }
 
+#[test]
+fn rfc_9250_5_4_all_responses_over_quic_are_padded() {
+    let server = server(AnswerConfig::default());
+    let transport = Transport::Quic { client_names: &[] };
+    for question in ["a.example. A", "a.example. SOA", "x.cut.a.example. A", "x.a.example. A", "elsewhere. A"] {
+        let asked = query(question).with_edns(Edns::default()).to_wire();
+        assert_eq!(server.exchange(&asked, transport).expect("a response").len(), 468, "{question}");
+        let without_edns = server.ask(&query(question), transport);
+        assert_eq!(without_edns.edns, None, "RFC 6891 7: no OPT record without one in the query");
+    }
+}
+
 //----------- cookies ----------------------------------------------------------
 
 const CLIENT_COOKIE: &[u8; 8] = b"\x24\x64\xc4\xab\xcf\x10\xc9\x57";

@@ -28,19 +28,36 @@ pub(super) enum QueryKind<'a> {
     Notify(&'a [u8]),
 }
 
-/// RFC 6891 6.1.2: an OPT record with UDP payload size 1232 and an empty EXPIRE option (RFC 7314 2).
-const OPT: [u8; 15] = [0, 0, 41, 0x04, 0xd0, 0, 0, 0, 0, 0, 4, 0, EXPIRE, 0, 0];
-/// The code of the EXPIRE option.
+/// RFC 7314 2: an empty EXPIRE option.
+const EXPIRE_OPTION: [u8; OPTION_HEAD_LEN] = [0, EXPIRE, 0, 0];
+/// The length of an option's code and length.
+const OPTION_HEAD_LEN: usize = 4;
+/// The codes of the EXPIRE option and of the Padding option.
 const EXPIRE: u8 = 9;
+const PADDING: u8 = 12;
+/// RFC 8467 4.1: padded queries have a multiple of this length.
+const PADDING_BLOCK: usize = 128;
 
 impl OutgoingQuery {
     pub(super) fn new(id: u16, apex: NameRef<'_>, kind: QueryKind<'_>, key: Option<&TsigKey>, now_s: u64) -> Self {
+        Self::with_padding(id, apex, kind, key, now_s, false)
+    }
+
+    /// As [`OutgoingQuery::new`], padded if asked for (RFC 9250 5.4), which is for encrypted transports only (RFC 7830 6).
+    pub(super) fn with_padding(
+        id: u16,
+        apex: NameRef<'_>,
+        kind: QueryKind<'_>,
+        key: Option<&TsigKey>,
+        now_s: u64,
+        is_padded: bool,
+    ) -> Self {
         let (qtype, opcode, answers, authorities, additionals) = match kind {
             QueryKind::Soa => (Rtype::SOA, 0, 0, 0, 1),
             QueryKind::Axfr => (Rtype::AXFR, 0, 0, 0, 1),
             QueryKind::Ixfr(_) => (Rtype::IXFR, 0, 0, 1, 1),
             // RFC 1996 3.7: AA, and the SOA record as a hint.
-            QueryKind::Notify(_) => (Rtype::SOA, Opcode::NOTIFY.0 << 3 | 4, 1, 0, 0),
+            QueryKind::Notify(_) => (Rtype::SOA, Opcode::NOTIFY.0 << 3 | 4, 1, 0, u8::from(is_padded)),
         };
         let [id_high, id_low] = id.to_be_bytes();
         let mut octets = vec![id_high, id_low, opcode, 0, 0, 1, 0, answers, 0, authorities, 0, additionals];
@@ -54,11 +71,15 @@ impl OutgoingQuery {
             QueryKind::Ixfr(serial) => push_soa(&mut octets, &[&[0, 0][..], &serial.to_be_bytes(), &[0; 16]].concat()),
             QueryKind::Soa | QueryKind::Axfr => (),
         }
-        if additionals > 0 {
-            octets.extend_from_slice(&OPT);
+        let signer = key.map(TsigSigner::for_query);
+        let padded_with = is_padded.then(|| signer.as_ref().map_or(0, TsigSigner::record_len));
+        match kind {
+            QueryKind::Notify(_) if is_padded => push_opt(&mut octets, &[], padded_with),
+            QueryKind::Notify(_) => (),
+            _ => push_opt(&mut octets, &EXPIRE_OPTION, padded_with),
         }
-        let sign = |key| TsigSigner::for_query(key).sign(&mut octets, 0, now_s).expect("a query is far below 64 KiB");
-        let mac = key.map(sign);
+        let sign = |mut signer: TsigSigner<_>| signer.sign(&mut octets, 0, now_s).expect("a query is far below 64 KiB");
+        let mac = signer.map(sign);
         OutgoingQuery { octets: octets.into(), question_end, mac }
     }
 
@@ -104,6 +125,23 @@ fn push_soa(octets: &mut Vec<u8>, rdata: &[u8]) {
     octets.extend_from_slice(&[0xc0, HEADER_LEN as u8, 0, 6, 0, 1, 0, 0, 0, 0]);
     octets.extend_from_slice(&(rdata.len() as u16).to_be_bytes());
     octets.extend_from_slice(rdata);
+}
+
+/// Appends an OPT record (RFC 6891 6.1.2) with UDP payload size 1232 and an option; padded, if a length is given, together with a
+/// signature of this length.
+fn push_opt(octets: &mut Vec<u8>, option: &[u8], padded_with: Option<usize>) {
+    octets.extend_from_slice(&[0, 0, 41, 0x04, 0xd0, 0, 0, 0, 0]);
+    let padding = padded_with.map(|signature_len| {
+        let len = octets.len() + 2 + option.len() + OPTION_HEAD_LEN + signature_len;
+        len.next_multiple_of(PADDING_BLOCK) - len
+    });
+    let len = option.len() + padding.map_or(0, |padding| OPTION_HEAD_LEN + padding);
+    octets.extend_from_slice(&(len as u16).to_be_bytes());
+    octets.extend_from_slice(option);
+    if let Some(padding) = padding {
+        octets.extend_from_slice(&[0, PADDING, 0, padding as u8]);
+        octets.resize(octets.len() + padding, 0);
+    }
 }
 
 /// The RCODE in the header of a message.
@@ -192,6 +230,24 @@ mod tests {
             let is_notify = matches!(kind, QueryKind::Notify(_));
             assert_eq!((message.opcode == Opcode::NOTIFY, message.flags.authoritative), (is_notify, is_notify));
             assert_eq!(message.edns.map(|edns| edns.options[0].code), (!is_notify).then_some(9), "rfc_7314");
+        }
+    }
+
+    #[test]
+    fn rfc_9250_5_4_queries_over_encrypted_transports_are_padded() {
+        let (soa_rdata, apex) = (soa("example.org").rdata, apex());
+        let key = TsigKey::new("hmac-sha256", apex.as_ref(), &[7; 32]).expect("a key");
+        for kind in [QueryKind::Soa, QueryKind::Axfr, QueryKind::Ixfr(7), QueryKind::Notify(&soa_rdata)] {
+            for key in [None, Some(&key)] {
+                let query = OutgoingQuery::with_padding(1, apex.as_ref(), kind, key, 0, true);
+                assert_eq!(query.octets().len() % 128, 0, "rfc_8467_4_1");
+                let message = Message::parse(query.octets()).expect("well-formed");
+                let options = message.edns.expect("an OPT record").options;
+                assert_eq!(options.last().map(|option| option.code), Some(12));
+                let plain = OutgoingQuery::new(1, apex.as_ref(), kind, key, 0);
+                let edns = Message::parse(plain.octets()).expect("well-formed").edns;
+                assert!(edns.is_none_or(|edns| edns.options.iter().all(|option| option.code != 12)), "rfc_7830_6");
+            }
         }
     }
 

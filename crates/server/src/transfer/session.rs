@@ -159,6 +159,8 @@ const MAX_DISCARDED: usize = 1024;
 /// A connection with its exchanges.
 pub struct Session<T> {
     key: Option<Arc<TsigKey>>,
+    /// Whether queries are padded.
+    is_padded: bool,
     exchanges: HashMap<u16, Exchange<T>>,
     /// The IDs of transfers that were given up, with the messages that came since.
     discarded: HashMap<u16, u32>,
@@ -180,6 +182,7 @@ impl<T: TransferSink> Session<T> {
     pub fn new(key: Option<Arc<TsigKey>>, limits: SessionLimits, seed: u64, now: Now) -> Session<T> {
         Session {
             key,
+            is_padded: false,
             exchanges: HashMap::new(),
             discarded: HashMap::new(),
             input: Vec::new(),
@@ -191,6 +194,11 @@ impl<T: TransferSink> Session<T> {
             limits,
             random: Rng::with_seed(seed),
         }
+    }
+
+    /// Pads the queries if the connection is encrypted (RFC 7830 6; RFC 9250 5.4 requires it).
+    pub fn padded(self, is_encrypted: bool) -> Session<T> {
+        Session { is_padded: is_encrypted, ..self }
     }
 
     /// Asks for the SOA record.
@@ -218,7 +226,8 @@ impl<T: TransferSink> Session<T> {
         while self.exchanges.contains_key(&id) || self.discarded.contains_key(&id) {
             id = self.random.u16(..); // The caller has far fewer than 65,536 in flight.
         }
-        let query = OutgoingQuery::new(id, apex, kind, self.key.as_deref(), now.s.into());
+        let key = self.key.as_deref();
+        let query = OutgoingQuery::with_padding(id, apex, kind, key, now.s.into(), self.is_padded);
         // RFC 1035 4.2.2: messages are preceded by their length.
         self.output.extend_from_slice(&(query.octets().len() as u16).to_be_bytes());
         self.output.extend_from_slice(query.octets());

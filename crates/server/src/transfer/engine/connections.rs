@@ -218,6 +218,7 @@ impl<T: TransferSink> TransferEngine<T> {
         let id = ConnectionId(self.next_connection);
         self.next_connection += 1;
         let session = Session::new(config.key.clone(), self.limits.session, self.random.u64(..), now);
+        let session = session.padded(config.tls > 0);
         self.link(primary).connections.insert(id, Connection::new(session, now));
         self.by_connection.insert(id, primary);
         io.connect(id, &config);
