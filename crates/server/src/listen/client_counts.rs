@@ -55,7 +55,7 @@ impl ClientCounts {
 }
 
 /// The client of an address: an IPv4 address, or an IPv6 /56, the size assigned to a site (RFC 6177).
-fn client(peer: IpAddr) -> u64 {
+pub(super) fn client(peer: IpAddr) -> u64 {
     match peer {
         IpAddr::V4(ip) => u64::from(ip.to_bits()),
         IpAddr::V6(ip) => (ip.to_bits() >> 64) as u64 & !0xff,

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 /// Size of the per-client count of transfers.
 const TRANSFERS: usize = 1024;
-/// Progress within this time of the last one does not change the order.
+/// Progress within this time of the last one does not change the order, or within this part of the idle timeout.
 const PROGRESS_STEP: Duration = Duration::from_millis(100);
+const PROGRESS_PART: u32 = 8;
 /// How long a handshake may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -140,10 +141,11 @@ impl ConnectionTable {
         let is_handshaking = connection.inner.is_handshaking();
         self.handshaking -= usize::from(slot.is_handshaking && !is_handshaking);
         slot.is_handshaking = is_handshaking;
+        let step = PROGRESS_STEP.min(self.idle_timeout / PROGRESS_PART);
         let progress = match connection.inner.is_closed() {
             // Those that are closed wait for packets of the client, which is no reason to close another one.
             true => self.begin,
-            false if has_progress && now > slot.progress + PROGRESS_STEP => now,
+            false if has_progress && now > slot.progress + step => now,
             false => slot.progress,
         };
         if progress != slot.progress {

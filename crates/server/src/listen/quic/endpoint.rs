@@ -4,6 +4,7 @@
 //! and new ones are accepted. An attempt to connect is not accepted without a proof of its address (Retry, RFC 9000 8.1.2) while there are
 //! many handshakes or its client has many connections.
 
+use super::super::client_counts::client;
 use super::super::counters::ListenerCounters;
 use super::super::handshake_share::HandshakeShare;
 use super::super::late_reply::LateReplies;
@@ -14,15 +15,15 @@ use super::DoqError;
 use super::connection::{QuicConnection, Turn};
 use super::connection_table::ConnectionTable;
 use super::late_streams::LateStreams;
-use super::transport::{server_config, transport};
+use super::transport::{server_config, transport, with_tls};
 use crate::rate_limited_log::RateLimitedLog;
 use crate::tls::ServerTls;
 use bytes::BytesMut;
 use netio::clock;
 use netio::epoll::Waker;
+use quinn_proto::Transmit;
 use quinn_proto::crypto::rustls::NoInitialCipherSuite;
 use quinn_proto::{ConnectionHandle, DatagramEvent, Endpoint, EndpointConfig, EndpointEvent, Incoming, ServerConfig};
-use quinn_proto::{Transmit, TransportConfig};
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -33,6 +34,8 @@ use std::time::{Duration, Instant};
 const RETRY_ABOVE: usize = 50;
 /// Attempts to connect that may wait for the next rounds. Clients repeat what is dropped.
 const WAITING: usize = 256;
+/// Of these, those of one client.
+const WAITING_PER_CLIENT: usize = WAITING / 4;
 /// Datagrams or bursts that a connection sends in a turn.
 const TURN_TRANSMITS: usize = 8;
 /// Transfers that one client may have in progress on one thread: each may keep a replaced version of its zone in memory.
@@ -69,7 +72,6 @@ pub(super) struct QuicEndpoint<R> {
     /// The TLS settings that `config` was made from.
     tls_config: Arc<rustls::ServerConfig>,
     config: Arc<ServerConfig>,
-    transport: Arc<TransportConfig>,
     table: ConnectionTable,
     /// Attempts to connect, with the number of their socket.
     waiting: VecDeque<(usize, Incoming)>,
@@ -116,7 +118,6 @@ impl<R: Responder> QuicEndpoint<R> {
             tls,
             tls_config,
             config,
-            transport,
             waiting: VecDeque::new(),
             handshake_share: HandshakeShare::new(share as u32, 0),
             began: now,
@@ -164,6 +165,12 @@ impl<R: Responder> QuicEndpoint<R> {
         self.table.len()
     }
 
+    /// The number of attempts to connect that wait.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// The memory of all connections besides what each has, in octets.
     #[cfg(test)]
     pub(super) fn memory(&self) -> usize {
@@ -181,7 +188,9 @@ impl<R: Responder> QuicEndpoint<R> {
             Some(DatagramEvent::NewConnection(incoming)) => self.consider(socket, incoming, out),
             Some(DatagramEvent::ConnectionEvent(ConnectionHandle(index), event)) => {
                 let index = index as u32;
+                let begin = self.begin_step(index);
                 self.table.update(index, now, |connection| (connection.inner.handle_event(event), false));
+                self.charge(begin);
                 self.make_ready(index);
             }
         }
@@ -208,9 +217,16 @@ impl<R: Responder> QuicEndpoint<R> {
             self.counters.refused.add(1);
             let transmit = self.endpoint.refuse(incoming, out.buffer(socket));
             out.queue(socket, &transmit);
+        } else if self.waiting_of(incoming.remote_address().ip()) >= WAITING_PER_CLIENT {
+            self.endpoint.ignore(incoming);
         } else {
             self.waiting.push_back((socket, incoming));
         }
+    }
+
+    fn waiting_of(&self, peer: IpAddr) -> usize {
+        let clients = self.waiting.iter().map(|(_, incoming)| client(incoming.remote_address().ip()));
+        clients.filter(|waiting| *waiting == client(peer)).count()
     }
 
     /// Begins one handshake, which may cost half a millisecond, if their share of the processor allows it.
@@ -220,10 +236,23 @@ impl<R: Responder> QuicEndpoint<R> {
             return;
         }
         if let Some((socket, incoming)) = self.waiting.pop_front() {
-            let begin = clock::thread_cpu();
+            let begin = Some(clock::thread_cpu());
             if catch_panic(|| self.accept(socket, incoming, now, out)).is_none() {
                 self.counters.panics.add(1);
             }
+            self.charge(begin);
+        }
+    }
+
+    /// The processor time before a step of a connection, if it is in its handshake.
+    fn begin_step(&self, index: u32) -> Option<Duration> {
+        let is_handshaking = self.table.get(index).is_some_and(|connection| connection.inner.is_handshaking());
+        is_handshaking.then(clock::thread_cpu)
+    }
+
+    /// Charges the share of the handshakes with a step.
+    fn charge(&mut self, begin: Option<Duration>) {
+        if let Some(begin) = begin {
             self.handshake_share.charge(clock::thread_cpu().saturating_sub(begin));
         }
     }
@@ -251,7 +280,7 @@ impl<R: Responder> QuicEndpoint<R> {
         let current = self.tls.quic();
         if !Arc::ptr_eq(&current, &self.tls_config) {
             // The same cipher suites as before, so that it does not fail.
-            if let Ok(config) = server_config(current.clone(), &self.transport) {
+            if let Ok(config) = with_tls(&self.config, current.clone()) {
                 self.endpoint.set_server_config(Some(config.clone()));
                 (self.tls_config, self.config) = (current, config);
             }
@@ -266,6 +295,7 @@ impl<R: Responder> QuicEndpoint<R> {
 
     /// One turn of a connection, which may be its last.
     fn turn(&mut self, index: u32, now: Instant, out: &mut impl DatagramQueue) {
+        let begin = self.begin_step(index);
         let endpoint = &mut self.endpoint;
         let mut turn = Turn {
             now,
@@ -283,6 +313,7 @@ impl<R: Responder> QuicEndpoint<R> {
                 ((is_over, !is_blocked || connection.wants_turn), progress)
             })
         });
+        self.charge(begin);
         let Some(state) = state else {
             self.counters.panics.add(1);
             return self.forget(index, now);
@@ -406,6 +437,9 @@ impl<R: Responder> QuicEndpoint<R> {
     /// Accepts no more connections, and closes those that wait for no response. Returns whether none are left.
     pub(super) fn stop(&mut self, now: Instant) -> bool {
         self.is_stopping = true;
+        while let Some((_, incoming)) = self.waiting.pop_front() {
+            self.endpoint.ignore(incoming);
+        }
         let finished = self.table.iter().filter(|(_, connection)| {
             !connection.inner.is_closed() && !connection.inner.is_handshaking() && !connection.owes_response()
         });

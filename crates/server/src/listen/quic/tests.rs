@@ -436,6 +436,60 @@ fn a_client_has_a_limited_number_of_connections() {
 }
 
 #[test]
+fn a_client_has_a_limited_number_of_attempts_that_wait() {
+    let mut world = World::new(|_| {});
+    for port in 0..100 {
+        let tls = world.tls(&RemoteTls::default());
+        let client = world.start(7, tls);
+        world.clients[client].address.set_port(5000 + port);
+    }
+    // Each proves its address, as there are many handshakes, and sends its second datagram before any handshake begins.
+    world.deliver_to_server();
+    world.deliver_to_clients();
+    let connected = world.server.connections();
+    for client in &mut world.clients {
+        for octets in client.transmits(world.now) {
+            world.server.receive(arrival(client.address, &octets), world.now, &mut world.network);
+        }
+    }
+    assert_eq!((connected, world.server.waiting()), (1, 64));
+    world.connect(8);
+}
+
+#[test]
+fn short_idle_timeouts_see_progress() {
+    let mut world = World::new(|options| options.idle_timeout = Duration::from_millis(100));
+    let client = world.connect(1);
+    for number in 0..100 {
+        world.exchange(client, &message(QUERY, 0, number));
+        world.wait_in_steps(Duration::from_millis(10), Duration::from_millis(10));
+    }
+    assert_eq!(world.totals().expired, 0);
+}
+
+#[test]
+fn a_reload_keeps_connections_and_retry_tokens() {
+    let mut world = World::new(|options| options.connections_per_client = 2);
+    let open = world.connect(1);
+    let tls = world.tls(&RemoteTls::default());
+    let second = world.start(1, tls);
+    world.clients[second].address.set_port(5000);
+    world.deliver_to_server();
+    world.deliver_to_clients();
+    assert_eq!(world.totals().retries, 1, "it has a token");
+    world.reload();
+    let held = world.clients.pop().expect("the second");
+    let new = world.connect(2);
+    world.clients.push(held);
+    world.run();
+    let second = world.clients.len() - 1;
+    assert!(world.clients[second].is_connected, "{:?}", world.clients[second].closed);
+    world.exchange(open, &message(QUERY, 0, 1));
+    let [old, new, retried] = [open, new, second].map(|client| world.clients[client].server_certificate());
+    assert!(old != new && new == retried);
+}
+
+#[test]
 fn the_oldest_connection_makes_room() {
     let mut world = World::new(|options| options.connections = 3);
     let clients = [1, 2, 3].map(|number| {
@@ -545,6 +599,22 @@ fn a_query_that_is_never_complete_is_ended_though_others_are_answered() {
         world.exchange(client, &message(QUERY, 0, second));
     }
     assert_eq!(world.clients[client].received[&slow].1, StreamEnd::Reset(code(DoqError::ExcessiveLoad)));
+}
+
+#[test]
+fn a_stop_ends_attempts_that_wait() {
+    let mut world = World::new(|_| {});
+    for number in 0..3 {
+        let tls = world.tls(&RemoteTls::default());
+        let client = world.start(number, tls);
+        for octets in world.clients[client].transmits(world.now) {
+            world.server.receive(arrival(world.clients[client].address, &octets), world.now, &mut world.network);
+        }
+    }
+    assert_eq!(world.server.waiting(), 3);
+    assert!(world.server.stop(world.now));
+    world.run();
+    assert_eq!((world.server.connections(), world.server.waiting()), (0, 0));
 }
 
 #[test]

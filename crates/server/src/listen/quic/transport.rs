@@ -50,6 +50,16 @@ pub(super) fn server_config(
     Ok(Arc::new(config))
 }
 
+/// The same with other TLS settings. The key of Retry tokens stays, so that clients can use those that they have.
+pub(super) fn with_tls(
+    config: &ServerConfig,
+    tls: Arc<rustls::ServerConfig>,
+) -> Result<Arc<ServerConfig>, NoInitialCipherSuite> {
+    let mut config = config.clone();
+    config.crypto = Arc::new(QuicServerConfig::try_from(tls)?);
+    Ok(Arc::new(config))
+}
+
 /// The settings that all threads share: whichever gets a packet of a connection that is gone resets it by the same key.
 pub(in crate::listen) fn endpoint_config() -> Arc<EndpointConfig> {
     Arc::new(EndpointConfig::default())

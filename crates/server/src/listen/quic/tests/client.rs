@@ -13,6 +13,7 @@ use netio::epoll::Waker;
 use quinn_proto::crypto::rustls::QuicClientConfig;
 use quinn_proto::{ClientConfig, Connection, ConnectionError, ConnectionHandle, DatagramEvent, Dir, Endpoint};
 use quinn_proto::{Event, ReadError, StreamEvent, StreamId, Transmit, TransportConfig};
+use rustls::pki_types::CertificateDer;
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -74,6 +75,7 @@ pub(super) struct World {
     pub(super) clients: Vec<Client>,
     pub(super) counters: Arc<ListenerCounters>,
     pub(super) certificates: TestCertificates,
+    tls: Arc<ServerTls>,
     /// The octets of a stream that new clients accept before they read.
     pub(super) client_window: Option<u32>,
     /// Datagrams that the sockets of clients hold; what arrives at once beyond them is lost.
@@ -83,21 +85,22 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(change: impl FnOnce(&mut QuicConfig)) -> World {
         let certificates = TestCertificates::new();
-        let own = certificates.issue("server", &["ns1.example.net"]);
-        let files = ServerTlsFiles {
-            own: OwnCertificate::Files { certificate: own.certificate, key: own.key },
-            authorities: Some(certificates.authority()),
-            ticket_keys: None,
-        };
-        let tls = Arc::new(ServerTls::read(&files).expect("the files of the test"));
+        let tls = Arc::new(ServerTls::read(&new_files(&certificates)).expect("the files of the test"));
         let (counters, now) = (Arc::new(ListenerCounters::default()), Instant::now());
         // The time of the network is not that of handshakes.
         let mut options = QuicConfig { handshake_percent: 100_000, ..ListenConfig::default().quic };
         change(&mut options);
         let waker = Arc::new(Waker::new().expect("a descriptor"));
-        let server =
-            QuicEndpoint::new(tls, endpoint_config(), Scripted::default(), counters.clone(), waker, &options, now)
-                .expect("a cipher suite");
+        let server = QuicEndpoint::new(
+            tls.clone(),
+            endpoint_config(),
+            Scripted::default(),
+            counters.clone(),
+            waker,
+            &options,
+            now,
+        )
+        .expect("a cipher suite");
         World {
             now,
             server,
@@ -105,9 +108,15 @@ impl World {
             clients: Vec::new(),
             counters,
             certificates,
+            tls,
             client_window: None,
             client_buffer: usize::MAX,
         }
+    }
+
+    /// Gives the server another certificate.
+    pub(super) fn reload(&self) {
+        self.tls.reload(&new_files(&self.certificates)).expect("the files of the test");
     }
 
     pub(super) fn totals(&self) -> CounterTotals {
@@ -245,11 +254,27 @@ impl World {
     }
 }
 
+/// The files of the server, with a new certificate.
+fn new_files(certificates: &TestCertificates) -> ServerTlsFiles {
+    let own = certificates.issue("server", &["ns1.example.net"]);
+    ServerTlsFiles {
+        own: OwnCertificate::Files { certificate: own.certificate, key: own.key },
+        authorities: Some(certificates.authority()),
+        ticket_keys: None,
+    }
+}
+
 pub(super) fn arrival(peer: SocketAddr, octets: &[u8]) -> Arrival {
     Arrival { socket: 0, peer, local_ip: None, octets: BytesMut::from(octets) }
 }
 
 impl Client {
+    /// The certificate of the server.
+    pub(super) fn server_certificate(&self) -> Vec<u8> {
+        let chain = self.connection.crypto_session().peer_identity().expect("it is connected");
+        chain.downcast::<Vec<CertificateDer<'static>>>().expect("TLS")[0].to_vec()
+    }
+
     /// The datagrams that it has to send.
     pub(super) fn transmits(&mut self, now: Instant) -> Vec<Vec<u8>> {
         let mut datagrams = Vec::new();
