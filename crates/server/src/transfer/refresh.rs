@@ -196,7 +196,7 @@ impl RefreshScheduler {
         }
     }
 
-    /// Gives a zone other primaries or limits, and checks it.
+    /// Gives a zone other primaries or limits, and checks it. With the same ones nothing happens.
     pub fn reconfigure(&mut self, zone: ZoneId, primaries: &[PeerConfig], limits: impl Into<SecondaryLimits>) {
         if self.slot(zone).is_none() {
             return;
@@ -205,6 +205,9 @@ impl RefreshScheduler {
         let group = self.acquire(primaries, limits);
         let slot = self.slots[zone.index as usize];
         self.release(slot.group);
+        if group == slot.group {
+            return; // Another setting changed: what is in progress goes on.
+        }
         self.checks.remove(&zone.index);
         let slot = &mut self.slots[zone.index as usize];
         slot.group = group;

@@ -257,7 +257,10 @@ impl<T: TransferSink> TransferEngine<T> {
                 self.scheduler.probe_result(zone, primary, result, self.clock_steps.steady_s(now));
             }
             SessionEvent::Transferred { zone, sink, failure, counts } => {
-                let Some(request) = link.active.remove(&(zone, ExchangeKind::Transfer)) else { return };
+                let Some(request) = link.active.remove(&(zone, ExchangeKind::Transfer)) else {
+                    // Two transfers of the zone were in flight.
+                    return self.scheduler.transfer_abandoned(primary);
+                };
                 self.transferred(primary, EndedTransfer { request, sink, failure, counts }, now, io);
             }
         }
@@ -281,9 +284,13 @@ impl<T: TransferSink> TransferEngine<T> {
         for (event, has_started) in exchanges {
             let key = event.key();
             let Some(mut request) = self.links.get_mut(&primary).and_then(|link| link.active.remove(&key)) else {
-                // Two checks of the zone were in flight.
-                if let SessionEvent::Probed { zone, result } = event {
-                    self.scheduler.probe_result(zone, primary, result, self.clock_steps.steady_s(now));
+                // Two exchanges for the zone were in flight.
+                match event {
+                    SessionEvent::Notified { .. } => (),
+                    SessionEvent::Probed { zone, result } => {
+                        self.scheduler.probe_result(zone, primary, result, self.clock_steps.steady_s(now));
+                    }
+                    SessionEvent::Transferred { .. } => self.scheduler.transfer_abandoned(primary),
                 }
                 continue;
             };

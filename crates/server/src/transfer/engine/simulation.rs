@@ -462,6 +462,15 @@ impl Simulation {
         }
     }
 
+    /// A zone gets other limits; it keeps its primaries.
+    fn reconfigure(&mut self, number: usize, max_records: u32) {
+        let (zone, _, primaries) = self.zones[number].clone();
+        let size = SizeLimits { max_records, ..SizeLimits::default() };
+        let limits = SecondaryLimits { size, ..SecondaryLimits::default() };
+        let command = TransferCommand::Reconfigure { zone, primaries: primaries.into(), limits };
+        self.engine.command(command, self.world.now);
+    }
+
     /// The zones that are not served with the highest serial of their primaries.
     fn outdated(&self) -> Vec<usize> {
         let is_outdated = |(zone, apex, primaries): &(ZoneId, Name, Vec<PeerConfig>)| {

@@ -2,7 +2,8 @@
 
 use super::{PrimaryId, SoaTimers, StoredTimers, ZoneId};
 
-/// What the caller must do. Every probe and transfer must be answered by exactly one result, unless its primary is released first.
+/// What the caller must do. Every probe and transfer must be answered by exactly one result, unless its primary is released first; a transfer
+/// without a result by [`super::RefreshScheduler::transfer_abandoned`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefreshAction {
     /// Ask for the SOA record, then call [`super::RefreshScheduler::probe_result`].

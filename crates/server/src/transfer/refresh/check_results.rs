@@ -102,6 +102,15 @@ impl RefreshScheduler {
         true
     }
 
+    /// A transfer ended whose zone has started another one from this primary, after it was configured anew.
+    pub fn transfer_abandoned(&mut self, primary: PrimaryId) {
+        let state = &mut self.primaries[primary.0 as usize];
+        state.transfers_in_flight = state.transfers_in_flight.saturating_sub(1);
+        state.not_tried();
+        self.make_ready(primary);
+        self.wake_one(primary);
+    }
+
     /// The writer has published a version of the zone; returns the times to store. RFC 7314: `expire_s` is the EXPIRE option
     /// of the transfer.
     pub fn published(

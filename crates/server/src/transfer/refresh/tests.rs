@@ -335,6 +335,22 @@ fn removed_and_reconfigured_zones_ignore_late_results() {
 }
 
 #[test]
+fn a_reconfiguration_without_other_primaries_or_limits_changes_nothing() {
+    let mut scheduler = with_served_zone(1);
+    scheduler.reconfigure(id(0), &peers(1), TimerLimits::default());
+    assert_eq!(actions(&mut scheduler, 999), []);
+    actions(&mut scheduler, 1000);
+    scheduler.probe_result(id(0), A, answer(6), 1000);
+    assert_eq!(actions(&mut scheduler, 1000), [transfer(0, A, Some(5))]);
+    scheduler.reconfigure(id(0), &peers(1), TimerLimits::default());
+    assert_eq!(actions(&mut scheduler, 1000), []);
+    assert!(scheduler.transfer_result(id(0), A, TransferResult::Delivered, 1001));
+    scheduler.published(id(0), 6, TIMERS, None, 1001);
+    scheduler.remove(id(0));
+    assert_eq!(actions(&mut scheduler, 1001), [RefreshAction::PrimaryUnused(A)], "its group has no other use");
+}
+
+#[test]
 fn received_zones_wait_for_the_writer_in_bounded_number() {
     let limits = RefreshLimits { delivered: 3, ..RefreshLimits::default() };
     let mut scheduler = RefreshScheduler::new(limits, 1);

@@ -19,12 +19,34 @@ fn every_zone_becomes_current_after_any_faults() {
                 let number = random.u32(0..=39) as usize;
                 simulation.change(number, random.u32(0..=1) == 0);
             }
-            simulation.run_until(minute * 60_000);
+            simulation.run_until(minute * 60_000 + 10);
+            for _ in 0..random.u32(0..=3) {
+                simulation.reconfigure(random.u32(0..=39) as usize, random.u32(1000..=1003));
+            }
+            simulation.run_until(minute * 60_000 + 1000);
         }
         simulation.world.faults.clear();
         simulation.run_until(3_600_000 + 2 * 3_600_000);
         assert_eq!(simulation.outdated(), [] as [usize; 0], "seed {seed}");
         assert!(simulation.steps < 2_000_000, "busy: {} steps, seed {seed}", simulation.steps);
+    }
+}
+
+/// The transfers of the former configuration go on, and must not count for ever: a dead primary is tried only when nothing is in flight.
+#[test]
+fn a_reconfiguration_during_transfers_does_not_keep_a_primary_dead() {
+    for at_ms in (0..100).step_by(10) {
+        let mut simulation = Simulation::new(20, &[&[1]], at_ms);
+        simulation.run_until(at_ms);
+        (0..20).for_each(|number| simulation.reconfigure(number, 1000));
+        simulation.run_until(10_000);
+        assert_eq!(simulation.outdated(), [] as [usize; 0], "reconfigured at {at_ms} ms");
+        simulation.world.faults.insert(1, Fault::Dead);
+        simulation.run_until(1_000_000);
+        simulation.world.faults.clear();
+        simulation.world.serials.values_mut().for_each(|serial| *serial += 1);
+        simulation.run_until(2_500_000);
+        assert_eq!(simulation.outdated(), [] as [usize; 0], "reconfigured at {at_ms} ms");
     }
 }
 
