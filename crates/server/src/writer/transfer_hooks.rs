@@ -1,6 +1,6 @@
 //! What the transfer thread must know of zones: their primaries, and whom to notify of new versions.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -144,17 +144,17 @@ impl ChangeHooks for TransferHooks {
     }
 
     /// Keys that did not change stay the same objects: servers are told apart by them.
-    fn set_keys(&mut self, keys: &[ConfiguredKey]) -> bool {
+    fn set_keys(&mut self, keys: &[ConfiguredKey]) -> HashSet<Name> {
         let kept = |key: &ConfiguredKey| {
             let old = self.keys.get(&key.name().to_owned()).filter(|old| ***old == *key.key);
             (key.name().to_owned(), old.unwrap_or(&key.key).clone())
         };
         let keys: HashMap<Name, Arc<TsigKey>> = keys.iter().map(kept).collect();
         let is_same =
-            |(name, key): (&Name, &Arc<TsigKey>)| self.keys.get(name).is_some_and(|old| Arc::ptr_eq(old, key));
-        let is_changed = keys.len() != self.keys.len() || !keys.iter().all(is_same);
+            |(name, key): &(&Name, &Arc<TsigKey>)| self.keys.get(name).is_some_and(|old| Arc::ptr_eq(old, key));
+        let changed = keys.iter().filter(|key| !is_same(key)).map(|(name, _)| name.clone()).collect();
         (self.keys, self.last) = (keys, None);
-        is_changed
+        changed
     }
 }
 

@@ -17,12 +17,13 @@ mod status;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
 use answer::{KeyRing, Served, ServedZone};
-use wire::{NameRef, serial};
+use wire::{Name, NameRef, serial};
 use zone::{FilePosition, Finding, Severity, Zone, ZoneVersion};
 
 use super::acceptance;
@@ -65,6 +66,8 @@ pub struct ZoneRegistry {
     updated: ZoneIdMap<u32>,
     /// The configuration that is being compared with the zones.
     configuring: Option<Configuring>,
+    /// The keys that changed with the configuration, until it is applied.
+    changed_keys: HashSet<Name>,
     /// The included files of the zones that have any.
     includes: ZoneIdMap<Arc<[PathBuf]>>,
     /// What is published.
@@ -164,6 +167,7 @@ impl ZoneRegistry {
             notices: Vec::new(),
             updated: ZoneIdMap::default(),
             configuring: None,
+            changed_keys: HashSet::new(),
             includes: ZoneIdMap::default(),
             publisher: BatchedPublisher::new(Served { config, ..Served::default() }),
             cookie_secret,

@@ -1,9 +1,10 @@
 //! Who learns what the registry configures and publishes.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use wire::NameRef;
+use wire::{Name, NameRef};
 use zone::Zone;
 
 use crate::config::{ConfiguredKey, ZonePolicy};
@@ -32,9 +33,10 @@ pub trait ChangeHooks: Send {
     /// A zone was removed.
     fn removed(&mut self, _zone: ZoneId) {}
 
-    /// These keys are configured now; returns whether zones must be configured again for that.
-    fn set_keys(&mut self, _keys: &[ConfiguredKey]) -> bool {
-        false
+    /// These keys are configured now; returns the names of those that are new or have another secret. The zones whose primaries
+    /// have one of them must be configured again.
+    fn set_keys(&mut self, _keys: &[ConfiguredKey]) -> HashSet<Name> {
+        HashSet::new()
     }
 }
 

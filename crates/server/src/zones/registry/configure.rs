@@ -1,5 +1,6 @@
 //! Applying a configuration: adds, removes and updates zones, in small steps so that nothing else waits for a million zones.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use answer::{ZoneExtras, ZoneState};
@@ -94,6 +95,7 @@ impl ZoneRegistry {
         if self.is_settled() {
             self.octets_read = 0;
         }
+        self.changed_keys = HashSet::new();
         self.schedule.begin_reload(self.zones.len());
         self.publisher.publish_draft(&self.zones);
         self.announce_loaded();
@@ -151,16 +153,17 @@ impl ZoneRegistry {
         }
     }
 
-    /// Removes the zone of the next slot if it is configured no more. Zones of other origins stay.
+    /// Removes the zone of the next slot if it is configured no more. Zones of other origins stay. Those that stay may have a key that
+    /// changed.
     fn sweep(&mut self, job: &mut Configuring) {
         let slot = job.swept;
         job.swept += 1;
         let is_configured = job.is_configured.get(slot / 64).is_some_and(|word| word >> (slot % 64) & 1 != 0);
-        if !is_configured
-            && self.origins.is_configured(slot)
-            && let Some(id) = self.zones.id_at(slot)
-        {
+        let Some(id) = self.zones.id_at(slot) else { return };
+        if !is_configured && self.origins.is_configured(slot) {
             job.reports.extend(self.forget(id));
+        } else {
+            self.announce_changed_key(id);
         }
     }
 
@@ -195,11 +198,21 @@ impl ZoneRegistry {
         self.announce_configuration(id);
     }
 
-    /// Takes the keys that messages to other servers are signed with.
+    /// Takes the keys that messages to other servers are signed with. The zones whose primaries have a changed one are announced
+    /// when the configuration is applied.
     pub fn set_keys(&mut self, keys: &[ConfiguredKey]) {
-        if self.hooks.set_keys(keys) {
-            let ids: Vec<ZoneId> = (0..self.zones.slot_count()).filter_map(|slot| self.zones.id_at(slot)).collect();
-            ids.into_iter().for_each(|id| self.announce_configuration(id));
+        let changed = self.hooks.set_keys(keys);
+        // A zone that is added later is announced with these keys.
+        if self.zones.len() > 0 {
+            self.changed_keys.extend(changed);
+        }
+    }
+
+    fn announce_changed_key(&mut self, id: ZoneId) {
+        let Some(entry) = self.zones.get(id).filter(|_| !self.changed_keys.is_empty()) else { return };
+        let mut keys = entry.source.policy.primaries.iter().filter_map(|primary| primary.key.as_ref());
+        if keys.any(|key| self.changed_keys.contains(key)) {
+            self.announce_configuration(id);
         }
     }
 

@@ -1,6 +1,6 @@
 //! The registry with reads that end when the test wants them to.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
@@ -10,6 +10,7 @@ use zone::text::{self, Source};
 
 use super::*;
 use crate::config::reader::ConfigReader;
+use crate::config::{ConfiguredKey, RemoteServer, ZoneConfig};
 use crate::zones::read_pool;
 
 const SOON: Duration = Duration::from_secs(10);
@@ -217,4 +218,51 @@ fn zones_and_reloads_come_and_go_while_reads_are_under_way() {
     assert!(bench.zones.is_complete(first) && bench.zones.is_complete(second));
     let served = ["a.", "b.", "c.", "d."].map(|apex| bench.serial(apex));
     assert_eq!((served, bench.zones.counts()), ([None, Some(1), Some(1), Some(1)], (3, 0)));
+}
+
+/// Reports these keys as changed, and the zones that are configured.
+struct KeyHooks(Vec<Name>, Arc<Mutex<Vec<String>>>);
+
+impl ChangeHooks for KeyHooks {
+    fn configured(
+        &mut self,
+        _: ZoneId,
+        apex: NameRef<'_>,
+        _: &Arc<ZonePolicy>,
+        _: Option<(&Zone, Option<crate::storage::Timers>)>,
+    ) {
+        self.1.lock().expect("no panic").push(apex.to_string());
+    }
+
+    fn set_keys(&mut self, _: &[ConfiguredKey]) -> HashSet<Name> {
+        self.0.iter().cloned().collect()
+    }
+}
+
+fn with_primary_key(apex: &str, key: &str) -> ZoneConfig {
+    let mut reader = ConfigReader::default();
+    reader.add_argument(apex.parse().expect("a name"), Path::new("file"));
+    let mut config = reader.finish().expect("no mistakes").zones.remove(0);
+    let key = Some(key.parse().expect("a name"));
+    let primaries = vec![RemoteServer { address: ([192, 0, 2, 1], 53).into(), key, tls: None, source: None }];
+    config.source.policy = Arc::new(ZonePolicy { primaries, ..ZonePolicy::clone(&config.source.policy) });
+    config
+}
+
+/// For a million zones in one go, nothing else would be done meanwhile.
+#[test]
+fn a_changed_key_is_announced_for_its_zones_alone_and_in_steps() {
+    let zones = || [("a.", "old."), ("b.", "changed."), ("c.", "old.")].map(|(apex, key)| with_primary_key(apex, key));
+    let mut bench = Bench::new(&[]);
+    bench.zones.configure(zones().into());
+    let announced = Arc::new(Mutex::new(Vec::new()));
+    let take = || std::mem::take(&mut *announced.lock().expect("no panic"));
+    let changed = vec!["changed.".parse().expect("a name")];
+    bench.zones.set_hooks(Box::new(KeyHooks(changed, Arc::clone(&announced))));
+    bench.zones.set_keys(&[]);
+    assert_eq!(take(), [] as [&str; 0], "not before the next step");
+    bench.zones.configure(zones().into());
+    assert_eq!(take(), ["b."]);
+    bench.zones.configure(zones().into());
+    assert_eq!(take(), [] as [&str; 0], "once");
 }
