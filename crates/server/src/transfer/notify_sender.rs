@@ -26,7 +26,8 @@ const UDP_TRIES: usize = 3;
 const MAX_PER_TARGET: usize = 64;
 /// The most messages in flight to all.
 const MAX_IN_FLIGHT: usize = 4096;
-/// The most queued messages; more are dropped and counted. Their targets find the change by their refresh timers.
+/// The most queued messages. For more, the oldest of the target with most of them is dropped and counted: one that does not answer takes
+/// no room from others. It finds the changes by its refresh timers.
 const MAX_QUEUED: usize = 1 << 18;
 
 /// All outgoing NOTIFY messages.
@@ -39,6 +40,7 @@ pub struct NotifySender {
     /// Messages in flight by the time of their next step: time, target, ID.
     timeouts: BTreeSet<(u64, usize, u16)>,
     queued: usize,
+    max_queued: usize,
     random: Rng,
     counters: NotifyCounters,
 }
@@ -127,6 +129,7 @@ impl NotifySender {
             ready: VecDeque::new(),
             timeouts: BTreeSet::new(),
             queued: 0,
+            max_queued: MAX_QUEUED,
             random: Rng::with_seed(seed),
             counters: NotifyCounters::default(),
         }
@@ -141,14 +144,28 @@ impl NotifySender {
             let notice = Notice { zone, soa: soa.clone() };
             if let Some(queued) = target.queued.get_mut(&zone.index) {
                 *queued = notice;
-            } else if self.queued < MAX_QUEUED {
+            } else {
                 target.order.push_back(zone.index);
                 target.queued.insert(zone.index, notice);
                 self.queued += 1;
-            } else {
-                self.counters.dropped += 1;
             }
             self.make_ready(index);
+            if self.queued > self.max_queued {
+                self.drop_oldest();
+            }
+        }
+    }
+
+    /// Drops the oldest message of the target with the longest queue.
+    fn drop_oldest(&mut self) {
+        let targets = self.targets.iter_mut().flatten();
+        let Some(target) = targets.max_by_key(|target| target.queued.len()) else { return };
+        while let Some(zone) = target.order.pop_front() {
+            if target.queued.remove(&zone).is_some() {
+                self.queued -= 1;
+                self.counters.dropped += 1;
+                return;
+            }
         }
     }
 
@@ -178,7 +195,10 @@ impl NotifySender {
             let Some(index) = self.ready.pop_front() else { return };
             let Some(target) = &mut self.targets[index] else { continue };
             target.is_ready = false;
-            let Some(zone_index) = target.order.pop_front() else { continue };
+            let Some(zone_index) = target.order.pop_front() else {
+                self.make_ready(index); // It may be forgotten.
+                continue;
+            };
             if let Some(notice) = target.queued.remove(&zone_index) {
                 self.queued -= 1;
                 if let Some(apex) = apex_of(notice.zone) {
@@ -477,5 +497,27 @@ mod tests {
         assert_eq!(answered as u64 + sender.counters().given_up, 2000);
         (0..1000).for_each(|index| sender.remove(zone(index)));
         assert_eq!((sender.next_time(), sender.queued, sender.targets.iter().flatten().count()), (None, 0, 0));
+    }
+
+    /// Messages for a target that is down fill the queue; those for others are sent nevertheless.
+    #[test]
+    fn a_silent_target_takes_no_room_in_the_queue_from_others() {
+        let mut sender = NotifySender { max_queued: 100, ..NotifySender::new(1) };
+        (0..1000).for_each(|index| sender.publish(zone(index), &soa(1), &[peer(1)]));
+        sent(&mut sender, 0);
+        (1000..2000).for_each(|index| sender.publish(zone(index), &soa(1), &[peer(1)]));
+        assert_eq!(sender.queued, 100);
+        let mut answered = 0;
+        for index in 2000..2100 {
+            sender.publish(zone(index), &soa(1), &[peer(1), peer(2)]);
+            for (address, message) in sent(&mut sender, 1) {
+                assert_eq!(address, peer(2).address);
+                answered += usize::from(sender.receive(address, &answer(&message), at(1)).is_some());
+            }
+        }
+        assert_eq!((answered, sender.queued), (100, 99));
+        (0..2100).for_each(|index| sender.remove(zone(index)));
+        sent(&mut sender, 2);
+        assert_eq!((sender.queued, sender.targets.iter().flatten().count()), (0, 0));
     }
 }
