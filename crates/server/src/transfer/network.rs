@@ -68,31 +68,12 @@ impl TransferHandle {
 
     /// As [`TransferHandle::send`], for one of many commands: the thread need not look for it before [`TransferHandle::wake`].
     pub fn send_later(&self, command: TransferCommand) -> Result<(), ThreadEnded> {
-        match self.commands.try_send(NetworkCommand::Engine(command)) {
-            Ok(()) => Ok(()),
-            Err(TrySendError::Full(command)) => {
-                self.waker.wake();
-                self.commands.send(command).map_err(|SendError(_)| ThreadEnded)
-            }
-            Err(TrySendError::Disconnected(_)) => Err(ThreadEnded),
-        }
+        self.queue(NetworkCommand::Engine(command))
     }
 
     /// Has the thread look for commands.
     pub fn wake(&self) {
         self.waker.wake();
-    }
-
-    /// Sends a command unless the queue is full, in which case it is returned.
-    pub fn try_send(&self, command: TransferCommand) -> Result<(), TransferCommand> {
-        let result = self.commands.try_send(NetworkCommand::Engine(command));
-        self.waker.wake();
-        match result {
-            Ok(()) => Ok(()),
-            Err(TrySendError::Full(NetworkCommand::Engine(command))) => Err(command),
-            Err(TrySendError::Disconnected(NetworkCommand::Engine(command))) => Err(command),
-            Err(_) => unreachable!("the command that was sent is returned"),
-        }
     }
 
     /// The refresh state of a zone; `None` if it is not a secondary.
@@ -108,9 +89,21 @@ impl TransferHandle {
     }
 
     fn put(&self, command: NetworkCommand) -> Result<(), ThreadEnded> {
-        let result = self.commands.send(command).map_err(|SendError(_)| ThreadEnded);
+        let result = self.queue(command);
         self.waker.wake();
         result
+    }
+
+    /// Waits while the queue is full, for a thread that may not know yet that it is.
+    fn queue(&self, command: NetworkCommand) -> Result<(), ThreadEnded> {
+        match self.commands.try_send(command) {
+            Ok(()) => Ok(()),
+            Err(TrySendError::Full(command)) => {
+                self.waker.wake();
+                self.commands.send(command).map_err(|SendError(_)| ThreadEnded)
+            }
+            Err(TrySendError::Disconnected(_)) => Err(ThreadEnded),
+        }
     }
 }
 

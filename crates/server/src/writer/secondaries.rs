@@ -217,10 +217,8 @@ impl Writer {
         let ReceivedNotify { apex, serial, from } = notify;
         debug!(zone = %apex, serial, %from, "NOTIFY received");
         let Some(zone) = self.zones.find(apex.as_ref()) else { return };
-        let command = TransferCommand::NotifyReceived { zone, serial: *serial, from: *from };
-        if self.secondaries.transfers.try_send(command).is_err() {
-            warn!(zone = %apex, "a NOTIFY is lost: too many commands wait for the transfer thread");
-        }
+        // The sender has its answer and does not repeat it: where the queue is full, this waits.
+        self.secondaries.send(TransferCommand::NotifyReceived { zone, serial: *serial, from: *from });
     }
 
     fn build_received(&mut self, zone: ZoneId, sink: ZoneReceiver, report: TransferReport) {

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use netio::epoll::Poll;
 use wire::message::{Flags, Record};
 use wire::serial::of_soa;
 use wire::tsig::{TsigKey, TsigSigner, verify_query};
@@ -239,6 +240,29 @@ fn a_refused_connection_is_reported_and_notify_is_sent_to_its_targets() {
     target.set_read_timeout(Some(Duration::from_millis(2500))).expect("an option");
     assert!(target.recv_from(&mut octets).is_err(), "an answered NOTIFY is not repeated");
     handle.stop();
+}
+
+/// A thread that waits for its sockets must learn that others wait for it. No command is lost: a NOTIFY was answered already.
+#[test]
+fn a_full_queue_wakes_the_thread_and_keeps_every_command() {
+    let refresh = TransferCommand::Refresh;
+    let zone = ZoneId { index: 0, generation: 0 };
+    let sends: [fn(&TransferHandle, TransferCommand) -> Result<(), ThreadEnded>; 2] =
+        [TransferHandle::send, TransferHandle::send_later];
+    for send in sends {
+        let (handle, commands) = command_queue().expect("a descriptor");
+        let poll = Poll::new().expect("a descriptor");
+        poll.add(&*handle.waker, 0, Interest::Readable).expect("it can be waited for");
+        let sender = thread::spawn(move || {
+            (0..QUEUE).for_each(|_| handle.send_later(refresh(zone)).expect("there is room"));
+            send(&handle, refresh(zone)).expect("it is received");
+        });
+        let mut events = Events::with_capacity(1);
+        poll.wait(&mut events, SOON).expect("it can be waited for");
+        assert_eq!(events.len(), 1, "it is woken");
+        assert_eq!(commands.iter().take(QUEUE + 1).count(), QUEUE + 1);
+        sender.join().expect("no panic");
+    }
 }
 
 /// Runs itself in a time namespace (time_namespaces(7)) where the machine seems to have been suspended for a million seconds.
