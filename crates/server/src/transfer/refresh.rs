@@ -72,8 +72,16 @@ struct Check {
     pending: u16,
     /// Those whose answers the decision waits for.
     awaited: u16,
-    best: Option<(u32, PrimaryId)>,
+    best: Option<(u32, Candidate)>,
     expire_s: Option<u32>,
+}
+
+/// A primary that a zone may be transferred from.
+#[derive(Clone, Copy)]
+struct Candidate {
+    primary: PrimaryId,
+    /// Whether a transfer from it has failed since the check began.
+    has_failed: bool,
 }
 
 /// The scheduler of all secondary zones.
@@ -212,7 +220,7 @@ impl RefreshScheduler {
         let slot = &mut self.slots[zone.index as usize];
         slot.group = group;
         slot.timers = limits.timers.apply(slot.timers);
-        slot.flags.clear(Flags::AVOID_PRIMARY);
+        slot.failed = 0; // The positions are those of the former group.
         if slot.state != ZoneState::Delivered {
             // Results of the former primaries are ignored.
             slot.state = ZoneState::Idle;

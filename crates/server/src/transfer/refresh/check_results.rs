@@ -24,9 +24,10 @@ impl RefreshScheduler {
         check.pending &= !(1 << position);
         let mut is_decided = check.pending & check.awaited == 0;
         if let ProbeResult::Answer { serial, expire_s } = result {
-            check.add(serial, expire_s, primary, slot);
+            let has_failed = slot.failed & 1 << position != 0;
+            check.add(serial, expire_s, Candidate { primary, has_failed }, slot);
             let is_announced = slot.flags.has(Flags::ANNOUNCED) && !is_later(slot.primary_serial, serial);
-            is_decided |= is_announced;
+            is_decided |= is_announced && !has_failed;
         }
         if is_decided {
             let check = *check;
@@ -53,7 +54,7 @@ impl RefreshScheduler {
 
     /// The primaries that are waited for have answered: the highest serial wins.
     fn decide(&mut self, index: u32, check: Check, now_s: u32) {
-        let Some((serial, primary)) = check.best else {
+        let Some((serial, Candidate { primary, has_failed })) = check.best else {
             return self.check_failed(index, CheckFailure::NoAnswer, now_s);
         };
         let slot = &mut self.slots[index as usize];
@@ -63,6 +64,8 @@ impl RefreshScheduler {
         let is_current = slot.flags.has(Flags::HAS_DATA) && serial == slot.serial && !slot.flags.has(Flags::FORCED);
         if is_current {
             self.refreshed(index, check.expire_s, now_s);
+        } else if (accepts_any || is_later(serial, slot.serial)) && has_failed {
+            self.check_failed(index, CheckFailure::Transfer, now_s);
         } else if accepts_any || is_later(serial, slot.serial) {
             self.request_transfer(index, primary);
         } else {
@@ -92,7 +95,11 @@ impl RefreshScheduler {
                 self.refreshed(zone.index, expire_s, now_s);
             }
             TransferResult::Current { .. } => self.check_failed(zone.index, CheckFailure::OlderSerial, now_s),
-            TransferResult::ZoneFailed => self.transfer_failed(zone.index, now_s),
+            TransferResult::ZoneFailed => {
+                if !self.try_another_primary(zone.index) {
+                    self.check_failed(zone.index, CheckFailure::Transfer, now_s);
+                }
+            }
             TransferResult::PrimaryFailed | TransferResult::NotStarted => {
                 slot.state = ZoneState::Idle;
                 let lane = slot.lane;
@@ -128,11 +135,12 @@ impl RefreshScheduler {
             slot.primary_serial = serial;
         }
         slot.flags.set(Flags::HAS_DATA);
-        for flag in [Flags::EXPIRED, Flags::AVOID_PRIMARY, Flags::WHOLE] {
+        slot.failed = 0;
+        for flag in [Flags::EXPIRED, Flags::WHOLE] {
             slot.flags.clear(flag);
         }
         if was_delivered {
-            slot.flags.clear(Flags::FORCED);
+            slot.end_forced();
             slot.state = ZoneState::Idle;
             self.delivery_ended();
         }
@@ -153,14 +161,14 @@ impl RefreshScheduler {
     pub fn rejected(&mut self, zone: ZoneId, needs_whole_zone: bool, now_s: u32) {
         let Some(slot) = self.slot(zone).filter(|slot| slot.state == ZoneState::Delivered) else { return };
         slot.state = ZoneState::Idle;
-        slot.flags.clear(Flags::FORCED);
         let is_first_time = !slot.flags.has(Flags::WHOLE);
         self.delivery_ended();
         if needs_whole_zone && is_first_time {
             self.slots[zone.index as usize].flags.set(Flags::WHOLE);
             self.enqueue(zone.index, Lane::Urgent);
-        } else {
-            self.transfer_failed(zone.index, now_s);
+        } else if !self.try_another_primary(zone.index) {
+            self.slots[zone.index as usize].end_forced();
+            self.check_failed(zone.index, CheckFailure::Transfer, now_s);
         }
     }
 
@@ -168,8 +176,8 @@ impl RefreshScheduler {
     fn refreshed(&mut self, index: u32, expire_s: Option<u32>, now_s: u32) {
         let slot = &mut self.slots[index as usize];
         let was_expired = slot.flags.take(Flags::EXPIRED);
-        slot.flags.clear(Flags::AVOID_PRIMARY);
         slot.flags.clear(Flags::WHOLE);
+        slot.failed = 0;
         (slot.state, slot.failures) = (ZoneState::Idle, 0);
         let latest_s = now_s.saturating_add(slot.timers.expire_s);
         slot.expires_at_s = match expire_s {
@@ -198,9 +206,23 @@ impl RefreshScheduler {
         timers
     }
 
-    fn transfer_failed(&mut self, index: u32, now_s: u32) {
-        self.slots[index as usize].flags.set(Flags::AVOID_PRIMARY);
-        self.check_failed(index, CheckFailure::Transfer, now_s);
+    /// A transfer failed. Checks the zone again at once if a primary is left whose transfer has not failed for this check, and
+    /// returns whether there is one.
+    fn try_another_primary(&mut self, index: u32) -> bool {
+        let slot = &mut self.slots[index as usize];
+        let Some(group) = self.table.group(slot.group) else { return false };
+        for (position, primary) in group.primaries.iter().enumerate() {
+            slot.failed |= u16::from(*primary == slot.primary) << position;
+        }
+        let is_left = |(position, primary): (usize, &PrimaryId)| {
+            slot.failed & 1 << position == 0 && !self.primaries[primary.0 as usize].is_dead()
+        };
+        let has_other = group.primaries.iter().enumerate().any(is_left);
+        if has_other {
+            slot.state = ZoneState::Idle;
+            self.enqueue(index, Lane::Urgent);
+        }
+        has_other
     }
 
     /// RFC 1034 4.3.5: a failed check is repeated after RETRY seconds; each further one later, up to REFRESH.
@@ -209,7 +231,8 @@ impl RefreshScheduler {
         let slot = &mut self.slots[index as usize];
         slot.state = ZoneState::Idle;
         slot.failures = slot.failures.saturating_add(1);
-        slot.flags.clear(Flags::ANNOUNCED);
+        slot.failed = 0;
+        let was_announced = slot.flags.take(Flags::ANNOUNCED);
         let SoaTimers { refresh_s, retry_s, .. } = slot.timers;
         let interval_s = if slot.flags.has(Flags::HAS_DATA) {
             // An expired zone is needed: it does not wait for longer than RETRY.
@@ -221,9 +244,9 @@ impl RefreshScheduler {
         let at_s = now_s.saturating_add(self.random.u32(jittered(interval_s)));
         self.timers.set(index, TimerKind::Refresh, at_s);
         match reason {
-            // It would be received again for nothing.
-            CheckFailure::Transfer => self.quick_checks.forget(index),
-            CheckFailure::NoAnswer | CheckFailure::OlderSerial => self.check_soon_if_announced(index, None, now_s),
+            // It would be received again for nothing, unless another version was announced meanwhile.
+            CheckFailure::Transfer if !was_announced => self.quick_checks.forget(index),
+            _ => self.check_soon_if_announced(index, None, now_s),
         }
         self.actions.push_back(RefreshAction::CheckFailed { zone, reason });
         self.check_again_if_wanted(index);
@@ -256,10 +279,9 @@ impl RefreshScheduler {
 
 impl Check {
     /// Adds the serial of a primary: the highest wins; among equals the first, but not one whose transfer just failed.
-    fn add(&mut self, serial: u32, expire_s: Option<u32>, primary: PrimaryId, slot: ZoneSlot) {
-        let avoided = |primary: PrimaryId| slot.flags.has(Flags::AVOID_PRIMARY) && slot.primary == primary;
+    fn add(&mut self, serial: u32, expire_s: Option<u32>, candidate: Candidate, slot: ZoneSlot) {
         let is_newer_than_served = !slot.is_served() || is_later(serial, slot.serial);
-        let is_better = self.best.is_none_or(|(best, of)| match (avoided(primary), avoided(of)) {
+        let is_better = self.best.is_none_or(|(best, of)| match (candidate.has_failed, of.has_failed) {
             (false, true) => is_newer_than_served,
             (true, false) => !is_later(best, slot.serial) && slot.is_served() && is_later(serial, best),
             _ => is_later(serial, best),
@@ -268,7 +290,7 @@ impl Check {
             self.expire_s = self.expire_s.max(expire_s);
         }
         if is_better {
-            self.best = Some((serial, primary));
+            self.best = Some((serial, candidate));
         }
     }
 }

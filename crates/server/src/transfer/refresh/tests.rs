@@ -211,11 +211,98 @@ fn the_highest_serial_of_all_primaries_wins() {
     assert_eq!(actions(&mut scheduler, 1000), [transfer(0, B, Some(5))]);
     // The transfer fails, so the other one has its turn, although its serial is lower.
     scheduler.transfer_result(id(0), B, TransferResult::ZoneFailed, 1001);
-    assert!(matches!(actions(&mut scheduler, 1001)[..], [RefreshAction::CheckFailed { .. }]));
-    assert_eq!(actions(&mut scheduler, 1101), [probe(0, A), probe(0, B)]);
-    scheduler.probe_result(id(0), B, answer(7), 1102);
-    scheduler.probe_result(id(0), A, answer(6), 1102);
-    assert_eq!(actions(&mut scheduler, 1102), [transfer(0, A, Some(5))]);
+    assert_eq!(actions(&mut scheduler, 1001), [probe(0, A), probe(0, B)]);
+    scheduler.probe_result(id(0), B, answer(7), 1002);
+    scheduler.probe_result(id(0), A, answer(6), 1002);
+    assert_eq!(actions(&mut scheduler, 1002), [transfer(0, A, Some(5))]);
+}
+
+/// RFC 1034 4.3.5: RETRY applies when all have failed.
+#[test]
+fn after_a_failed_transfer_every_other_primary_is_tried_at_once_and_each_once() {
+    let rejects: [fn(&mut RefreshScheduler, PrimaryId); 2] = [
+        |scheduler, primary| _ = scheduler.transfer_result(id(0), primary, TransferResult::ZoneFailed, 1000),
+        |scheduler, primary| {
+            scheduler.transfer_result(id(0), primary, TransferResult::Delivered, 1000);
+            scheduler.rejected(id(0), false, 1000);
+        },
+    ];
+    let all = [A, B, PrimaryId(2)];
+    for reject in rejects {
+        let mut scheduler = with_served_zone(3);
+        for round in 0..2 {
+            let now_s = if round == 0 { 1000 } else { 1101 };
+            for primary in all {
+                assert_eq!(actions(&mut scheduler, now_s), all.map(|primary| probe(0, primary)));
+                all.iter().for_each(|primary| scheduler.probe_result(id(0), *primary, answer(6), now_s));
+                assert_eq!(actions(&mut scheduler, now_s), [transfer(0, primary, Some(5))]);
+                reject(&mut scheduler, primary);
+            }
+            let failed = RefreshAction::CheckFailed { zone: id(0), reason: CheckFailure::Transfer };
+            assert_eq!(actions(&mut scheduler, now_s), [failed]);
+        }
+    }
+}
+
+#[test]
+fn a_failed_transfer_is_not_repeated_at_once_if_no_other_primary_has_the_version() {
+    for other in [answer(5), ProbeResult::Refused, ProbeResult::Timeout] {
+        let mut scheduler = with_served_zone(2);
+        actions(&mut scheduler, 1000);
+        scheduler.probe_result(id(0), A, answer(6), 1000);
+        scheduler.probe_result(id(0), B, other, 1000);
+        assert_eq!(actions(&mut scheduler, 1000), [transfer(0, A, Some(5))]);
+        scheduler.transfer_result(id(0), A, TransferResult::ZoneFailed, 1001);
+        assert_eq!(actions(&mut scheduler, 1001), [probe(0, A), probe(0, B)]);
+        scheduler.probe_result(id(0), A, answer(6), 1001);
+        scheduler.probe_result(id(0), B, other, 1001);
+        let failed = RefreshAction::CheckFailed { zone: id(0), reason: CheckFailure::Transfer };
+        assert_eq!(actions(&mut scheduler, 1001), [failed], "{other:?}");
+    }
+}
+
+#[test]
+fn a_notify_during_a_transfer_that_fails_causes_another_check_soon() {
+    for is_rejected in [false, true] {
+        let mut scheduler = with_served_zone(1);
+        scheduler.notify(id(0), Some(6), address(1), 600);
+        actions(&mut scheduler, 600);
+        scheduler.probe_result(id(0), A, answer(6), 600);
+        assert_eq!(actions(&mut scheduler, 600), [transfer(0, A, Some(5))]);
+        scheduler.notify(id(0), Some(7), address(1), 600);
+        if is_rejected {
+            scheduler.transfer_result(id(0), A, TransferResult::Delivered, 600);
+            scheduler.rejected(id(0), false, 600);
+        } else {
+            scheduler.transfer_result(id(0), A, TransferResult::ZoneFailed, 600);
+        }
+        actions(&mut scheduler, 600);
+        assert_eq!(actions(&mut scheduler, 602), [probe(0, A)], "not after RETRY, 100 s");
+    }
+}
+
+#[test]
+fn a_retransfer_that_is_requested_during_a_transfer_is_not_lost() {
+    let mut scheduler = with_served_zone(1);
+    actions(&mut scheduler, 1000);
+    scheduler.probe_result(id(0), A, answer(6), 1000);
+    assert_eq!(actions(&mut scheduler, 1000), [transfer(0, A, Some(5))]);
+    scheduler.retransfer(id(0));
+    scheduler.transfer_result(id(0), A, TransferResult::Delivered, 1000);
+    scheduler.published(id(0), 6, TIMERS, None, 1000);
+    assert_eq!(actions(&mut scheduler, 1000), [transfer(0, A, None)]);
+    scheduler.transfer_result(id(0), A, TransferResult::Delivered, 1000);
+    scheduler.published(id(0), 6, TIMERS, None, 1000);
+    assert_eq!(actions(&mut scheduler, 1000), [], "once");
+    // One that is requested during a check takes its place.
+    scheduler.refresh(id(0));
+    assert_eq!(actions(&mut scheduler, 1000), [probe(0, A)]);
+    scheduler.retransfer(id(0));
+    scheduler.probe_result(id(0), A, answer(6), 1000);
+    assert_eq!(actions(&mut scheduler, 1000), [transfer(0, A, None)]);
+    scheduler.transfer_result(id(0), A, TransferResult::Delivered, 1000);
+    scheduler.published(id(0), 6, TIMERS, None, 1000);
+    assert_eq!(actions(&mut scheduler, 1000), []);
 }
 
 #[test]

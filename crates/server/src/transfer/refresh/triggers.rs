@@ -57,8 +57,10 @@ impl RefreshScheduler {
 
     /// Transfers the whole zone now, whatever its serial (`zonda zone retransfer`).
     pub fn retransfer(&mut self, zone: ZoneId) {
-        if let Some(slot) = self.slot(zone) {
-            slot.flags.set(Flags::FORCED);
+        let Some(slot) = self.slot(zone) else { return };
+        slot.flags.set(Flags::FORCED);
+        // A check in progress ends with this transfer.
+        if !matches!(slot.state, ZoneState::Probing | ZoneState::WaitingForTransfer) {
             self.refresh(zone);
         }
     }

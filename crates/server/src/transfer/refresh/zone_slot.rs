@@ -15,8 +15,10 @@ pub(super) struct ZoneSlot {
     pub(super) timers: SoaTimers,
     pub(super) expires_at_s: u32,
     pub(super) group: GroupId,
-    /// The primary of the current transfer, or of the last failed one.
+    /// The primary of the current transfer.
     pub(super) primary: PrimaryId,
+    /// The primaries of the group whose transfers have failed since the check began, one bit each: the others are tried at once.
+    pub(super) failed: u16,
     pub(super) state: ZoneState,
     pub(super) lane: Lane,
     /// Failed checks in a row.
@@ -69,10 +71,8 @@ impl Flags {
     pub(super) const ANNOUNCED: Flags = Flags(8);
     /// Check again when the zone is no longer busy.
     pub(super) const CHECK_AGAIN: Flags = Flags(16);
-    /// The transfer from `primary` failed: another primary goes first.
-    pub(super) const AVOID_PRIMARY: Flags = Flags(32);
     /// The changes did not fit the served version: the next transfer is a whole one, if the serial is later.
-    pub(super) const WHOLE: Flags = Flags(64);
+    pub(super) const WHOLE: Flags = Flags(32);
 
     pub(super) fn has(self, flag: Flags) -> bool {
         self.0 & flag.0 != 0
@@ -103,6 +103,7 @@ impl ZoneSlot {
         expires_at_s: 0,
         group: GroupId(0),
         primary: PrimaryId(0),
+        failed: 0,
         state: ZoneState::Vacant,
         lane: Lane::Refresh,
         failures: 0,
@@ -112,6 +113,13 @@ impl ZoneSlot {
     /// Whether clients get answers from the zone.
     pub(super) fn is_served(&self) -> bool {
         self.flags.has(Flags::HAS_DATA) && !self.flags.has(Flags::EXPIRED)
+    }
+
+    /// A forced transfer has ended. With another one requested meanwhile, that one is forced.
+    pub(super) fn end_forced(&mut self) {
+        if !self.flags.has(Flags::CHECK_AGAIN) {
+            self.flags.clear(Flags::FORCED);
+        }
     }
 
     /// Whether a probe would not change what is done next.
