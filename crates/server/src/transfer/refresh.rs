@@ -341,7 +341,8 @@ impl RefreshScheduler {
     fn enqueue(&mut self, index: u32, lane: Lane) {
         let slot = &mut self.slots[index as usize];
         if slot.state == ZoneState::Waiting && slot.lane <= lane {
-            return;
+            let group = slot.group;
+            return self.activate(group);
         }
         // The order among urgent and unserved zones is that of arrival; served zones go by expiry, the earliest first.
         let order = if lane == Lane::Refresh { slot.expires_at_s } else { self.arrivals };

@@ -14,6 +14,7 @@ impl RefreshScheduler {
             ProbeResult::Timeout => self.primary_timed_out(primary, now_s),
             _ => self.primary_answered(primary),
         }
+        self.make_ready(primary);
         self.wake_one(primary);
         let Some(slot) = self.slot(zone).filter(|slot| slot.state == ZoneState::Probing).copied() else { return };
         let Some(group) = self.table.group(slot.group).cloned() else { return };

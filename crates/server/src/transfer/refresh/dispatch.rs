@@ -12,13 +12,18 @@ impl RefreshScheduler {
             self.retries.remove(&(at_s, primary));
             self.wake_all(primary);
         }
-        while let Some(group) = self.active.pop_front() {
-            self.groups[group.0 as usize].is_active = false;
-            if self.start_check(group, now_s) {
-                self.activate(group); // At the end, so that all groups have their turn.
+        loop {
+            while let Some(group) = self.active.pop_front() {
+                self.groups[group.0 as usize].is_active = false;
+                if self.start_check(group, now_s) {
+                    self.activate(group); // At the end, so that all groups have their turn.
+                }
+            }
+            self.start_transfers(now_s);
+            if self.active.is_empty() {
+                return;
             }
         }
-        self.start_transfers(now_s);
     }
 
     pub(super) fn activate(&mut self, group: GroupId) {
@@ -93,14 +98,17 @@ impl RefreshScheduler {
         }
     }
 
-    /// A primary has room for one more: a group that waits for it is tried.
+    /// A primary has room for one more: a group with a zone that waits for it is tried.
     pub(super) fn wake_one(&mut self, primary: PrimaryId) {
-        let Some(id) = self.primaries[primary.0 as usize].blocked.pop_front() else { return };
-        let Some(group) = self.table.group(id) else { return };
-        if let Some(position) = group.primaries.iter().position(|member| *member == primary) {
-            self.groups[id.0 as usize].blocked_on &= !(1 << position);
+        while let Some(id) = self.primaries[primary.0 as usize].blocked.pop_front() {
+            let Some(group) = self.table.group(id) else { continue };
+            let Some(position) = group.primaries.iter().position(|member| *member == primary) else { continue };
+            let state = &mut self.groups[id.0 as usize];
+            state.blocked_on &= !(1 << position);
+            if !state.waiting.is_empty() {
+                return self.activate(id);
+            }
         }
-        self.activate(id);
     }
 
     pub(super) fn wake_all(&mut self, primary: PrimaryId) {
@@ -150,7 +158,7 @@ impl RefreshScheduler {
         let zone = self.id_of(index);
         let slot = &mut self.slots[index as usize];
         if slot.state != ZoneState::WaitingForTransfer || slot.primary != primary {
-            return; // The zone was removed or reconfigured.
+            return self.wake_one(primary); // The zone was removed or reconfigured, which makes room for another one.
         }
         slot.state = ZoneState::Transferring;
         let accepts_any_serial = !slot.is_served() || slot.flags.has(Flags::FORCED);

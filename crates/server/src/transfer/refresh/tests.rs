@@ -408,6 +408,47 @@ fn a_retransfer_ignores_serials_and_changes_that_do_not_fit_lead_to_the_whole_zo
     assert!(matches!(actions(&mut scheduler, 700)[..], [RefreshAction::CheckFailed { .. }]), "no endless loop");
 }
 
+/// The back-off ends while other probes are in flight, the last of which finds the primary dead still.
+#[test]
+fn a_zone_that_waits_for_a_transfer_from_a_dead_primary_is_not_forgotten() {
+    let mut scheduler = scheduler();
+    for index in 0..5 {
+        scheduler.add(id(index), &peers(2), TimerLimits::default(), version(5, 10, 50_000), 1000);
+    }
+    actions(&mut scheduler, 1000);
+    // The zones 0 to 2 find A dead; the probe of zone 3 is in flight. Zone 4 is decided for A, whose answer came before.
+    scheduler.probe_result(id(4), A, answer(6), 1000);
+    (0..3).for_each(|index| scheduler.probe_result(id(index), A, ProbeResult::Timeout, 1000));
+    scheduler.probe_result(id(4), B, answer(5), 1000);
+    assert_eq!(actions(&mut scheduler, 1000), []);
+    let retry_at_s = scheduler.next_time().expect("A is tried again");
+    assert_eq!(actions(&mut scheduler, retry_at_s), [], "a probe is in flight");
+    scheduler.probe_result(id(3), A, ProbeResult::Timeout, retry_at_s);
+    assert_eq!(actions(&mut scheduler, retry_at_s), [transfer(4, A, Some(5))]);
+}
+
+/// A group whose zones are gone must not use up what wakes those that wait.
+#[test]
+fn room_at_a_primary_is_given_to_a_group_that_has_a_use_for_it() {
+    let mut scheduler = scheduler();
+    let limits = |max_records| SecondaryLimits {
+        size: SizeLimits { max_records, ..SizeLimits::default() },
+        ..SecondaryLimits::default()
+    };
+    let add = |scheduler: &mut RefreshScheduler, index: u32, max_records| {
+        scheduler.add(id(index), &peers(1), limits(max_records), version(5, 10, 5000), 1000);
+    };
+    // The 16 probes of one group fill the window, and two more groups wait.
+    (0..16).for_each(|index| add(&mut scheduler, index, 0));
+    assert_eq!(actions(&mut scheduler, 1000).len(), 16);
+    add(&mut scheduler, 16, 1);
+    add(&mut scheduler, 17, 2);
+    assert_eq!(actions(&mut scheduler, 1000), []);
+    scheduler.remove(id(16));
+    scheduler.probe_result(id(0), A, ProbeResult::Refused, 1000);
+    assert!(actions(&mut scheduler, 1000).contains(&probe(17, A)));
+}
+
 #[test]
 fn removed_and_reconfigured_zones_ignore_late_results() {
     let mut scheduler = with_served_zone(1);
