@@ -376,7 +376,7 @@ impl<T: TransferSink> TransferEngine<T> {
                 self.scheduler.probe_result(
                     request.zone,
                     primary,
-                    ProbeResult::Refused,
+                    ProbeResult::NotSent,
                     self.clock_steps.steady_s(now),
                 );
             }

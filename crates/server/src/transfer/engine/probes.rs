@@ -20,7 +20,7 @@ impl<T: TransferSink> TransferEngine<T> {
         let apex = self.apexes.get(zone.index).filter(|_| self.scheduler.contains(zone));
         match apex.and_then(|apex| link.prober.start(zone, apex, now)) {
             Some(datagram) => io.send_probe(primary, config, datagram),
-            None => self.scheduler.probe_result(zone, primary, ProbeResult::Refused, self.clock_steps.steady_s(now)),
+            None => self.scheduler.probe_result(zone, primary, ProbeResult::NotSent, self.clock_steps.steady_s(now)),
         }
     }
 

@@ -75,6 +75,8 @@ pub enum ProbeResult {
     Refused,
     /// No answer to any retransmission.
     Timeout,
+    /// It was not sent: the zone was removed meanwhile.
+    NotSent,
 }
 
 /// The result of a transfer.

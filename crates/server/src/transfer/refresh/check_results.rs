@@ -12,6 +12,7 @@ impl RefreshScheduler {
         state.probes_in_flight = state.probes_in_flight.saturating_sub(1);
         match result {
             ProbeResult::Timeout => self.primary_timed_out(primary, now_s),
+            ProbeResult::NotSent => self.primaries[primary.0 as usize].not_tried(),
             _ => self.primary_answered(primary),
         }
         self.make_ready(primary);

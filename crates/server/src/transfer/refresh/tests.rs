@@ -450,6 +450,23 @@ fn room_at_a_primary_is_given_to_a_group_that_has_a_use_for_it() {
 }
 
 #[test]
+fn a_probe_that_was_not_sent_does_not_bring_a_dead_primary_back() {
+    let mut scheduler = scheduler();
+    for index in 0..10 {
+        scheduler.add(id(index), &peers(1), TimerLimits::default(), version(5, 10, 50_000), 1000);
+    }
+    actions(&mut scheduler, 1000);
+    (0..10).for_each(|index| scheduler.probe_result(id(index), A, ProbeResult::Timeout, 1000));
+    (0..10).for_each(|index| scheduler.refresh(id(index)));
+    actions(&mut scheduler, 1000);
+    let retry_at_s = scheduler.next_time().expect("it is tried again");
+    let [RefreshAction::Probe { zone, .. }] = actions(&mut scheduler, retry_at_s)[..] else { panic!("one probe") };
+    scheduler.remove(zone);
+    scheduler.probe_result(zone, A, ProbeResult::NotSent, retry_at_s);
+    assert_eq!(actions(&mut scheduler, retry_at_s).len(), 1, "still one at a time");
+}
+
+#[test]
 fn removed_and_reconfigured_zones_ignore_late_results() {
     let mut scheduler = with_served_zone(1);
     actions(&mut scheduler, 1000);
