@@ -188,7 +188,7 @@ impl RefreshScheduler {
         let stored = version.stored.unwrap_or(StoredTimers { check_at_s: now_s, ..latest });
         let soon_s = self.restored_checks.next_s(now_s);
         let slot = &mut self.slots[zone.index as usize];
-        (slot.serial, slot.primary_serial, slot.timers) = (version.serial, version.serial, timers);
+        (slot.serial, slot.primary_serial, slot.timers) = (version.serial, version.serial, version.timers);
         slot.flags.set(Flags::HAS_DATA);
         // The clock or the configuration may have changed.
         slot.expires_at_s = stored.expires_at_s.min(latest.expires_at_s);
@@ -219,7 +219,6 @@ impl RefreshScheduler {
         self.checks.remove(&zone.index);
         let slot = &mut self.slots[zone.index as usize];
         slot.group = group;
-        slot.timers = limits.timers.apply(slot.timers);
         slot.failed = 0; // The positions are those of the former group.
         if slot.state != ZoneState::Delivered {
             // Results of the former primaries are ignored.
@@ -256,6 +255,13 @@ impl RefreshScheduler {
             self.delivery_ended();
         }
         self.release(group);
+    }
+
+    /// The intervals of a zone within its limits.
+    fn limited_timers(&self, index: u32) -> SoaTimers {
+        let slot = &self.slots[index as usize];
+        let limits = self.table.group(slot.group).map_or_else(TimerLimits::default, |group| group.limits.timers);
+        limits.apply(slot.timers)
     }
 
     fn acquire(&mut self, primaries: &[PeerConfig], limits: SecondaryLimits) -> GroupId {

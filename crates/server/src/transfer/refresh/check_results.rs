@@ -146,12 +146,11 @@ impl RefreshScheduler {
             slot.state = ZoneState::Idle;
             self.delivery_ended();
         }
-        let slot = &mut self.slots[zone.index as usize];
-        let limits = self.table.group(slot.group).map_or_else(TimerLimits::default, |group| group.limits.timers);
-        slot.timers = limits.apply(timers);
+        self.slots[zone.index as usize].timers = timers;
+        let limited = self.limited_timers(zone.index);
         // RFC 7314 4: the zone expires with the version that it was copied from.
-        let lifetime_s = expire_s.map_or(slot.timers.expire_s, |expire_s| slot.timers.expire_s.min(expire_s.max(1)));
-        slot.expires_at_s = now_s.saturating_add(lifetime_s);
+        let lifetime_s = expire_s.map_or(limited.expire_s, |expire_s| limited.expire_s.min(expire_s.max(1)));
+        self.slots[zone.index as usize].expires_at_s = now_s.saturating_add(lifetime_s);
         let stored = self.set_timers(zone.index, now_s);
         self.check_soon_if_announced(zone.index, Some(serial), now_s);
         self.check_again_if_wanted(zone.index);
@@ -176,12 +175,12 @@ impl RefreshScheduler {
 
     /// A primary has the version that is served.
     fn refreshed(&mut self, index: u32, expire_s: Option<u32>, now_s: u32) {
+        let latest_s = now_s.saturating_add(self.limited_timers(index).expire_s);
         let slot = &mut self.slots[index as usize];
         let was_expired = slot.flags.take(Flags::EXPIRED);
         slot.flags.clear(Flags::WHOLE);
         slot.failed = 0;
         (slot.state, slot.failures) = (ZoneState::Idle, 0);
-        let latest_s = now_s.saturating_add(slot.timers.expire_s);
         slot.expires_at_s = match expire_s {
             // RFC 7314 4: the later of both times, so that secondaries of each other do not keep a zone alive.
             Some(expire_s) => {
@@ -198,8 +197,9 @@ impl RefreshScheduler {
     }
 
     fn set_timers(&mut self, index: u32, now_s: u32) -> StoredTimers {
+        let SoaTimers { refresh_s, .. } = self.limited_timers(index);
         let slot = &self.slots[index as usize];
-        let check_at_s = now_s.saturating_add(self.random.u32(jittered(slot.timers.refresh_s)));
+        let check_at_s = now_s.saturating_add(self.random.u32(jittered(refresh_s)));
         let timers = StoredTimers { check_at_s, expires_at_s: slot.expires_at_s };
         if slot.state == ZoneState::Idle {
             self.timers.set(index, TimerKind::Refresh, timers.check_at_s);
@@ -230,12 +230,12 @@ impl RefreshScheduler {
     /// RFC 1034 4.3.5: a failed check is repeated after RETRY seconds; each further one later, up to REFRESH.
     fn check_failed(&mut self, index: u32, reason: CheckFailure, now_s: u32) {
         let zone = self.id_of(index);
+        let SoaTimers { refresh_s, retry_s, .. } = self.limited_timers(index);
         let slot = &mut self.slots[index as usize];
         slot.state = ZoneState::Idle;
         slot.failures = slot.failures.saturating_add(1);
         slot.failed = 0;
         let was_announced = slot.flags.take(Flags::ANNOUNCED);
-        let SoaTimers { refresh_s, retry_s, .. } = slot.timers;
         let interval_s = if slot.flags.has(Flags::HAS_DATA) {
             // An expired zone is needed: it does not wait for longer than RETRY.
             let factor = if slot.is_served() { 1u32 << (slot.failures - 1).min(16) } else { 1 };

@@ -467,6 +467,23 @@ fn a_probe_that_was_not_sent_does_not_bring_a_dead_primary_back() {
 }
 
 #[test]
+fn raised_limits_of_the_intervals_apply_with_the_next_check() {
+    let mut scheduler = scheduler();
+    let low = TimerLimits { refresh_s: (2, 50), expire_s: (60, 300), ..TimerLimits::default() };
+    scheduler.add(id(0), &peers(1), low, version(5, 1000, 5000), 1000);
+    for (limits, check_s, expire_s) in [(low, 50, 300), (TimerLimits::default(), 1000, 10_000), (low, 50, 300)] {
+        scheduler.reconfigure(id(0), &peers(1), limits);
+        scheduler.refresh(id(0));
+        assert_eq!(actions(&mut scheduler, 1000), [probe(0, A)]);
+        scheduler.probe_result(id(0), A, answer(5), 1000);
+        let status = scheduler.status(id(0)).expect("known");
+        assert_eq!(status.expires_at_s, 1000 + expire_s);
+        assert!(status.check_at_s.is_some_and(|at_s| at_s > 1000 + check_s * 9 / 10 - 1 && at_s <= 1001 + check_s));
+        actions(&mut scheduler, 1000);
+    }
+}
+
+#[test]
 fn removed_and_reconfigured_zones_ignore_late_results() {
     let mut scheduler = with_served_zone(1);
     actions(&mut scheduler, 1000);

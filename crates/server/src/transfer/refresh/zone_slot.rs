@@ -11,7 +11,7 @@ pub(super) struct ZoneSlot {
     pub(super) serial: u32,
     /// The highest serial that a primary has reported or announced.
     pub(super) primary_serial: u32,
-    /// The intervals of the served SOA record, within their limits.
+    /// The intervals of the served SOA record, as they are there: their limits may change.
     pub(super) timers: SoaTimers,
     pub(super) expires_at_s: u32,
     pub(super) group: GroupId,
