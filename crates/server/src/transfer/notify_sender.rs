@@ -41,6 +41,7 @@ pub struct NotifySender {
     timeouts: BTreeSet<(u64, usize, u16)>,
     queued: usize,
     max_queued: usize,
+    unanswered: Unanswered,
     random: Rng,
     counters: NotifyCounters,
 }
@@ -67,6 +68,25 @@ pub struct NotifyCounters {
     pub given_up: u64,
     /// Messages that were not sent because the queue was full.
     pub dropped: u64,
+}
+
+/// How many messages about each zone are queued or in flight; zones without any have no entry.
+#[derive(Default)]
+struct Unanswered(HashMap<u32, u32>);
+
+impl Unanswered {
+    fn add(&mut self, zone: u32) {
+        *self.0.entry(zone).or_insert(0) += 1;
+    }
+
+    fn subtract(&mut self, zone: u32, count: usize) {
+        if let Some(left) = self.0.get_mut(&zone) {
+            *left = left.saturating_sub(count as u32);
+            if *left == 0 {
+                self.0.remove(&zone);
+            }
+        }
+    }
 }
 
 struct Target {
@@ -130,6 +150,7 @@ impl NotifySender {
             timeouts: BTreeSet::new(),
             queued: 0,
             max_queued: MAX_QUEUED,
+            unanswered: Unanswered::default(),
             random: Rng::with_seed(seed),
             counters: NotifyCounters::default(),
         }
@@ -140,7 +161,7 @@ impl NotifySender {
         for config in targets {
             let index = self.target(config);
             let Some(target) = &mut self.targets[index] else { continue };
-            target.forget_in_flight(zone.index, index, &mut self.timeouts);
+            let forgotten = target.forget_in_flight(zone.index, index, &mut self.timeouts);
             let notice = Notice { zone, soa: soa.clone() };
             if let Some(queued) = target.queued.get_mut(&zone.index) {
                 *queued = notice;
@@ -148,7 +169,9 @@ impl NotifySender {
                 target.order.push_back(zone.index);
                 target.queued.insert(zone.index, notice);
                 self.queued += 1;
+                self.unanswered.add(zone.index);
             }
+            self.unanswered.subtract(zone.index, forgotten);
             self.make_ready(index);
             if self.queued > self.max_queued {
                 self.drop_oldest();
@@ -163,6 +186,7 @@ impl NotifySender {
         while let Some(zone) = target.order.pop_front() {
             if target.queued.remove(&zone).is_some() {
                 self.queued -= 1;
+                self.unanswered.subtract(zone, 1);
                 self.counters.dropped += 1;
                 return;
             }
@@ -171,6 +195,9 @@ impl NotifySender {
 
     /// The zone was removed: nothing is sent about it any more.
     pub fn remove(&mut self, zone: ZoneId) {
+        if self.unanswered.0.remove(&zone.index).is_none() {
+            return;
+        }
         for index in 0..self.targets.len() {
             let Some(target) = &mut self.targets[index] else { continue };
             self.queued -= usize::from(target.queued.remove(&zone.index).is_some());
@@ -201,8 +228,9 @@ impl NotifySender {
             };
             if let Some(notice) = target.queued.remove(&zone_index) {
                 self.queued -= 1;
-                if let Some(apex) = apex_of(notice.zone) {
-                    self.begin(index, &notice, apex, now, &mut send);
+                match apex_of(notice.zone) {
+                    Some(apex) => self.begin(index, &notice, apex, now, &mut send),
+                    None => self.unanswered.subtract(zone_index, 1),
                 }
             }
             self.make_ready(index);
@@ -255,6 +283,7 @@ impl NotifySender {
         }
         let zone = message.zone;
         target.in_flight.remove(&id);
+        self.unanswered.subtract(zone.index, 1);
         if !target.is_silent {
             let zone = apex_of(zone).map(tracing::field::display);
             tracing::warn!(target_address = %target.config.address, zone, "no answer to NOTIFY; the target is tried with one message at a time");
@@ -286,6 +315,7 @@ impl NotifySender {
         target.is_silent = false;
         let answer = NotifyAnswer { zone: message.zone, target: target.config.address, rcode };
         self.timeouts.remove(&(message.at_ms, index, id));
+        self.unanswered.subtract(message.zone.index, 1);
         self.counters.answered += 1;
         self.make_ready(index);
         Some(answer)
@@ -354,14 +384,15 @@ impl InFlight {
 }
 
 impl Target {
-    /// What is in flight about a zone is outdated.
-    fn forget_in_flight(&mut self, zone: u32, index: usize, timeouts: &mut BTreeSet<(u64, usize, u16)>) {
+    /// What is in flight about a zone is outdated; returns how much it was.
+    fn forget_in_flight(&mut self, zone: u32, index: usize, timeouts: &mut BTreeSet<(u64, usize, u16)>) -> usize {
         let outdated: Vec<u16> =
             self.in_flight.iter().filter(|(_, message)| message.zone.index == zone).map(|(id, _)| *id).collect();
-        for id in outdated {
-            let message = self.in_flight.remove(&id).expect("it was just found");
-            timeouts.remove(&(message.at_ms, index, id));
+        for id in &outdated {
+            let message = self.in_flight.remove(id).expect("it was just found");
+            timeouts.remove(&(message.at_ms, index, *id));
         }
+        outdated.len()
     }
 }
 
@@ -435,6 +466,7 @@ mod tests {
             assert_eq!(times, [0, 2, 6], "then over TCP");
             assert_eq!(sender.counters().given_up, u64::from(answered_at.is_none()));
             assert_eq!((sender.next_time(), sender.targets.iter().flatten().count()), (None, 0));
+            assert!(sender.unanswered.0.is_empty());
         }
     }
 
@@ -454,6 +486,7 @@ mod tests {
             Some(zone(0))
         );
         assert_eq!(sent(&mut sender, 1_000_000).len(), 0);
+        assert!(sender.unanswered.0.is_empty());
     }
 
     #[test]
@@ -519,5 +552,6 @@ mod tests {
         (0..2100).for_each(|index| sender.remove(zone(index)));
         sent(&mut sender, 2);
         assert_eq!((sender.queued, sender.targets.iter().flatten().count()), (0, 0));
+        assert!(sender.unanswered.0.is_empty());
     }
 }

@@ -30,8 +30,36 @@ pub struct TransferHooks {
     keys: HashMap<Name, Arc<TsigKey>>,
     /// The servers of the policy that was used last: many zones share one.
     last: Option<(Arc<ZonePolicy>, Arc<PolicyPeers>)>,
-    /// The zones that have primaries, one bit each.
-    secondaries: Vec<u64>,
+    /// The zones that have primaries.
+    secondaries: ZoneSet,
+    /// The zones of which a version was announced.
+    announced: ZoneSet,
+}
+
+/// Zones, one bit each.
+#[derive(Default)]
+struct ZoneSet(Vec<u64>);
+
+impl ZoneSet {
+    /// Returns whether it was not in the set.
+    fn insert(&mut self, zone: ZoneId) -> bool {
+        let (word, bit) = (zone.index as usize / 64, 1 << (zone.index % 64));
+        if word >= self.0.len() {
+            self.0.resize(word + 1, 0);
+        }
+        let is_new = self.0[word] & bit == 0;
+        self.0[word] |= bit;
+        is_new
+    }
+
+    /// Returns whether it was in the set.
+    fn remove(&mut self, zone: ZoneId) -> bool {
+        let bit = 1 << (zone.index % 64);
+        let Some(word) = self.0.get_mut(zone.index as usize / 64) else { return false };
+        let was_in = *word & bit != 0;
+        *word &= !bit;
+        was_in
+    }
 }
 
 /// The other servers of the zones with one policy.
@@ -43,7 +71,8 @@ struct PolicyPeers {
 impl TransferHooks {
     /// Hooks without keys, for a server with these addresses.
     pub fn new(transfers: TransferHandle, tls: TlsPeers, own: OwnAddresses) -> TransferHooks {
-        TransferHooks { transfers, tls, own, keys: HashMap::new(), last: None, secondaries: Vec::new() }
+        let (secondaries, announced) = (ZoneSet::default(), ZoneSet::default());
+        TransferHooks { transfers, tls, own, keys: HashMap::new(), last: None, secondaries, announced }
     }
 
     fn peers(&mut self, policy: &Arc<ZonePolicy>) -> Arc<PolicyPeers> {
@@ -74,15 +103,11 @@ impl TransferHooks {
         }
     }
 
-    /// Notes that a zone has primaries; returns whether it had none before.
-    fn add_secondary(&mut self, zone: ZoneId) -> bool {
-        let (word, bit) = (zone.index as usize / 64, 1 << (zone.index % 64));
-        if word >= self.secondaries.len() {
-            self.secondaries.resize(word + 1, 0);
+    /// The zone is not transferred any more.
+    fn remove_secondary(&mut self, zone: ZoneId) {
+        if self.secondaries.remove(zone) {
+            self.send(TransferCommand::Remove(zone));
         }
-        let is_new = self.secondaries[word] & bit == 0;
-        self.secondaries[word] |= bit;
-        is_new
     }
 
     /// Sends a command. Fails only if the thread has ended, which is reported where it ends.
@@ -103,6 +128,7 @@ impl ChangeHooks for TransferHooks {
         let targets =
             if name_servers.is_empty() { configured } else { with_name_servers(&configured, &name_servers, policy) };
         let (apex, soa) = (version.apex().to_owned(), version.soa_rdata().into());
+        self.announced.insert(zone);
         self.send(TransferCommand::SendNotify { zone, apex, soa, targets });
     }
 
@@ -114,10 +140,10 @@ impl ChangeHooks for TransferHooks {
         version: Option<(&Zone, Option<Timers>)>,
     ) {
         if policy.primaries.is_empty() {
-            return self.removed(zone);
+            return self.remove_secondary(zone);
         }
         let (primaries, limits) = (self.peers(policy).primaries.clone(), limits(policy));
-        if !self.add_secondary(zone) {
+        if !self.secondaries.insert(zone) {
             return self.send(TransferCommand::Reconfigure { zone, primaries, limits });
         }
         let version = version.map(|(version, stored)| ZoneVersion {
@@ -131,16 +157,14 @@ impl ChangeHooks for TransferHooks {
     }
 
     fn frozen(&mut self, zone: ZoneId) {
-        self.removed(zone);
+        self.remove_secondary(zone);
     }
 
+    /// Another zone may get its number: what is still to be announced of this one must not go out under that name.
     fn removed(&mut self, zone: ZoneId) {
-        let bit = 1 << (zone.index % 64);
-        let Some(word) = self.secondaries.get_mut(zone.index as usize / 64).filter(|word| **word & bit != 0) else {
-            return;
-        };
-        *word &= !bit;
-        self.send(TransferCommand::Remove(zone));
+        if self.secondaries.remove(zone) | self.announced.remove(zone) {
+            self.send(TransferCommand::Remove(zone));
+        }
     }
 
     /// Keys that did not change stay the same objects: servers are told apart by them.
@@ -172,4 +196,49 @@ fn with_name_servers(configured: &[PeerConfig], name_servers: &[IpAddr], policy:
 fn limits(policy: &ZonePolicy) -> SecondaryLimits {
     let ZoneLimits { max_records, max_bytes, .. } = policy.limits;
     SecondaryLimits { timers: policy.timers, size: SizeLimits { max_records, max_bytes } }
+}
+
+#[cfg(test)]
+mod tests {
+    use zone::load::{LoadOptions, load};
+    use zone::text::{ParseOptions, Source};
+
+    use super::*;
+    use crate::config::reader::ConfigReader;
+    use crate::transfer::network::{NetworkCommand, command_queue};
+
+    fn policy(apex: &Name) -> Arc<ZonePolicy> {
+        let mut reader = ConfigReader::default();
+        reader.add_argument(apex.clone(), std::path::Path::new("file"));
+        reader.finish().expect("no mistakes").zones.remove(0).source.policy
+    }
+
+    #[test]
+    fn nothing_is_announced_of_a_removed_zone_though_it_has_no_primaries() {
+        let (handle, commands) = command_queue().expect("a descriptor");
+        let own = OwnAddresses::of(std::iter::empty());
+        let mut hooks = TransferHooks::new(handle, TlsPeers::default(), own);
+        let apex: Name = "a.example".parse().expect("a literal");
+        let source = Source {
+            name: "test".into(),
+            bytes: b"@ 60 SOA ns host 1 1 1 1 1\n@ 60 NS ns\nns 60 A 192.0.2.1\n".as_slice(),
+        };
+        let version = load(source, &LoadOptions::new(ParseOptions::new(apex.as_ref()))).zone.expect("a good zone");
+        let (zone, never_announced) = (ZoneId { index: 70, generation: 1 }, ZoneId { index: 1, generation: 1 });
+        let policy = policy(&apex);
+        hooks.configured(zone, apex.as_ref(), &policy, Some((&version, None)));
+        hooks.published(zone, &version, &policy, &[IpAddr::from([192, 0, 2, 1])]);
+        hooks.configured(zone, apex.as_ref(), &policy, Some((&version, None)));
+        (0..2).for_each(|_| hooks.removed(zone));
+        hooks.removed(never_announced);
+        let sent: Vec<NetworkCommand> = commands.try_iter().collect();
+        let [
+            NetworkCommand::Engine(TransferCommand::SendNotify { .. }),
+            NetworkCommand::Engine(TransferCommand::Remove(removed)),
+        ] = &sent[..]
+        else {
+            panic!("{} commands", sent.len())
+        };
+        assert_eq!(*removed, zone);
+    }
 }
