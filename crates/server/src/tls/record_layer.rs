@@ -12,7 +12,7 @@ pub use traffic_keys::{CipherSuite, TrafficKeys};
 use traffic_keys::{RecordCipher, TAG_LEN};
 
 /// RFC 8446 5.1: the header of a record, and the most content that one has.
-const HEADER_LEN: usize = 5;
+pub(super) const HEADER_LEN: usize = 5;
 const MAX_CONTENT: usize = 1 << 14;
 /// RFC 8446 5.2: the longest encrypted record without its header.
 pub(super) const MAX_PAYLOAD: usize = MAX_CONTENT + 256;
@@ -229,16 +229,21 @@ impl RecordLayer {
     }
 }
 
+/// The length of a record without its header, by its header.
+pub(super) fn payload_len(header: &[u8; HEADER_LEN]) -> usize {
+    usize::from(u16::from_be_bytes([header[3], header[4]]))
+}
+
 /// The header and payload of the first record, and the records after it. Errors by RFC 8446 5, 5.1 and 5.2.
 fn split_record(records: &mut [u8]) -> Result<[&mut [u8]; 3], RecordError> {
-    let Some((header, rest)) = records.split_at_mut_checked(HEADER_LEN) else {
+    let Some((header, rest)) = records.split_first_chunk_mut() else {
         return Err(RecordError::Refused(AlertDescription::DecodeError));
     };
     // Everything is encrypted: a bare alert or change_cipher_spec is unexpected after the handshake.
     if ContentType::from(header[0]) != ContentType::ApplicationData {
         return Err(UNEXPECTED);
     }
-    let len = usize::from(u16::from_be_bytes([header[3], header[4]]));
+    let len = payload_len(header);
     if len > MAX_PAYLOAD {
         return Err(RecordError::Refused(AlertDescription::RecordOverflow));
     }

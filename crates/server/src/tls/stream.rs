@@ -11,11 +11,9 @@ use rustls::pki_types::CertificateDer;
 use rustls::{Connection, ContentType, HandshakeKind, IoState};
 
 use super::error_text::describe;
-use super::record_layer::{MAX_PAYLOAD, RecordLayer};
+use super::record_layer::{HEADER_LEN, MAX_PAYLOAD, RecordLayer, payload_len};
 use super::traffic_secrets::TrafficSecrets;
 
-/// RFC 8446 5.1: the header of a record.
-const HEADER_LEN: usize = 5;
 const MAX_RECORD: usize = HEADER_LEN + MAX_PAYLOAD;
 
 /// The least length of the buffers of [`TlsStream::receive`]: a record, and something to read.
@@ -303,16 +301,15 @@ fn failed() -> io::Error {
 
 /// The length of the first of some whole records; what is no record is one.
 fn first_record_len(records: &[u8]) -> usize {
-    let len = records.get(3..HEADER_LEN).map_or(0, |len| usize::from(u16::from_be_bytes([len[0], len[1]])));
-    (HEADER_LEN + len).min(records.len())
+    (HEADER_LEN + records.first_chunk().map_or(0, payload_len)).min(records.len())
 }
 
 /// The length of the whole records at the start of `octets`. What is no record counts as whole: `rustls` refuses it at once.
 fn whole_records(octets: &[u8]) -> usize {
     let mut whole = 0;
-    while let Some((&[content_type, _, _, high, low], payload)) = octets[whole..].split_first_chunk() {
-        let len = usize::from(u16::from_be_bytes([high, low]));
-        if len > MAX_PAYLOAD || matches!(ContentType::from(content_type), ContentType::Unknown(_)) {
+    while let Some((header, payload)) = octets[whole..].split_first_chunk() {
+        let len = payload_len(header);
+        if len > MAX_PAYLOAD || matches!(ContentType::from(header[0]), ContentType::Unknown(_)) {
             return octets.len();
         }
         if payload.len() < len {
