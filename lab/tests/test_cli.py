@@ -64,8 +64,8 @@ def test_zonegen_rejects_empty_zones(option: str, capsys: pytest.CaptureFixture[
 def test_list_shows_every_experiment_with_its_length(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["list"]) == 0
     printed = capsys.readouterr().out
-    assert len(re.findall(r"^E\d+ ", printed, re.MULTILINE)) == 30
-    assert printed.count("quick / full:") == 30
+    assert len(re.findall(r"^E\d+ ", printed, re.MULTILINE)) == 32
+    assert printed.count("quick / full:") == 32
 
 
 def test_a_dry_run_measures_nothing(lab: Lab, tmp_path: Path) -> None:
