@@ -33,6 +33,18 @@ def test_a_committed_result_can_be_rebuilt(name: str, tmp_path: Path) -> None:
     assert "<svg" in page and "Result." in page and "published" in page
 
 
+def test_all_committed_reports_are_rebuilt(full: Results, tmp_path: Path) -> None:
+    target = tmp_path / "records"
+    kept, _ = committed.keep(full, target)
+    files = [target / "README.md", *(folder / "report.md" for folder in kept)]
+    written = [path.read_text() for path in files]
+    for path in files:
+        path.unlink()
+    assert committed.is_committed(target) and not committed.is_committed(kept[0])
+    assert committed.rebuild(target) == files[0]
+    assert [path.read_text() for path in files] == written
+
+
 @pytest.fixture
 def full(made: Results, tmp_path: Path) -> Results:
     """A run that may be kept: not quick, of a clean commit."""

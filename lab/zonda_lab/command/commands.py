@@ -38,8 +38,10 @@ def list_experiments(_: argparse.Namespace) -> int:
 def build_report(given: argparse.Namespace) -> int:
     """`zonda-lab report`."""
     from zonda_lab import report
+    from zonda_lab.report import committed
 
-    print(report.write(given.results, given.disturbed))
+    is_committed = committed.is_committed(given.results)
+    print(committed.rebuild(given.results) if is_committed else report.write(given.results, given.disturbed))
     return 0
 
 

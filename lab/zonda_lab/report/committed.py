@@ -31,6 +31,7 @@ manifest, and `report.md` with the main plot. Telemetry and histograms are not s
 
 ```sh
 zonda-lab report lab/records/e01-response-rate     # the full page with all plots, from the records
+zonda-lab report lab/records                       # all reports and this index again, after a change of the lab
 zonda-lab plan E1-E20 --from lab/records --hours 6 # blocks that the effects need, and their duration
 make lab-records                                   # measure again from a clean commit, in five hours; resumes
 zonda-lab history lab/records                      # how the values changed from commit to commit
@@ -61,6 +62,19 @@ def keep(results: Results, target: Path) -> tuple[list[Path], list[str]]:
     target.mkdir(parents=True, exist_ok=True)
     (target / "README.md").write_text(index(target))
     return kept, left
+
+
+def is_committed(folder: Path) -> bool:
+    """Whether this is a folder of committed results, as `keep` writes it."""
+    return not (folder / "manifest.json").exists() and any(folder.glob("*/manifest.json"))
+
+
+def rebuild(target: Path) -> Path:
+    """Writes all reports and the index again, after a change of the lab; returns the index."""
+    for path in sorted(target.glob("*/manifest.json")):
+        _write_report(Results(path.parent))
+    (target / "README.md").write_text(index(target))
+    return target / "README.md"
 
 
 def folder_name(id_: str, name: str) -> str:
@@ -171,6 +185,7 @@ def _write_report(results: Results) -> None:
     built = document(results, opened=False)
     figures = [part for part in built.parts if isinstance(part, Figure)]
     first = next(iter(figures), None)
+    shutil.rmtree(results.folder / "figures", ignore_errors=True)
     (results.folder / "figures").mkdir()
     if first:
         (results.folder / "figures" / f"{first.name}.svg").write_text(first.svg)
