@@ -447,6 +447,11 @@ impl<T: TransferSink> TransferEngine<T> {
         let EndedTransfer { request, sink, failure, counts } = ended;
         let Request { zone, purpose, .. } = request;
         let RequestPurpose::Transfer { from_serial, accepts_any_serial } = purpose else { return };
+        if failure == Some(TransferFailure::NoEdns) {
+            let link = self.link(primary);
+            link.avoid_edns(now);
+            return link.queue.push_front(request);
+        }
         if from_serial.is_some() && failure.as_ref().is_some_and(may_support_axfr_only) {
             let purpose = RequestPurpose::Transfer { from_serial: None, accepts_any_serial };
             return self.link(primary).queue.push_front(Request { purpose, ..request });

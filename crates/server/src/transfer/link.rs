@@ -25,6 +25,8 @@ pub(super) struct Link<T> {
     degraded_until_ms: u64,
     /// Until when SOA queries go over streams, in milliseconds: datagrams do not arrive.
     pub(super) no_udp_until_ms: u64,
+    /// Until when queries have no OPT, in milliseconds: the primary does not know EDNS.
+    no_edns_until_ms: u64,
 }
 
 /// A connection to a primary.
@@ -80,6 +82,9 @@ const MAX_SINGLE_CONNECTIONS: usize = 16;
 /// How long a primary that breaks connections is spared pipelining: an hour.
 const DEGRADED_MS: u64 = 3_600_000;
 
+/// How long a primary that does not know EDNS is asked without: an hour.
+const NO_EDNS_MS: u64 = 3_600_000;
+
 impl Request {
     pub(super) fn key(&self) -> (ZoneId, ExchangeKind) {
         let kind = match self.purpose {
@@ -111,7 +116,17 @@ impl<T: TransferSink> Link<T> {
             reuse: Reuse::Pipelined,
             degraded_until_ms: 0,
             no_udp_until_ms: 0,
+            no_edns_until_ms: 0,
         }
+    }
+
+    pub(super) fn uses_edns(&self, now: Now) -> bool {
+        now.ms >= self.no_edns_until_ms
+    }
+
+    /// RFC 6891 7: the primary has answered FORMERR to a query with OPT.
+    pub(super) fn avoid_edns(&mut self, now: Now) {
+        self.no_edns_until_ms = now.ms + NO_EDNS_MS;
     }
 
     /// Queues a SOA query for a stream.

@@ -14,6 +14,7 @@ pub(super) struct OutgoingQuery {
     octets: Box<[u8]>,
     /// The end of the question.
     question_end: usize,
+    has_opt: bool,
     mac: Option<Mac>,
 }
 
@@ -28,6 +29,17 @@ pub(super) enum QueryKind<'a> {
     Notify(&'a [u8]),
 }
 
+/// How a query uses EDNS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EdnsUse {
+    /// Not at all: the server does not know it.
+    None,
+    /// As the query needs it.
+    Plain,
+    /// Padded (RFC 9250 5.4), which is for encrypted transports only (RFC 7830 6).
+    Padded,
+}
+
 /// RFC 7314 2: an empty EXPIRE option.
 const EXPIRE_OPTION: [u8; OPTION_HEAD_LEN] = [0, EXPIRE, 0, 0];
 /// The length of an option's code and length.
@@ -40,25 +52,28 @@ const PADDING_BLOCK: usize = 128;
 
 impl OutgoingQuery {
     pub(super) fn new(id: u16, apex: NameRef<'_>, kind: QueryKind<'_>, key: Option<&TsigKey>, now_s: u64) -> Self {
-        Self::with_padding(id, apex, kind, key, now_s, false)
+        Self::with_edns(id, apex, kind, key, now_s, EdnsUse::Plain)
     }
 
-    /// As [`OutgoingQuery::new`], padded if asked for (RFC 9250 5.4), which is for encrypted transports only (RFC 7830 6).
-    pub(super) fn with_padding(
+    /// As [`OutgoingQuery::new`], with another use of EDNS.
+    pub(super) fn with_edns(
         id: u16,
         apex: NameRef<'_>,
         kind: QueryKind<'_>,
         key: Option<&TsigKey>,
         now_s: u64,
-        is_padded: bool,
+        edns: EdnsUse,
     ) -> Self {
-        let (qtype, opcode, answers, authorities, additionals) = match kind {
-            QueryKind::Soa => (Rtype::SOA, 0, 0, 0, 1),
-            QueryKind::Axfr => (Rtype::AXFR, 0, 0, 0, 1),
-            QueryKind::Ixfr(_) => (Rtype::IXFR, 0, 0, 1, 1),
+        let (qtype, opcode, answers, authorities) = match kind {
+            QueryKind::Soa => (Rtype::SOA, 0, 0, 0),
+            QueryKind::Axfr => (Rtype::AXFR, 0, 0, 0),
+            QueryKind::Ixfr(_) => (Rtype::IXFR, 0, 0, 1),
             // RFC 1996 3.7: AA, and the SOA record as a hint.
-            QueryKind::Notify(_) => (Rtype::SOA, Opcode::NOTIFY.0 << 3 | 4, 1, 0, u8::from(is_padded)),
+            QueryKind::Notify(_) => (Rtype::SOA, Opcode::NOTIFY.0 << 3 | 4, 1, 0),
         };
+        let options = if matches!(kind, QueryKind::Notify(_)) { &[][..] } else { &EXPIRE_OPTION };
+        let has_opt = edns == EdnsUse::Padded || (edns == EdnsUse::Plain && !options.is_empty());
+        let additionals = u8::from(has_opt);
         let [id_high, id_low] = id.to_be_bytes();
         let mut octets = vec![id_high, id_low, opcode, 0, 0, 1, 0, answers, 0, authorities, 0, additionals];
         octets.extend_from_slice(apex.wire());
@@ -72,15 +87,13 @@ impl OutgoingQuery {
             QueryKind::Soa | QueryKind::Axfr => (),
         }
         let signer = key.map(TsigSigner::for_query);
-        let padded_with = is_padded.then(|| signer.as_ref().map_or(0, TsigSigner::record_len));
-        match kind {
-            QueryKind::Notify(_) if is_padded => push_opt(&mut octets, &[], padded_with),
-            QueryKind::Notify(_) => (),
-            _ => push_opt(&mut octets, &EXPIRE_OPTION, padded_with),
+        let padded_with = (edns == EdnsUse::Padded).then(|| signer.as_ref().map_or(0, TsigSigner::record_len));
+        if has_opt {
+            push_opt(&mut octets, options, padded_with);
         }
         let sign = |mut signer: TsigSigner<_>| signer.sign(&mut octets, 0, now_s).expect("a query is far below 64 KiB");
         let mac = signer.map(sign);
-        OutgoingQuery { octets: octets.into(), question_end, mac }
+        OutgoingQuery { octets: octets.into(), question_end, has_opt, mac }
     }
 
     /// The message.
@@ -104,6 +117,12 @@ impl OutgoingQuery {
             && header[2] & 0x80 != 0
             && (header[2] ^ self.octets[2]) & 0x78 == 0
             && has_question
+    }
+
+    /// Whether this response says that its server does not know EDNS: FORMERR without OPT (RFC 6891 7).
+    pub(super) fn edns_is_unknown(&self, response: &[u8]) -> bool {
+        let has_opt = || Message::parse(response).is_ok_and(|message| message.edns.is_some());
+        self.has_opt && header_rcode(response) == Rcode::FORMERR && !has_opt()
     }
 
     /// Verifies the one response to a signed query.
@@ -239,7 +258,7 @@ mod tests {
         let key = TsigKey::new("hmac-sha256", apex.as_ref(), &[7; 32]).expect("a key");
         for kind in [QueryKind::Soa, QueryKind::Axfr, QueryKind::Ixfr(7), QueryKind::Notify(&soa_rdata)] {
             for key in [None, Some(&key)] {
-                let query = OutgoingQuery::with_padding(1, apex.as_ref(), kind, key, 0, true);
+                let query = OutgoingQuery::with_edns(1, apex.as_ref(), kind, key, 0, EdnsUse::Padded);
                 assert_eq!(query.octets().len() % 128, 0, "rfc_8467_4_1");
                 let message = Message::parse(query.octets()).expect("well-formed");
                 let options = message.edns.expect("an OPT record").options;

@@ -16,7 +16,7 @@ use wire::message::Rcode;
 use wire::tsig::{TsigError, TsigKey};
 
 use super::Now;
-use super::query::{OutgoingQuery, QueryKind};
+use super::query::{EdnsUse, OutgoingQuery, QueryKind};
 use super::refresh::ProbeResult;
 use crate::zone_id::ZoneId;
 use exchange::{Exchange, Purpose};
@@ -52,6 +52,9 @@ pub enum TransferFailure {
     /// The response has this RCODE.
     #[error("the primary answers {0}")]
     Rcode(Rcode),
+    /// RFC 6891 7: it answers FORMERR to a query with OPT.
+    #[error("the primary does not know EDNS")]
+    NoEdns,
     /// A signature is missing or wrong.
     #[error("{0}")]
     Tsig(#[from] TsigError),
@@ -161,6 +164,7 @@ pub struct Session<T> {
     key: Option<Arc<TsigKey>>,
     /// Whether queries are padded.
     is_padded: bool,
+    uses_edns: bool,
     exchanges: HashMap<u16, Exchange<T>>,
     /// The IDs of transfers that were given up, with the messages that came since.
     discarded: HashMap<u16, u32>,
@@ -183,6 +187,7 @@ impl<T: TransferSink> Session<T> {
         Session {
             key,
             is_padded: false,
+            uses_edns: true,
             exchanges: HashMap::new(),
             discarded: HashMap::new(),
             input: Vec::new(),
@@ -199,6 +204,11 @@ impl<T: TransferSink> Session<T> {
     /// Pads the queries if the connection is encrypted (RFC 7830 6; RFC 9250 5.4 requires it).
     pub fn padded(self, is_encrypted: bool) -> Session<T> {
         Session { is_padded: is_encrypted, ..self }
+    }
+
+    /// Whether the next queries have an OPT record.
+    pub fn set_edns(&mut self, uses_edns: bool) {
+        self.uses_edns = uses_edns;
     }
 
     /// Asks for the SOA record.
@@ -227,7 +237,12 @@ impl<T: TransferSink> Session<T> {
             id = self.random.u16(..); // The caller has far fewer than 65,536 in flight.
         }
         let key = self.key.as_deref();
-        let query = OutgoingQuery::with_padding(id, apex, kind, key, now.s.into(), self.is_padded);
+        let edns = match (self.uses_edns, self.is_padded) {
+            (false, _) => EdnsUse::None,
+            (true, false) => EdnsUse::Plain,
+            (true, true) => EdnsUse::Padded,
+        };
+        let query = OutgoingQuery::with_edns(id, apex, kind, key, now.s.into(), edns);
         // RFC 1035 4.2.2: messages are preceded by their length.
         self.output.extend_from_slice(&(query.octets().len() as u16).to_be_bytes());
         self.output.extend_from_slice(query.octets());

@@ -9,7 +9,7 @@ use wire::message::Rcode;
 use wire::tsig::TsigKey;
 
 use super::Now;
-use super::query::{OutgoingQuery, QueryKind, header_rcode, is_truncated, soa_answer};
+use super::query::{EdnsUse, OutgoingQuery, QueryKind, header_rcode, is_truncated, soa_answer};
 use super::refresh::ProbeResult;
 use crate::zone_id::ZoneId;
 use fastrand::Rng;
@@ -49,6 +49,8 @@ pub(super) enum ProbeOutcome {
     Result(ProbeResult),
     /// The answer is truncated, or the primary may refuse to answer over UDP alone: the question is repeated over a stream.
     NeedsStream,
+    /// RFC 6891 7: the primary does not know EDNS. The question is repeated over a stream, without.
+    NeedsNoEdns,
 }
 
 impl SoaProber {
@@ -63,7 +65,7 @@ impl SoaProber {
     }
 
     /// Starts a probe; returns the datagram to send, or `None` if all IDs are in use, which the scheduler's limit prevents.
-    pub(super) fn start(&mut self, zone: ZoneId, apex: NameRef<'_>, now: Now) -> Option<&[u8]> {
+    pub(super) fn start(&mut self, zone: ZoneId, apex: NameRef<'_>, uses_edns: bool, now: Now) -> Option<&[u8]> {
         if self.probes.len() >= usize::from(u16::MAX) / 2 {
             return None;
         }
@@ -72,7 +74,9 @@ impl SoaProber {
         while self.probes.contains_key(&id) {
             id = self.random.u16(..);
         }
-        let query = OutgoingQuery::new(id, apex, QueryKind::Soa, self.key.as_deref(), now.s.into());
+        let key = self.key.as_deref();
+        let edns = if uses_edns { EdnsUse::Plain } else { EdnsUse::None };
+        let query = OutgoingQuery::with_edns(id, apex, QueryKind::Soa, key, now.s.into(), edns);
         let number = self.next_number;
         self.next_number = number.wrapping_add(1);
         self.timeouts.push(Reverse((now.ms + TIMEOUTS_MS[0], id, number)));
@@ -97,6 +101,7 @@ impl SoaProber {
         }
         let outcome = match apex_of(zone).and_then(|apex| soa_answer(datagram, apex)) {
             _ if is_truncated(datagram) => ProbeOutcome::NeedsStream,
+            _ if probe.query.edns_is_unknown(datagram) => ProbeOutcome::NeedsNoEdns,
             // Knot 3.2 answers for catalogs over TCP only, and refuses over UDP.
             _ if header_rcode(datagram) == Rcode::REFUSED => ProbeOutcome::NeedsStream,
             Some((serial, expire_s)) if !is_error => ProbeOutcome::Result(ProbeResult::Answer { serial, expire_s }),

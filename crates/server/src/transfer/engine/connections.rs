@@ -182,9 +182,11 @@ impl<T: TransferSink> TransferEngine<T> {
         let Some(id) = link.connection_for_next(now) else {
             return link.may_open(now) && self.open(primary, now, io);
         };
+        let uses_edns = link.uses_edns(now);
         let (Some(request), Some(connection)) = (link.queue.pop_front(), link.connections.get_mut(&id)) else {
             return false;
         };
+        connection.session.set_edns(uses_edns);
         let zone = request.zone;
         let is_notify = matches!(request.purpose, RequestPurpose::Notify(_));
         let Some(apex) = self.apexes.get(zone.index).filter(|_| is_notify || self.scheduler.contains(zone)) else {

@@ -18,7 +18,7 @@ impl<T: TransferSink> TransferEngine<T> {
             return link.queue_probe(zone, false);
         }
         let apex = self.apexes.get(zone.index).filter(|_| self.scheduler.contains(zone));
-        match apex.and_then(|apex| link.prober.start(zone, apex, now)) {
+        match apex.and_then(|apex| link.prober.start(zone, apex, link.uses_edns(now), now)) {
             Some(datagram) => io.send_probe(primary, config, datagram),
             None => self.scheduler.probe_result(zone, primary, ProbeResult::NotSent, self.clock_steps.steady_s(now)),
         }
@@ -36,6 +36,10 @@ impl<T: TransferSink> TransferEngine<T> {
             }
             // RFC 7766 5: a truncated response is asked for again over TCP.
             Some((zone, ProbeOutcome::NeedsStream)) => link.queue_probe(zone, false),
+            Some((zone, ProbeOutcome::NeedsNoEdns)) => {
+                link.avoid_edns(now);
+                link.queue_probe(zone, false);
+            }
         }
     }
 

@@ -46,9 +46,11 @@ enum Fault {
     NoUdp,
     /// Answers REFUSED over UDP.
     RefusesUdp,
+    /// Does not know EDNS.
+    NoEdns,
 }
 
-const FAULTS: [Fault; 15] = [
+const FAULTS: [Fault; 16] = [
     Fault::None,
     Fault::Dead,
     Fault::Silent,
@@ -64,6 +66,7 @@ const FAULTS: [Fault; 15] = [
     Fault::Truncates,
     Fault::NoUdp,
     Fault::RefusesUdp,
+    Fault::NoEdns,
 ];
 
 /// Receives simulated transfers: SOA, one record, SOA.
@@ -216,6 +219,9 @@ impl World {
         }
         let flags = Flags { response: true, authoritative: true, ..Flags::default() };
         let empty = Message { id: query.id, flags, questions: query.questions.clone(), ..Message::default() };
+        if fault == Fault::NoEdns && query.edns.is_some() {
+            return vec![Message { rcode: Rcode::FORMERR, ..empty }.to_wire()];
+        }
         let serial = self.serials.get(&(primary, question.name.to_string())).copied();
         let refuses = fault == Fault::Refusing || (fault == Fault::RefusesUdp && !is_stream);
         let Some(mut serial) = serial.filter(|_| !refuses) else {

@@ -91,6 +91,9 @@ impl<T: TransferSink> Exchange<T> {
             Purpose::Notify => return Ok(Some(ExchangeEnd::Notified(rcode))),
             Purpose::Transfer(sink) => sink,
         };
+        if self.query.edns_is_unknown(message) {
+            return Err(TransferFailure::NoEdns);
+        }
         if rcode != Rcode::NOERROR {
             return Err(TransferFailure::Rcode(rcode));
         }
@@ -110,7 +113,7 @@ impl<T: TransferSink> Exchange<T> {
 
     /// Whether the primary will go on sending what is not wanted any more.
     pub(super) fn is_cut_off(&self, end: &ExchangeEnd) -> bool {
-        matches!(end, ExchangeEnd::Failed(failure) if !matches!(failure, TransferFailure::Rcode(_)))
+        matches!(end, ExchangeEnd::Failed(failure) if !matches!(failure, TransferFailure::Rcode(_) | TransferFailure::NoEdns))
     }
 
     pub(super) fn has_started(&self) -> bool {

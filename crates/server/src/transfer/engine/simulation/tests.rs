@@ -165,6 +165,23 @@ fn a_primary_that_refuses_queries_over_udp_is_asked_over_tcp() {
     assert_eq!(simulation.outdated(), [] as [usize; 0]);
 }
 
+/// As for a primary with EDNS, two checks and one transfer of each zone.
+#[test]
+fn rfc_6891_7_a_primary_that_answers_formerr_to_opt_is_asked_without() {
+    let mut simulation = Simulation::new(40, &[&[1], &[1, 2]], 1);
+    for host in 1..=2 {
+        simulation.world.faults.insert(host, Fault::NoEdns);
+    }
+    simulation.run_until(10_000);
+    assert_eq!((simulation.outdated(), simulation.world.failures.len()), (vec![], 0));
+    simulation.world.serials.values_mut().for_each(|serial| *serial += 1);
+    for (zone, ..) in simulation.zones.clone() {
+        simulation.engine.command(TransferCommand::Refresh(zone), simulation.world.now);
+    }
+    simulation.run_until(20_000);
+    assert_eq!((simulation.outdated(), simulation.world.failures.len()), (vec![], 0));
+}
+
 #[test]
 fn rfc_7766_5_a_primary_without_udp_is_asked_over_tcp() {
     let mut simulation = Simulation::new(40, &[&[1]], 1);
