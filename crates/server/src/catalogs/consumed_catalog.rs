@@ -9,6 +9,8 @@ use zone::catalog::{self, CatalogError, CatalogMember, MemberChange};
 use zone::change::ChangeSet;
 
 use super::member_placement::{Context, Placed};
+use crate::zone_id::ZoneId;
+use crate::zones::ZoneRegistry;
 use crate::zones::work_pool::{WorkId, WorkPool};
 
 /// A catalog whose members are served here.
@@ -144,8 +146,7 @@ impl ConsumedCatalog {
 
     fn begin(&mut self, name: &Name, context: &Context<'_>, pool: &WorkPool<MemberWork>) -> bool {
         if std::mem::take(&mut self.has_new_version) {
-            let served = context.zones.find(name.as_ref()).and_then(|id| context.zones.served(id));
-            let new = served.and_then(|served| served.zone()).cloned();
+            let new = context.zones.find(name.as_ref()).and_then(|id| served_or_expired(context.zones, id)).cloned();
             let applied = self.applied.as_ref().map(Zone::version);
             if let Some(new) = new.filter(|new| applied != Some(new.version())) {
                 let (old, version) = (self.applied.clone(), new.clone());
@@ -259,6 +260,11 @@ impl ConsumedCatalog {
         let serial = self.applied.as_ref().map(Zone::serial);
         info!(catalog = %name, serial, served = placed, removed, not_served = waiting, "catalog processed");
     }
+}
+
+/// The version of a catalog that is served, or that has expired: its members are served until their own timers expire.
+fn served_or_expired(zones: &ZoneRegistry, id: ZoneId) -> Option<&Zone> {
+    zones.served(id)?.zone().or_else(|| zones.version_or_expired(id))
 }
 
 /// Removals first: a zone may move from one label to another.

@@ -207,3 +207,13 @@ fn a_refused_change_of_a_produced_catalog_is_made_later() {
     bench.zones.thaw(catalog).expect("it is frozen");
     bench.run_until(due, |bench| members(bench) == names(&["b.", "new."]));
 }
+
+/// RFC 1034 4.3.5 is about the catalog itself: its members have timers of their own.
+#[test]
+fn the_members_of_a_catalog_that_has_expired_are_served() {
+    let mut bench = Bench::new();
+    let id = bench.zones.find(name("c.").as_ref()).expect("it is configured");
+    bench.zones.replace(id, version("c.", 1, [member(b"1", name("x."))]), &[]);
+    bench.zones.expire(id);
+    bench.run_until(Instant::now(), |bench| bench.owner("x.").is_some());
+}

@@ -70,6 +70,8 @@ impl ZoneRegistry {
             entry.expire();
             self.expired.insert(id, version);
             self.publisher.queue_change(id);
+            // The members of a catalog do not expire with it.
+            self.note_version(id);
         } else {
             self.install(id, version, &history);
             // RFC 1996 3.11: the last NOTIFY may not have arrived before the stop, nor the text file been written.
