@@ -57,15 +57,29 @@ pub enum Placed {
 impl Context<'_> {
     /// Serves a member of a catalog, or notes why not. Does nothing if it is served already as the configuration says.
     pub fn place(&mut self, catalog: &Name, member: CatalogMember) -> Placed {
-        self.note_change_of_ownership(catalog, &member);
+        let zone = member.zone.clone();
+        let (placed, next) = self.place_in(catalog, member);
+        // RFC 9432 4.3.1: the catalog that is to take the zone over may list it already. One step only: catalogs may name each other.
+        if let Some(next) = next
+            && let Some(waiting) = self.waiting_in(&next, &zone)
+        {
+            self.place_in(&next, waiting);
+        }
+        placed
+    }
+
+    /// Places a member; returns the catalog that it is to go to from now on, if any.
+    fn place_in(&mut self, catalog: &Name, member: CatalogMember) -> (Placed, Option<Name>) {
         match self.try_place(catalog, &member) {
             Ok(()) => {
                 self.forget_waiting(catalog, &member.zone);
-                Placed::Served
+                (Placed::Served, self.note_change_of_ownership(catalog, &member))
             }
             Err(reason) => {
+                // Only the catalog that the zone is served for can pass it on.
+                self.forget_leaving(catalog, &member.zone);
                 self.note_waiting(catalog, member, reason);
-                Placed::Waiting
+                (Placed::Waiting, None)
             }
         }
     }
@@ -112,9 +126,7 @@ impl Context<'_> {
     /// RFC 9432 5.3: removes a zone that is no longer a member, if it was served as a member of this catalog.
     pub fn displace(&mut self, catalog: &Name, zone: &Name) {
         self.forget_waiting(catalog, zone);
-        if self.placements.leaving.get(zone).is_some_and(|leaving| leaving.from == *catalog) {
-            self.placements.leaving.remove(zone);
-        }
+        self.forget_leaving(catalog, zone);
         let Some(id) = self.zones.find(zone.as_ref()) else { return };
         if !matches!(self.zones.origin(id), Some(ZoneOrigin::Member { catalog: owner, .. }) if owner == catalog) {
             return;
@@ -146,18 +158,27 @@ impl Context<'_> {
         waiting.filter(|waiting| waiting.catalog == *catalog).map(|waiting| waiting.member.clone()).collect()
     }
 
-    fn note_change_of_ownership(&mut self, from: &Name, member: &CatalogMember) {
-        match &member.change_of_ownership {
-            Some(to) => {
-                let leaving = LeavingMember { from: from.clone(), member: member.clone(), to: to.clone() };
-                self.placements.leaving.insert(member.zone.clone(), leaving);
-            }
-            None => {
-                if self.placements.leaving.get(&member.zone).is_some_and(|leaving| leaving.from == *from) {
-                    self.placements.leaving.remove(&member.zone);
-                }
-            }
+    /// Notes which catalog a member that is served may go to; returns that one.
+    fn note_change_of_ownership(&mut self, from: &Name, member: &CatalogMember) -> Option<Name> {
+        let Some(to) = member.change_of_ownership.clone() else {
+            self.placements.leaving.remove(&member.zone);
+            return None;
+        };
+        let leaving = LeavingMember { from: from.clone(), member: member.clone(), to: to.clone() };
+        self.placements.leaving.insert(member.zone.clone(), leaving);
+        Some(to)
+    }
+
+    fn forget_leaving(&mut self, from: &Name, zone: &Name) {
+        if self.placements.leaving.get(zone).is_some_and(|leaving| leaving.from == *from) {
+            self.placements.leaving.remove(zone);
         }
+    }
+
+    /// The member of this catalog that has this zone and waits.
+    fn waiting_in(&self, catalog: &Name, zone: &Name) -> Option<CatalogMember> {
+        let waiting = self.placements.waiting.get(zone)?.iter().find(|waiting| waiting.catalog == *catalog);
+        waiting.map(|waiting| waiting.member.clone())
     }
 
     fn note_waiting(&mut self, catalog: &Name, member: CatalogMember, reason: String) {

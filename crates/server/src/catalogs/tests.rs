@@ -208,6 +208,35 @@ fn a_refused_change_of_a_produced_catalog_is_made_later() {
     bench.run_until(due, |bench| members(bench) == names(&["b.", "new."]));
 }
 
+/// RFC 9432 4.3.1: the old catalog may set `coo` before or after the new one lists the zone. RFC 9432 6 (consumers): data is kept.
+#[test]
+fn a_member_goes_to_the_catalog_that_listed_it_before_the_change_of_ownership_was_set() {
+    let mut bench = Bench::new();
+    let id = |bench: &Bench| bench.zones.find(name("x.").as_ref()).expect("a member");
+    let leaving = |to| CatalogMember { change_of_ownership: Some(name(to)), ..member(b"1", name("x.")) };
+    bench.publish("c.", version("c.", 1, [member(b"1", name("x."))]));
+    let x = id(&bench);
+    // Only the catalog that the zone is served for passes it on.
+    bench.publish("d.", version("d.", 1, [leaving("d.")]));
+    assert_eq!(bench.owner("x.").as_deref(), Some("c."));
+    bench.publish("c.", version("c.", 2, [leaving("d.")]));
+    assert_eq!((bench.owner("x.").as_deref(), id(&bench)), (Some("d."), x));
+    bench.publish("c.", version("c.", 3, []));
+    assert_eq!((bench.owner("x.").as_deref(), id(&bench)), (Some("d."), x));
+}
+
+/// RFC 9432 4.3.1: any catalog may claim that a zone goes elsewhere; only its owner may say so.
+#[test]
+fn a_catalog_that_does_not_own_a_member_does_not_change_where_it_goes() {
+    let zone = "[[zone]]\nname = \"e.\"\nprimaries = [\"192.0.2.1\"]\ncatalog = \"consume\"\n";
+    let mut bench = Bench::configured(&format!("{CONFIG}{zone}"));
+    let leaving = |to| CatalogMember { change_of_ownership: Some(name(to)), ..member(b"1", name("x.")) };
+    bench.publish("c.", version("c.", 1, [leaving("d.")]));
+    bench.publish("e.", version("e.", 1, [leaving("c.")]));
+    bench.publish("d.", version("d.", 1, [member(b"1", name("x."))]));
+    assert_eq!(bench.owner("x.").as_deref(), Some("d."));
+}
+
 /// RFC 1034 4.3.5 is about the catalog itself: its members have timers of their own.
 #[test]
 fn the_members_of_a_catalog_that_has_expired_are_served() {
