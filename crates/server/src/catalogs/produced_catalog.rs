@@ -171,7 +171,8 @@ impl ProducedCatalog {
             self.changing = pending.into_iter().collect();
             self.needs_relisting = false;
             let (name, members) = (name.clone(), self.changing.clone());
-            self.task = Task::Making(pool.submit(move || first_version(name.as_ref(), members, now_s as u32)));
+            let serial = zones.policy(id).map_or(SerialPolicy::Unix, first_serial_policy).next(0, now_s);
+            self.task = Task::Making(pool.submit(move || first_version(name.as_ref(), members, serial)));
             return false;
         };
         if std::mem::take(&mut self.needs_relisting) {
@@ -284,6 +285,14 @@ fn serial_policy(policy: &Arc<ZonePolicy>) -> SerialPolicy {
     match policy.serial_policy {
         SerialPolicy::Keep => SerialPolicy::Unix,
         chosen => chosen,
+    }
+}
+
+/// The policy for the first serial: one that only counts begins at the time, too.
+fn first_serial_policy(policy: &Arc<ZonePolicy>) -> SerialPolicy {
+    match policy.serial_policy {
+        SerialPolicy::Date => SerialPolicy::Date,
+        SerialPolicy::Keep | SerialPolicy::Increment | SerialPolicy::Unix => SerialPolicy::Unix,
     }
 }
 

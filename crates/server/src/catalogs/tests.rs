@@ -246,3 +246,15 @@ fn the_members_of_a_catalog_that_has_expired_are_served() {
     bench.zones.expire(id);
     bench.run_until(Instant::now(), |bench| bench.owner("x.").is_some());
 }
+
+#[test]
+fn the_first_version_of_a_produced_catalog_has_a_serial_by_its_policy() {
+    for (policy, is_date) in [("date", true), ("unix", false), ("increment", false)] {
+        let produced = format!("[[zone]]\nname = \"p.\"\ncatalog = \"produce\"\nserial-policy = \"{policy}\"\n");
+        let mut bench = Bench::configured(&produced);
+        let id = bench.zones.find(name("p.").as_ref()).expect("it is configured");
+        bench.run_until(Instant::now(), |bench| bench.zones.latest(id).is_some());
+        let serial = bench.zones.latest(id).map_or(0, Zone::serial);
+        assert_eq!((2000010100..).contains(&serial), is_date, "{policy}: {serial}");
+    }
+}
