@@ -416,10 +416,8 @@ impl<D: Disk> ZoneJournal for Persistence<D> {
 
     fn handle(&mut self, event: JournalEvent, latest: Option<LatestVersion>) {
         match event {
-            JournalEvent::Durable(_) => {
-                self.images.disk_works();
-                self.retry();
-            }
+            // It does not end a pause: a disk that has room for changes may have none for an image.
+            JournalEvent::Durable(_) => self.retry(),
             JournalEvent::ImageDue(_, write) => self.start_due_image(write, latest),
             JournalEvent::Refused(zone, error) => {
                 warn!(%error, "the journal has refused a change; this is a bug, please report it");

@@ -208,17 +208,17 @@ impl PendingImages {
 
     //----------- a failing disk ---------------------------------------------------
 
-    /// Something was written.
-    pub fn disk_works(&mut self) {
+    /// An image was written.
+    fn disk_works(&mut self) {
         self.paused_until = None;
         if std::mem::take(&mut self.is_failing) {
             info!("images are written again");
         }
     }
 
-    /// Whether the last image could not be written.
+    /// Whether the last image could not be written, and one is left to try: otherwise nothing would ever show that the disk works again.
     pub fn is_failing(&self) -> bool {
-        self.is_failing
+        self.is_failing && !self.is_empty()
     }
 
     /// When to try again.

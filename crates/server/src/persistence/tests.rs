@@ -202,6 +202,30 @@ fn a_disk_that_fails_refuses_what_waits_and_is_tried_again() {
     assert_eq!(bench.restore().expect("it is stored").version.serial(), 1);
 }
 
+/// A nearly full disk has room for changes: each would start another attempt to write a large image, which takes that room.
+#[test]
+fn changes_that_are_durable_do_not_end_the_pause_after_an_image_that_failed() {
+    let mut bench = Bench::new();
+    bench.disk.set_full(true);
+    bench.replace(version(1));
+    bench.settle(true);
+    let due = bench.persistence.due();
+    assert!(due.is_some(), "the image could not be written");
+    bench.persistence.handle(JournalEvent::Durable(1), None);
+    assert_eq!((bench.persistence.due(), bench.persistence.next_outcome()), (due, None));
+    assert_eq!(bench.persistence.prepare(ZONE), Readiness::Unavailable);
+    // Without a zone whose image could show that the disk works, another one must get its turn.
+    bench.persistence.removed(ZONE, apex().as_ref());
+    bench.latest = None;
+    bench.disk.set_full(false);
+    bench.advance(due.expect("checked above") - clock::now());
+    bench.settle(true);
+    bench.latest = Some(version(2));
+    assert_eq!(bench.persistence.prepare(ZONE), Readiness::Preparing);
+    bench.settle(true);
+    assert_eq!(bench.persistence.prepare(ZONE), Readiness::Ready);
+}
+
 #[test]
 fn nothing_is_left_of_a_zone_that_is_removed() {
     for is_written in [false, true] {
