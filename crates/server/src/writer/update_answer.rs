@@ -21,11 +21,15 @@ pub(super) struct PendingAnswer {
 const MAX_REMEMBERED_LEN: usize = 1024;
 
 impl PendingAnswer {
-    pub(super) fn finish(self, result: Result<ChangedZone, ChangeRefusal>) {
+    pub(super) fn finish(mut self, result: Result<ChangedZone, ChangeRefusal>) {
         match result {
             Ok(changed) => self.send(Rcode::NOERROR, Some(changed), None),
             Err(refused) => {
+                let may_be_published = matches!(refused, ChangeRefusal::Overdue);
                 let (rcode, reason) = refusal(refused);
+                if let Some(update) = self.recent.take() {
+                    remember(update, rcode, may_be_published);
+                }
                 self.refuse(rcode, &reason);
             }
         }
@@ -38,11 +42,8 @@ impl PendingAnswer {
 
     fn send(self, rcode: Rcode, changed: Option<ChangedZone>, reason: Option<&str>) {
         let PendingAnswer { reply, recent, log } = self;
-        match recent {
-            // It may succeed later.
-            Some((recent, id)) if rcode == Rcode::SERVFAIL => recent.forget(&id),
-            Some((recent, id)) => recent.answered(&id, UpdateAnswer::Rcode(rcode)),
-            None => {}
+        if let Some(update) = recent {
+            remember(update, rcode, false);
         }
         reply.send(rcode);
         log.write(rcode, changed, reason);
@@ -65,6 +66,16 @@ impl PendingAnswer {
     }
 }
 
+/// Notes the response to an update. One that failed is forgotten, as it may succeed if it is repeated; but not one that may yet be published: it
+/// would be applied again after later updates (RFC 8945 10).
+fn remember((recent, id): (RecentUpdates, UpdateId), rcode: Rcode, may_be_published: bool) {
+    if rcode == Rcode::SERVFAIL && !may_be_published {
+        recent.forget(&id);
+    } else {
+        recent.answered(&id, UpdateAnswer::Rcode(rcode));
+    }
+}
+
 /// The RCODE of a change that was refused, and the reason.
 fn refusal(refused: ChangeRefusal) -> (Rcode, String) {
     match refused {
@@ -76,6 +87,9 @@ fn refusal(refused: ChangeRefusal) -> (Rcode, String) {
         ChangeRefusal::NotServed => (Rcode::SERVFAIL, "the zone has no content".into()),
         ChangeRefusal::Replaced => (Rcode::SERVFAIL, "the zone was replaced meanwhile".into()),
         ChangeRefusal::Busy => (Rcode::SERVFAIL, "too many updates wait for a large one".into()),
+        ChangeRefusal::Overdue => {
+            (Rcode::SERVFAIL, "the journal takes too long to write; it may be applied later".into())
+        }
         ChangeRefusal::NotDurable => (Rcode::SERVFAIL, "the journal cannot be written".into()),
         ChangeRefusal::Panicked => (Rcode::SERVFAIL, "zonda panicked; this is a bug, please report it".into()),
     }
@@ -117,5 +131,27 @@ impl UpdateLog {
         let UpdateLog { zone, client, key, .. } = self;
         let key = key.as_ref().map(tracing::field::display);
         info!(%zone, %client, key, %primary, %rcode, "update forwarded");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::time::Instant;
+
+    use super::*;
+    use crate::updates::Repeated;
+
+    /// RFC 8945 10: a repeated message must not be applied twice. One that has changed nothing may succeed then.
+    #[test]
+    fn an_update_that_may_yet_be_published_is_not_forgotten() {
+        let failed = Some(Repeated::Answered(UpdateAnswer::Rcode(Rcode::SERVFAIL)));
+        for (may_be_published, expected) in [(true, failed), (false, None)] {
+            let (recent, client, now) =
+                (RecentUpdates::default(), SocketAddr::from(([192, 0, 2, 1], 1)), Instant::now());
+            let (id, _) = recent.receive(client, b"message", now);
+            remember((recent.clone(), id), Rcode::SERVFAIL, may_be_published);
+            assert_eq!(recent.receive(client, b"message", now).1, expected);
+        }
     }
 }

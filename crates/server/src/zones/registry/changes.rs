@@ -40,8 +40,8 @@ pub(super) struct Changes {
     latest: ZoneIdMap<(Zone, usize)>,
     /// Changes that are not on disk yet, in the order of their numbers in the journal.
     unsynced: VecDeque<Unsynced>,
-    /// Changes of zones whose version is being written to the journal.
-    unprepared: ZoneIdMap<VecDeque<ZoneChange>>,
+    /// Changes of zones whose version is being written to the journal, and since when they wait.
+    unprepared: ZoneIdMap<VecDeque<(Instant, ZoneChange)>>,
     /// Zones that the pool works on.
     work: ZoneIdMap<ZoneWork>,
     /// Changes whose result is reported when the changed zones are published next.
@@ -269,7 +269,7 @@ impl ZoneRegistry {
     /// Refuses the changes of a zone that was replaced or removed, whether they are being computed or written to disk.
     pub(super) fn discard_changes(&mut self, zone: ZoneId, reason: impl Fn() -> ChangeRefusal) {
         let unprepared = self.changes.unprepared.remove(&zone).into_iter().flatten();
-        unprepared.for_each(|change| (change.done)(Err(reason())));
+        unprepared.for_each(|(_, change)| (change.done)(Err(reason())));
         if self.changes.latest.remove(&zone).is_some() {
             let unsynced = std::mem::take(&mut self.changes.unsynced);
             let (discarded, kept): (Vec<_>, Vec<_>) = unsynced.into_iter().partition(|change| change.zone == zone);

@@ -16,8 +16,10 @@ pub enum ChangeRefusal {
     Replaced,
     /// Too many changes of this zone wait for a large one.
     Busy,
-    /// The journal cannot be written. A change that waited for the disk may still be published later.
+    /// The journal cannot be written: nothing is changed.
     NotDurable,
+    /// It waits for the disk for too long: it is published if the disk works again.
+    Overdue,
     /// A bug: computing the change panicked.
     Panicked,
     /// It does not fit the zone.

@@ -20,7 +20,7 @@ impl ZoneRegistry {
         let zone = change.zone;
         if let Some(waiting) = self.changes.unprepared.get_mut(&zone) {
             if waiting.len() < MAX_WAITING {
-                waiting.push_back(change);
+                waiting.push_back((clock::now(), change));
             } else {
                 (change.done)(Err(ChangeRefusal::Busy));
             }
@@ -38,7 +38,7 @@ impl ZoneRegistry {
             Readiness::Ready => return Some(change),
             Readiness::Preparing => {
                 self.store_file_state(zone);
-                self.changes.unprepared.entry(zone).or_default().push_back(change);
+                self.changes.unprepared.entry(zone).or_default().push_back((clock::now(), change));
             }
             Readiness::Unavailable => (change.done)(Err(ChangeRefusal::NotDurable)),
         }
@@ -48,7 +48,7 @@ impl ZoneRegistry {
 
     /// The journal of this zone can take changes: makes those that waited, or refuses them if it cannot.
     fn retry_changes(&mut self, zone: ZoneId, is_ready: bool) {
-        for change in self.changes.unprepared.remove(&zone).into_iter().flatten() {
+        for (_, change) in self.changes.unprepared.remove(&zone).into_iter().flatten() {
             match is_ready {
                 true => self.change(change),
                 false => (change.done)(Err(ChangeRefusal::NotDurable)),
@@ -110,16 +110,24 @@ impl ZoneRegistry {
 
     /// Whether changes wait for the disk.
     pub fn has_unsynced_changes(&self) -> bool {
-        !self.changes.unsynced.is_empty()
+        !self.changes.unsynced.is_empty() || !self.changes.unprepared.is_empty()
     }
 
-    /// Refuses the changes that have waited for the disk for too long. They stay in the journal, and are published if the disk
+    /// Refuses the changes that have waited for the disk for too long. Those in the journal stay there, and are published if the disk
     /// works again. To be called several times a second while [`ZoneRegistry::has_unsynced_changes`].
     pub fn refuse_overdue_changes(&mut self, now: Instant) {
         let is_overdue = |change: &&mut Unsynced| now.saturating_duration_since(change.since) >= MAX_DISK_WAIT;
         let overdue = self.changes.unsynced.iter_mut().take_while(is_overdue);
-        overdue.for_each(|change| report(change.done.take(), Err(ChangeRefusal::NotDurable)));
+        overdue.for_each(|change| report(change.done.take(), Err(ChangeRefusal::Overdue)));
     }
+        self.changes.unprepared.retain(|_, waiting| {
+            while waiting.front().is_some_and(|(since, _)| now.saturating_duration_since(*since) >= MAX_DISK_WAIT)
+                && let Some((_, change)) = waiting.pop_front()
+            {
+                (change.done)(Err(ChangeRefusal::NotDurable));
+            }
+            !waiting.is_empty()
+        });
 
     fn is_disk_slow(&self, now: Instant) -> bool {
         let oldest = self.changes.unsynced.front();

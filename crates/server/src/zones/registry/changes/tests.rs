@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use wire::{Name, NameRef, Rtype};
 use zone::CheckMode;
@@ -13,7 +13,7 @@ use zone::change::{ChangeRules, ChangeSet};
 use super::*;
 use crate::config::ZonePolicy;
 use crate::report::Change;
-use crate::zones::journal::ZoneJournal;
+use crate::zones::journal::{Readiness, ZoneJournal};
 use crate::zones::registry::ChangeHooks;
 use crate::zones::registry::tests::Bench;
 
@@ -154,6 +154,32 @@ fn updates_are_published_when_they_are_on_disk_and_build_on_each_other() {
     assert_eq!((bench.serial("a."), bench.records("a.")), (Some(4), 5));
     assert_eq!(*published.lock().expect("no panic"), [2, 3, 3, 4]);
     assert!(bench.zones.changes.latest.is_empty() && bench.zones.changes.unsynced.is_empty());
+}
+
+/// Never ready, as on a disk that hangs.
+struct HangingJournal;
+
+impl ZoneJournal for HangingJournal {
+    fn prepare(&mut self, _: ZoneId) -> Readiness {
+        Readiness::Preparing
+    }
+}
+
+#[test]
+fn changes_that_wait_for_the_disk_for_too_long_are_refused() {
+    let mut bench = Bench::loaded(&["a.", "b."]);
+    bench.zones.set_journal(Box::new(TestJournal::default()));
+    let appended = bench.change("a.", (1, 2), 0, PublishOrder::AfterSync);
+    bench.zones.set_journal(Box::new(HangingJournal));
+    let waiting = bench.change("b.", (1, 2), 0, PublishOrder::AfterSync);
+    assert!(bench.zones.has_unsynced_changes());
+    bench.zones.refuse_overdue_changes(Instant::now());
+    assert!(appended.try_recv().is_err() && waiting.try_recv().is_err());
+    bench.zones.refuse_overdue_changes(Instant::now() + Duration::from_secs(5));
+    // What is in the journal may be published later, what is not is not.
+    assert!(matches!(appended.try_recv(), Ok(Err(ChangeRefusal::Overdue))));
+    assert!(matches!(waiting.try_recv(), Ok(Err(ChangeRefusal::NotDurable))));
+    assert!(bench.zones.changes.unprepared.is_empty());
 }
 
 #[test]
