@@ -5,7 +5,7 @@ use std::sync::Arc;
 use zone::Zone;
 use zone::encoded_change::EncodedChange;
 
-use super::ZoneRegistry;
+use super::{ChangeRefusal, ZoneRegistry};
 use crate::config::ZonePolicy;
 use crate::zone_id::ZoneId;
 
@@ -38,6 +38,8 @@ impl ZoneRegistry {
     /// RFC 1034 4.3.5: stops serving a zone whose primaries could not be reached for too long. Its data is kept: a primary may
     /// confirm it.
     pub fn expire(&mut self, id: ZoneId) {
+        // A rebuild that ends later would serve the zone again.
+        self.discard_changes(id, || ChangeRefusal::NotServed);
         let Some(entry) = self.zones.get_mut(id) else { return };
         if let Some(version) = entry.served.zone().cloned() {
             self.expired.insert(id, version);

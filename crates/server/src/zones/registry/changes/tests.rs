@@ -182,6 +182,22 @@ fn changes_that_wait_for_the_disk_for_too_long_are_refused() {
     assert!(bench.zones.changes.unprepared.is_empty());
 }
 
+/// RFC 1034 4.3.5: an expired zone is not served.
+#[test]
+fn a_rebuild_does_not_bring_back_a_zone_that_has_expired() {
+    let mut bench = Bench::loaded(&["a."]);
+    let id = bench.id("a.");
+    bench.zones.rebuild(id);
+    assert_eq!(bench.zones.changes.work.len(), 1);
+    bench.zones.expire(id);
+    bench.step();
+    assert_eq!(bench.serial("a."), Some(0));
+    let done = bench.work.recv_timeout(Duration::from_secs(10)).expect("it is rebuilt");
+    bench.zones.finish_work(done);
+    bench.step();
+    assert_eq!(bench.serial("a."), Some(0), "SERVFAIL, as before");
+}
+
 #[test]
 fn changes_of_a_replaced_or_removed_zone_are_refused() {
     let mut bench = Bench::loaded(&["a.", "b."]);
