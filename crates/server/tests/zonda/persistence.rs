@@ -293,6 +293,36 @@ fn a_large_zone_file_is_read_again_only_if_it_was_changed() {
     assert_eq!(daemon.ask("h7.a.example").rcode(), NXDOMAIN);
 }
 
+/// RFC 1982 3: secondaries that have the later serial would never get what is served with an earlier one.
+#[test]
+fn the_serial_of_a_small_zone_does_not_go_back_to_that_of_its_file() {
+    for policy in ["increment", "date", "unix"] {
+        let folder = TestFolder::new();
+        let config = format!("[[zone]]\nname = \"a.example\"\nfile = \"a.zone\"\nserial-policy = \"{policy}\"\n");
+        folder.write("zonda.toml", &config);
+        folder.write("a.zone", &zone(5, SLOW, 1));
+        let daemon = folder.serve(&["--config", "zonda.toml"]);
+        folder.write("a.zone", &zone(5, SLOW, 2));
+        reload(&folder);
+        let serial = status(&folder)["serial"].as_u64().expect("a serial");
+        assert!(serial > 5 && daemon.ask("h1.a.example").has("192.0.2.1"), "{policy} {serial}");
+        daemon.stop();
+        let daemon = folder.serve(&["--config", "zonda.toml"]);
+        assert_eq!(status(&folder)["serial"], serial, "{policy}: {}", daemon.log());
+        assert!(daemon.ask("h1.a.example").has("192.0.2.1"));
+        // Edited while it is down, and while it runs.
+        daemon.stop();
+        folder.write("a.zone", &zone(5, SLOW, 3));
+        let daemon = folder.serve(&["--config", "zonda.toml"]);
+        crate::catalog::wait_until("read", &daemon, || daemon.ask("h2.a.example").has("192.0.2.1"));
+        let next = status(&folder)["serial"].as_u64().expect("a serial");
+        assert!(next > serial, "{policy} {next} {serial}");
+        folder.write("a.zone", &zone(5, SLOW, 4));
+        reload(&folder);
+        assert!(status(&folder)["serial"].as_u64() > Some(next) && daemon.ask("h3.a.example").has("192.0.2.1"));
+    }
+}
+
 #[test]
 fn a_damaged_image_is_reported_and_the_zone_transferred_anew() {
     let (first, second) = (TestFolder::new(), TestFolder::new());

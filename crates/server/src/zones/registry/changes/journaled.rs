@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use zone::Zone;
 use zone::encoded_change::EncodedChange;
+use zone::serial_policy::SerialPolicy;
 
 use super::{ChangeRefusal, MAX_WAITING, PublishOrder, Unsynced, ZoneChange, report};
 use crate::clock;
@@ -65,7 +66,10 @@ impl ZoneRegistry {
     ) {
         let Some(entry) = self.zones.get(id) else { return };
         let is_updated = self.updated.contains_key(&id);
-        let can_be_read = entry.source.has_file() && entry.source.policy.primaries.is_empty() && !is_updated;
+        let policy = &entry.source.policy;
+        // Its serial may not be that of the file, and must not go back to it.
+        let is_advanced = policy.serial_policy != SerialPolicy::Keep && entry.served.zone().is_some();
+        let can_be_read = entry.source.has_file() && policy.primaries.is_empty() && !is_updated && !is_advanced;
         let rule = if can_be_read { StoreRule::IfLarge } else { StoreRule::Always };
         self.journal.replaced(id, version, changes, rule);
     }
