@@ -417,7 +417,12 @@ impl FoundZone {
         self.changes.sort_by_key(|change| change.sequence);
         // A record that was moved may be there twice.
         self.changes.dedup_by_key(|change| change.sequence);
+        let is_acknowledged = |at: Location| !tails.iter().any(|tail| at.segment == tail.0 && at.offset >= tail.1);
         let Some(image) = self.image else {
+            if let Some(lost) = self.changes.iter().map(|change| change.location).find(|at| is_acknowledged(*at)) {
+                let problem = format!("the image of {} is lost, and its changes with it", recovery.name(self));
+                recovery.report(&segment_name(lost.segment), lost.offset, &problem);
+            }
             self.changes.clear();
             return false;
         };
@@ -433,7 +438,7 @@ impl FoundZone {
             let follows = change.from == serial;
             if follows {
                 serial = change.to;
-            } else if !tails.iter().any(|tail| change.location.segment == tail.0 && change.location.offset >= tail.1) {
+            } else if is_acknowledged(change.location) {
                 lost.get_or_insert(change.location);
             }
             follows

@@ -272,6 +272,33 @@ impl ZoneIndex {
         self.keep(to, header.record_len());
     }
 
+    /// The zones with records in this segment.
+    pub(super) fn zones_in(&self, segment: u32) -> Vec<u32> {
+        let is_in = |slot: &ZoneSlot| {
+            let mut changes = slot.changes.iter().flat_map(|changes| &changes.entries);
+            slot.image.segment == segment
+                || slot.timers.segment == segment
+                || changes.any(|entry| entry.location.segment == segment)
+        };
+        (0..).zip(&self.zones).filter(|(_, slot)| is_in(slot)).map(|(zone, _)| zone).collect()
+    }
+
+    /// Forgets what the zone can do without of its records in this segment, timers and history; returns whether it needs the others.
+    pub(super) fn give_up(&mut self, zone: u32, segment: u32) -> bool {
+        let slot = self.slot(zone);
+        if slot.timers.segment == segment {
+            slot.timers = Location::default();
+        }
+        let mut needs_image = slot.image.segment == segment;
+        if let Some(changes) = &slot.changes {
+            let is_lost = |entry: &ChangeEntry| entry.location.segment == segment;
+            let history = changes.entries.range(..changes.history_count).rposition(is_lost);
+            needs_image |= changes.entries.range(changes.history_count..).any(is_lost);
+            self.drop_history(zone, history.map_or(0, |position| position + 1));
+        }
+        needs_image
+    }
+
     fn keep(&mut self, location: Location, len: usize) {
         *self.live.entry(location.segment).or_default() += len as u64;
     }

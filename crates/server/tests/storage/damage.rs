@@ -168,3 +168,63 @@ fn a_full_disk_is_survived() {
     let serials = std::iter::from_fn(|| history.next_change().expect("they are good")).map(|change| change.to);
     assert_eq!(serials.collect::<Vec<_>>(), [3, 4, 5, 6, 7, 8]);
 }
+
+/// Where the octets of the `nth` record of a zone start that follow its name.
+fn payload_of(disk: &SimulatedDisk, zone: u32, nth: usize) -> usize {
+    let mut octets = vec![0; disk.file_len(JOURNAL)];
+    disk.open(JOURNAL).expect("it is there").read_at(&mut octets, 0).expect("it can be read");
+    let name: Name = format!("zone{zone}.example.").parse().expect("a name");
+    let mut found = octets.windows(name.wire().len()).enumerate().filter(|(_, octets)| *octets == name.wire());
+    found.nth(nth).expect("there are so many records").0 + name.wire().len()
+}
+
+#[test]
+fn changes_whose_image_is_lost_are_reported() {
+    let disk = SimulatedDisk::default();
+    store_with_zones(&disk);
+    disk.flip(JOURNAL, payload_of(&disk, 1, 0), 1);
+    let (serials, messages) = recover(&disk);
+    assert_eq!(serials, [Some(4), None, Some(4)]);
+    assert!(messages.iter().any(|message| message.contains("the image of zone1.example. is lost")), "{messages:?}");
+}
+
+/// The server still has the version: the segment stays until a new image of it replaces what is damaged.
+#[test]
+fn what_compaction_finds_damaged_is_written_anew() {
+    let disk = SimulatedDisk::default();
+    store_with_zones(&disk);
+    let limits = StoreLimits { segment_len: 1000, ..StoreLimits::default() };
+    let mut store = Store::open(disk.clone(), limits).expect("the disk can be read").0;
+    let image = |store: &Store<SimulatedDisk>| {
+        let mut writer = store.image_writer();
+        writer.push(&[1; 200]).expect("it is small");
+        writer.finish().expect("it is small")
+    };
+    for serial in 10..40 {
+        let (name, image): (Name, _) = ("zone0.example.".parse().expect("a name"), image(&store));
+        store.append_image(StoredZone(0), name.as_ref(), serial, ImageBase::Replacement, &image);
+        store.sync().expect("the disk is good");
+    }
+    assert!(disk.flip(JOURNAL, payload_of(&disk, 1, 2) + 10, 1), "its second change");
+    let compact = |store: &mut Store<SimulatedDisk>| {
+        for _ in 0..100 {
+            let has_work = store.compact(10_000).expect("it can be read");
+            store.sync().expect("the disk is good");
+            if !has_work {
+                return;
+            }
+        }
+        panic!("the compaction does not end");
+    };
+    let is_there = |disk: &SimulatedDisk| disk.list().expect("names").iter().any(|name| name == JOURNAL);
+    compact(&mut store);
+    assert!(is_there(&disk));
+    assert!(store.take_due_images().contains(&StoredZone(1)));
+    let (name, snapshot): (Name, _) = ("zone1.example.".parse().expect("a name"), image(&store));
+    let base = ImageBase::Snapshot { max_history_len: u64::MAX };
+    assert!(store.append_image(StoredZone(1), name.as_ref(), 4, base, &snapshot).is_some());
+    store.sync().expect("the disk is good");
+    compact(&mut store);
+    assert!(!is_there(&disk), "nothing in it is needed");
+    assert_eq!(recover(&disk), (vec![Some(39), Some(4), Some(4)], vec![]));
+}

@@ -13,6 +13,16 @@ pub(in crate::storage) struct Compaction {
     offset: u32,
     /// Everything was copied.
     is_done: bool,
+    /// Zones that need what could not be copied: the segment stays until each has a new image. `None` before all was copied.
+    damaged: Option<Vec<u32>>,
+}
+
+fn warn_of_damage(segment: u32, offset: u32) {
+    tracing::warn!(
+        file = segment_name(segment),
+        offset,
+        "the journal is damaged: what is lost of zones that are served is written anew"
+    );
 }
 
 /// More small segments than this are merged: each start leaves one.
@@ -23,11 +33,15 @@ impl<D: Disk> Store<D> {
     /// whether there was anything to do.
     pub fn compact(&mut self, budget: u32) -> Result<bool, StoreError> {
         if self.compaction.is_none() {
-            self.compaction =
-                self.victim().map(|segment| Compaction { segment, offset: RECORDS_START, is_done: false });
+            self.compaction = self.victim().map(|segment| Compaction {
+                segment,
+                offset: RECORDS_START,
+                is_done: false,
+                damaged: None,
+            });
         }
-        let Some(Compaction { segment: number, offset, is_done: false }) = self.compaction else {
-            return Ok(self.compaction.is_some());
+        let Some(Compaction { segment: number, offset, is_done: false, .. }) = self.compaction else {
+            return Ok(self.compaction.as_ref().is_some_and(|compaction| compaction.damaged.is_none()));
         };
         let failed = |error| StoreError { file: segment_name(number), action: "read", error };
         let Some(segment) = self.segments.get(&number) else { return Ok(false) };
@@ -35,20 +49,30 @@ impl<D: Disk> Store<D> {
         let step_end = end.min(offset.saturating_add(budget));
         let mut scan = SegmentScan::new(&*file, salt, offset, end);
         while scan.offset() < step_end {
-            if let Some(Scanned::Record(at, header)) = scan.next().map_err(failed)? {
-                let location = Location { segment: number, offset: at };
-                // The oldest segment has nothing older that a removal would have to hide.
-                let is_oldest = self.segments.keys().next() == Some(&number) && !self.has_unsynced_removals;
-                let hides = header.kind == RecordKind::Removed && !is_oldest;
-                if (hides || self.is_kept(&header, location))
-                    && let Some(record) = read_record(&*file, at.into(), salt).map_err(failed)?
-                {
-                    self.append_copy(&record, location);
+            match scan.next().map_err(failed)? {
+                Some(Scanned::Record(at, header)) => {
+                    let location = Location { segment: number, offset: at };
+                    // The oldest segment has nothing older that a removal would have to hide.
+                    let is_oldest = self.segments.keys().next() == Some(&number) && !self.has_unsynced_removals;
+                    let hides = header.kind == RecordKind::Removed && !is_oldest;
+                    if hides || self.is_kept(&header, location) {
+                        match read_record(&*file, at.into(), salt).map_err(failed)? {
+                            Some(record) => self.append_copy(&record, location),
+                            None => warn_of_damage(number, at),
+                        }
+                    }
                 }
+                Some(Scanned::DamagedPayload(at, header)) => {
+                    if self.index.needs(&header, Location { segment: number, offset: at }, true) {
+                        warn_of_damage(number, at);
+                    }
+                }
+                Some(Scanned::Garbage(start, _)) => warn_of_damage(number, start),
+                None => (),
             }
         }
         let offset = scan.offset();
-        self.compaction = Some(Compaction { segment: number, offset, is_done: offset >= end });
+        self.compaction = Some(Compaction { segment: number, offset, is_done: offset >= end, damaged: None });
         Ok(true)
     }
 
@@ -87,10 +111,21 @@ impl<D: Disk> Store<D> {
         is_due.then_some(oldest)
     }
 
+    /// Whether zones need records of this compacted segment that could not be copied. Asks for their images, once.
+    fn is_needed(&mut self, segment: u32) -> bool {
+        let Some(compaction) = &mut self.compaction else { return false };
+        let mut damaged = compaction.damaged.take().unwrap_or_else(|| self.index.zones_in(segment));
+        damaged.retain(|zone| self.index.give_up(*zone, segment));
+        damaged.iter().for_each(|zone| self.index.ask_for_image(*zone));
+        let is_needed = !damaged.is_empty();
+        compaction.damaged = Some(damaged);
+        is_needed
+    }
+
     /// Removes the compacted segment once its copies are durable.
     pub(super) fn remove_compacted(&mut self) -> Result<(), StoreError> {
         let Some(Compaction { segment, is_done: true, .. }) = self.compaction else { return Ok(()) };
-        if !self.pending.is_empty() {
+        if !self.pending.is_empty() || self.is_needed(segment) {
             return Ok(());
         }
         // What the header of this segment makes void must be gone first.
