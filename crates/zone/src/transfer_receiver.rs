@@ -360,7 +360,7 @@ impl TransferReceiver {
 
     fn check_same_soa(&self, serial: u32) -> Result<(), TransferError> {
         match &self.soa {
-            Some(soa) if soa.rdata.eq_ignore_ascii_case(&self.buffer.rdata) => Ok(()),
+            Some(soa) if is_same_soa(&soa.rdata, &self.buffer.rdata) => Ok(()),
             soa => Err(TransferError::SoaMismatch { first: soa.as_ref().map_or(0, |soa| soa.serial), last: serial }),
         }
     }
@@ -423,6 +423,14 @@ impl TransferReceiver {
         self.change_octets += bytes.len();
         self.changes.push(EncodedChange::from_parts(bytes, new_soa, [from_serial, to_serial]));
     }
+}
+
+/// RFC 5936 2.2: whether two SOA records are the same. The case of names does not count (RFC 4343), that of the octets of numbers does.
+fn is_same_soa(first: &[u8], last: &[u8]) -> bool {
+    // RFC 1035 3.3.13: five numbers follow the names.
+    const NUMBERS_LEN: usize = 20;
+    let [first, last] = [first, last].map(|rdata| rdata.split_at(rdata.len().saturating_sub(NUMBERS_LEN)));
+    first.0.eq_ignore_ascii_case(last.0) && first.1 == last.1
 }
 
 /// RFC 5936 2.2.1: a response to a query without an error. AA is not required, as some servers do not set it.

@@ -301,6 +301,21 @@ fn an_error_says_what_was_sent_and_what_was_expected() {
     }
 }
 
+/// RFC 5936 2.2: the last SOA record is the same as the first one. Only the case of its names does not count: 0x41 and 0x61 are other numbers.
+#[test]
+fn rfc_5936_2_2_a_last_soa_with_other_numbers_is_refused() {
+    let (first, mut last) = (soa(0x41), soa(0x41));
+    last.rdata[1].make_ascii_uppercase();
+    let messages = responses(Rtype::AXFR, [vec![first.clone(), ns(), last.clone()]]);
+    assert!(receive(AXFR, &messages).is_ok(), "another case of a name");
+    *last.rdata.last_mut().expect("five numbers") = b'a';
+    let first = Record { rdata: [&last.rdata[..last.rdata.len() - 1], b"A"].concat(), ..first };
+    assert!(
+        error_of(AXFR, vec![first, ns(), last]).starts_with("the transfer starts with serial 65 and ends with another")
+    );
+    assert!(error_of(AXFR, vec![soa(0x41), ns(), soa(0x61)]).starts_with("the transfer starts with serial 65"));
+}
+
 #[test]
 fn messages_that_are_no_transfer_are_refused() {
     let good = responses(Rtype::AXFR, [vec![soa(1), ns(), soa(1)]]).remove(0);
