@@ -89,9 +89,8 @@ impl Writer {
             ControlEvent::JournalOf { zones, reply } => self.zones.report_journal_of(&zones, reply),
             ControlEvent::Journal { reply } => self.zones.report_journal(reply),
             ControlEvent::RollBack { zone, rollback, reply } => {
-                let result = self.zones.roll_back(zone, rollback);
+                self.zones.roll_back(zone, rollback, Box::new(move |result| _ = reply.send(result)));
                 self.zones.publish();
-                _ = reply.send(result);
             }
         }
     }

@@ -18,9 +18,9 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use tracing::warn;
-use zone::Zone;
-use zone::change::Applied;
+use zone::change::{Applied, ChangeRules};
 use zone::encoded_change::EncodedChange;
+use zone::{Difference, Zone};
 
 use super::ZoneRegistry;
 use crate::clock;
@@ -30,7 +30,7 @@ use crate::zones::journal::JournalUnavailable;
 pub use change_refusal::ChangeRefusal;
 pub use pool_work::{FinishedWork, ZoneWorkResult};
 use pool_work::{WorkKind, ZoneWork};
-pub use proposed::ProposedChange;
+pub use proposed::{ProposedChange, RollbackVersion};
 pub use zone_change::{ChangeDone, ChangedZone, PublishOrder, ZoneChange};
 
 /// Changes that are not published yet, and zones that the pool works on.
@@ -71,7 +71,7 @@ const MAX_WAITING: usize = 1024;
 impl ZoneRegistry {
     /// Begins a change; its result is reported once it is published.
     pub fn change(&mut self, change: ZoneChange) {
-        if self.is_frozen(change.zone) {
+        if self.is_frozen(change.zone) && !matches!(change.change, ProposedChange::Rollback(_)) {
             return (change.done)(Err(ChangeRefusal::Frozen));
         }
         if let Some(ZoneWork { kind: WorkKind::Apply { waiting, .. }, .. }) = self.changes.work.get_mut(&change.zone) {
@@ -83,6 +83,9 @@ impl ZoneRegistry {
             return;
         }
         let Some(change) = self.prepare_journal(change) else { return };
+        if let ProposedChange::Rollback(rollback) = change.change {
+            return self.accept_rollback(change.zone, *rollback, (change.rules, change.order, change.done));
+        }
         let state = self.latest(change.zone).zip(self.policy(change.zone));
         let Some((base, policy)) = state else { return (change.done)(Err(ChangeRefusal::NotServed)) };
         if change.change.is_large() || acceptance::needs_pool(policy) {
@@ -191,6 +194,24 @@ impl ZoneRegistry {
         if needs_rebuild {
             self.rebuild(zone);
         }
+    }
+
+    /// Journals an earlier version. It was accepted once, and limits of changes are not for operators.
+    fn accept_rollback(
+        &mut self,
+        zone: ZoneId,
+        RollbackVersion { base, version, change }: RollbackVersion,
+        (rules, order, done): (ChangeRules, PublishOrder, ChangeDone),
+    ) {
+        if self.latest(zone).map(Zone::version) != Some(base) {
+            return done(Err(ChangeRefusal::Replaced));
+        }
+        if self.changes.work.contains_key(&zone) {
+            self.log_for_rebuild(zone, change.to_change_set(), rules);
+        }
+        let (difference, warnings, remarks) = (Difference::default(), Vec::new(), Vec::new());
+        let applied = Applied { zone: version, change, difference, warnings };
+        self.accept(zone, AcceptedChange { applied, remarks }, order, done);
     }
 
     fn refuse(&mut self, zone: ZoneId, refused: ChangeRefusal, done: ChangeDone) {

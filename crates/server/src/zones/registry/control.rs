@@ -4,10 +4,12 @@ use std::collections::{HashSet, VecDeque};
 
 use tracing::info;
 use wire::{Name, NameRef};
+use zone::change::ChangeRules;
 use zone::encoded_change::EncodedChange;
-use zone::{Zone, ZoneVersion};
+use zone::{CheckMode, Zone, ZoneVersion};
 
-use super::ZoneRegistry;
+use super::changes::RollbackVersion;
+use super::{ChangeDone, ChangeRefusal, ProposedChange, PublishOrder, ZoneChange, ZoneRegistry};
 use crate::zone_id::{ZoneId, ZoneIdMap, ZoneIdSet};
 
 /// The state of the zones that have any.
@@ -40,6 +42,9 @@ pub enum ControlRefused {
     /// It has changed while the new version was made.
     #[error("the zone has changed meanwhile; try again")]
     Changed,
+    /// The disk fails or is slow.
+    #[error("the journal cannot be written, or that takes too long: the version is not served, or later; see the log")]
+    NotDurable,
 }
 
 /// An earlier version that is to be served again.
@@ -53,6 +58,9 @@ pub struct Rollback {
     /// Whether the zone is frozen, so that nothing replaces the version at once.
     pub freezes: bool,
 }
+
+/// Receives the result of a rollback.
+pub type RollbackDone = Box<dyn FnOnce(Result<u32, ControlRefused>) + Send>;
 
 impl ZoneRegistry {
     /// Whether nothing but an operator may change this zone.
@@ -131,9 +139,31 @@ impl ZoneRegistry {
         self.controls.kept.get(&id).into_iter().flatten()
     }
 
-    /// Serves an earlier version again. Returns the serial served.
-    pub fn roll_back(&mut self, id: ZoneId, rollback: Rollback) -> Result<u32, ControlRefused> {
+    /// Serves an earlier version again; `done` gets the serial served. With a new serial it must be on disk before: a restart would
+    /// serve an earlier one than secondaries have.
+    pub fn roll_back(&mut self, id: ZoneId, rollback: Rollback, done: RollbackDone) {
         let Rollback { base, version, change, freezes } = rollback;
+        let Some(change) = change else { return done(self.serve_as_it_was(id, base, version, freezes)) };
+        let rules = ChangeRules { check_mode: CheckMode::Lenient, nsec3_max_iterations: u16::MAX };
+        let change = ProposedChange::Rollback(Box::new(RollbackVersion { base, version, change }));
+        let done: ChangeDone = Box::new(move |result| {
+            done(match result {
+                Ok(changed) => Ok(changed.serial),
+                Err(ChangeRefusal::NotDurable | ChangeRefusal::Overdue) => Err(ControlRefused::NotDurable),
+                Err(_) => Err(ControlRefused::Changed),
+            });
+        });
+        self.change(ZoneChange { zone: id, change, rules, order: PublishOrder::AfterSync, done });
+    }
+
+    /// Serves an earlier version with its own serial.
+    fn serve_as_it_was(
+        &mut self,
+        id: ZoneId,
+        base: ZoneVersion,
+        version: Zone,
+        freezes: bool,
+    ) -> Result<u32, ControlRefused> {
         if self.latest(id).map(Zone::version) != Some(base) {
             return Err(ControlRefused::Changed);
         }
@@ -141,7 +171,7 @@ impl ZoneRegistry {
         if self.zones.get(id).is_some_and(|entry| entry.source.has_file()) {
             self.updated.entry(id).or_insert(old_serial);
         }
-        self.replace(id, version, change.as_slice());
+        self.replace(id, version, &[]);
         self.store_file_state(id);
         if freezes {
             self.freeze(id)?;

@@ -120,10 +120,6 @@ impl ZoneRegistry {
     /// Refuses the changes that have waited for the disk for too long. Those in the journal stay there, and are published if the disk
     /// works again. To be called several times a second while [`ZoneRegistry::has_unsynced_changes`].
     pub fn refuse_overdue_changes(&mut self, now: Instant) {
-        let is_overdue = |change: &&mut Unsynced| now.saturating_duration_since(change.since) >= MAX_DISK_WAIT;
-        let overdue = self.changes.unsynced.iter_mut().take_while(is_overdue);
-        overdue.for_each(|change| report(change.done.take(), Err(ChangeRefusal::Overdue)));
-    }
         self.changes.unprepared.retain(|_, waiting| {
             while waiting.front().is_some_and(|(since, _)| now.saturating_duration_since(*since) >= MAX_DISK_WAIT)
                 && let Some((_, change)) = waiting.pop_front()
@@ -132,6 +128,10 @@ impl ZoneRegistry {
             }
             !waiting.is_empty()
         });
+        let is_overdue = |change: &&mut Unsynced| now.saturating_duration_since(change.since) >= MAX_DISK_WAIT;
+        let overdue = self.changes.unsynced.iter_mut().take_while(is_overdue);
+        overdue.for_each(|change| report(change.done.take(), Err(ChangeRefusal::Overdue)));
+    }
 
     fn is_disk_slow(&self, now: Instant) -> bool {
         let oldest = self.changes.unsynced.front();

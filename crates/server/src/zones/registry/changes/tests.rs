@@ -14,8 +14,8 @@ use super::*;
 use crate::config::ZonePolicy;
 use crate::report::Change;
 use crate::zones::journal::{Readiness, ZoneJournal};
-use crate::zones::registry::ChangeHooks;
 use crate::zones::registry::tests::Bench;
+use crate::zones::registry::{ChangeHooks, ControlRefused, Rollback};
 
 pub(super) const RULES: ChangeRules = ChangeRules { check_mode: CheckMode::Lenient, nsec3_max_iterations: 100 };
 
@@ -154,6 +154,33 @@ fn updates_are_published_when_they_are_on_disk_and_build_on_each_other() {
     assert_eq!((bench.serial("a."), bench.records("a.")), (Some(4), 5));
     assert_eq!(*published.lock().expect("no panic"), [2, 3, 3, 4]);
     assert!(bench.zones.changes.latest.is_empty() && bench.zones.changes.unsynced.is_empty());
+}
+
+/// A restart would serve an earlier serial than secondaries have.
+#[test]
+fn a_rollback_is_published_when_it_is_on_disk() {
+    let mut bench = Bench::loaded(&["a."]);
+    bench.zones.set_journal(Box::new(TestJournal::default()));
+    let id = bench.id("a.");
+    let current = bench.zones.latest(id).expect("it is served").clone();
+    let rollback = |base: &Zone, serial| {
+        let version = base.with_serial(serial);
+        let change = Some(EncodedChange::between(base, &version));
+        Rollback { base: base.version(), version, change, freezes: false }
+    };
+    // An operator may return to another version of a frozen zone.
+    bench.zones.freeze(id).expect("it is served");
+    let (sender, results) = channel();
+    for serial in [7, 8] {
+        let sender = sender.clone();
+        bench.zones.roll_back(id, rollback(&current, serial), Box::new(move |result| _ = sender.send(result)));
+    }
+    assert_eq!(results.try_recv(), Ok(Err(ControlRefused::Changed)), "the second one is of an earlier version");
+    bench.step();
+    assert_eq!((bench.serial("a."), results.try_recv().is_err()), (Some(1), true));
+    bench.zones.durable(1);
+    bench.step();
+    assert_eq!((bench.serial("a."), results.try_recv()), (Some(7), Ok(Ok(7))));
 }
 
 /// Never ready, as on a disk that hangs.
