@@ -71,6 +71,8 @@ const MAX_WAIT: Duration = Duration::from_millis(50);
 const MAX_OPENED_PER_TURN: usize = 16;
 /// Opening ends this long after the last connection was begun.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(10);
+/// A query without a response after this time is lost: much longer than QUIC takes to repeat it.
+pub const TIMEOUT: Duration = Duration::from_secs(1);
 /// RFC 9250 4.3: DOQ_NO_ERROR.
 const NO_ERROR: VarInt = VarInt::from_u32(0);
 /// The length of a message's length (RFC 9250 4.2).
@@ -97,7 +99,7 @@ impl QuicConfig<'_> {
         let since = Instant::now();
         load.turn_until(since + self.duration, stop)?;
         result.counted = since.elapsed();
-        load.metrics.interrupted = load.clients.iter().map(|client| client.exchanges.len() as u64).sum();
+        load.record_unanswered(Instant::now());
         for port in &load.ports {
             load.metrics.receive_drops += u64::from(port.socket.receive_drops()?);
         }
@@ -201,6 +203,18 @@ impl<'q> QuicLoad<'q> {
         clients.insert(handle, number);
         let exchanges = HashMap::new();
         Ok(Client { handle, connection, since: now, is_established: false, responses: 0, exchanges, timer: None })
+    }
+
+    /// Counts the queries without a response at the end: old ones are lost, as those to a server that has died.
+    fn record_unanswered(&mut self, end: Instant) {
+        for exchange in self.clients.iter().flat_map(|client| client.exchanges.values()) {
+            let waited = end.saturating_duration_since(exchange.sent);
+            if waited < TIMEOUT {
+                self.metrics.interrupted += 1;
+            } else {
+                self.metrics.record_timeout(waited.as_nanos() as u64, waited.as_nanos() as u64);
+            }
+        }
     }
 
     fn turn_until(&mut self, end: Instant, stop: &AtomicBool) -> io::Result<()> {

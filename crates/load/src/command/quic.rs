@@ -14,7 +14,7 @@ use super::number::{rate, seconds, seconds_or_none};
 use super::tls_tsig::TlsClientArguments;
 use super::{CommandError, Validity, conclude};
 use crate::queries::{QueryTemplate, file};
-use crate::quic::QuicConfig;
+use crate::quic::{QuicConfig, TIMEOUT};
 use crate::report::{ReportHeader, Reporter};
 use crate::run::RunResult;
 use crate::tls::Purpose;
@@ -73,7 +73,8 @@ pub fn run(arguments: &QuicArguments, stop: &AtomicBool) -> Result<Validity, Com
         duration: Duration::from_secs_f64(arguments.seconds),
         queries: &queries,
     };
-    let reporter = Reporter::new(ReportHeader::closed("quic"));
+    let header = ReportHeader { connections: Some("quic"), timeout: TIMEOUT, ..ReportHeader::closed("quic") };
+    let reporter = Reporter::new(header);
     let run = config.run(stop, |opened| {
         let message = format!("{} connections are open", opened.open);
         reporter.event("open", &message, json!({"open": opened.open, "seconds": opened.opening.as_secs_f64()}));
