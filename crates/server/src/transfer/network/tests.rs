@@ -247,15 +247,14 @@ fn a_refused_connection_is_reported_and_notify_is_sent_to_its_targets() {
 fn a_full_queue_wakes_the_thread_and_keeps_every_command() {
     let refresh = TransferCommand::Refresh;
     let zone = ZoneId { index: 0, generation: 0 };
-    let sends: [fn(&TransferHandle, TransferCommand) -> Result<(), ThreadEnded>; 2] =
-        [TransferHandle::send, TransferHandle::send_later];
-    for send in sends {
+    for is_later in [false, true] {
         let (handle, commands) = command_queue().expect("a descriptor");
         let poll = Poll::new().expect("a descriptor");
         poll.add(&*handle.waker, 0, Interest::Readable).expect("it can be waited for");
         let sender = thread::spawn(move || {
             (0..QUEUE).for_each(|_| handle.send_later(refresh(zone)).expect("there is room"));
-            send(&handle, refresh(zone)).expect("it is received");
+            let result = if is_later { handle.send_later(refresh(zone)) } else { handle.send(refresh(zone)) };
+            result.expect("it is received");
         });
         let mut events = Events::with_capacity(1);
         poll.wait(&mut events, SOON).expect("it can be waited for");
