@@ -62,13 +62,13 @@ impl<D: Disk> Store<D> {
                         }
                     }
                 }
-                Some(Scanned::DamagedPayload(at, header)) => {
-                    if self.index.needs(&header, Location { segment: number, offset: at }, true) {
-                        warn_of_damage(number, at);
-                    }
+                Some(Scanned::DamagedPayload(at, header))
+                    if self.index.needs(&header, Location { segment: number, offset: at }, true) =>
+                {
+                    warn_of_damage(number, at);
                 }
                 Some(Scanned::Garbage(start, _)) => warn_of_damage(number, start),
-                None => (),
+                Some(Scanned::DamagedPayload(..)) | None => (),
             }
         }
         let offset = scan.offset();
