@@ -260,7 +260,6 @@ impl Writer {
                 let report = self.zones.finish_work(finished);
                 self.report_zone(report);
             }
-            WriterEvent::Change(change) => self.zones.change(*change),
             WriterEvent::Journal(event) => self.zones.handle_journal(*event),
             WriterEvent::NotifyReceived(notify) => self.receive_notify(&notify),
             WriterEvent::Transfer(event) => self.handle_transfer(*event),

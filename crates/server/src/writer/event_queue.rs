@@ -20,7 +20,7 @@ use crate::report::Report;
 use crate::transfer::engine::TransferEvent;
 use crate::updates::{QueuedUpdate, UpdateBudget};
 use crate::zones::journal::JournalEvent;
-use crate::zones::{FinishedRead, FinishedWork, ZoneChange};
+use crate::zones::{FinishedRead, FinishedWork};
 
 /// What the writer reacts to.
 pub(super) enum WriterEvent {
@@ -28,7 +28,6 @@ pub(super) enum WriterEvent {
     ConfigurationRead(Box<Result<Config, Vec<Finding>>>),
     ZonesRead(Vec<FinishedRead>),
     ZoneWorked(FinishedWork),
-    Change(Box<ZoneChange>),
     /// From the threads of the journal.
     Journal(Box<JournalEvent>),
     /// A client that may announce changes of a zone did so.
@@ -64,12 +63,9 @@ pub struct EventQueue {
     events: Receiver<WriterEvent>,
     pub(super) sender: Sender<WriterEvent>,
     waiting: Arc<AtomicUsize>,
-    changes: Arc<AtomicUsize>,
     notifies: Arc<AtomicUsize>,
 }
 
-/// Changes that wait in the queue of the writer: about a second of work.
-const MAX_CHANGES: usize = 16 * 1024;
 /// NOTIFY messages that wait in the queue of the writer: a primary of many zones may send one for each at once.
 const MAX_NOTIFIES: usize = 16 * 1024;
 
@@ -87,8 +83,6 @@ pub struct WriterHandle {
     /// Requests that the writer has not received yet.
     waiting: Arc<AtomicUsize>,
     max_waiting: usize,
-    /// Changes that the writer has not received yet.
-    changes: Arc<AtomicUsize>,
     /// NOTIFY messages that the writer has not received yet.
     notifies: Arc<AtomicUsize>,
     updates: Arc<UpdateBudget>,
@@ -99,18 +93,16 @@ pub struct WriterHandle {
 pub fn queue(max_waiting: usize) -> (WriterHandle, EventQueue) {
     let (sender, events) = channel();
     let waiting = Arc::new(AtomicUsize::new(0));
-    let changes = Arc::new(AtomicUsize::new(0));
     let notifies = Arc::new(AtomicUsize::new(0));
     let handle = WriterHandle {
         events: sender.clone(),
         waiting: waiting.clone(),
         max_waiting,
-        changes: changes.clone(),
         notifies: notifies.clone(),
         updates: UpdateBudget::new(MAX_UPDATES.0, MAX_UPDATES.1),
         forwarded: UpdateBudget::new(MAX_FORWARDED.0, MAX_FORWARDED.1),
     };
-    (handle, EventQueue { events, sender, waiting, changes, notifies })
+    (handle, EventQueue { events, sender, waiting, notifies })
 }
 
 impl EventQueue {
@@ -156,7 +148,6 @@ impl EventQueue {
     fn note_received(&self, event: &WriterEvent) {
         let count = match event {
             WriterEvent::ReloadRequested(_) => &self.waiting,
-            WriterEvent::Change(_) => &self.changes,
             WriterEvent::NotifyReceived(_) => &self.notifies,
             _ => return,
         };
@@ -173,18 +164,6 @@ impl WriterHandle {
         }
         let request = ReloadRequest { reply, requested_at: clock::now() };
         self.events.send(WriterEvent::ReloadRequested(request)).map_err(|_| TrySendError::Disconnected(()))
-    }
-
-    /// Requests a change of a zone; its [`ZoneChange::done`] gets the result. Returns it if the queue is full.
-    pub fn request_change(&self, change: Box<ZoneChange>) -> Result<(), Box<ZoneChange>> {
-        if self.changes.fetch_add(1, Ordering::Relaxed) >= MAX_CHANGES {
-            self.changes.fetch_sub(1, Ordering::Relaxed);
-            return Err(change);
-        }
-        self.events.send(WriterEvent::Change(change)).map_err(|unsent| match unsent.0 {
-            WriterEvent::Change(change) => change,
-            _ => unreachable!("the event that was not sent is returned"),
-        })
     }
 
     /// Requests to add or remove zones. There are at most as many requests as clients of the control socket.
