@@ -123,7 +123,7 @@ pub(crate) fn journal_events<D: Disk>(
     move |event| {
         events(match event {
             StorageEvent::Durable(number) => JournalEvent::Durable(number),
-            StorageEvent::Refused { zone, error, .. } => JournalEvent::Refused(zone, error),
+            StorageEvent::Refused { zone, error } => JournalEvent::Refused(zone, error),
             StorageEvent::ImageDue(due) => {
                 JournalEvent::ImageDue(due.zone(), Box::new(move |latest| write_due_image(due, latest)))
             }

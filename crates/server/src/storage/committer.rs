@@ -136,10 +136,9 @@ impl<D: Disk> Committer<D> {
     fn append_batch(&mut self, now: Instant) {
         let mut batch = Vec::new();
         let last = self.queue.take_batch(&mut batch);
-        let first = last + 1 - batch.len() as u64;
-        for (number, request) in (first..).zip(batch) {
+        for request in batch {
             match request {
-                Request::Append(append) => self.append(number, append),
+                Request::Append(append) => self.append(append),
                 Request::DueImage(request, append) => match self.images.end(request) {
                     Some(zone) => {
                         if !self.append_image(append) {
@@ -160,13 +159,13 @@ impl<D: Disk> Committer<D> {
         self.appended = last;
     }
 
-    fn append(&mut self, number: u64, append: Append) {
+    fn append(&mut self, append: Append) {
         let (zone, name) = (append.zone, append.name.as_ref());
         match append.record {
             AppendRecord::Change(change) => {
                 let serials = (change.from_serial(), change.to_serial());
                 if let Err(error) = self.store.append_change(zone, name, serials, change.as_bytes()) {
-                    (self.on_event)(StorageEvent::Refused { number, zone, error });
+                    (self.on_event)(StorageEvent::Refused { zone, error });
                 }
             }
             AppendRecord::Image { base, .. } => {

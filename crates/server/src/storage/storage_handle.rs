@@ -18,8 +18,6 @@ pub enum StorageEvent<D: Disk = StateFolder> {
     Durable(u64),
     /// A change was refused. The zone needs a new image, as a [`ImageBase::Replacement`].
     Refused {
-        /// The number of the request.
-        number: u64,
         /// The zone.
         zone: StoredZone,
         /// The reason.
