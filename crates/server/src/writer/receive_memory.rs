@@ -9,7 +9,7 @@ const FRACTION: u64 = 2;
 /// Memory is counted in such steps. A transfer that takes less is not counted: there may be a million of them.
 const STEP: u64 = 1 << 20;
 
-/// The memory of all transfers. The bound is set anew when a transfer begins to count and no other does.
+/// The memory of all transfers. The bound is set anew whenever a transfer begins to count: on a busy server there is always one.
 pub struct ReceiveMemory {
     held: AtomicU64,
     limit: AtomicU64,
@@ -49,10 +49,12 @@ impl MemoryShare {
         }
         let more = octets.next_multiple_of(STEP) - self.held;
         let before = self.memory.held.fetch_add(more, Relaxed);
+        let begins = self.held == 0;
         self.held += more;
-        if before == 0 {
-            // Where the system does not say, nothing is bounded by this.
-            let limit = (self.memory.available)().map_or(u64::MAX, |available| available / FRACTION);
+        if begins {
+            // What the others hold is not available any more. Where the system does not say, nothing is bounded by this.
+            let limit =
+                (self.memory.available)().map_or(u64::MAX, |available| available.saturating_add(before) / FRACTION);
             self.memory.limit.store(limit, Relaxed);
         }
         let limit = self.memory.limit.load(Relaxed);
@@ -72,7 +74,9 @@ mod tests {
 
     #[test]
     fn transfers_share_half_of_what_was_available() {
-        let memory = ReceiveMemory::new(|| Ok(20 * STEP));
+        // 6 steps are held when the second one begins.
+        static AVAILABLE: AtomicU64 = AtomicU64::new(20 * STEP);
+        let memory = ReceiveMemory::new(|| Ok(AVAILABLE.fetch_sub(6 * STEP, Relaxed)));
         let (mut first, mut second) = (memory.share(), memory.share());
         assert_eq!((first.grow_to(6 * STEP), second.grow_to(4 * STEP)), (Ok(()), Ok(())));
         assert_eq!(first.grow_to(6 * STEP + 1), Err(TooMuchMemory(10 * STEP)));
@@ -80,6 +84,16 @@ mod tests {
         assert_eq!(second.grow_to(10 * STEP), Ok(()));
         drop(second);
         assert_eq!(memory.held.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn the_bound_follows_the_memory_while_transfers_overlap() {
+        static AVAILABLE: AtomicU64 = AtomicU64::new(4 * STEP);
+        let memory = ReceiveMemory::new(|| Ok(AVAILABLE.load(Relaxed)));
+        let (mut first, mut second) = (memory.share(), memory.share());
+        assert_eq!(first.grow_to(2 * STEP), Ok(()));
+        AVAILABLE.store(20 * STEP, Relaxed);
+        assert_eq!(second.grow_to(9 * STEP), Ok(()));
     }
 
     #[test]

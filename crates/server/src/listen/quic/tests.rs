@@ -402,11 +402,11 @@ fn rfc_9000_8_1_2_addresses_are_verified_while_there_are_many_handshakes() {
 fn a_flood_of_handshakes_gets_its_share_of_the_processor() {
     let mut world = World::new(|options| options.handshake_percent = 1);
     let open = world.connect(1000);
-    for number in 0..200 {
+    for number in 0..800 {
         let tls = world.tls(&RemoteTls::default());
         world.start(number, tls);
     }
-    // 20 ms that need not wait, and 5 ms for half a second.
+    // 20 ms that need not wait, and 10 ms for a second: 300 handshakes if one takes 0.1 ms.
     for number in 0..100 {
         world.deliver_to_server();
         world.deliver_to_clients();
@@ -414,7 +414,7 @@ fn a_flood_of_handshakes_gets_its_share_of_the_processor() {
         world.exchange(open, &message(QUERY, 0, number));
     }
     let connected = world.clients.iter().filter(|client| client.is_connected).count();
-    assert!((2..150).contains(&connected), "{connected}");
+    assert!((2..700).contains(&connected), "{connected}");
     let next = world.server.next_round(world.now).expect("handshakes wait");
     assert!(next > world.now, "no spinning");
 }
