@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
+from servers import free_port
 
 from daemon import HOST, Daemon, program
-from servers import free_port
 
 CONNECTION_KB = 32  # docs/manual/zonda.md, "Limits"
 IDLE_TIMEOUT_MS = 2000
