@@ -63,7 +63,7 @@ fn figure(lookup: &Lookup, metric: &str, head: &[String], cells: &[String], prel
             return None;
         }
         (level, kind) = (lookup.level.to_owned(), "claim".to_owned());
-        (subject, value) = (cells[place("server")?].clone(), cells[place("measured here")?].clone());
+        (subject, value) = (cells[place("condition")?].clone(), cells[place("measured here")?].clone());
         outcome = cells[place("verdict")?].clone();
     } else if lookup.level.is_empty() {
         let median = place("median")?;
