@@ -3,7 +3,8 @@
 
 usage: bench/quic.py [--rounds N] [--seconds S] [--idle N]
 
-open       queries on 20 open connections, 200 outstanding, in a closed loop
+open       queries on 20 open connections, ten outstanding on each, in a closed loop
+single     the same, one outstanding on each
 full       a connection with a full handshake for each query
 resumed    the same with resumed sessions
 idle       memory of idle connections: growth of the proportional set size
@@ -37,6 +38,7 @@ PORT, QUIC_PORT = 5394, 5395
 ROOT_DELEGATIONS = 500
 KINDS = {
     "open": ["--connections", "20", "--outstanding", "200"],
+    "single": ["--connections", "20", "--outstanding", "20"],
     "full": ["--connections", "20", "--outstanding", "20", "--queries-per-connection", "1"],
     "resumed": ["--connections", "20", "--outstanding", "20", "--queries-per-connection", "1", "--resume"],
 }
@@ -68,8 +70,9 @@ def knot(folder: Path) -> list[str] | None:
     if not program:
         return None
     version = subprocess.run([program, "-VV"], capture_output=True, text=True, check=True).stdout
-    if not re.search(r"DoQ support:\s+yes", version):
+    if re.search(r"DoQ support:\s+no", version):
         return None
+    (folder / "knot").mkdir(exist_ok=True)
     (folder / "knot.conf").write_text(
         f'server:\n  listen: 127.0.0.1@{PORT}\n  listen-quic: 127.0.0.1@{QUIC_PORT}\n  rundir: "{folder}"\n  udp-workers: 1\n'
         f"  tcp-workers: 1\n  background-workers: 1\n  quic-max-clients: 20000\n  quic-idle-close-timeout: 120\n  quic-outbuf-max-size: 200M\n"
@@ -84,7 +87,7 @@ def serving(command: list[str], log: Path) -> Iterator[ServerProcess]:
     """A server on CPU 0 that answers."""
     with log.open("ab") as out, subprocess.Popen(["taskset", "-c", "0", *command], stdout=out, stderr=out) as process:
         try:
-            wait_until_answered(PORT, question("", SOA), seconds=20)
+            wait_until_answered(PORT, question(".", SOA), seconds=20)
             yield ServerProcess(process)
         finally:
             process.send_signal(signal.SIGTERM)
@@ -120,7 +123,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=3)
-    parser.add_argument("--idle", type=int, default=15_000)
+    parser.add_argument("--idle", type=int, default=4_000)
     arguments = parser.parse_args()
     os.sched_setaffinity(0, {1})
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)

@@ -106,7 +106,7 @@ def write_certificate(folder: Path) -> None:
 
 def question(name: str, rtype: int, number: int = 1, opcode: int = 0) -> bytes:
     """A message with a question and no other records."""
-    labels = b"".join(bytes([len(label)]) + label.encode() for label in name.strip(".").split("."))
+    labels = b"".join(bytes([len(label)]) + label.encode() for label in name.split(".") if label)
     return struct.pack("!6H", number, opcode << 11, 1, 0, 0, 0) + labels + b"\0" + struct.pack("!2H", rtype, 1)
 
 
