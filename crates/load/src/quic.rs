@@ -18,6 +18,7 @@ use quinn_proto::{
 };
 use wire::HEADER_LEN;
 
+use crate::framing::{frame, split_message};
 use crate::metrics::Metrics;
 use crate::queries::Queries;
 use crate::tls::TlsConfig;
@@ -75,8 +76,6 @@ const OPENING_TIMEOUT: Duration = Duration::from_secs(10);
 pub const TIMEOUT: Duration = Duration::from_secs(1);
 /// RFC 9250 4.3: DOQ_NO_ERROR.
 const NO_ERROR: VarInt = VarInt::from_u32(0);
-/// The length of a message's length (RFC 9250 4.2).
-const PREFIX_LEN: usize = 2;
 
 impl QuicConfig<'_> {
     /// Opens the connections, calls `on_opened`, and asks, or is idle, for the configured time.
@@ -325,7 +324,7 @@ impl<'q> QuicLoad<'q> {
             self.next_query = (query + 1) % self.config.queries.len() as u32;
             let message = self.config.queries.at(query).message;
             // RFC 9250 4.2.1: the ID is 0, as in all encoded queries. A query is far shorter than the window.
-            let framed = [&(message.len() as u16).to_be_bytes(), message].concat();
+            let framed = frame(message);
             let mut stream = client.connection.send_stream(id);
             if stream.write(&framed) == Ok(framed.len()) && stream.finish().is_ok() {
                 client.exchanges.insert(id, Exchange { query, sent: Instant::now(), input: Vec::new() });
@@ -419,12 +418,10 @@ impl Exchange {
     fn record(&self, queries: &Queries, metrics: &mut Metrics) {
         let latency_ns = self.sent.elapsed().as_nanos() as u64;
         let query = queries.at(self.query);
-        let message =
-            self.input.split_first_chunk().filter(|(len, rest)| usize::from(u16::from_be_bytes(**len)) == rest.len());
-        match message {
-            Some((_, response)) if response.len() >= HEADER_LEN => {
+        match split_message(&self.input) {
+            Some((response, [])) if response.len() >= HEADER_LEN => {
                 metrics.record_response(response, latency_ns, latency_ns);
-                if response[..PREFIX_LEN] != [0, 0] || !matches_question(query.question(), response) {
+                if response[..2] != [0, 0] || !matches_question(query.question(), response) {
                     metrics.record_wrong(|| format!("a response to another question than query {}", self.query));
                 }
             }

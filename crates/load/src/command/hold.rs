@@ -11,7 +11,7 @@ use clap::Args;
 use netio::{clock, resource_limits};
 use serde_json::json;
 
-use super::input::read;
+use super::input::read_queries;
 use super::number::{rate, seconds_or_none};
 use super::target::Target;
 use super::tls_tsig::TlsClientArguments;
@@ -145,12 +145,10 @@ impl HoldArguments {
     }
 
     fn queries(&self) -> Result<Queries, CommandError> {
-        let template = QueryTemplate::default();
-        let Some(path) = &self.queries else {
-            return file::read(b". SOA", &template).map_err(CommandError::input("the query"));
-        };
-        let queries = file::read(&read(path)?, &template).map_err(CommandError::input(path.display()))?;
-        if queries.is_empty() { Err(CommandError::without(path, "queries")) } else { Ok(queries) }
+        match &self.queries {
+            Some(path) => read_queries(path),
+            None => file::read(b". SOA", &QueryTemplate::default()).map_err(CommandError::input("the query")),
+        }
     }
 
     /// Runs `hold` while another thread sends the probes, if there are any; returns the metrics of the probes.

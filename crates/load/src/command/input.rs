@@ -184,6 +184,12 @@ pub fn read(path: &Path) -> Result<Vec<u8>, CommandError> {
     std::fs::read(path).map_err(CommandError::input(path.display()))
 }
 
+/// The queries of a query file, at least one, without EDNS.
+pub fn read_queries(path: &Path) -> Result<Queries, CommandError> {
+    let queries = file::read(&read(path)?, &QueryTemplate::default()).map_err(CommandError::input(path.display()))?;
+    if queries.is_empty() { Err(CommandError::without(path, "queries")) } else { Ok(queries) }
+}
+
 /// The contents of an input file, which must be UTF-8.
 pub fn read_text(path: &Path) -> Result<String, CommandError> {
     String::from_utf8(read(path)?).map_err(|error| CommandError::input(path.display())(error.utf8_error()))

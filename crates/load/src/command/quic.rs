@@ -9,11 +9,10 @@ use clap::Args;
 use netio::clock;
 use serde_json::json;
 
-use super::input::read;
+use super::input::read_queries;
 use super::number::{rate, seconds, seconds_or_none};
 use super::tls_tsig::TlsClientArguments;
 use super::{CommandError, Validity, conclude};
-use crate::queries::{QueryTemplate, file};
 use crate::quic::{QuicConfig, TIMEOUT};
 use crate::report::{ReportHeader, Reporter};
 use crate::run::RunResult;
@@ -57,11 +56,7 @@ pub struct QuicArguments {
 }
 
 pub fn run(arguments: &QuicArguments, stop: &AtomicBool) -> Result<Validity, CommandError> {
-    let path = &arguments.queries;
-    let queries = file::read(&read(path)?, &QueryTemplate::default()).map_err(CommandError::input(path.display()))?;
-    if queries.is_empty() {
-        return Err(CommandError::without(path, "queries"));
-    }
+    let queries = read_queries(&arguments.queries)?;
     let config = QuicConfig {
         server: SocketAddr::new(arguments.server, arguments.port),
         tls: &arguments.tls.config(arguments.server, arguments.resume, Purpose::Transfers)?,
