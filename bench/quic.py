@@ -70,7 +70,7 @@ def knot(folder: Path) -> list[str] | None:
     if not program:
         return None
     version = subprocess.run([program, "-VV"], capture_output=True, text=True, check=True).stdout
-    if re.search(r"DoQ support:\s+no", version):
+    if not re.search(r"DoQ support:\s+(?!no)\S", version):
         return None
     (folder / "knot").mkdir(exist_ok=True)
     (folder / "knot.conf").write_text(
@@ -94,10 +94,15 @@ def serving(command: list[str], log: Path) -> Iterator[ServerProcess]:
             process.wait(20)
 
 
-def ask(folder: Path, *options: str) -> dict:
-    """The summary of a run of `zonda-load quic`."""
+def clients(folder: Path, *options: str) -> list[str]:
+    """The command of a run of `zonda-load quic`."""
     target = ["--server", "127.0.0.1", "--port", str(QUIC_PORT), "--queries", f"{folder}/queries", "--warm-up", "0"]
-    done = subprocess.run(["taskset", "-c", "1", LOAD, "quic", *target, *options], capture_output=True, text=True, check=False)
+    return ["taskset", "-c", "1", LOAD, "quic", *target, *options]
+
+
+def ask(folder: Path, *options: str) -> dict:
+    """The summary of a run."""
+    done = subprocess.run(clients(folder, *options), capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(done.stderr)
     return json.loads(done.stdout.splitlines()[-1])
@@ -106,13 +111,12 @@ def ask(folder: Path, *options: str) -> dict:
 def idle_octets(server: ServerProcess, folder: Path, count: int) -> float:
     """Memory of an idle connection, while `zonda-load` holds them."""
     before = server.pss()
-    target = ["--server", "127.0.0.1", "--port", str(QUIC_PORT), "--queries", f"{folder}/queries", "--warm-up", "0"]
     held = ["--connections", str(count), "--rate", "500", "--outstanding", "0", "--seconds", "4"]
-    with subprocess.Popen(["taskset", "-c", "1", LOAD, "quic", *target, *held], stdout=subprocess.PIPE, text=True) as clients:
-        opened = next(json.loads(line)["zonda"]["open"] for line in clients.stdout if '"msg_type":"open"' in line.replace(" ", ""))
+    with subprocess.Popen(clients(folder, *held), stdout=subprocess.PIPE, text=True) as holding:
+        opened = next(json.loads(line)["zonda"]["open"] for line in holding.stdout if '"msg_type":"open"' in line.replace(" ", ""))
         time.sleep(2)
         octets = (server.pss() - before) / opened
-        clients.stdout.read()
+        holding.stdout.read()
     if opened < count:
         print(f"only {opened} of {count} connections were opened")
     return octets
