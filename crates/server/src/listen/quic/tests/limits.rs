@@ -1,0 +1,327 @@
+//! Limits, timeouts, and what hostile clients send.
+
+use super::*;
+
+#[test]
+fn rfc_9000_8_1_2_addresses_are_verified_while_there_are_many_handshakes() {
+    let mut world = World::new(|_| {});
+    for number in 0..60 {
+        let tls = world.tls(&RemoteTls::default());
+        world.start(number, tls);
+    }
+    // Their first datagrams only.
+    world.deliver_to_server();
+    assert_eq!(world.totals().retries, 10);
+    world.run();
+    assert!(world.clients.iter().all(|client| client.is_connected));
+    let retries = world.totals().retries;
+    world.connect(1000);
+    assert_eq!(world.totals().retries, retries, "the load is over");
+}
+
+#[test]
+fn a_flood_of_handshakes_gets_its_share_of_the_processor() {
+    let mut world = World::new(|options| options.handshake_percent = 1);
+    let open = world.connect(1000);
+    for number in 0..800 {
+        let tls = world.tls(&RemoteTls::default());
+        world.start(number, tls);
+    }
+    // 20 ms that need not wait, and 10 ms for a second: 300 handshakes if one takes 0.1 ms.
+    for number in 0..100 {
+        world.deliver_to_server();
+        world.deliver_to_clients();
+        world.now += Duration::from_millis(5);
+        world.exchange(open, &message(QUERY, 0, number));
+    }
+    let connected = world.clients.iter().filter(|client| client.is_connected).count();
+    assert!((2..700).contains(&connected), "{connected}");
+    let next = world.server.next_round(world.now).expect("handshakes wait");
+    assert!(next > world.now, "no spinning");
+}
+
+#[test]
+fn a_client_has_a_limited_number_of_connections() {
+    let mut world = World::new(|options| options.connections_per_client = 4);
+    let mut connected = 0;
+    for port in 0..6 {
+        let tls = world.tls(&RemoteTls::default());
+        let client = world.start(7, tls);
+        world.clients[client].address.set_port(5000 + port);
+        world.run();
+        connected += usize::from(world.clients[client].is_connected);
+    }
+    assert_eq!((connected, world.totals().refused), (4, 2));
+    assert!(world.totals().retries > 0, "a client with many connections proves its address");
+    world.connect(8);
+}
+
+#[test]
+fn a_client_has_a_limited_number_of_attempts_that_wait() {
+    let mut world = World::new(|_| {});
+    for port in 0..100 {
+        let tls = world.tls(&RemoteTls::default());
+        let client = world.start(7, tls);
+        world.clients[client].address.set_port(5000 + port);
+    }
+    // Each proves its address, as there are many handshakes, and sends its second datagram before any handshake begins.
+    world.deliver_to_server();
+    world.deliver_to_clients();
+    let connected = world.server.connections();
+    for client in &mut world.clients {
+        for octets in client.transmits(world.now) {
+            world.server.receive(arrival(client.address, &octets), world.now, &mut world.network);
+        }
+    }
+    assert_eq!((connected, world.server.waiting()), (1, 64));
+    world.connect(8);
+}
+
+#[test]
+fn short_idle_timeouts_see_progress() {
+    let mut world = World::new(|options| options.idle_timeout = Duration::from_millis(100));
+    let client = world.connect(1);
+    for number in 0..100 {
+        world.exchange(client, &message(QUERY, 0, number));
+        world.wait_in_steps(Duration::from_millis(10), Duration::from_millis(10));
+    }
+    assert_eq!(world.totals().expired, 0);
+}
+
+#[test]
+fn a_reload_keeps_connections_and_retry_tokens() {
+    let mut world = World::new(|options| options.connections_per_client = 2);
+    let open = world.connect(1);
+    let tls = world.tls(&RemoteTls::default());
+    let second = world.start(1, tls);
+    world.clients[second].address.set_port(5000);
+    world.deliver_to_server();
+    world.deliver_to_clients();
+    assert_eq!(world.totals().retries, 1, "it has a token");
+    world.reload();
+    let held = world.clients.pop().expect("the second");
+    let new = world.connect(2);
+    world.clients.push(held);
+    world.run();
+    let second = world.clients.len() - 1;
+    assert!(world.clients[second].is_connected, "{:?}", world.clients[second].closed);
+    world.exchange(open, &message(QUERY, 0, 1));
+    let [old, new, retried] = [open, new, second].map(|client| world.clients[client].server_certificate());
+    assert!(old != new && new == retried);
+}
+
+#[test]
+fn the_oldest_connection_makes_room() {
+    let mut world = World::new(|options| options.connections = 3);
+    let clients = [1, 2, 3].map(|number| {
+        world.wait(Duration::from_millis(200));
+        world.connect(number)
+    });
+    world.wait(Duration::from_millis(200));
+    world.exchange(clients[0], &message(QUERY, 0, 1));
+    world.connect(4);
+    world.run();
+    let closed = clients.map(|client| world.clients[client].closed.clone());
+    assert_eq!(world.close_code(clients[1]), Some(code(DoqError::ExcessiveLoad)), "{closed:?}");
+    assert_eq!((world.totals().evicted, world.server.connections()), (1, 3));
+    world.exchange(clients[0], &message(QUERY, 0, 2));
+}
+
+#[test]
+fn connections_without_progress_are_closed() {
+    let mut world = World::new(|options| options.idle_timeout = Duration::from_secs(10));
+    let [idle, stuck, busy] = [1, 2, 3].map(|number| world.connect(number));
+    let tls = world.tls(&RemoteTls::default());
+    let silent = world.start(4, tls);
+    let first = world.clients[silent].transmits(world.now);
+    world.server.receive(arrival(world.clients[silent].address, &first[0]), world.now, &mut world.network);
+    world.clients.truncate(silent);
+    world.send(stuck, &[0, 14, 0], false);
+    for second in 0..12 {
+        world.wait(Duration::from_secs(1));
+        world.clients[stuck].connection.ping();
+        world.clients[idle].connection.ping();
+        world.exchange(busy, &message(QUERY, 0, second));
+    }
+    assert_eq!(world.close_code(idle), Some(code(DoqError::NoError)));
+    assert_eq!(world.close_code(stuck), Some(code(DoqError::ExcessiveLoad)));
+    assert_eq!((world.totals().expired, world.clients[busy].closed.is_none()), (3, true));
+    world.wait(Duration::from_secs(5));
+    assert_eq!(world.server.connections(), 1, "closed connections are forgotten");
+}
+
+#[test]
+fn clients_that_do_not_read_are_closed_when_memory_is_short() {
+    // Half of it is for responses.
+    let mut world = World::new(|options| options.memory_limit = 2 << 20);
+    world.client_window = Some(1000);
+    let clients: Vec<usize> = (0..8).map(|number| world.connect(number)).collect();
+    for client in &clients {
+        world.clients[*client].reads = false;
+        (0..5).for_each(|_| _ = world.ask(*client, &message(QUERY, LONGEST, 0)));
+        world.run();
+        assert!(world.server.memory() <= 1 << 20, "{} octets", world.server.memory());
+    }
+    assert!(world.totals().evicted >= 4, "{:?}", world.totals());
+    world.client_window = None;
+    let good = world.connect(20);
+    world.exchange(good, &message(QUERY, LONGEST, 0));
+}
+
+/// Sends octets of a query one by one, of which every second is lost.
+fn send_with_gaps(world: &mut World, client: usize, count: usize) {
+    let id = world.send(client, &[0], false);
+    for number in 0..count {
+        let Client { connection, address, .. } = &mut world.clients[client];
+        connection.send_stream(id).write(&[200]).expect("a window");
+        let address = *address;
+        for octets in world.clients[client].transmits(world.now) {
+            if number % 2 == 1 {
+                world.server.receive(arrival(address, &octets), world.now, &mut world.network);
+            }
+        }
+        // What the server acknowledges would be repeated.
+        world.server.finish_round(world.now, &mut world.network);
+        world.network = Network::default();
+    }
+}
+
+#[test]
+fn the_memory_of_frames_after_a_gap_is_counted() {
+    let mut world = World::new(|options| options.memory_limit = 512 << 10);
+    let client = world.connect(1);
+    world.exchange(client, &message(QUERY, 0, 0));
+    world.wait(Duration::from_secs(1));
+    assert_eq!(world.server.memory(), 0);
+    send_with_gaps(&mut world, client, 40);
+    assert!(world.server.memory() > 10 * (56 + 40), "{} octets", world.server.memory());
+    assert_eq!(world.totals().evicted, 0);
+    // It has 40 KiB at most in the datagrams of a stream, and the limit is half of 512 KiB.
+    for number in 2..12 {
+        let client = world.connect(number);
+        send_with_gaps(&mut world, client, 100);
+        assert!(world.server.memory() <= 256 << 10, "{} octets", world.server.memory());
+    }
+    assert!(world.totals().evicted >= 4, "{}", world.totals().evicted);
+}
+
+#[test]
+fn a_query_that_is_never_complete_is_ended_though_others_are_answered() {
+    let mut world = World::new(|options| options.idle_timeout = Duration::from_secs(10));
+    let client = world.connect(1);
+    let slow = world.send(client, &[0, 14, 0], false);
+    for second in 0..9 {
+        world.exchange(client, &message(QUERY, 0, second));
+        world.wait(Duration::from_secs(1));
+    }
+    assert!(!world.clients[client].received.contains_key(&slow));
+    for second in 0..3 {
+        world.wait(Duration::from_secs(1));
+        world.exchange(client, &message(QUERY, 0, second));
+    }
+    assert_eq!(world.clients[client].received[&slow].1, StreamEnd::Reset(code(DoqError::ExcessiveLoad)));
+}
+
+#[test]
+fn a_stop_ends_attempts_that_wait() {
+    let mut world = World::new(|_| {});
+    for number in 0..3 {
+        let tls = world.tls(&RemoteTls::default());
+        let client = world.start(number, tls);
+        for octets in world.clients[client].transmits(world.now) {
+            world.server.receive(arrival(world.clients[client].address, &octets), world.now, &mut world.network);
+        }
+    }
+    assert_eq!(world.server.waiting(), 3);
+    assert!(world.server.stop(world.now));
+    world.run();
+    assert_eq!((world.server.connections(), world.server.waiting()), (0, 0));
+}
+
+#[test]
+fn a_stop_lets_responses_be_read() {
+    let mut world = World::new(|_| {});
+    let [reading, idle] = [1, 2].map(|number| world.connect(number));
+    let id = world.ask(reading, &message(QUERY, LONGEST, 0));
+    world.deliver_to_server();
+    assert!(!world.server.stop(world.now));
+    world.run();
+    assert_eq!(world.close_code(idle), Some(code(DoqError::NoError)));
+    assert_eq!(world.clients[reading].received[&id].0.len(), 65_537);
+    world.server.stop(world.now);
+    world.run();
+    assert!(world.server.stop(world.now));
+    let tls = world.tls(&RemoteTls::default());
+    let late = world.start(3, tls);
+    world.run();
+    assert!(!world.clients[late].is_connected);
+}
+
+//----------- hostile input ----------------------------------------------------
+
+#[test]
+fn random_and_damaged_datagrams_cost_no_other_connection() {
+    let mut world = World::new(|_| {});
+    let good = world.connect(1);
+    let mut runner = TestRunner::new(Config { rng_seed: RngSeed::Fixed(9250), ..Config::default() });
+    let strategy = (proptest::collection::vec(any::<u8>(), 0..1500), 0usize..1500, 1u8..255);
+    let attacker: SocketAddr = "10.9.9.9:9".parse().expect("a literal");
+    for round in 0..300u16 {
+        let (octets, at, change) = strategy.new_tree(&mut runner).expect("no filter").current();
+        world.server.receive(arrival(attacker, &octets), world.now, &mut world.network);
+        // A first packet and a packet of the open connection, each damaged in one octet.
+        let tls = world.tls(&RemoteTls::default());
+        let client = world.start(1000 + round, tls);
+        if round % 4 == 0 {
+            world.ask(good, &message(QUERY, 0, 1));
+        }
+        let first = world.clients[client].transmits(world.now);
+        let open = world.clients[good].transmits(world.now);
+        for (index, datagrams) in [(client, first), (good, open)] {
+            for mut octets in datagrams {
+                let len = octets.len();
+                octets[at % len] ^= change;
+                let address = world.clients[index].address;
+                world.server.receive(arrival(address, &octets), world.now, &mut world.network);
+            }
+        }
+        world.clients.truncate(1);
+        world.wait(Duration::from_millis(500));
+    }
+    world.wait(Duration::from_secs(5));
+    assert!(world.clients[good].closed.is_none());
+    world.exchange(good, &message(QUERY, 0, 7));
+    world.wait(Duration::from_secs(8));
+    assert_eq!(world.totals().panics, 0);
+    assert!(world.server.connections() <= 1, "{}", world.server.connections());
+}
+
+//----------- memory -----------------------------------------------------------
+
+/// The resident memory of this process in octets.
+fn resident() -> usize {
+    let pages = std::fs::read_to_string("/proc/self/statm").expect("Linux");
+    let pages = pages.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok());
+    pages.expect("a number") * 4096
+}
+
+#[test]
+#[ignore = "measures the memory of the process, in which nothing else may run"]
+fn an_idle_connection_takes_less_than_is_reserved_for_it() {
+    const COUNT: u16 = 2000;
+    let mut world = World::new(|options| options.idle_timeout = Duration::from_secs(3600));
+    let mut connect = |number: u16| {
+        let client = world.connect(number);
+        world.exchange(client, &message(QUERY, 0, 1));
+        world.run();
+        // Its memory is for the next one.
+        world.clients.clear();
+    };
+    (0..200).for_each(&mut connect);
+    let before = resident();
+    (200..200 + COUNT).for_each(&mut connect);
+    let each = (resident() - before) / usize::from(COUNT);
+    println!("{each} octets for an idle connection");
+    assert_eq!(world.server.connections(), 200 + usize::from(COUNT));
+    assert!(each < CONNECTION_MEMORY, "{each}");
+}
