@@ -67,6 +67,9 @@ bench-memory: release ## memory and load time of a signed TLD, beside NSD and Kn
 bench-transfers: release ## transfers, restart and updates of a zone of 2.2 M records, as tables
 	python3 bench/transfers.py
 
+bench-beside: release ## UDP and open connections beside hostile clients and AXFR: latency, memory, what stays; five minutes
+	python3 bench/beside.py
+
 scale: release ## a secondary of 1,000,000 zones: arrival, memory, refresh, NOTIFY, stop; some minutes
 	python3 bench/scale.py
 
@@ -126,4 +129,4 @@ $(VENV)/ready: $(PYTHON_PARTS)
 
 include lab/lab.mk
 
-.PHONY: help run release test test-rust test-python test-clean-root lint bench bench-load bench-memory bench-transfers scale fuzz simulate miri loom interop attack man tune-evidence install
+.PHONY: help run release test test-rust test-python test-clean-root lint bench bench-load bench-memory bench-transfers bench-beside scale fuzz simulate miri loom interop attack man tune-evidence install
