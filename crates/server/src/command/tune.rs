@@ -166,9 +166,9 @@ fn action_text(written: &[String], applied: &[Change], arguments: &TuneArguments
     let mut text: String = written.iter().map(|path| format!("written: {path}\n")).collect();
     if !written.is_empty() {
         text += "Read them, copy them to /etc/sysctl.d, /etc/security/limits.d and /etc/systemd/system, then run\n  \
-                 sysctl --system; systemctl daemon-reload; systemctl restart the server\n";
+                 sysctl --system; systemctl daemon-reload\nand restart the server\n";
     } else if arguments.write.is_some() {
-        text += "nothing is to set: no file was written\n";
+        text += "no setting needs a change: no file was written\n";
     }
     for change in applied {
         text += &match &change.error {
@@ -186,7 +186,7 @@ fn action_text(written: &[String], applied: &[Change], arguments: &TuneArguments
         text += "Until the next start of the host. To undo it:\n";
         text += &set.iter().map(|change| format!("  {}\n", change.undo())).collect::<String>();
     } else if arguments.apply && applied.is_empty() {
-        text += "no sysctl is to set: nothing was changed\n";
+        text += "no sysctl needs a change: nothing was set\n";
     }
     text
 }

@@ -132,7 +132,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "net.core.optmem_max",
-        rule: "left: it limits ancillary data, of which a DNS server sends an address a datagram",
+        rule: "left: it limits ancillary data, and a DNS server sends one address with a datagram",
         compute: |case| case.leave("net.core.optmem_max", "ancillary data of a datagram takes less than 100 octets"),
         sources: &[says(Operator, "10485760"), says(Diiner, "no noticeable improvement, as ESnet says")],
         evidence: &[effect("E16", "Mean latency", "optmem_max 10 MB"), effect("E17", "Mean latency", "other operator")],

@@ -73,7 +73,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             effect("E14", "Time to transfer all zones", "1,000 buckets (dangerous)"),
             effect("E17", "Mean latency", "other operator"),
         ],
-        risk: "too low: an old packet can reach a new connection with the same ports. sources disagree, up or down; net.ipv4.ip_local_port_range helps without that risk",
+        risk: "too low: an old packet can reach a new connection with the same ports. Sources disagree whether to raise or lower it; net.ipv4.ip_local_port_range helps without that risk",
         ..PORT
     },
     Setting {

@@ -15,7 +15,7 @@ const QUOTA: &str = "cgroup limits";
 pub(super) const SETTINGS: &[Setting] = &[
     Setting {
         name: WORKERS,
-        rule: "one UDP worker for each processor that the server may use; one processor less where interrupts of a busy card have no processor of their own is worth a trial from four processors on",
+        rule: "one UDP worker for each processor that the server may use; from four processors on, one worker less is worth a trial if the interrupts of a busy card have no processor of their own",
         compute: |case| {
             let processors = case.processors();
             let trial = if processors >= 4 { format!("; try {} as well", processors - 1) } else { String::new() };

@@ -1,4 +1,4 @@
-//! Files for `--write DIR`: sysctl.d, limits.d and a systemd drop-in, with the reasons as comments.
+//! Files for `--write FOLDER`: sysctl.d, limits.d and a systemd drop-in, with the reasons as comments.
 
 use std::fmt::Write as _;
 use std::fs;

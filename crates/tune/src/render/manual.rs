@@ -10,7 +10,7 @@ const HEAD: &str = "\
 # Tuning the host
 
 `zonda tune` reads the host and the configuration and prints advice: each setting, its value now, the value it should have, why, who
-says so, what we measured, and what can go wrong. It changes nothing, except with `--write DIR` (files for sysctl.d, limits.d and
+says so, what we measured, and what can go wrong. It changes nothing, except with `--write FOLDER` (files for sysctl.d, limits.d and
 systemd) or `--apply` (sets the sysctls now and prints the commands that undo it).
 
 ```sh

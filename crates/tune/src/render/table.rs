@@ -40,7 +40,7 @@ pub fn text(case: &Case, rows: &[Row], symptoms: &[Symptom], notes: &[String]) -
     let count = |action| rows.iter().filter(|row| row.action == action).count();
     _ = write!(
         text,
-        "\n{} to set, {} good as they are, {} to leave alone, {} not on this host. Nothing was changed; --write DIR and --apply change something.\n",
+        "\n{} to set, {} good as they are, {} to leave alone, {} not on this host. Nothing was changed; --write FOLDER and --apply change something.\n",
         count(Action::Set),
         count(Action::Keep),
         count(Action::Leave),
