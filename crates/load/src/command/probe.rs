@@ -48,10 +48,10 @@ pub struct ProbeArguments {
     /// Ask a question without a response again after this time at the latest, after 2 ms first
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     timeout_ms: u32,
-    /// Queries in vain per second at most, so that the server has time for other work
+    /// Maximum number of queries per second without the wanted answer, so that the server has time for other work
     #[arg(long, value_parser = rate, default_value_t = 200_000.0)]
     rate: f64,
-    /// Queries without a response at the same time, at most
+    /// Maximum number of outstanding queries
     #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u16).range(1..))]
     outstanding: u16,
     /// Write each arrival to this file, a line for each: seconds, question
