@@ -35,7 +35,7 @@ complete -c zonda -n "__fish_zonda_needs_command" -f -a "tune" -d 'Advise on the
 complete -c zonda -n "__fish_zonda_needs_command" -f -a "zone" -d 'Show and control the zones of a running zonda'
 complete -c zonda -n "__fish_zonda_needs_command" -f -a "completions" -d 'Print completions for a shell'
 complete -c zonda -n "__fish_zonda_needs_command" -f -a "man" -d 'Print a manual page in roff: `zonda man serve | man -l -`'
-complete -c zonda -n "__fish_zonda_using_subcommand serve" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml]' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand serve" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml (or ~/.config/zonda/zonda.toml) and /etc/zonda/zonda.toml]' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand serve" -l listen -d 'Listen on this address and port, instead of those of the configuration; can be repeated' -r
 complete -c zonda -n "__fish_zonda_using_subcommand serve" -l zone -d 'The zone NAME and its file; can be repeated' -r
 complete -c zonda -n "__fish_zonda_using_subcommand serve" -l log-format -d 'The format of the log, instead of the configuration\'s' -r -f -a "text\t'A line of text'
@@ -46,23 +46,23 @@ info\t'Starts, stops, changes of zones'
 debug\t'Details that explain the rest'
 trace\t'Everything'"
 complete -c zonda -n "__fish_zonda_using_subcommand serve" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c zonda -n "__fish_zonda_using_subcommand check" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml]' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand check" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml (or ~/.config/zonda/zonda.toml) and /etc/zonda/zonda.toml]' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand check" -l zone -d 'The zone NAME and its file; can be repeated' -r
 complete -c zonda -n "__fish_zonda_using_subcommand check" -l strict -d 'Report records that break a rule of their RFC but can be served as errors, as `checks = "strict"` does'
 complete -c zonda -n "__fish_zonda_using_subcommand check" -l json -d 'Print one JSON object'
 complete -c zonda -n "__fish_zonda_using_subcommand check" -l list -d 'Print the table of all checks as Markdown instead: finding, severity, RFC'
 complete -c zonda -n "__fish_zonda_using_subcommand check" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c zonda -n "__fish_zonda_using_subcommand config" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml]' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand config" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml (or ~/.config/zonda/zonda.toml) and /etc/zonda/zonda.toml]' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand config" -l json -d 'Print one JSON object'
 complete -c zonda -n "__fish_zonda_using_subcommand config" -s h -l help -d 'Print help'
-complete -c zonda -n "__fish_zonda_using_subcommand reload" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml]' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand reload" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml (or ~/.config/zonda/zonda.toml) and /etc/zonda/zonda.toml]' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand reload" -l state-dir -d 'The state-dir of the running zonda, instead of the configuration\'s' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand reload" -l json -d 'Print one JSON object'
 complete -c zonda -n "__fish_zonda_using_subcommand reload" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c zonda -n "__fish_zonda_using_subcommand metrics" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml]' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand metrics" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml (or ~/.config/zonda/zonda.toml) and /etc/zonda/zonda.toml]' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand metrics" -l state-dir -d 'The state-dir of the running zonda, instead of the configuration\'s' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand metrics" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c zonda -n "__fish_zonda_using_subcommand tune" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml]' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand tune" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml (or ~/.config/zonda/zonda.toml) and /etc/zonda/zonda.toml]' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand tune" -l role -d 'What the server mostly does' -r -f -a "udp\t'Answers queries over UDP'
 tcp\t'Answers queries over many TCP connections'
 secondary\t'Transfers zones in'
@@ -85,53 +85,53 @@ complete -c zonda -n "__fish_zonda_using_subcommand zone; and not __fish_seen_su
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and not __fish_seen_subcommand_from status refresh retransfer freeze thaw rollback add remove export" -f -a "status" -d 'Show which serial is served, what the primary has, when the zone expires, and the last transfer'
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and not __fish_seen_subcommand_from status refresh retransfer freeze thaw rollback add remove export" -f -a "refresh" -d 'Ask the primaries of a zone for its serial now, and transfer it if it is later'
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and not __fish_seen_subcommand_from status refresh retransfer freeze thaw rollback add remove export" -f -a "retransfer" -d 'Transfer a whole zone now, whatever serial the primary has'
-complete -c zonda -n "__fish_zonda_using_subcommand zone; and not __fish_seen_subcommand_from status refresh retransfer freeze thaw rollback add remove export" -f -a "freeze" -d 'Change a zone no more: neither its file nor transfers nor updates do, until `zonda zone thaw`'
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and not __fish_seen_subcommand_from status refresh retransfer freeze thaw rollback add remove export" -f -a "freeze" -d 'Freeze a zone: neither its file nor transfers nor updates change it until `zonda zone thaw`'
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and not __fish_seen_subcommand_from status refresh retransfer freeze thaw rollback add remove export" -f -a "thaw" -d 'Let a frozen zone change again: read its file if that has changed, and ask its primaries'
-complete -c zonda -n "__fish_zonda_using_subcommand zone; and not __fish_seen_subcommand_from status refresh retransfer freeze thaw rollback add remove export" -f -a "rollback" -d 'Serve an earlier version of a zone again: the one before, or another one that `keep-versions` keeps'
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and not __fish_seen_subcommand_from status refresh retransfer freeze thaw rollback add remove export" -f -a "rollback" -d 'Serve an earlier version of a zone again: the previous one, or another one that `keep-versions` keeps'
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and not __fish_seen_subcommand_from status refresh retransfer freeze thaw rollback add remove export" -f -a "add" -d 'Add zones to the running zonda, without a reload. They stay after a restart'
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and not __fish_seen_subcommand_from status refresh retransfer freeze thaw rollback add remove export" -f -a "remove" -d 'Remove zones that were added with `zonda zone add`'
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and not __fish_seen_subcommand_from status refresh retransfer freeze thaw rollback add remove export" -f -a "export" -d 'Print the version that is served as zone text'
-complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from status" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml]' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from status" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml (or ~/.config/zonda/zonda.toml) and /etc/zonda/zonda.toml]' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from status" -l state-dir -d 'The state-dir of the running zonda, instead of the configuration\'s' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from status" -l json -d 'Print JSON: an object for one NAME, else one object per line'
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from status" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from refresh" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml]' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from refresh" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml (or ~/.config/zonda/zonda.toml) and /etc/zonda/zonda.toml]' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from refresh" -l state-dir -d 'The state-dir of the running zonda, instead of the configuration\'s' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from refresh" -l all -d 'All zones'
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from refresh" -l json -d 'Print one JSON object'
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from refresh" -s h -l help -d 'Print help'
-complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from retransfer" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml]' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from retransfer" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml (or ~/.config/zonda/zonda.toml) and /etc/zonda/zonda.toml]' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from retransfer" -l state-dir -d 'The state-dir of the running zonda, instead of the configuration\'s' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from retransfer" -l all -d 'All zones'
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from retransfer" -l json -d 'Print one JSON object'
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from retransfer" -s h -l help -d 'Print help'
-complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from freeze" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml]' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from freeze" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml (or ~/.config/zonda/zonda.toml) and /etc/zonda/zonda.toml]' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from freeze" -l state-dir -d 'The state-dir of the running zonda, instead of the configuration\'s' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from freeze" -l all -d 'All zones'
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from freeze" -l json -d 'Print one JSON object'
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from freeze" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from thaw" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml]' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from thaw" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml (or ~/.config/zonda/zonda.toml) and /etc/zonda/zonda.toml]' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from thaw" -l state-dir -d 'The state-dir of the running zonda, instead of the configuration\'s' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from thaw" -l all -d 'All zones'
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from thaw" -l json -d 'Print one JSON object'
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from thaw" -s h -l help -d 'Print help'
-complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from rollback" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml]' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from rollback" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml (or ~/.config/zonda/zonda.toml) and /etc/zonda/zonda.toml]' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from rollback" -l state-dir -d 'The state-dir of the running zonda, instead of the configuration\'s' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from rollback" -l to -d 'The serial of the version, one of those that `zonda zone status` lists' -r
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from rollback" -l json -d 'Print one JSON object'
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from rollback" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from add" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml]' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from add" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml (or ~/.config/zonda/zonda.toml) and /etc/zonda/zonda.toml]' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from add" -l state-dir -d 'The state-dir of the running zonda, instead of the configuration\'s' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from add" -l template -d 'The template that the zones take their settings from' -r
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from add" -l list -d 'A file with one zone per line, as `NAME [TEMPLATE]`; `-` is the standard input' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from add" -l json -d 'Print one JSON object'
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from add" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from remove" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml]' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from remove" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml (or ~/.config/zonda/zonda.toml) and /etc/zonda/zonda.toml]' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from remove" -l state-dir -d 'The state-dir of the running zonda, instead of the configuration\'s' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from remove" -l list -d 'A file with one zone per line; `-` is the standard input' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from remove" -l json -d 'Print one JSON object'
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from remove" -s h -l help -d 'Print help'
-complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from export" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml]' -r -F
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from export" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml (or ~/.config/zonda/zonda.toml) and /etc/zonda/zonda.toml]' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from export" -l state-dir -d 'The state-dir of the running zonda, instead of the configuration\'s' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from export" -s h -l help -d 'Print help'
 complete -c zonda -n "__fish_zonda_using_subcommand completions" -s h -l help -d 'Print help'

@@ -30,7 +30,7 @@ _zonda() {
         case $line[1] in
             (serve)
 _arguments "${_arguments_options[@]}" : \
-'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml\]]:FILE:_files' \
+'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml (or ~/.config/zonda/zonda.toml) and /etc/zonda/zonda.toml\]]:FILE:_files' \
 '*--listen=[Listen on this address and port, instead of those of the configuration; can be repeated]:ADDR:PORT:_default' \
 '*--zone=[The zone NAME and its file; can be repeated]:NAME=FILE:_default' \
 '--log-format=[The format of the log, instead of the configuration'\''s]:FORMAT:((text\:"A line of text"
@@ -47,7 +47,7 @@ trace\:"Everything"))' \
 ;;
 (check)
 _arguments "${_arguments_options[@]}" : \
-'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml\]]:FILE:_files' \
+'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml (or ~/.config/zonda/zonda.toml) and /etc/zonda/zonda.toml\]]:FILE:_files' \
 '*--zone=[The zone NAME and its file; can be repeated]:NAME=FILE:_default' \
 '--strict[Report records that break a rule of their RFC but can be served as errors, as \`checks = "strict"\` does]' \
 '--json[Print one JSON object]' \
@@ -59,7 +59,7 @@ _arguments "${_arguments_options[@]}" : \
 ;;
 (config)
 _arguments "${_arguments_options[@]}" : \
-'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml\]]:FILE:_files' \
+'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml (or ~/.config/zonda/zonda.toml) and /etc/zonda/zonda.toml\]]:FILE:_files' \
 '--json[Print one JSON object]' \
 '-h[Print help]' \
 '--help[Print help]' \
@@ -67,7 +67,7 @@ _arguments "${_arguments_options[@]}" : \
 ;;
 (reload)
 _arguments "${_arguments_options[@]}" : \
-'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml\]]:FILE:_files' \
+'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml (or ~/.config/zonda/zonda.toml) and /etc/zonda/zonda.toml\]]:FILE:_files' \
 '(--config)--state-dir=[The state-dir of the running zonda, instead of the configuration'\''s]:FOLDER:_files' \
 '--json[Print one JSON object]' \
 '-h[Print help (see more with '\''--help'\'')]' \
@@ -76,7 +76,7 @@ _arguments "${_arguments_options[@]}" : \
 ;;
 (metrics)
 _arguments "${_arguments_options[@]}" : \
-'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml\]]:FILE:_files' \
+'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml (or ~/.config/zonda/zonda.toml) and /etc/zonda/zonda.toml\]]:FILE:_files' \
 '(--config)--state-dir=[The state-dir of the running zonda, instead of the configuration'\''s]:FOLDER:_files' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
@@ -84,7 +84,7 @@ _arguments "${_arguments_options[@]}" : \
 ;;
 (tune)
 _arguments "${_arguments_options[@]}" : \
-'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml\]]:FILE:_files' \
+'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml (or ~/.config/zonda/zonda.toml) and /etc/zonda/zonda.toml\]]:FILE:_files' \
 '--role=[What the server mostly does]:ROLE:((udp\:"Answers queries over UDP"
 tcp\:"Answers queries over many TCP connections"
 secondary\:"Transfers zones in"
@@ -122,7 +122,7 @@ _arguments "${_arguments_options[@]}" : \
         case $line[1] in
             (status)
 _arguments "${_arguments_options[@]}" : \
-'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml\]]:FILE:_files' \
+'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml (or ~/.config/zonda/zonda.toml) and /etc/zonda/zonda.toml\]]:FILE:_files' \
 '(--config)--state-dir=[The state-dir of the running zonda, instead of the configuration'\''s]:FOLDER:_files' \
 '--json[Print JSON\: an object for one NAME, else one object per line]' \
 '-h[Print help (see more with '\''--help'\'')]' \
@@ -132,7 +132,7 @@ _arguments "${_arguments_options[@]}" : \
 ;;
 (refresh)
 _arguments "${_arguments_options[@]}" : \
-'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml\]]:FILE:_files' \
+'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml (or ~/.config/zonda/zonda.toml) and /etc/zonda/zonda.toml\]]:FILE:_files' \
 '(--config)--state-dir=[The state-dir of the running zonda, instead of the configuration'\''s]:FOLDER:_files' \
 '()--all[All zones]' \
 '--json[Print one JSON object]' \
@@ -143,7 +143,7 @@ _arguments "${_arguments_options[@]}" : \
 ;;
 (retransfer)
 _arguments "${_arguments_options[@]}" : \
-'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml\]]:FILE:_files' \
+'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml (or ~/.config/zonda/zonda.toml) and /etc/zonda/zonda.toml\]]:FILE:_files' \
 '(--config)--state-dir=[The state-dir of the running zonda, instead of the configuration'\''s]:FOLDER:_files' \
 '()--all[All zones]' \
 '--json[Print one JSON object]' \
@@ -154,7 +154,7 @@ _arguments "${_arguments_options[@]}" : \
 ;;
 (freeze)
 _arguments "${_arguments_options[@]}" : \
-'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml\]]:FILE:_files' \
+'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml (or ~/.config/zonda/zonda.toml) and /etc/zonda/zonda.toml\]]:FILE:_files' \
 '(--config)--state-dir=[The state-dir of the running zonda, instead of the configuration'\''s]:FOLDER:_files' \
 '()--all[All zones]' \
 '--json[Print one JSON object]' \
@@ -165,7 +165,7 @@ _arguments "${_arguments_options[@]}" : \
 ;;
 (thaw)
 _arguments "${_arguments_options[@]}" : \
-'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml\]]:FILE:_files' \
+'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml (or ~/.config/zonda/zonda.toml) and /etc/zonda/zonda.toml\]]:FILE:_files' \
 '(--config)--state-dir=[The state-dir of the running zonda, instead of the configuration'\''s]:FOLDER:_files' \
 '()--all[All zones]' \
 '--json[Print one JSON object]' \
@@ -176,7 +176,7 @@ _arguments "${_arguments_options[@]}" : \
 ;;
 (rollback)
 _arguments "${_arguments_options[@]}" : \
-'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml\]]:FILE:_files' \
+'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml (or ~/.config/zonda/zonda.toml) and /etc/zonda/zonda.toml\]]:FILE:_files' \
 '(--config)--state-dir=[The state-dir of the running zonda, instead of the configuration'\''s]:FOLDER:_files' \
 '--to=[The serial of the version, one of those that \`zonda zone status\` lists]:SERIAL:_default' \
 '--json[Print one JSON object]' \
@@ -187,7 +187,7 @@ _arguments "${_arguments_options[@]}" : \
 ;;
 (add)
 _arguments "${_arguments_options[@]}" : \
-'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml\]]:FILE:_files' \
+'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml (or ~/.config/zonda/zonda.toml) and /etc/zonda/zonda.toml\]]:FILE:_files' \
 '(--config)--state-dir=[The state-dir of the running zonda, instead of the configuration'\''s]:FOLDER:_files' \
 '--template=[The template that the zones take their settings from]:NAME:_default' \
 '()--list=[A file with one zone per line, as \`NAME \[TEMPLATE\]\`; \`-\` is the standard input]:FILE:_files' \
@@ -199,7 +199,7 @@ _arguments "${_arguments_options[@]}" : \
 ;;
 (remove)
 _arguments "${_arguments_options[@]}" : \
-'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml\]]:FILE:_files' \
+'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml (or ~/.config/zonda/zonda.toml) and /etc/zonda/zonda.toml\]]:FILE:_files' \
 '(--config)--state-dir=[The state-dir of the running zonda, instead of the configuration'\''s]:FOLDER:_files' \
 '()--list=[A file with one zone per line; \`-\` is the standard input]:FILE:_files' \
 '--json[Print one JSON object]' \
@@ -210,7 +210,7 @@ _arguments "${_arguments_options[@]}" : \
 ;;
 (export)
 _arguments "${_arguments_options[@]}" : \
-'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml and /etc/zonda/zonda.toml\]]:FILE:_files' \
+'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml (or ~/.config/zonda/zonda.toml) and /etc/zonda/zonda.toml\]]:FILE:_files' \
 '(--config)--state-dir=[The state-dir of the running zonda, instead of the configuration'\''s]:FOLDER:_files' \
 '-h[Print help]' \
 '--help[Print help]' \
@@ -303,9 +303,9 @@ _zonda__subcmd__zone_commands() {
 'status:Show which serial is served, what the primary has, when the zone expires, and the last transfer' \
 'refresh:Ask the primaries of a zone for its serial now, and transfer it if it is later' \
 'retransfer:Transfer a whole zone now, whatever serial the primary has' \
-'freeze:Change a zone no more\: neither its file nor transfers nor updates do, until \`zonda zone thaw\`' \
+'freeze:Freeze a zone\: neither its file nor transfers nor updates change it until \`zonda zone thaw\`' \
 'thaw:Let a frozen zone change again\: read its file if that has changed, and ask its primaries' \
-'rollback:Serve an earlier version of a zone again\: the one before, or another one that \`keep-versions\` keeps' \
+'rollback:Serve an earlier version of a zone again\: the previous one, or another one that \`keep-versions\` keeps' \
 'add:Add zones to the running zonda, without a reload. They stay after a restart' \
 'remove:Remove zones that were added with \`zonda zone add\`' \
 'export:Print the version that is served as zone text' \

@@ -40,7 +40,8 @@ pub enum Command {
     ///
     /// Without --zone or PATH, checks the configuration and every zone it names. Findings go to standard output, one per
     /// line: FILE:LINE:COLUMN: error: MESSAGE (help: HELP) [zone NAME]. The exit status is 1 if there is an error, in which
-    /// case `zonda serve` does not load the zone either; warnings do not change it.
+    /// case `zonda serve` does not load the zone either; warnings do not change it. The server alone applies `max-bytes`,
+    /// `max-shrink-percent`, `zonemd`, `dnssec-check` and `check-command`, before it serves a version.
     #[command(after_help = EXIT_STATUS)]
     Check(CheckArguments),
     /// Print the effective configuration as TOML.
@@ -79,8 +80,8 @@ pub enum Command {
 /// The option that names a configuration file.
 #[derive(Debug, Default, Args)]
 pub struct ConfigFile {
-    /// The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml and
-    /// /etc/zonda/zonda.toml].
+    /// The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml (or
+    /// ~/.config/zonda/zonda.toml) and /etc/zonda/zonda.toml].
     #[arg(long = "config", value_name = "FILE")]
     pub path: Option<PathBuf>,
 }
@@ -262,15 +263,15 @@ pub enum ZoneCommand {
     /// Transfer a whole zone now, whatever serial the primary has.
     #[command(after_help = EXIT_STATUS)]
     Retransfer(ZoneActionArguments),
-    /// Change a zone no more: neither its file nor transfers nor updates do, until `zonda zone thaw`.
+    /// Freeze a zone: neither its file nor transfers nor updates change it until `zonda zone thaw`.
     ///
-    /// It stays as it is over reloads, and does not expire.
+    /// It stays frozen over reloads and restarts, and does not expire.
     #[command(after_help = EXIT_STATUS)]
     Freeze(ZoneActionArguments),
     /// Let a frozen zone change again: read its file if that has changed, and ask its primaries.
     #[command(after_help = EXIT_STATUS)]
     Thaw(ZoneActionArguments),
-    /// Serve an earlier version of a zone again: the one before, or another one that `keep-versions` keeps.
+    /// Serve an earlier version of a zone again: the previous one, or another one that `keep-versions` keeps.
     ///
     /// A primary publishes the earlier content with the next serial, so that its secondaries follow. A signed zone and a secondary
     /// serve the earlier version with its own serial, and the zone is frozen: `zonda zone thaw` lets it change again.

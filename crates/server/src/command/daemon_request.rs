@@ -19,7 +19,9 @@ pub(super) fn request(state_dir: &Path, request: &ControlRequest) -> Result<Cont
 }
 
 pub(super) fn unexpected(response: &ControlResponse) -> ExitCode {
-    fail(&format!("the running zonda is of another version: it answers {response:?}"))
+    fail(&format!(
+        "the running zonda is of another version; help: use the `zonda` that it was started with (unexpected response: {response:?})"
+    ))
 }
 
 /// Prints why something failed; returns the exit status.

@@ -26,8 +26,8 @@ key_table! {
         ///
         /// For very many zones: a list is read faster than `[[zone]]` tables and takes less space. `#` starts a comment (write
         /// `\035` for a `#` in a name). A zone takes all its keys from its template, `default` if none is named, so the
-        /// template needs a `file` with `{name}` in it. `*` and `?` work as in `include`; included files may have lists
-        /// of their own. A reload reads the lists again.
+        /// template needs `primaries`, or a `file`, usually with `{name}` in it. `*` and `?` work as in `include`; included files may
+        /// have lists of their own. A reload reads the lists again.
         Reload "zone-list" zone_list: Vec<Spanned<FilePath>> = "[]";
     }
 }
@@ -51,7 +51,7 @@ key_table! {
 
         /// The certificate chain of this server in PEM, its own certificate first.
         ///
-        /// It is read again by every reload; open connections go on.
+        /// Every reload reads it and `tls-key` again, as `user`; open connections go on.
         Reload "tls-cert" tls_cert: Option<FilePath> = "";
 
         /// The private key of `tls-cert` in PEM.
@@ -62,14 +62,14 @@ key_table! {
         /// The log has its `tls-pin`, by which a client can know it.
         Restart "tls-self-signed" tls_self_signed: bool = "false";
 
-        /// The processor time for TLS handshakes, in percent of one processor, so that a flood of them leaves the rest for answers. As
-        /// much again is for those of QUIC.
+        /// The processor time for TLS handshakes, in percent of one processor, so that a flood of them leaves the rest for answers.
+        /// QUIC handshakes get as much again.
         Restart "tls-handshake-percent" tls_handshake_percent: WholeNumber<1, 100_000> = "50";
 
         /// A file of keys for TLS session tickets, so that several servers resume each other's sessions (RFC 8446 4.6.1).
         ///
         /// One key on each line, 32 octets in base64, as `openssl rand -base64 32` prints; `#` starts a comment. The first key makes
-        /// tickets, all of them are accepted. Who has a key can read the sessions that were resumed by its tickets: write a new key to
+        /// tickets, all of them are accepted. Whoever has a key can read the sessions that were resumed by its tickets: write a new key to
         /// the first line every few hours, remove the oldest, and reload. If it is not set, the server makes keys of its own, and
         /// replaces them every 6 hours.
         Reload "tls-ticket-keys" tls_ticket_keys: Option<FilePath> = "";
@@ -84,6 +84,8 @@ key_table! {
         Restart "workers" workers: WholeNumber<0, 1024> = "0";
 
         /// TCP threads; 0 means one for every two CPUs, at least one.
+        ///
+        /// With `listen-tls` there are as many TLS threads, and one for handshakes; with `listen-quic`, as many QUIC threads.
         Restart "tcp-workers" tcp_workers: WholeNumber<0, 1024> = "0";
 
         /// The folder for the control socket and for data that must survive a restart.
@@ -91,7 +93,8 @@ key_table! {
         /// If it is missing, it is created and given to `user`, unless a user other than root can change the path to it: then
         /// create it for that user yourself. It must belong to the user that zonda runs as, or to root, and must not be
         /// writable for everybody. Two daemons cannot share it. If it is not set, it is `$STATE_DIRECTORY` if systemd sets
-        /// that, `/var/lib/zonda` for root, else `$XDG_STATE_HOME/zonda` or `~/.local/state/zonda`.
+        /// that, `/var/lib/zonda` for root, else `$XDG_STATE_HOME/zonda` or `~/.local/state/zonda`. Without this key and without
+        /// systemd there is no journal: transferred zones are not kept over a restart.
         Restart "state-dir" state_dir: Option<FilePath> = "";
 
         /// The maximum size of the earlier changes of all zones in the journal, in octets; 0 means no limit.
@@ -123,22 +126,24 @@ key_table! {
         /// The maximum size of a UDP response in octets, whatever size a client offers; 1232 avoids fragmentation (RFC 9715).
         Reload "udp-payload" udp_payload: WholeNumber<512, 4096> = "1232";
 
-        /// How long an idle TCP connection stays open, in milliseconds; sent to clients that ask for it (RFC 7828).
+        /// How long an idle TCP or TLS connection stays open, in milliseconds; sent to clients that ask for it (RFC 7828).
         ///
         /// When more than half of the maximum number of connections are open it is shortened, down to a tenth.
         Restart "tcp-idle-timeout-ms" tcp_idle_timeout_ms: WholeNumber<100, 6_553_500> = "10000";
 
-        /// The maximum number of TCP and TLS connections. For a new one, a stuck connection is closed, else the longest idle one.
+        /// The maximum number of TCP and TLS connections. For one more, a stuck connection is closed, else the longest idle one.
         ///
         /// 0 means as many as the limit of open files (`LimitNOFILE=`, `ulimit -n`) and a quarter of the available memory allow. Some
         /// files are reserved for zone files, reloads and the sockets to listen on. If a configured number is more than the limit of
         /// open files allows, a warning at the start gives the number that is left.
+        ///
+        /// The number is divided equally among the TCP threads, the TLS threads and the one for handshakes.
         Restart "tcp-connections" tcp_connections: WholeNumber<0, 10_000_000> = "0";
 
         /// The maximum number of TCP and TLS connections of one client; a client is an IPv4 address or an IPv6 /56.
         Restart "tcp-connections-per-client" tcp_connections_per_client: WholeNumber<1, 10_000_000> = "1000";
 
-        /// The proxies that name their clients in PROXY headers (version 2): before each UDP message, and first on each connection.
+        /// The proxies that name their clients in PROXY headers (version 2), one before each UDP message and at the start of each connection.
         ///
         /// Access lists, RRL, cookies and the limits per client then apply to the client in the header. Messages and connections of
         /// these addresses without a valid header are refused, and so are headers from others. With TLS the header precedes
@@ -148,9 +153,10 @@ key_table! {
         /// How long a QUIC connection without queries or responses stays open, in milliseconds.
         Restart "quic-idle-timeout-ms" quic_idle_timeout_ms: WholeNumber<100, 6_553_500> = "10000";
 
-        /// The maximum number of QUIC connections. For a new one, the one is closed that made no progress for the longest.
+        /// The maximum number of QUIC connections. For one more, the one without progress for the longest time is closed.
         ///
-        /// The connections of a thread take 256 MiB at most, 32 KiB for each that is idle, so that it never has more than 4096.
+        /// The number is divided equally among the QUIC threads. A thread has at most 4096: its connections may take 256 MiB, half of
+        /// it at 32 KiB each, the other half for messages.
         Restart "quic-connections" quic_connections: WholeNumber<1, 10_000_000> = "10000";
 
         /// The maximum number of QUIC connections of one client to each QUIC thread; a client is an IPv4 address or an IPv6 /56.
@@ -165,9 +171,9 @@ key_table! {
         /// generated at the start.
         Reload "cookie-secrets" cookie_secrets: Vec<CookieSecret> = "[]";
 
-        /// Response rate limiting (RRL): similar UDP responses per second to one client network; 0 disables it.
+        /// Response rate limiting (RRL): similar UDP responses per second to one client network, from each UDP thread; 0 disables it.
         ///
-        /// Clients with a valid cookie are never limited.
+        /// Queries with a valid cookie or a valid signature (TSIG) are never limited.
         Reload "rrl-rate" rrl_rate: WholeNumber<0, 1_000_000> = "0";
 
         /// RRL: every `rrl-slip`-th limited response is sent with TC set, so that a real client can retry over TCP; the others
@@ -278,11 +284,11 @@ key_table! {
         /// Entries as in `allow-transfer`.
         Reload "allow-notify" allow_notify: Option<Vec<AccessEntry>> = "[]";
 
-        /// Who may transfer the zone from this server (AXFR, RFC 5936); nobody by default.
+        /// Who may transfer the zone from this server (AXFR, RFC 5936; IXFR, RFC 1995); nobody by default.
         ///
         /// An entry is an address or a prefix, or a table: `{ address = "2001:db8::/32", key = "transfer.example.", tls = true }`.
         /// Entries are alternatives. All keys within one entry must match: `key` requires a request signed with that `[[key]]`;
-        /// `tls = true` requires TLS, and a string requires a client certificate with that name. An entry without `address`
+        /// `tls = true` requires TLS or QUIC, and a string requires a client certificate with that name, too. An entry without `address`
         /// matches any address.
         Reload "allow-transfer" allow_transfer: Option<Vec<AccessEntry>> = "[]";
 
@@ -305,11 +311,10 @@ key_table! {
         Reload "forward-updates" forward_updates: Option<bool> = "false";
 
         /// Servers to notify when the zone has changed (RFC 1996). Entries as in `primaries`. NOTIFY is sent over UDP, and over TCP if
-        /// that is not answered; to entries with TLS settings it is sent over TLS only.
-        ///
+        /// that is not answered; to entries with `tls` or `quic` it is sent over TLS or QUIC only.
         Reload "notify" notify: Option<Vec<RemoteServer>> = "[]";
 
-        /// Whether to notify the servers of the zone's NS records too, at port 53, without a key, if zones of this server
+        /// Whether to notify the servers of the zone's NS records too, at port 53 and without a key, if zones of this server
         /// have their addresses. The primary that the SOA record names is not notified, nor an address that this server listens on.
         Reload "notify-ns" notify_ns: Option<bool> = "false";
 
@@ -373,7 +378,7 @@ key_table! {
         /// A command that decides whether a new version is published: the program and its arguments.
         ///
         /// It gets the zone as text on standard input. In arguments, `{zone}` stands for the zone's name, and `{file}` for a
-        /// temporary file with the text, which then is not on standard input. The environment has `ZONDA_ZONE` and
+        /// temporary file with the text; then nothing is on standard input. The environment has `ZONDA_ZONE` and
         /// `ZONDA_SERIAL`. Exit status 0 publishes the version; any other keeps the version served before, and the beginning of
         /// what the command writes to standard error is in the log and in `zonda zone status`. No shell is involved.
         ///
@@ -406,7 +411,7 @@ key_table! {
         ///
         /// A consumed catalog is transferred or read from a file as any zone. Its members are added and removed as it changes. A
         /// zone of the configuration wins over a member of the same name; of two catalogs that list a zone, the first keeps it
-        /// unless its `coo` property says otherwise. A broken catalog leaves the members as they are. `zonda zone status`
+        /// unless its `coo` property hands it over. A broken catalog leaves the members as they are. `zonda zone status`
         /// shows why a member is not served. A produced catalog has neither `file` nor `primaries`.
         Reload "catalog" catalog: Option<CatalogRole> = "";
 

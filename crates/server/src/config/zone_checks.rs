@@ -26,7 +26,7 @@ impl ConfigReader {
             let shared = &resolved[zone.shared as usize];
             let has_file = zone.pattern.is_some() || shared.has_file() || shared.unknown_template.is_some();
             if !has_file && shared.policy.needs_file() {
-                let help = "set `file` in the zone's table or in its template";
+                let help = "set `file` in the zone's table or in its template, or `primaries` to transfer it";
                 self.findings.add_with(Severity::Error, || {
                     error(zone.position(&self.files), format!("zone {} has no file", zone.name), help.into())
                 });
