@@ -137,6 +137,15 @@ fn links_have_targets() {
 }
 
 #[test]
+fn the_readme_links_every_document() {
+    let readme = read(&workspace().join("README.md"));
+    for path in files(&workspace().join("docs"), &["md"]) {
+        let path = path.strip_prefix(workspace()).expect("it is below the workspace");
+        assert!(readme.contains(&format!("]({})", path.display())), "README.md does not link {}", path.display());
+    }
+}
+
+#[test]
 fn everything_that_the_architecture_names_exists() {
     let text = read(&workspace().join("docs/architecture.md"));
     let prose: String = text.split("```").step_by(2).collect();
