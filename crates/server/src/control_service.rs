@@ -255,11 +255,11 @@ impl ControlService {
         }
         let Ok(StatusPage { zones, mut failures, .. }) = self.named_zones(zones) else { return writer_is_gone() };
         let mut done = 0;
-        for (id, ZoneStatus { name, .. }) in zones {
-            match self.roll_back_one(id, to) {
+        for zone in zones {
+            match self.roll_back_one(&zone, to) {
                 None => return writer_is_gone(),
                 Some(Ok(_)) => done += 1,
-                Some(Err(reason)) => failures.push(ZoneFailure { zone: name, reason: reason.to_string() }),
+                Some(Err(reason)) => failures.push(ZoneFailure { zone: zone.1.name, reason: reason.to_string() }),
             }
         }
         // The versions are served again; a failure is logged.
@@ -268,23 +268,34 @@ impl ControlService {
     }
 
     /// Serves an earlier version again; `None` if there is no writer any more.
-    fn roll_back_one(&self, zone: ZoneId, serial: Option<u32>) -> Option<Result<u32, ControlRefused>> {
-        let mut result = Err(ControlRefused::Changed);
+    fn roll_back_one(&self, zone: &(ZoneId, ZoneStatus), serial: Option<u32>) -> Option<Result<u32, ControlRefused>> {
+        let (id, status) = zone;
+        let (mut result, mut is_frozen) = (Err(ControlRefused::Changed), status.is_frozen);
         // Updates may come faster than the version can be made.
         for _ in 0..MAX_ROLLBACK_ATTEMPTS {
             let (reply, kept) = sync_channel(1);
-            self.writer.request_control(ControlEvent::KeptVersion { zone, serial, reply });
+            self.writer.request_control(ControlEvent::KeptVersion { zone: *id, serial, reply });
             let kept = match kept.recv().ok()? {
                 Ok(kept) => kept,
-                Err(reason) => return Some(Err(reason)),
+                Err(reason) => {
+                    result = Err(reason);
+                    break;
+                }
             };
             let rollback = kept.rollback(netio::clock::real().as_secs());
+            if rollback.change.is_none() && !is_frozen {
+                self.freeze(true, std::slice::from_ref(zone))?;
+                is_frozen = true;
+            }
             let (reply, served) = sync_channel(1);
-            self.writer.request_control(ControlEvent::RollBack { zone, rollback, reply });
+            self.writer.request_control(ControlEvent::RollBack { zone: *id, rollback, reply });
             result = served.recv().ok()?;
             if result != Err(ControlRefused::Changed) {
                 break;
             }
+        }
+        if result.is_err() && is_frozen && !status.is_frozen {
+            self.freeze(false, std::slice::from_ref(zone))?;
         }
         Some(result)
     }

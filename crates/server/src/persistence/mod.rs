@@ -204,7 +204,7 @@ impl<D: Disk> Persistence<D> {
         let (apex, serial) = (version.apex().to_owned(), version.serial());
         let record = AppendRecord::Image { serial, base: ImageBase::Replacement, image };
         match self.storage.append_or_return(Append { zone: number, name: apex.clone(), record }) {
-            Ok(_) => self.end_image(zone, number, apex.as_ref()),
+            Ok(appended) => self.end_image(zone, number, apex.as_ref(), appended),
             Err(append) => {
                 self.stored.set_number(zone, number);
                 if let AppendRecord::Image { image, .. } = append.record {
@@ -214,7 +214,8 @@ impl<D: Disk> Persistence<D> {
         }
     }
 
-    fn end_image(&mut self, zone: ZoneId, number: StoredZone, apex: NameRef<'_>) {
+    /// The image was appended to the queue, with the number `appended`.
+    fn end_image(&mut self, zone: ZoneId, number: StoredZone, apex: NameRef<'_>, appended: u64) {
         let ended = self.images.end(zone);
         self.stored.set_number(zone, number);
         self.stored.clear_pending(zone);
@@ -228,6 +229,9 @@ impl<D: Disk> Persistence<D> {
         if ended.is_outdated {
             self.request_image(zone);
         }
+        if ended.is_awaited {
+            self.outcomes.push(JournalOutcome::Stored(zone, appended));
+        }
         if ended.has_waiting_changes {
             self.outcomes.push(JournalOutcome::Ready(zone));
         }
@@ -237,7 +241,7 @@ impl<D: Disk> Persistence<D> {
         match self.images.written(zone, request, image) {
             ImageStep::Append => self.append_image(zone),
             ImageStep::Discard(image) => self.storage.discard(image),
-            ImageStep::Failed { has_waiting_changes: true } => self.outcomes.push(JournalOutcome::Unavailable(zone)),
+            ImageStep::Failed { is_waited_for: true } => self.outcomes.push(JournalOutcome::Unavailable(zone)),
             ImageStep::Failed { .. } | ImageStep::Nothing => (),
         }
         self.start_images();
@@ -327,6 +331,15 @@ impl<D: Disk> ZoneJournal for Persistence<D> {
             None if rule == StoreRule::IfLarge && version.heap_size() < MIN_FILE_ZONE_LEN => (),
             _ => self.request_image(zone),
         }
+    }
+
+    fn store_version(&mut self, zone: ZoneId, version: &Zone) -> Readiness {
+        if self.images.is_failing() {
+            return Readiness::Unavailable;
+        }
+        self.replaced(zone, version, &[], StoreRule::Always);
+        self.images.await_image(zone);
+        Readiness::Preparing
     }
 
     fn write_image(&mut self, zone: ZoneId, version: Option<Zone>) {

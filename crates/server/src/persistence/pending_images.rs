@@ -32,6 +32,8 @@ pub struct PendingImages {
     active: HashMap<ZoneId, ActiveImage>,
     /// Zones whose changes wait for the image.
     with_changes: HashSet<ZoneId>,
+    /// Zones whose latest version is not published before its image is on disk.
+    awaited: HashSet<ZoneId>,
     /// Written images that the storage thread has no room for.
     blocked: VecDeque<ZoneId>,
     last_request: u64,
@@ -60,10 +62,10 @@ pub enum ImageStep {
     Append,
     /// Remove it: nobody needs it.
     Discard(StoredImage),
-    /// It will be written again later. Changes that wait are refused.
+    /// It will be written again later. What waits for it is refused.
     Failed {
-        /// Whether there are any.
-        has_waiting_changes: bool,
+        /// Whether changes, or a version that is to be published, wait for it.
+        is_waited_for: bool,
     },
     /// Nothing.
     Nothing,
@@ -78,6 +80,8 @@ pub struct EndedImage {
     pub is_outdated: bool,
     /// Changes wait for it.
     pub has_waiting_changes: bool,
+    /// The image is that of a version which is to be published.
+    pub is_awaited: bool,
 }
 
 impl PendingImages {
@@ -138,6 +142,11 @@ impl PendingImages {
         self.with_changes.insert(zone);
     }
 
+    /// The latest version of a zone is published once its image is on disk. The image must have been requested.
+    pub fn await_image(&mut self, zone: ZoneId) {
+        self.awaited.insert(zone);
+    }
+
     /// The result of a job.
     pub fn written(&mut self, zone: ZoneId, request: u64, result: io::Result<StoredImage>) -> ImageStep {
         let image = self.active.get_mut(&zone).filter(|image| image.request == request);
@@ -158,7 +167,7 @@ impl PendingImages {
                 self.active.remove(&zone);
                 self.waiting.push_back(zone);
                 self.paused_until = Some(clock::now() + RETRY);
-                ImageStep::Failed { has_waiting_changes: self.with_changes.remove(&zone) }
+                ImageStep::Failed { is_waited_for: self.with_changes.remove(&zone) | self.awaited.remove(&zone) }
             }
         }
     }
@@ -190,13 +199,16 @@ impl PendingImages {
     /// The image was appended.
     pub fn end(&mut self, zone: ZoneId) -> EndedImage {
         let has_waiting_changes = self.with_changes.remove(&zone);
-        let ended = self.active.remove(&zone).unwrap_or_default();
-        EndedImage { later: ended.later, is_outdated: ended.is_outdated, has_waiting_changes }
+        let ActiveImage { later, is_outdated, .. } = self.active.remove(&zone).unwrap_or_default();
+        // Otherwise the next image is that of the version.
+        let is_awaited = !is_outdated && self.awaited.remove(&zone);
+        EndedImage { later, is_outdated, has_waiting_changes, is_awaited }
     }
 
     /// Forgets a zone that was requested; returns its image if it was written.
     pub fn remove(&mut self, zone: ZoneId) -> Option<StoredImage> {
         self.with_changes.remove(&zone);
+        self.awaited.remove(&zone);
         match self.active.remove(&zone) {
             Some(active) => active.image,
             None => {

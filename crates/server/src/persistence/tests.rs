@@ -202,6 +202,34 @@ fn a_disk_that_fails_refuses_what_waits_and_is_tried_again() {
     assert_eq!(bench.restore().expect("it is stored").version.serial(), 1);
 }
 
+/// A rollback. Whenever the machine crashes, what was reported as durable is what a restart finds.
+#[test]
+fn a_stored_version_is_there_after_a_crash_once_its_number_is_durable() {
+    let mut reported = 0;
+    for crash_in in 1..40 {
+        let mut bench = Bench::new();
+        bench.store(version(2));
+        bench.begin_storing(version(3));
+        bench.disk.crash_in(Some(crash_in));
+        bench.latest = Some(version(1));
+        assert_eq!(bench.persistence.store_version(ZONE, &version(1)), Readiness::Preparing);
+        bench.settle(true);
+        let number = bench.outcomes.iter().find_map(|outcome| match outcome {
+            JournalOutcome::Stored(zone, number) => Some(*number).filter(|_| *zone == ZONE),
+            _ => None,
+        });
+        let is_durable = number.is_some_and(|number| bench.durable >= number);
+        let mut bench = bench.restart();
+        let serial = bench.restore().map(|restored| restored.version.serial());
+        assert!(
+            serial == Some(1) || (!is_durable && matches!(serial, Some(2 | 3))),
+            "{crash_in}: {serial:?}, durable {is_durable}"
+        );
+        reported += u32::from(is_durable);
+    }
+    assert!(reported > 0, "the machine never crashed so late");
+}
+
 /// A nearly full disk has room for changes: each would start another attempt to write a large image, which takes that room.
 #[test]
 fn changes_that_are_durable_do_not_end_the_pause_after_an_image_that_failed() {

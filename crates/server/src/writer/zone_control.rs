@@ -90,7 +90,6 @@ impl Writer {
             ControlEvent::Journal { reply } => self.zones.report_journal(reply),
             ControlEvent::RollBack { zone, rollback, reply } => {
                 self.zones.roll_back(zone, rollback, Box::new(move |result| _ = reply.send(result)));
-                self.zones.publish();
             }
         }
     }
@@ -105,17 +104,17 @@ impl Writer {
 
 impl KeptVersion {
     /// How the version is served again. A primary publishes its content with the next serial, so that secondaries follow. A signed
-    /// zone, whose SOA record only its signer can change, and a secondary serve it as it was and are frozen: otherwise the
+    /// zone, whose SOA record only its signer can change, and a secondary serve it as it was and must be frozen: otherwise the
     /// version that it replaces would return at once.
     pub fn rollback(self, now_s: u64) -> Rollback {
         let KeptVersion { current, kept, policy } = self;
         let base = current.version();
         if !policy.primaries.is_empty() || kept.is_signed() || current.is_signed() {
-            return Rollback { base, version: kept, change: None, freezes: true };
+            return Rollback { base, version: kept, change: None };
         }
         let serial = policy.serial_policy.next(current.serial(), now_s);
         let version = kept.with_serial(serial);
         let change = zone::encoded_change::EncodedChange::between(&current, &version);
-        Rollback { base, version, change: Some(change), freezes: false }
+        Rollback { base, version, change: Some(change) }
     }
 }

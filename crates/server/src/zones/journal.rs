@@ -35,6 +35,12 @@ pub trait ZoneJournal: Send {
     /// The zone has another version, which these changes lead to from the latest one, none if they are not known.
     fn replaced(&mut self, _zone: ZoneId, _version: &Zone, _changes: &[EncodedChange], _rule: StoreRule) {}
 
+    /// Stores the latest version, which no change leads to and which is published once it is on disk: [`JournalOutcome::Stored`] follows, or
+    /// [`JournalOutcome::Unavailable`]. `Ready` if there is nothing to wait for.
+    fn store_version(&mut self, _zone: ZoneId, _version: &Zone) -> Readiness {
+        Readiness::Ready
+    }
+
     /// The version that [`JournalOutcome::VersionNeeded`] asked for; `None` if there is none any more.
     fn write_image(&mut self, _zone: ZoneId, _version: Option<Zone>) {}
 
@@ -153,7 +159,9 @@ pub enum JournalOutcome {
     VersionNeeded(ZoneId),
     /// Changes of this zone that waited for [`Readiness::Ready`] are to be tried again.
     Ready(ZoneId),
-    /// Changes of this zone that waited are refused.
+    /// The version of [`ZoneJournal::store_version`] has this number, as a change has: see [`ZoneJournal::append_change`].
+    Stored(ZoneId, u64),
+    /// Changes of this zone that waited are refused, and so is a version that was to be stored.
     Unavailable(ZoneId),
     /// The journal has refused changes of this zone that are not published yet: they are not durable.
     Refused(ZoneId),

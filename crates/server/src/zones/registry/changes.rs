@@ -40,6 +40,8 @@ pub(super) struct Changes {
     latest: ZoneIdMap<(Zone, usize)>,
     /// Changes that are not on disk yet, in the order of their numbers in the journal.
     unsynced: VecDeque<Unsynced>,
+    /// Earlier versions that are to be published, whose images have no number yet.
+    storing: ZoneIdMap<Unsynced>,
     /// Changes of zones whose version is being written to the journal, and since when they wait.
     unprepared: ZoneIdMap<VecDeque<(Instant, ZoneChange)>>,
     /// Zones that the pool works on.
@@ -56,11 +58,18 @@ struct Unsynced {
     number: u64,
     since: Instant,
     zone: ZoneId,
-    /// The version to publish and the change that leads to it; none if nothing was changed.
-    version: Option<(Zone, EncodedChange)>,
+    /// The version to publish and the change that leads to it, if one does; none if nothing was changed.
+    version: Option<(Zone, Option<EncodedChange>)>,
     /// `None` if the result was reported: it took too long.
     done: Option<ChangeDone>,
     changed: ChangedZone,
+}
+
+impl Unsynced {
+    /// Whether it is an earlier version with its own serial.
+    fn is_rollback(&self) -> bool {
+        matches!(self.version, Some((_, None)))
+    }
 }
 
 /// A change of more records goes to the pool: this many take the writer about a millisecond.
@@ -174,25 +183,30 @@ impl ZoneRegistry {
         if appended.is_err() && order == PublishOrder::AfterSync {
             return done(Err(ChangeRefusal::NotDurable));
         }
-        if self.zones.get(zone).is_some_and(|entry| entry.source.has_file()) {
-            self.updated.entry(zone).or_insert(changed.old_serial);
-        }
+        self.note_update(zone, changed.old_serial);
         match (appended, order) {
             (Ok(Some(number)), PublishOrder::AfterSync) => {
                 let count = self.changes.latest.get(&zone).map_or(0, |(_, count)| *count);
                 self.changes.latest.insert(zone, (version.clone(), count + 1));
-                let (since, done, version) = (clock::now(), Some(done), Some((version, change)));
+                let (since, done, version) = (clock::now(), Some(done), Some((version, Some(change))));
                 self.changes.unsynced.push_back(Unsynced { number, since, zone, version, done, changed });
             }
             (Err(JournalUnavailable), _) => {
                 self.journal_version(zone, &version, &[]);
-                self.publish_version(zone, version, change, Some(done), changed);
+                self.publish_version(zone, version, Some(change), Some(done), changed);
             }
-            _ => self.publish_version(zone, version, change, Some(done), changed),
+            _ => self.publish_version(zone, version, Some(change), Some(done), changed),
         }
         self.follow_journal();
         if needs_rebuild {
             self.rebuild(zone);
+        }
+    }
+
+    /// The content of a zone is not that of its file any more.
+    fn note_update(&mut self, zone: ZoneId, old_serial: u32) {
+        if self.zones.get(zone).is_some_and(|entry| entry.source.has_file()) {
+            self.updated.entry(zone).or_insert(old_serial);
         }
     }
 
@@ -240,15 +254,19 @@ impl ZoneRegistry {
         &mut self,
         id: ZoneId,
         version: Zone,
-        change: EncodedChange,
+        change: Option<EncodedChange>,
         done: Option<ChangeDone>,
         changed: ChangedZone,
     ) {
         self.keep_version(id);
         let Some(entry) = self.zones.get_mut(id) else { return report(done, Err(ChangeRefusal::NotServed)) };
-        entry.serve(version, &[change]);
+        entry.serve(version, change.as_slice());
         self.publisher.queue_change(id);
         self.note_version(id);
+        if changed.old_serial == changed.serial {
+            // An operator has returned to other data of this serial.
+            self.changes.replaced.push(id);
+        }
         self.changes.published.push((id, done, changed));
     }
 
@@ -295,8 +313,14 @@ impl ZoneRegistry {
             let unsynced = std::mem::take(&mut self.changes.unsynced);
             let (discarded, kept): (Vec<_>, Vec<_>) = unsynced.into_iter().partition(|change| change.zone == zone);
             self.changes.unsynced = kept.into();
-            discarded.into_iter().for_each(|change| report(change.done, Err(reason())));
+            let discarded = discarded.into_iter().chain(self.changes.storing.remove(&zone));
+            discarded.for_each(|change| report(change.done, Err(reason())));
         }
+        self.discard_work(zone, reason);
+    }
+
+    /// Refuses the changes that are being computed, or ends the rebuild.
+    fn discard_work(&mut self, zone: ZoneId, reason: impl Fn() -> ChangeRefusal) {
         if let Some(ZoneWork { kind: WorkKind::Apply { done, waiting, .. }, .. }) = self.changes.work.remove(&zone) {
             done(Err(reason()));
             waiting.into_iter().for_each(|change| (change.done)(Err(reason())));

@@ -53,10 +53,8 @@ pub struct Rollback {
     pub base: ZoneVersion,
     /// The version to serve.
     pub version: Zone,
-    /// The change that leads to it, if secondaries can follow it.
+    /// The change that leads to it; none if it keeps its serial. Then the zone must be frozen: else a newer version replaces it at once.
     pub change: Option<EncodedChange>,
-    /// Whether the zone is frozen, so that nothing replaces the version at once.
-    pub freezes: bool,
 }
 
 /// Receives the result of a rollback.
@@ -139,13 +137,9 @@ impl ZoneRegistry {
         self.controls.kept.get(&id).into_iter().flatten()
     }
 
-    /// Serves an earlier version again; `done` gets the serial served. With a new serial it must be on disk before: a restart would
-    /// serve an earlier one than secondaries have.
+    /// Serves an earlier version again, once it is on disk: a restart would serve another one than was served. `done` gets the serial.
     pub fn roll_back(&mut self, id: ZoneId, rollback: Rollback, done: RollbackDone) {
-        let Rollback { base, version, change, freezes } = rollback;
-        let Some(change) = change else { return done(self.serve_as_it_was(id, base, version, freezes)) };
-        let rules = ChangeRules { check_mode: CheckMode::Lenient, nsec3_max_iterations: u16::MAX };
-        let change = ProposedChange::Rollback(Box::new(RollbackVersion { base, version, change }));
+        let Rollback { base, version, change } = rollback;
         let done: ChangeDone = Box::new(move |result| {
             done(match result {
                 Ok(changed) => Ok(changed.serial),
@@ -153,32 +147,10 @@ impl ZoneRegistry {
                 Err(_) => Err(ControlRefused::Changed),
             });
         });
+        let Some(change) = change else { return self.store_rollback(id, base, version, done) };
+        let rules = ChangeRules { check_mode: CheckMode::Lenient, nsec3_max_iterations: u16::MAX };
+        let change = ProposedChange::Rollback(Box::new(RollbackVersion { base, version, change }));
         self.change(ZoneChange { zone: id, change, rules, order: PublishOrder::AfterSync, done });
-    }
-
-    /// Serves an earlier version with its own serial.
-    fn serve_as_it_was(
-        &mut self,
-        id: ZoneId,
-        base: ZoneVersion,
-        version: Zone,
-        freezes: bool,
-    ) -> Result<u32, ControlRefused> {
-        if self.latest(id).map(Zone::version) != Some(base) {
-            return Err(ControlRefused::Changed);
-        }
-        let (serial, old_serial) = (version.serial(), self.latest(id).map_or(0, Zone::serial));
-        if self.zones.get(id).is_some_and(|entry| entry.source.has_file()) {
-            self.updated.entry(id).or_insert(old_serial);
-        }
-        self.replace(id, version, &[]);
-        self.store_file_state(id);
-        if freezes {
-            self.freeze(id)?;
-        }
-        self.publisher.publish_changes(&self.zones);
-        self.report_changes();
-        Ok(serial)
     }
 
     /// Keeps the version that is about to be replaced, if so configured.

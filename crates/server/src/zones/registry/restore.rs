@@ -118,6 +118,8 @@ impl ZoneRegistry {
 
     /// Handles an event of the journal.
     pub fn handle_journal(&mut self, event: JournalEvent) {
+        // The number of a stored version must be known before it is durable.
+        self.follow_journal();
         match event {
             JournalEvent::Restored(id, restored) => self.finish_restore(id, restored.map(|restored| *restored)),
             event => {

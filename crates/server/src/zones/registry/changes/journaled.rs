@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use zone::Zone;
 use zone::encoded_change::EncodedChange;
 use zone::serial_policy::SerialPolicy;
+use zone::{Zone, ZoneVersion};
 
-use super::{ChangeRefusal, MAX_WAITING, PublishOrder, Unsynced, ZoneChange, report};
+use super::{ChangeDone, ChangeRefusal, ChangedZone, Changes, MAX_WAITING, PublishOrder, Unsynced, ZoneChange, report};
 use crate::clock;
 use crate::zone_id::ZoneId;
 use crate::zones::ZoneRegistry;
@@ -14,6 +14,8 @@ use crate::zones::journal::{JournalOutcome, Readiness, StoreRule};
 
 /// How long a change waits for the disk before its sender hears that it failed. DNS clients give up after some seconds.
 const MAX_DISK_WAIT: Duration = Duration::from_secs(4);
+/// How long an operator waits for the image of an earlier version, which may be that of a large zone.
+const MAX_IMAGE_WAIT: Duration = Duration::from_secs(60);
 
 impl ZoneRegistry {
     /// Returns the change if it can be made now. Otherwise it waits, or is refused.
@@ -83,15 +85,64 @@ impl ZoneRegistry {
                     self.journal.write_image(id, version);
                 }
                 JournalOutcome::Ready(id) => self.retry_changes(id, true),
-                JournalOutcome::Unavailable(id) => self.retry_changes(id, false),
-                JournalOutcome::Refused(id) => {
-                    self.discard_changes(id, || ChangeRefusal::NotDurable);
-                    if let Some(version) = self.latest(id).cloned() {
-                        self.journal_version(id, &version, &[]);
+                JournalOutcome::Stored(id, number) => self.version_stored(id, number),
+                JournalOutcome::Unavailable(id) => {
+                    self.retry_changes(id, false);
+                    if self.changes.storing.contains_key(&id) {
+                        self.discard_unpublished(id);
                     }
                 }
+                JournalOutcome::Refused(id) => self.discard_unpublished(id),
             }
         }
+    }
+
+    /// Refuses the changes of a zone that are not published, and stores the version that is.
+    fn discard_unpublished(&mut self, id: ZoneId) {
+        self.discard_changes(id, || ChangeRefusal::NotDurable);
+        if let Some(version) = self.latest(id).cloned() {
+            self.journal_version(id, &version, &[]);
+        }
+    }
+
+    /// Serves an earlier version with its own serial once it is on disk: a restart would serve what it replaces. No change in the journal
+    /// leads to it, so that this takes an image.
+    pub(in crate::zones::registry) fn store_rollback(
+        &mut self,
+        zone: ZoneId,
+        base: ZoneVersion,
+        version: Zone,
+        done: ChangeDone,
+    ) {
+        let is_storing = self.changes.storing.contains_key(&zone);
+        let Some(old) = self.latest(zone).filter(|latest| latest.version() == base && !is_storing) else {
+            return done(Err(ChangeRefusal::Replaced));
+        };
+        let changed = ChangedZone { old_serial: old.serial(), serial: version.serial() };
+        let readiness = self.journal.store_version(zone, &version);
+        if readiness == Readiness::Unavailable {
+            return done(Err(ChangeRefusal::NotDurable));
+        }
+        // What is computed from the current version would bring that back.
+        self.discard_work(zone, || ChangeRefusal::Replaced);
+        if readiness == Readiness::Ready {
+            self.note_update(zone, changed.old_serial);
+            return self.publish_version(zone, version, None, Some(done), changed);
+        }
+        let count = self.changes.latest.get(&zone).map_or(0, |(_, count)| *count);
+        self.changes.latest.insert(zone, (version.clone(), count + 1));
+        let (number, since, done, version) = (0, clock::now(), Some(done), Some((version, None)));
+        self.changes.storing.insert(zone, Unsynced { number, since, zone, version, done, changed });
+        self.follow_journal();
+    }
+
+    /// The image of an earlier version is in the journal, with this number.
+    fn version_stored(&mut self, zone: ZoneId, number: u64) {
+        let Some(stored) = self.changes.storing.remove(&zone) else { return };
+        self.note_update(zone, stored.changed.old_serial);
+        self.store_file_state(zone);
+        let at = self.changes.unsynced.partition_point(|change| change.number < number);
+        self.changes.unsynced.insert(at, Unsynced { number, since: clock::now(), ..stored });
     }
 
     /// Changes with numbers up to this one are on disk: they are published with the next step.
@@ -114,7 +165,8 @@ impl ZoneRegistry {
 
     /// Whether changes wait for the disk.
     pub fn has_unsynced_changes(&self) -> bool {
-        !self.changes.unsynced.is_empty() || !self.changes.unprepared.is_empty()
+        let Changes { unsynced, storing, unprepared, .. } = &self.changes;
+        !unsynced.is_empty() || !storing.is_empty() || !unprepared.is_empty()
     }
 
     /// Refuses the changes that have waited for the disk for too long. Those in the journal stay there, and are published if the disk
@@ -129,8 +181,21 @@ impl ZoneRegistry {
             !waiting.is_empty()
         });
         let is_overdue = |change: &&mut Unsynced| now.saturating_duration_since(change.since) >= MAX_DISK_WAIT;
-        let overdue = self.changes.unsynced.iter_mut().take_while(is_overdue);
+        let overdue = self.changes.unsynced.iter_mut().take_while(is_overdue).filter(|change| !change.is_rollback());
         overdue.for_each(|change| report(change.done.take(), Err(ChangeRefusal::Overdue)));
+        self.refuse_late_rollbacks(now);
+    }
+
+    /// Refuses rollbacks for good: they thaw their zone, which must then not return to an earlier version.
+    fn refuse_late_rollbacks(&mut self, now: Instant) {
+        let rollbacks = self.changes.unsynced.iter().filter(|change| change.is_rollback());
+        let late = rollbacks.chain(self.changes.storing.values());
+        let late = late.filter(|change| now.saturating_duration_since(change.since) >= MAX_IMAGE_WAIT);
+        let late: Vec<ZoneId> = late.map(|change| change.zone).collect();
+        if !late.is_empty() {
+            late.into_iter().for_each(|zone| self.discard_unpublished(zone));
+            self.follow_journal();
+        }
     }
 
     fn is_disk_slow(&self, now: Instant) -> bool {

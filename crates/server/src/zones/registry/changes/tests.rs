@@ -13,7 +13,7 @@ use zone::change::{ChangeRules, ChangeSet};
 use super::*;
 use crate::config::ZonePolicy;
 use crate::report::Change;
-use crate::zones::journal::{Readiness, ZoneJournal};
+use crate::zones::journal::{JournalOutcome, Readiness, ZoneJournal};
 use crate::zones::registry::tests::Bench;
 use crate::zones::registry::{ChangeHooks, ControlRefused, Rollback};
 
@@ -166,7 +166,7 @@ fn a_rollback_is_published_when_it_is_on_disk() {
     let rollback = |base: &Zone, serial| {
         let version = base.with_serial(serial);
         let change = Some(EncodedChange::between(base, &version));
-        Rollback { base: base.version(), version, change, freezes: false }
+        Rollback { base: base.version(), version, change }
     };
     // An operator may return to another version of a frozen zone.
     bench.zones.freeze(id).expect("it is served");
@@ -181,6 +181,67 @@ fn a_rollback_is_published_when_it_is_on_disk() {
     bench.zones.durable(1);
     bench.step();
     assert_eq!((bench.serial("a."), results.try_recv()), (Some(7), Ok(Ok(7))));
+}
+
+/// Stores versions as images, and says when it is asked how far it is.
+struct ImageJournal(Arc<Mutex<Vec<JournalOutcome>>>);
+
+impl ZoneJournal for ImageJournal {
+    fn store_version(&mut self, _: ZoneId, _: &Zone) -> Readiness {
+        Readiness::Preparing
+    }
+
+    fn next_outcome(&mut self) -> Option<JournalOutcome> {
+        self.0.lock().expect("no panic").pop()
+    }
+}
+
+/// Signed zones and secondaries. A restart would serve the version that it replaced.
+#[test]
+fn a_rollback_without_a_new_serial_is_published_when_it_is_on_disk() {
+    let mut bench = Bench::loaded(&["a."]);
+    let outcomes = Arc::default();
+    bench.zones.set_journal(Box::new(ImageJournal(Arc::clone(&outcomes))));
+    let id = bench.id("a.");
+    bench.zones.freeze(id).expect("it is served");
+    let roll_back = |bench: &mut Bench, serial: u32| {
+        let current = bench.zones.latest(id).expect("it is served");
+        let rollback = Rollback { base: current.version(), version: current.with_serial(serial), change: None };
+        let (sender, results) = channel();
+        bench.zones.roll_back(id, rollback, Box::new(move |result| _ = sender.send(result)));
+        results
+    };
+    let results = roll_back(&mut bench, 7);
+    let second = roll_back(&mut bench, 8);
+    assert_eq!(second.try_recv(), Ok(Err(ControlRefused::Changed)), "the first one is not published");
+    let step = |bench: &mut Bench, outcome: Option<JournalOutcome>| {
+        outcomes.lock().expect("no panic").extend(outcome);
+        bench.zones.tick_journal(Instant::now());
+        bench.step();
+        (bench.serial("a."), results.try_recv().ok())
+    };
+    bench.zones.durable(5);
+    assert_eq!(step(&mut bench, None), (Some(1), None), "its image is being written");
+    assert_eq!(step(&mut bench, Some(JournalOutcome::Stored(id, 6))), (Some(1), None));
+    bench.zones.durable(6);
+    assert_eq!(step(&mut bench, None), (Some(7), Some(Ok(7))));
+    assert!(!bench.zones.has_unsynced_changes());
+    // The disk fails, or hangs before or after the image is in the journal.
+    let failed = roll_back(&mut bench, 9);
+    step(&mut bench, Some(JournalOutcome::Unavailable(id)));
+    let refused = Ok(Err(ControlRefused::NotDurable));
+    assert_eq!((failed.try_recv(), bench.serial("a.")), (refused, Some(7)));
+    for outcome in [None, Some(JournalOutcome::Stored(id, 7))] {
+        let late = roll_back(&mut bench, 10);
+        step(&mut bench, outcome);
+        bench.zones.refuse_overdue_changes(Instant::now() + Duration::from_secs(30));
+        assert!(late.try_recv().is_err(), "an image may take long");
+        bench.zones.refuse_overdue_changes(Instant::now() + Duration::from_secs(61));
+        assert_eq!(late.try_recv(), refused);
+        bench.zones.durable(7);
+        assert_eq!(step(&mut bench, None), (Some(7), None));
+    }
+    assert!(!bench.zones.has_unsynced_changes() && bench.zones.changes.latest.is_empty());
 }
 
 /// Never ready, as on a disk that hangs.
