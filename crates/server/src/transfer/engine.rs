@@ -35,7 +35,7 @@ use crate::rate_limited_log::RateLimitedLog;
 use crate::zone_id::ZoneId;
 use clock_steps::ClockSteps;
 use fastrand::Rng;
-use link_schedule::LinkSchedule;
+use link_schedule::{Attempt, LinkSchedule};
 use notify_streams::StreamTarget;
 
 /// What the engine asks of the network and of the writer.
@@ -210,7 +210,7 @@ pub struct EngineLimits {
     pub connect_ms: u64,
     /// How long an idle connection is kept, in milliseconds (RFC 7766 6.2.3: the client closes it as soon as possible).
     pub idle_ms: u64,
-    /// Connections to all primaries.
+    /// Connections to all primaries. At most half of them are to primaries that could not be reached the last time.
     pub connections: usize,
 }
 
@@ -349,7 +349,8 @@ impl<T: TransferSink> TransferEngine<T> {
         for primary in self.schedule.take_touched() {
             let at_ms = self.link_time(primary);
             let is_waiting = self.links.get(&primary).is_some_and(|link| !link.queue.is_empty());
-            self.schedule.set(primary, at_ms, is_waiting);
+            let waits_for = is_waiting.then(|| self.attempt(primary));
+            self.schedule.set(primary, at_ms, waits_for);
         }
     }
 

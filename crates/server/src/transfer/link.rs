@@ -20,6 +20,8 @@ pub(super) struct Link<T> {
     pub(super) queue: VecDeque<Request>,
     /// Exchanges on connections.
     pub(super) active: HashMap<(ZoneId, ExchangeKind), Request>,
+    /// Nothing has come from the primary since a connection ended that brought nothing.
+    pub(super) is_unreachable: bool,
     reuse: Reuse,
     /// When full reuse is tried again, in milliseconds.
     degraded_until_ms: u64,
@@ -113,6 +115,7 @@ impl<T: TransferSink> Link<T> {
             connections: HashMap::new(),
             queue: VecDeque::new(),
             active: HashMap::new(),
+            is_unreachable: false,
             reuse: Reuse::Pipelined,
             degraded_until_ms: 0,
             no_udp_until_ms: 0,

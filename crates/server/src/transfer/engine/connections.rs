@@ -106,6 +106,7 @@ impl<T: TransferSink> TransferEngine<T> {
         let result = connection.session.receive(octets, now, |event| events.push(event));
         connection.since_ms = now.ms;
         let Some(primary) = self.by_connection.get(&id).copied() else { return };
+        self.link(primary).is_unreachable = false;
         for event in events {
             self.exchange_ended(primary, event, now, io);
         }
@@ -148,25 +149,43 @@ impl<T: TransferSink> TransferEngine<T> {
             // Every turn begins an exchange or opens one of a bounded number of connections.
             while self.assign_next(primary, now, io) {}
         }
+        // Those that wait for a connection.
+        for attempt in [Attempt::First, Attempt::Again] {
+            self.assign_waiting(attempt, now, io);
+        }
+    }
+
+    fn assign_waiting(&mut self, attempt: Attempt, now: Now, io: &mut impl TransferIo<Sink = T>) {
         let mut last = None;
-        for _ in 0..self.schedule.waiting_count() {
-            // The others wait for a connection, too. One that ends touches its link.
-            if !self.may_open_any() {
+        for _ in 0..self.schedule.waiting_count(attempt) {
+            // A connection that ends touches its link.
+            if !self.may_open_any(attempt) {
                 break;
             }
-            let Some(primary) = self.schedule.waiting_after(last) else { break };
+            let Some(primary) = self.schedule.waiting_after(attempt, last) else { break };
             last = Some(primary);
             while self.assign_next(primary, now, io) {
                 self.schedule.touch(primary);
             }
         }
         if last.is_some() {
-            self.schedule.end_round(last);
+            self.schedule.end_round(attempt, last);
         }
     }
 
-    /// Whether a connection may be opened, in place of an idle one if there are too many.
-    fn may_open_any(&self) -> bool {
+    /// What the next connection to a primary is.
+    pub(super) fn attempt(&self, primary: PrimaryId) -> Attempt {
+        let is_unreachable = self.links.get(&primary).is_some_and(|link| link.is_unreachable);
+        if is_unreachable { Attempt::Again } else { Attempt::First }
+    }
+
+    /// Whether a connection may be opened, in place of an idle one if there are too many. Attempts to reach primaries again, which may
+    /// hang for seconds, get half of the connections: others do not wait for them.
+    fn may_open_any(&self, attempt: Attempt) -> bool {
+        let to_unreachable = || self.by_connection.values().filter(|of| self.attempt(**of) == Attempt::Again).count();
+        if attempt == Attempt::Again && to_unreachable() >= self.limits.connections.div_ceil(2) {
+            return false;
+        }
         self.by_connection.len() < self.limits.connections || self.idle_connection().is_some()
     }
 
@@ -212,6 +231,9 @@ impl<T: TransferSink> TransferEngine<T> {
 
     /// Opens a connection, in place of an idle one if there are too many.
     fn open(&mut self, primary: PrimaryId, now: Now, io: &mut impl TransferIo<Sink = T>) -> bool {
+        if !self.may_open_any(self.attempt(primary)) {
+            return false;
+        }
         if self.by_connection.len() >= self.limits.connections {
             let Some(id) = self.idle_connection() else { return false };
             self.close(id, io);
@@ -278,6 +300,7 @@ impl<T: TransferSink> TransferEngine<T> {
             io.close(id);
         }
         let ended = EndedConnection::new(end, &connection.session);
+        link.is_unreachable |= ended.is_unreachable;
         if ended.should_degrade() {
             link.degrade(ended.answered, ended.in_flight, now);
         }

@@ -21,6 +21,8 @@ enum Fault {
     None,
     /// Answers nothing and refuses connections.
     Dead,
+    /// A machine that is off: not even a RST comes. Not in [`FAULTS`], as every second dead primary is one.
+    Off,
     /// Accepts connections and sends nothing.
     Silent,
     /// Loses three of four datagrams.
@@ -201,7 +203,7 @@ impl World {
 
     fn is_lost(&mut self, primary: u8) -> bool {
         let loss = match self.fault(primary) {
-            Fault::Dead | Fault::Silent | Fault::NoUdp => 100,
+            Fault::Dead | Fault::Off | Fault::Silent | Fault::NoUdp => 100,
             Fault::Lossy => 75,
             _ => 2,
         };
@@ -317,7 +319,7 @@ impl TransferIo for World {
         self.opened += 1;
         self.connections.insert(id, SimulatedConnection { primary, answered: 0, last_ms: at_ms });
         match self.fault(primary) {
-            // Every second dead primary is a machine that is off: not even a RST comes.
+            Fault::Off => (),
             Fault::Dead if self.opened.is_multiple_of(2) => (),
             Fault::Dead => self.schedule(at_ms, Arrival::Closed(id)),
             _ => self.schedule(at_ms, Arrival::Established(id)),
@@ -366,8 +368,12 @@ struct Simulation {
 impl Simulation {
     /// Zones whose primaries are `hosts[index % len]`, all without a version.
     fn new(zones: u32, hosts: &[&[u8]], seed: u64) -> Simulation {
+        Simulation::with_limits(zones, hosts, seed, EngineLimits::default())
+    }
+
+    fn with_limits(zones: u32, hosts: &[&[u8]], seed: u64, limits: EngineLimits) -> Simulation {
         let mut simulation = Simulation {
-            engine: TransferEngine::new(EngineLimits::default(), seed),
+            engine: TransferEngine::new(limits, seed),
             world: World::new(seed ^ 0x5eed),
             zones: Vec::new(),
             steps: 0,

@@ -71,6 +71,32 @@ fn a_faulty_primary_does_not_delay_the_zones_of_others() {
     }
 }
 
+/// Each attempt to reach a machine that is off takes a connection for seconds, and there are more of them than connections.
+#[test]
+fn primaries_that_are_off_do_not_delay_transfers_from_others() {
+    let hosts: Vec<[u8; 1]> = (1..=100).map(|host| [host]).collect();
+    let hosts: Vec<&[u8]> = hosts.iter().map(|host| &host[..]).collect();
+    let limits = EngineLimits { connections: 8, ..EngineLimits::default() };
+    let mut simulation = Simulation::with_limits(100, &hosts, 1, limits);
+    simulation.world.faults.extend((1..100).map(|host| (host, Fault::Off)));
+    // Each was tried once: nobody can know before.
+    simulation.run_until(100_000);
+    for _ in 0..20 {
+        simulation.change(99, true);
+        // NOTIFY may be lost.
+        let (zone, ..) = simulation.zones[99];
+        simulation.engine.command(TransferCommand::Refresh(zone), simulation.world.now);
+        let now_ms = simulation.world.now.ms;
+        simulation.run_until(now_ms + 4000);
+        assert!(!simulation.outdated().contains(&99), "at {now_ms} ms");
+    }
+    // They are tried again, and found when they are back.
+    simulation.world.faults.clear();
+    let now_ms = simulation.world.now.ms;
+    simulation.run_until(now_ms + 600_000);
+    assert_eq!(simulation.outdated(), [] as [usize; 0]);
+}
+
 /// A thousand zones come over few connections; a primary that closes after each answer gets one connection per zone.
 #[test]
 fn connections_are_reused_where_the_primary_allows_it() {
