@@ -261,6 +261,9 @@ impl Writer {
         self.secondaries.last.succeeded(zone, &report, is_ixfr, serial, now_s());
         self.secondaries.unreachable.remove(&report.primary);
         let expire_s = report.counts.expire_s;
+        // With the image: without times, a restart would not serve it. Exact ones follow.
+        let (check_at_s, lifetime_s) = (now_s(), expire_s.unwrap_or(timers.expire_s));
+        self.store_timers(zone, StoredTimers { check_at_s, expires_at_s: check_at_s.saturating_add(lifetime_s) });
         self.secondaries.send(TransferCommand::Published { zone, serial, timers, expire_s });
     }
 

@@ -51,7 +51,11 @@ impl ZoneRegistry {
     fn serve_restored(&mut self, id: ZoneId, RestoredZone { version, history, timers }: RestoredZone) {
         let Some(entry) = self.zones.get(id) else { return };
         let is_secondary = !entry.source.policy.primaries.is_empty();
-        let of_secondary = timers.filter(|timers| is_secondary && timers.is_of_secondary());
+        let of_secondary = is_secondary.then(|| times_of_secondary(&version, timers));
+        if of_secondary != timers {
+            // So that the next restart does not begin anew.
+            of_secondary.into_iter().for_each(|timers| self.store_timers(id, timers));
+        }
         let was_frozen = self.was_frozen(version.apex());
         let Some(entry) = self.zones.get(id) else { return };
         if entry.source.has_file() && !is_secondary {
@@ -164,5 +168,23 @@ impl ZoneRegistry {
         let is_busy = self.journal.flush();
         self.follow_journal();
         is_busy
+    }
+}
+
+/// The times of a restored secondary, of which these were stored.
+fn times_of_secondary(version: &Zone, stored: Option<Timers>) -> Timers {
+    let now_s = clock::real_s();
+    match stored {
+        Some(timers) if timers.is_of_secondary() => timers,
+        // This server had the zone from a file so far.
+        Some(_) => Timers {
+            stored_at_s: now_s,
+            next_refresh_s: now_s,
+            expires_at_s: now_s.saturating_add(version.expire_s()),
+            source_serial: version.serial(),
+            fingerprint: 0,
+        },
+        // RFC 1034 4.3.5: nobody knows when a primary confirmed it last. It is served once one does.
+        None => Timers { expires_at_s: 1, ..Timers::default() },
     }
 }

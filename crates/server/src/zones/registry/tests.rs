@@ -9,8 +9,11 @@ use wire::Name;
 use zone::text::{self, Source};
 
 use super::*;
+use crate::clock;
 use crate::config::reader::ConfigReader;
 use crate::config::{ConfiguredKey, RemoteServer, ZoneConfig};
+use crate::storage::Timers;
+use crate::zones::journal::{JournalEvent, RestoredZone};
 use crate::zones::read_pool;
 
 const SOON: Duration = Duration::from_secs(10);
@@ -265,4 +268,47 @@ fn a_changed_key_is_announced_for_its_zones_alone_and_in_steps() {
     assert_eq!(take(), ["b."]);
     bench.zones.configure(zones().into());
     assert_eq!(take(), [] as [&str; 0], "once");
+}
+
+/// Has a version of every zone, with these timers, which it keeps.
+struct StoredJournal(Arc<Mutex<Option<Timers>>>);
+
+impl ZoneJournal for StoredJournal {
+    fn restore(&mut self, _: ZoneId, _: NameRef<'_>, _: u64) -> bool {
+        true
+    }
+
+    fn set_timers(&mut self, _: ZoneId, _: NameRef<'_>, timers: Timers) {
+        *self.0.lock().expect("no panic") = Some(timers);
+    }
+}
+
+/// RFC 1034 4.3.5: EXPIRE must not begin anew with each restart.
+#[test]
+fn a_restored_secondary_without_times_is_served_once_a_primary_confirms_it() {
+    let now_s = clock::real_s();
+    let of_secondary = |expires_at_s| Some(Timers { expires_at_s, ..Timers::default() });
+    let of_file = Some(Timers::of_file(7, 5));
+    for (timers, serial) in [(None, 0), (of_secondary(now_s - 1), 0), (of_secondary(now_s + 60), 5), (of_file, 5)] {
+        let mut bench = Bench::new(&[]);
+        let stored = Arc::new(Mutex::new(timers));
+        bench.zones.set_journal(Box::new(StoredJournal(Arc::clone(&stored))));
+        bench.zones.configure([with_primary_key("a.", "key.")].into());
+        bench.zones.step(Instant::now());
+        let apex: Name = "a.".parse().expect("a name");
+        let id = bench.zones.find(apex.as_ref()).expect("it is configured");
+        let version = loaded(apex.as_ref(), 5).zone.expect("a version");
+        let restored = RestoredZone { version, history: Vec::new(), timers };
+        bench.zones.handle_journal(JournalEvent::Restored(id, Some(Box::new(restored))));
+        bench.zones.step(Instant::now());
+        bench.zones.publish();
+        assert_eq!(bench.serial("a."), Some(serial), "{timers:?}");
+        // With its file, the primary was this server.
+        let kept = stored.lock().expect("no panic").expect("they are known from now on");
+        assert!(kept.is_of_secondary() && (kept.expires_at_s > now_s) == (serial == 5), "{kept:?}");
+        bench.zones.refreshed(id, now_s + 60);
+        bench.zones.step(Instant::now());
+        bench.zones.publish();
+        assert_eq!(bench.serial("a."), Some(5));
+    }
 }
