@@ -39,6 +39,8 @@ pub struct NotifySender {
     ready: VecDeque<usize>,
     /// Messages in flight by the time of their next step: time, target, ID.
     timeouts: BTreeSet<(u64, usize, u16)>,
+    /// The targets with queued messages, by how many they have.
+    by_queue_len: BTreeSet<(usize, usize)>,
     queued: usize,
     max_queued: usize,
     unanswered: Unanswered,
@@ -148,6 +150,7 @@ impl NotifySender {
             free: Vec::new(),
             ready: VecDeque::new(),
             timeouts: BTreeSet::new(),
+            by_queue_len: BTreeSet::new(),
             queued: 0,
             max_queued: MAX_QUEUED,
             unanswered: Unanswered::default(),
@@ -168,7 +171,7 @@ impl NotifySender {
             } else {
                 target.order.push_back(zone.index);
                 target.queued.insert(zone.index, notice);
-                self.queued += 1;
+                self.queue_changed(index, 1);
                 self.unanswered.add(zone.index);
             }
             self.unanswered.subtract(zone.index, forgotten);
@@ -179,13 +182,23 @@ impl NotifySender {
         }
     }
 
+    /// A message was added to the queue of a target, or one was taken from it.
+    fn queue_changed(&mut self, index: usize, by: isize) {
+        let len = self.targets[index].as_ref().map_or(0, |target| target.queued.len());
+        self.by_queue_len.remove(&(len.wrapping_add_signed(-by), index));
+        if len > 0 {
+            self.by_queue_len.insert((len, index));
+        }
+        self.queued = self.queued.wrapping_add_signed(by);
+    }
+
     /// Drops the oldest message of the target with the longest queue.
     fn drop_oldest(&mut self) {
-        let targets = self.targets.iter_mut().flatten();
-        let Some(target) = targets.max_by_key(|target| target.queued.len()) else { return };
+        let Some(index) = self.by_queue_len.last().map(|(_, index)| *index) else { return };
+        let Some(target) = &mut self.targets[index] else { return };
         while let Some(zone) = target.order.pop_front() {
             if target.queued.remove(&zone).is_some() {
-                self.queued -= 1;
+                self.queue_changed(index, -1);
                 self.unanswered.subtract(zone, 1);
                 self.counters.dropped += 1;
                 return;
@@ -200,8 +213,10 @@ impl NotifySender {
         }
         for index in 0..self.targets.len() {
             let Some(target) = &mut self.targets[index] else { continue };
-            self.queued -= usize::from(target.queued.remove(&zone.index).is_some());
             target.forget_in_flight(zone.index, index, &mut self.timeouts);
+            if target.queued.remove(&zone.index).is_some() {
+                self.queue_changed(index, -1);
+            }
             self.make_ready(index);
         }
     }
@@ -227,7 +242,7 @@ impl NotifySender {
                 continue;
             };
             if let Some(notice) = target.queued.remove(&zone_index) {
-                self.queued -= 1;
+                self.queue_changed(index, -1);
                 match apex_of(notice.zone) {
                     Some(apex) => self.begin(index, &notice, apex, now, &mut send),
                     None => self.unanswered.subtract(zone_index, 1),
@@ -553,5 +568,32 @@ mod tests {
         sent(&mut sender, 2);
         assert_eq!((sender.queued, sender.targets.iter().flatten().count()), (0, 0));
         assert!(sender.unanswered.0.is_empty());
+    }
+
+    /// A full queue of many targets: the longest is found without a look at all.
+    #[test]
+    fn the_longest_queue_is_known_whatever_happens() {
+        let mut sender = NotifySender { max_queued: 300, ..NotifySender::new(1) };
+        let mut random = Rng::with_seed(1);
+        for round in 0..3000 {
+            let targets: Vec<PeerConfig> = (0..random.u8(1..5)).map(|_| peer(random.u8(1..30))).collect();
+            sender.publish(zone(random.u32(..200)), &soa(round), &targets);
+            if random.u8(..) < 8 {
+                sender.remove(zone(random.u32(..200)));
+            }
+            let messages = if random.bool() { sent(&mut sender, round.into()) } else { Vec::new() };
+            for (address, message) in messages {
+                if random.u8(..) < 30 {
+                    sender.receive(address, &answer(&message), at(round.into()));
+                }
+            }
+            let lengths = sender.targets.iter().enumerate();
+            let lengths = lengths.filter_map(|(index, target)| Some((target.as_ref()?.queued.len(), index)));
+            let lengths: BTreeSet<(usize, usize)> = lengths.filter(|(len, _)| *len > 0).collect();
+            assert_eq!(sender.by_queue_len, lengths);
+            let total: usize = lengths.iter().map(|(len, _)| len).sum();
+            assert!(sender.queued == total && total <= 300, "{total}");
+        }
+        assert!(sender.counters().dropped > 0);
     }
 }
