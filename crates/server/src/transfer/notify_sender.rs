@@ -34,6 +34,8 @@ const MAX_QUEUED: usize = 1 << 18;
 pub struct NotifySender {
     targets: Vec<Option<Target>>,
     by_peer: HashMap<PeerIdentity, usize>,
+    /// The targets by address.
+    by_address: BTreeSet<(SocketAddr, usize)>,
     free: Vec<usize>,
     /// Targets with queued messages and room, in turns.
     ready: VecDeque<usize>,
@@ -147,6 +149,7 @@ impl NotifySender {
         NotifySender {
             targets: Vec::new(),
             by_peer: HashMap::new(),
+            by_address: BTreeSet::new(),
             free: Vec::new(),
             ready: VecDeque::new(),
             timeouts: BTreeSet::new(),
@@ -313,13 +316,14 @@ impl NotifySender {
     pub fn receive(&mut self, from: SocketAddr, datagram: &[u8], now: Now) -> Option<NotifyAnswer> {
         let id = u16::from_be_bytes(*datagram.first_chunk()?);
         let is_answered = |target: &Target| {
-            let message = target.in_flight.get(&id).filter(|_| target.config.address == from);
+            let message = target.in_flight.get(&id);
             message.is_some_and(|message| {
                 message.query.is_answered_by(datagram)
                     && message.query.verify(target.config.key.as_deref(), datagram, now.s.into()).is_ok()
             })
         };
-        let index = self.targets.iter().position(|target| target.as_ref().is_some_and(is_answered))?;
+        let mut indices = self.by_address.range((from, 0)..=(from, usize::MAX)).map(|(_, index)| *index);
+        let index = indices.find(|index| self.targets[*index].as_ref().is_some_and(is_answered))?;
         self.answered(NotifyId(index, id), header_rcode(datagram))
     }
 
@@ -370,6 +374,7 @@ impl NotifySender {
             is_silent: false,
         });
         self.by_peer.insert(peer, index);
+        self.by_address.insert((config.address, index));
         index
     }
 
@@ -383,6 +388,7 @@ impl NotifySender {
         }
         if target.order.is_empty() && target.in_flight.is_empty() && !target.is_ready {
             self.by_peer.remove(&target.config.identity());
+            self.by_address.remove(&(target.config.address, index));
             self.targets[index] = None;
             self.free.push(index);
         }
