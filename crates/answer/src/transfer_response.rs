@@ -94,7 +94,8 @@ fn response_opt<'b>(served: &Served, zone: &Zone, query: &Query<'_>, buffer: &'b
     let mut message = MessageWriter::new(buffer, HEADER_LEN, MIN_UDP);
     let mut response = ResponseEdns::default();
     response.describe(served, zone, query);
-    // The padding of one message would not hide the length of a transfer (RFC 9103 10 leaves it to a policy).
+    // RFC 9250 5.4 asks for padding of all responses. But that of single messages would not hide the length of a transfer, and RFC 9103
+    // 7.9.1 and 7.10.3 leave it to a policy of the future.
     let edns = query.edns.map(|edns| QueryEdns { wants_padding: false, ..edns });
     let query = &Query { edns, ..*query };
     write_opt(&mut message, &served.config, query, Rcode::NOERROR, &response);

@@ -76,7 +76,7 @@ pub enum Received {
 
 /// The largest TTL, in seconds; larger ones count as 0 (RFC 2181 8).
 const MAX_TTL: u32 = i32::MAX as u32;
-/// Messages may have this many octets besides records in any case, so that padding (RFC 9103) is accepted...
+/// Messages may have this many octets besides records in any case, so that padding (RFC 9103 7.9.1, 7.10.3) is accepted...
 const FREE_PADDING: u64 = 4 << 20;
 /// ... and this many times the octets of records: a short record in a message of its own, with a long question and a signature.
 const PADDING_RATIO: u64 = 32;

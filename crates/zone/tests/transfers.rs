@@ -333,6 +333,21 @@ fn messages_that_are_no_transfer_are_refused() {
     assert!(matches!(receiver(AXFR).receive(&good[..11]), Err(TransferError::Message(MessageError::Short))));
 }
 
+/// An OPT record with an empty Padding option in each message, and messages with nothing else.
+#[test]
+fn rfc_9103_7_9_1_padded_and_empty_messages_are_accepted() {
+    const OPT: [u8; 15] = [0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 4, 0, 12, 0, 0];
+    let answers = [vec![soa(1)], vec![], vec![ns(), host(1)], vec![], vec![], vec![soa(1)]];
+    let mut messages = responses(Rtype::AXFR, answers);
+    for message in &mut messages {
+        assert_eq!(message[10..12], [0, 0], "no additional record");
+        message[11] = 1;
+        message.extend_from_slice(&OPT);
+    }
+    let Ok(Received::Full { zone, .. }) = receive(AXFR, &messages) else { panic!("not a whole zone") };
+    assert_eq!(zone.serial(), 1);
+}
+
 /// A primary that sends without an end.
 #[test]
 fn endless_transfers_are_ended() {
