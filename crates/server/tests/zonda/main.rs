@@ -15,6 +15,7 @@ mod persistence;
 mod reload;
 mod secondary;
 mod serve;
+mod source_addresses;
 #[allow(dead_code, reason = "the tests of the library use the rest")]
 #[path = "../../src/tls/test_certificates.rs"]
 mod test_certificates;
