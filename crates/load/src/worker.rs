@@ -71,7 +71,8 @@ pub struct Worker {
     interval_ns: u64,
     interval: u64,
     cpu: Option<usize>,
-    cpu_before: Duration,
+    /// The CPU time of the thread when the interval began, or when the warm-up ended in it; `None` during the warm-up.
+    cpu_before: Option<Duration>,
     /// Time 0 of this worker, on the monotonic clock.
     start: Duration,
 }
@@ -129,7 +130,7 @@ impl Worker {
             interval_ns: job.interval.as_nanos() as u64,
             interval: 0,
             cpu: job.cpus.get(index).copied(),
-            cpu_before: Duration::ZERO,
+            cpu_before: None,
             start: Duration::ZERO,
         })
     }
@@ -149,11 +150,13 @@ impl Worker {
         clock::minimize_timer_slack();
         self.start = start;
         std::thread::sleep(start.saturating_sub(clock::monotonic_exact()));
-        self.cpu_before = clock::thread_cpu();
         let mut sent_ns = None;
         while !stop.load(Ordering::Relaxed) {
             let may_be_due = self.send_due();
             let now = self.now();
+            if self.cpu_before.is_none() && now >= self.ledger.warm_up_ns {
+                self.cpu_before = Some(clock::thread_cpu());
+            }
             self.expire(now);
             self.report_intervals(now, reports);
             if self.pacer.is_finished(now) {
@@ -215,10 +218,11 @@ impl Worker {
     }
 
     fn report_interval(&mut self, reports: &Sender<IntervalReport>) {
-        let cpu = clock::thread_cpu();
-        let is_warm_up = (self.interval + 1) * self.interval_ns <= self.ledger.warm_up_ns;
-        self.metrics.cpu_ns = if is_warm_up { 0 } else { (cpu - self.cpu_before).as_nanos() as u64 };
-        self.cpu_before = cpu;
+        if let Some(before) = &mut self.cpu_before {
+            let cpu = clock::thread_cpu();
+            self.metrics.cpu_ns = (cpu - *before).as_nanos() as u64;
+            *before = cpu;
+        }
         // If the receiver is gone, the run was abandoned.
         let _ = reports.send((self.interval, std::mem::take(&mut self.metrics)));
         self.interval += 1;

@@ -356,6 +356,20 @@ fn intervals_add_up_without_the_warm_up() {
 }
 
 #[test]
+fn the_cpu_time_is_that_of_the_window_alone_whatever_the_interval() {
+    let server = serve(|_, _| true);
+    // At this rate, the thread busy-waits between queries: it uses its processor all the time.
+    let job = Job {
+        warm_up: Duration::from_secs(1),
+        interval: Duration::from_secs(100),
+        connections: 1,
+        ..job(server, 20_000.0, 0.2)
+    };
+    let cpu = Duration::from_nanos(run(&job).metrics.cpu_ns);
+    assert!(cpu > Duration::ZERO && cpu < Duration::from_millis(600), "{cpu:?}");
+}
+
+#[test]
 fn several_sources_and_threads_share_the_schedule() {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
     let server = socket.local_addr().expect("bound");
