@@ -22,6 +22,8 @@ pub struct ListenerOptions {
     pub defer_accept: Duration,
     /// TCP_NOTSENT_LOWAT: the most unsent octets in the kernel's send buffer; zero for the system default.
     pub unsent: u32,
+    /// SO_RCVBUF, in octets, of which the kernel takes twice as much; zero for the system default, which grows with the rate.
+    pub receive_buffer: u32,
     /// TCP_USER_TIMEOUT: how long sent data may stay unacknowledged before the kernel drops the connection, also after close; zero for
     /// the system default.
     pub user_timeout: Duration,
@@ -34,6 +36,7 @@ impl Default for ListenerOptions {
             backlog: 4096,
             defer_accept: Duration::from_secs(3),
             unsent: 0,
+            receive_buffer: 0,
             user_timeout: Duration::ZERO,
         }
     }
@@ -52,6 +55,10 @@ impl Listener {
         }
         // Responses are written whole, so Nagle's algorithm would only delay them.
         socket_options::set(&fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1, "TCP_NODELAY")?;
+        if options.receive_buffer > 0 {
+            let octets = libc::c_int::try_from(options.receive_buffer).unwrap_or(libc::c_int::MAX);
+            socket_options::set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUF, octets, "SO_RCVBUF")?;
+        }
         for (option, value, name) in [
             (libc::TCP_DEFER_ACCEPT, options.defer_accept.as_secs().into(), "TCP_DEFER_ACCEPT"),
             (libc::TCP_NOTSENT_LOWAT, options.unsent.into(), "TCP_NOTSENT_LOWAT"),
@@ -188,6 +195,18 @@ mod tests {
         reset(client).expect("an open connection");
         let mut read = || stream.read(&mut [0; 16]).map_err(|error| error.kind());
         assert_eq!((read(), read()), (Ok(1), Err(io::ErrorKind::ConnectionReset)));
+    }
+
+    #[test]
+    fn received_data_is_bounded() {
+        let options = ListenerOptions { receive_buffer: 64 << 10, ..ListenerOptions::default() };
+        let listener = Listener::bind("127.0.0.1:0".parse().expect("a literal"), &options).expect("loopback");
+        let client = TcpStream::connect(listener.local_addr().expect("bound")).expect("loopback");
+        client.set_nonblocking(true).expect("a socket");
+        while (&client).write(&[0; 4096]).is_ok() {}
+        let (stream, _) = std::iter::repeat_with(|| listener.accept()).find_map(Result::ok).expect("a connection");
+        let memory = socket_options::SocketMemory::of(&stream).expect("an open connection");
+        assert_eq!(memory.receive_limit, 128 << 10);
     }
 
     #[test]

@@ -95,6 +95,8 @@ pub struct QuicConfig {
 /// TCP_NOTSENT_LOWAT in octets: enough to keep a transfer going while its thread serves others, little if a client does not
 /// read.
 const UNSENT: u32 = 64 << 10;
+/// SO_RCVBUF of a connection, in octets: enough for what one turn reads. Otherwise it grows to megabytes for clients that send and never read.
+const RECEIVE_BUFFER: u32 = 64 << 10;
 /// TCP_USER_TIMEOUT: the kernel retransmits for this long after a connection is closed.
 const USER_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -121,7 +123,12 @@ impl Default for ListenConfig {
                 handshake_percent: 50,
             },
             udp: netio::udp_server::ServerSocketOptions::default(),
-            tcp: netio::tcp::ListenerOptions { unsent: UNSENT, user_timeout: USER_TIMEOUT, ..Default::default() },
+            tcp: netio::tcp::ListenerOptions {
+                unsent: UNSENT,
+                receive_buffer: RECEIVE_BUFFER,
+                user_timeout: USER_TIMEOUT,
+                ..Default::default()
+            },
         }
     }
 }

@@ -3,6 +3,7 @@
 //! An idle TCP connection takes 40 octets, 48 with its slot in the pool. [`ActiveState`] is allocated while a message is
 //! incomplete or output waits.
 
+use super::RECEIVE_BUFFER;
 use super::Responder;
 use super::proxy::{self, ProxyError, ProxyHeader};
 use super::tcp_responder::{Client, Encryption, PREFIX_LEN, TcpResponder, first_message};
@@ -19,8 +20,9 @@ pub(super) const READ_LEN: usize = 64 << 10;
 const PART_LEN: usize = 512;
 /// Kernel memory that an idle connection may have for responses in flight, in octets.
 const IN_FLIGHT: usize = 16 << 10;
-/// Estimated octets in the kernel's receive buffer of a connection that is not read while its output waits.
-const UNREAD: usize = 64 << 10;
+/// Kernel memory of what a client has sent to a connection that is not read while its output waits: the limit, twice the
+/// `receive_buffer` of the listener (socket(7)).
+const UNREAD: usize = 2 * RECEIVE_BUFFER as usize;
 
 /// One connection.
 pub(super) struct TcpConnection {

@@ -23,6 +23,10 @@ const TURN_OCTETS: usize = 3 * (PREFIX_LEN + MESSAGE_MAX);
 const TURN_MESSAGES: usize = 1024;
 /// SHA-1 digests for NSEC3 proofs: about nine denials with 150 iterations, a thousand without.
 const TURN_DIGESTS: u64 = 4096;
+/// The turns of a round share the messages of two, so that many busy connections do not make the others wait for a quarter of a
+/// second. But each gets some, as a turn without many costs mostly system calls.
+const ROUND_MESSAGES: usize = 2 * TURN_MESSAGES;
+const SHARE_MIN: usize = 8;
 
 /// Transfers logged per interval. Only clients in a zone's `allow-transfer` can cause them.
 const TRANSFER_LINES: u32 = 100;
@@ -53,6 +57,8 @@ pub(super) struct TcpResponder<R> {
     /// The idle timeout to announce (RFC 7828 3.1), in units of 100 milliseconds.
     idle_ds: u16,
     now_s: u32,
+    /// Messages answered in one turn of this round.
+    turn_messages: usize,
     transfer_log: RateLimitedLog,
 }
 
@@ -72,13 +78,15 @@ impl<R: Responder> TcpResponder<R> {
             counters,
             idle_ds,
             now_s: 0,
+            turn_messages: TURN_MESSAGES,
             transfer_log: RateLimitedLog::new(TRANSFER_LINES, TRANSFER_LINES_INTERVAL),
         }
     }
 
-    /// Refreshes the responder and the time before a round of turns.
-    pub(super) fn begin_round(&mut self, now: Duration) {
+    /// Refreshes the responder and the time before a round of turns, of up to `turns` connections.
+    pub(super) fn begin_round(&mut self, now: Duration, turns: usize) {
         self.responder.refresh();
+        self.turn_messages = (ROUND_MESSAGES / turns.max(1)).clamp(SHARE_MIN, TURN_MESSAGES);
         self.now_s = now.as_secs() as u32;
     }
 
@@ -100,7 +108,7 @@ impl<R: Responder> TcpResponder<R> {
         self.responder.refresh();
         let mut used = 0;
         let digests_max = self.digests() + TURN_DIGESTS;
-        for _ in 0..TURN_MESSAGES {
+        for _ in 0..self.turn_messages {
             if !self.output.has_room() || self.digests() >= digests_max {
                 break;
             }
@@ -294,7 +302,7 @@ mod tests {
     fn each_input_is_answered_from_the_version_after_it_was_read() {
         let (mut responder, client) =
             (responder(), Client { peer: IpAddr::from([192, 0, 2, 1]), encryption: Encryption::Nothing });
-        responder.begin_round(Duration::ZERO);
+        responder.begin_round(Duration::ZERO, 1);
         let before = responder.responder.refreshes;
         for turn in 1..=3 {
             responder.answer_messages(client, &[0, 1, 0]);
@@ -312,6 +320,16 @@ mod tests {
             assert_eq!(responder.answer_messages(peer, &ten_hundred).0, 5 * 3, "the fifth message exceeds 4096");
         }
         assert_eq!(responder.answer_messages(peer, &[0, 1, 255, 0, 1, 255]).0, 3, "one message is always answered");
+    }
+
+    #[test]
+    fn the_turns_of_a_round_share_the_messages() {
+        let mut responder = responder();
+        let peer = Client { peer: IpAddr::from([192, 0, 2, 1]), encryption: Encryption::Nothing };
+        for (turns, messages) in [(0, 1024), (1, 1024), (2, 1024), (4, 512), (64, 32), (256, 8), (10_000, 8)] {
+            responder.begin_round(Duration::ZERO, turns);
+            assert_eq!(responder.answer_messages(peer, &[0; 5000]).0, 2 * messages, "{turns} turns");
+        }
     }
 
     #[test]

@@ -150,7 +150,7 @@ impl<R: Responder> TcpWorker<R> {
             thread::sleep(Duration::from_millis(STARVED_PAUSE_MS.into()));
         }
         self.now_ms = now_ms();
-        self.responder.begin_round(clock::real());
+        self.responder.begin_round(clock::real(), self.events.len());
         self.responder.announce_idle_timeout(self.idle_timeout_ms());
         for at in 0..self.events.len() {
             let Ok(index) = u32::try_from(self.events.at(at).token) else { continue };

@@ -135,7 +135,7 @@ impl<R: Responder> QuicEndpoint<R> {
 
     /// A round begins; `real` is the time since 1970.
     pub(super) fn begin_round(&mut self, real: Duration) {
-        self.responder.begin_round(real);
+        self.responder.begin_round(real, 1);
     }
 
     /// Gives every ready connection its turn, accepts new ones, and closes those without progress.
