@@ -40,8 +40,8 @@ pub enum Command {
     ///
     /// Without --zone or PATH, checks the configuration and every zone it names. Findings go to standard output, one per
     /// line: FILE:LINE:COLUMN: error: MESSAGE (help: HELP) [zone NAME]. The exit status is 1 if there is an error, in which
-    /// case `zonda serve` does not load the zone either; warnings do not change it. The server alone applies `max-bytes`,
-    /// `max-shrink-percent`, `zonemd`, `dnssec-check` and `check-command`, before it serves a version.
+    /// case `zonda serve` does not load the zone either; warnings do not change it. The server alone applies
+    /// `max-shrink-percent`, which needs the version before, and runs `check-command`.
     #[command(after_help = EXIT_STATUS)]
     Check(CheckArguments),
     /// Print the effective configuration as TOML.

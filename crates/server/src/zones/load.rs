@@ -50,6 +50,16 @@ pub enum LoadPurpose<'z> {
     Check(CheckMode),
 }
 
+impl<'z> LoadPurpose<'z> {
+    /// The version served now.
+    fn base(self) -> Option<&'z Zone> {
+        match self {
+            LoadPurpose::Serve(base) => base,
+            LoadPurpose::Check(_) => None,
+        }
+    }
+}
+
 /// Loads a zone from its file, unless that is too large for the lane.
 pub fn load(
     apex: NameRef<'_>,
@@ -70,17 +80,16 @@ pub fn load(
     let read = catch_unwind(AssertUnwindSafe(|| job.read(metadata, limits.threads)));
     let mut read = read.unwrap_or_else(|_| failed(path, "zonda panicked while reading it".into(), REPORT));
     let is_changed = read.difference.is_none_or(|difference| difference != Difference::default());
-    if let LoadPurpose::Serve(base) = purpose
-        && is_changed
-    {
-        check_acceptance(base, &mut read, policy);
+    if is_changed {
+        check_acceptance(purpose.base(), &mut read, policy);
     }
     // A zone that failed is read again by the next reload even if its files are unchanged.
     let fingerprint = if read.zone.is_some() { job.files.fingerprint() } else { Fingerprint::NONE };
-    let change = read.zone.as_ref().filter(|_| is_changed).and_then(|zone| match purpose {
-        LoadPurpose::Serve(previous) => change_between(previous?, zone, read.difference.is_some()),
-        LoadPurpose::Check(_) => None,
-    });
+    let change = read
+        .zone
+        .as_ref()
+        .filter(|_| is_changed)
+        .and_then(|zone| change_between(purpose.base()?, zone, read.difference.is_some()));
     let includes = job.files.includes(path);
     Ok(LoadedZone { zone: read.zone, is_changed, change, findings: read.findings, fingerprint, includes })
 }

@@ -68,6 +68,8 @@ fn rfc_8976_4_a_file_with_a_wrong_digest_is_refused() {
     folder.write("a.zone", &changed.replace("admin 2018031900", "admin 2018031901"));
     let report = reload(&folder);
     assert!(report.status == 1 && report.out.contains("its ZONEMD record is for serial 2018031900"), "{report:?}");
+    let check = folder.run(&["check", "--config", "zonda.toml"]);
+    assert!(check.status == 1 && check.out.contains("its ZONEMD record is for serial 2018031900"), "{check:?}");
     assert!(daemon.ask("ns1.example").has("203.0.113.63"));
 }
 
