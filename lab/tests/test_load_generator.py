@@ -58,6 +58,7 @@ def test_dnsperf_output_is_parsed(dnsperf: Dnsperf) -> None:
     assert (found.sent, found.answered, found.timeouts, found.missed, found.wrong) == (30_000, 29_990, 10, 0, 0)
     assert found.latency_mean_us == pytest.approx(150)
     assert found.connect_mean_us == pytest.approx(400)
+    assert found.handshakes == 20
     assert found.rcodes == {"NOERROR": 17_990, "NXDOMAIN": 12_000}
     with pytest.raises(LabError, match="dnsperf printed no result"):
         dnsperf.parse("Error: no", job())
@@ -172,6 +173,17 @@ def test_results_of_players_are_merged() -> None:
     assert total.latency_mean_us == pytest.approx(175.0)
     assert total.latency_intended == "" and total.invalid == ["player 2: late"]
     assert LatencyHistogram(merge_results([one, one]).latency_intended).count == 2
+
+
+def test_means_of_players_are_weighted_by_their_counts() -> None:
+    """The mean connection latency was the largest of the players' means."""
+    one = LoadResult(100, 100, 0, 2.0, latency_mean_us=100.0, connect_mean_us=100.0, handshakes=30)
+    two = LoadResult(100, 100, 0, 2.0, connect_mean_us=500.0, handshakes=10)
+    idle = LoadResult(0, 0, 0, 2.0)
+    total = merge_results([one, two, idle])
+    assert total.connect_mean_us == pytest.approx(200.0) and total.handshakes == 40
+    assert total.latency_mean_us == pytest.approx(100.0)  # of the players that report one
+    assert merge_results([idle, idle]).connect_mean_us is None
 
 
 def test_the_contract_document_names_every_command_and_field() -> None:

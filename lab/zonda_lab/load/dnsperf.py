@@ -81,6 +81,7 @@ class Dnsperf(LoadGenerator):
         )
         if job.traffic.transport != "udp":
             result.connect_mean_us = number(r"Connection Statistics:(?:.|\n)*?Average Latency \(s\):\s+([\d.]+)") * 1e6
+            result.handshakes = job.traffic.connections + int(number(r"Reconnections:\s+(\d+)"))
         return result
 
 

@@ -46,6 +46,7 @@ def read_summary(output: str) -> LoadResult:
         latency_actual=own.get("latency_actual", ""),
         schedule_error_p99_us=own["schedule_error"]["p99"] / 1000 if "schedule_error" in own else None,
         connect_mean_us=handshake["avg"] / 1000 if handshake else None,
+        handshakes=connections.get("handshakes", 0),
         invalid=own.get("invalid_because", []),
         more=own,
     )
