@@ -1,7 +1,5 @@
 """`zonda-load echo` and `sink` for tests: the faults of the contract, some thousand queries per second."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import select

@@ -4,8 +4,6 @@
 With FAKE_LATE_MS in its environment each query leaves so much after its time.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import json

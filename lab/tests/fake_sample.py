@@ -1,7 +1,5 @@
 """`zonda-load sample` for tests: reads the zone files of zonegen, with all fields on each line."""
 
-from __future__ import annotations
-
 import argparse
 import random
 from pathlib import Path

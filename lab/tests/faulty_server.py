@@ -4,8 +4,6 @@
 Faults that `zonda-load echo --fault` has are not repeated here.
 """
 
-from __future__ import annotations
-
 import argparse
 import collections
 import contextlib

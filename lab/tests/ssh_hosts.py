@@ -1,7 +1,5 @@
 """Test machines: network namespaces on one bridge, each with an sshd and its own view of the file system."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

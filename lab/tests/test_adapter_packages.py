@@ -1,7 +1,5 @@
 """Adapters of other packages."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

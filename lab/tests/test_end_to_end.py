@@ -1,7 +1,5 @@
 """The whole lab against fakes with known faults: each fault is detected, and nothing else."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """Each failure prints one message and leaves no process or file behind."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

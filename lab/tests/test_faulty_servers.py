@@ -3,8 +3,6 @@
 The figures in the docstrings are what the lab reported before it noticed.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Several machines, simulated by network namespaces with an sshd each."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """`--help` of every command of the three programs."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

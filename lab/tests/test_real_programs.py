@@ -1,7 +1,5 @@
 """Small runs with zonda and zonda-load of this tree, from the command line to the report."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

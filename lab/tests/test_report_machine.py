@@ -1,7 +1,5 @@
 """The table of servers: who took part, and as what."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The top of the page, and what stands beside figures because of the rig."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """The instruments of the rig: sockets of running servers, kernel memory, marks of telemetry, captures, both limits."""
 
-from __future__ import annotations
-
 import json
 import lzma
 import shutil

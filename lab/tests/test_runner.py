@@ -1,7 +1,5 @@
 """What the runner records of a start. The harness is a stand-in, with the telemetry of an idle machine."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import io

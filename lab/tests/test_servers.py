@@ -1,7 +1,5 @@
 """Every installed server answers, transfers zones in and out, and stops; the others are skipped with a message."""
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from pathlib import Path

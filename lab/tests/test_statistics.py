@@ -1,7 +1,5 @@
 """Statistics match published values, or known parameters of generated samples."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

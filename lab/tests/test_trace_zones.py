@@ -1,7 +1,5 @@
 """Zones built from a capture: a server that loads them gives the captured answers."""
 
-from __future__ import annotations
-
 import lzma
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Queries and expected answers, drawn by `zonda-load sample` and by its small copy for tests."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

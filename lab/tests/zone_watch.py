@@ -1,7 +1,5 @@
 """When zones are answered: the oracle of the tests, and the prober of `fake_load.py`."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import select

@@ -1,7 +1,5 @@
 """The exceptions that the command line prints as one message."""
 
-from __future__ import annotations
-
 
 class LabError(Exception):
     """An error the user can fix: what is wrong and where, details such as the end of a log, and how to fix it."""

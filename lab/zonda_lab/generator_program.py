@@ -1,7 +1,5 @@
 """Where `zonda-load` is: used to generate load, and for the servers echo and sink."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

@@ -3,8 +3,6 @@
 A key is the field's name in kebab-case; its documentation is the field's `doc`, which `reference` lists.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import math

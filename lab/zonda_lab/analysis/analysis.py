@@ -1,7 +1,5 @@
 """Analyses window records: medians per treatment, comparisons with the baseline, A/A control."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Plans blocks by the power calculation: how many repetitions detect the effect that an experiment is about."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

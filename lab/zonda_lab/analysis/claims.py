@@ -1,7 +1,5 @@
 """Checks published claims: a median, a ratio, a ratio of variations, an order of levels, or the shape of a curve."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Mapping, Sequence

@@ -1,13 +1,11 @@
 """Compares two results, or two servers of one result, by non-inferiority: an outcome per metric, a status for CI."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from zonda_lab.analysis import effects
 from zonda_lab.analysis.analysis import AaPair, aa_pairs, metrics_of, tabulate
@@ -36,7 +34,7 @@ class Side:
     label: str
 
     @classmethod
-    def parse(cls, text: str) -> Side:
+    def parse(cls, text: str) -> Self:
         """`RESULTS` or `RESULTS:LABEL`."""
         folder, _, label = text.partition(":")
         return cls(Path(folder), label)

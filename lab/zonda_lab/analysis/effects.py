@@ -1,7 +1,5 @@
 """Effects of a level on a metric: ratios or absolute differences, values that are only bounds, outcomes in words."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace

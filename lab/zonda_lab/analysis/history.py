@@ -1,7 +1,5 @@
 """How committed results changed from commit to commit: series of medians with their change points."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -1,7 +1,5 @@
 """The command line: its commands and options."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import signal

@@ -1,7 +1,5 @@
 """The commands of `zonda-lab` but `run` and `plan`. They import slow modules (scipy, matplotlib) themselves."""
 
-from __future__ import annotations
-
 import argparse
 import math
 import sys
@@ -86,7 +84,7 @@ def compare_results(given: argparse.Namespace) -> int:
     return done.status
 
 
-def _change(line: MetricComparison) -> str:
+def _change(line: "MetricComparison") -> str:
     """How B differs from A: a percentage, or points of a share."""
     from zonda_lab.experiments.metrics import METRICS
     from zonda_lab.report.result_tables import effect_text

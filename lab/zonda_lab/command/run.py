@@ -1,7 +1,5 @@
 """`zonda-lab run` and `zonda-lab plan`. They import slow modules (scipy, matplotlib) themselves."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import datetime
@@ -138,7 +136,7 @@ def _experiments(given: argparse.Namespace) -> list[Experiment]:
     ]
 
 
-def _prospects(given: argparse.Namespace, experiments: Sequence[Experiment]) -> list[Prospect]:
+def _prospects(given: argparse.Namespace, experiments: Sequence[Experiment]) -> "list[Prospect]":
     """What the block plan needs, with the durations of the servers that are installed."""
     from zonda_lab.analysis import block_plan
 

@@ -1,7 +1,5 @@
 """Checks whether the machines of an inventory are fit for measurements: clocks, servers, the rate of each player."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path

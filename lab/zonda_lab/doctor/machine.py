@@ -1,7 +1,5 @@
 """Checks whether this machine is fit for measurements, and measures its limits."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import math
@@ -11,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.experiments.definition import RigSpec, ServerSpec, Settings, TimingSpec, TrafficSpec
@@ -42,7 +40,7 @@ class CheckResult:
     help: str = ""
 
     @classmethod
-    def of_error(cls, state: str, error: LabError) -> CheckResult:
+    def of_error(cls, state: str, error: LabError) -> Self:
         """The result of a check that failed with an error."""
         return cls(state, error.what, error.help)
 

@@ -1,7 +1,5 @@
 """The experimental design: randomised complete blocks, with the baseline twice per block."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from dataclasses import dataclass, field

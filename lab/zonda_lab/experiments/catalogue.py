@@ -1,7 +1,5 @@
 """Finds experiment files, and reads them (TOML): chosen levels, changed settings, and checks."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """An experiment: question, settings, factors, published figures and claims, analysis; `catalogue` reads the files."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """All metrics of a window: title, unit and which direction is better."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Measurements on several machines, described in an inventory and reached over SSH (execnet)."""
 
-from __future__ import annotations
-
 from zonda_lab.fleet.inventory import HostSpec, Inventory, read
 
 __all__ = ["HostSpec", "Inventory", "read"]

@@ -6,8 +6,6 @@ programs are killed, and the folder, which holds the lab's files of this session
 back meanwhile over another connection.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import hashlib

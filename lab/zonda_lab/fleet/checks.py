@@ -1,7 +1,5 @@
 """Checks of the required setup of a machine; error messages show the command that fixes it."""
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """The clock offset of a host, from round trips that each bound it from both sides."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

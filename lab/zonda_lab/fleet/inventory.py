@@ -1,7 +1,5 @@
 """The inventory file: machines, how to reach them, and where their programs are."""
 
-from __future__ import annotations
-
 import dataclasses
 import ipaddress
 import tomllib

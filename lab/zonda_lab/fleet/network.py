@@ -1,7 +1,5 @@
 """The machines of an inventory as test environment and network: connected per run, checked per start."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os
@@ -100,7 +98,7 @@ class Fleet(Environment):
         """The machine of primaries."""
         return self.machine(self.inventory.primary or self.inventory.player[0])
 
-    def network(self, settings: Settings) -> FleetNetwork:
+    def network(self, settings: Settings) -> "FleetNetwork":
         return FleetNetwork(self, settings)
 
     def installed(self, adapter: Adapter, label: str = "", path: Path | None = None) -> InstalledServer:

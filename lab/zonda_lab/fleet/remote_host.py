@@ -1,7 +1,5 @@
 """A remote machine as a `Host`: an agent there runs programs, opens sockets and reads the clock; files are copied."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

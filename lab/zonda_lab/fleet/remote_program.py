@@ -1,7 +1,5 @@
 """A program on a remote host, run by the agent there."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import signal

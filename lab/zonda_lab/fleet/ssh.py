@@ -1,7 +1,5 @@
 """One connection to a host: `ssh` starts a Python there, in which execnet runs `agent.py`. The only user of execnet."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

@@ -1,7 +1,5 @@
 """dnsperf, as a cross-check of zonda-load."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

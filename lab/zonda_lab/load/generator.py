@@ -1,7 +1,5 @@
 """A load generator: command lines for jobs, and the result of its output."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from abc import ABC, abstractmethod

@@ -1,7 +1,5 @@
 """The load generator of this machine."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

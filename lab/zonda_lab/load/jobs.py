@@ -1,7 +1,5 @@
 """What a load generator can be asked to do; each adapter makes a command line of it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

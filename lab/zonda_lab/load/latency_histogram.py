@@ -1,7 +1,5 @@
 """Latency histograms: HdrHistogram V2 in base64, in nanoseconds, as `zonda-load` prints them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,7 +22,7 @@ class LatencyHistogram:
         """Adds one latency."""
         self.histogram.record_value(int(microseconds * 1000))
 
-    def merge(self, other: LatencyHistogram) -> None:
+    def merge(self, other: "LatencyHistogram") -> None:
         """Adds all latencies of another histogram."""
         self.histogram.add(other.histogram)
 

@@ -1,7 +1,5 @@
 """Runs the load generator on the hosts that generate load ("players")."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import time

@@ -1,7 +1,5 @@
 """What a load generator measured, and the sum of several players."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The JSON lines that every `zonda-load` command prints (LOAD-CONTRACT.md)."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

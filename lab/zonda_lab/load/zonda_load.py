@@ -1,7 +1,5 @@
 """zonda-load: supports everything. LOAD-CONTRACT.md lists its options."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Finds out when zones are answered, with `zonda-load probe`."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The test environment: this machine, in network namespaces; `fleet.network.Fleet` uses several machines."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The test harness of one start: network, zones, server, primary, load generator and telemetry."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import shutil
@@ -10,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Self
 
 from zonda_lab.errors import UnsupportedError
 from zonda_lab.experiments.definition import Settings
@@ -53,7 +51,7 @@ class Harness:
         self._probes = 0
         self._started: Program | None = None  # the server under test
 
-    def __enter__(self) -> Harness:
+    def __enter__(self) -> Self:
         try:
             self._enter()
         except BaseException:

@@ -1,7 +1,5 @@
 """Load of one start: windows of queries, peak searches and other commands of the load generator."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Telemetry of all machines of a start: spans of time, and the samples in them."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence

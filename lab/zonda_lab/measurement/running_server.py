@@ -1,7 +1,5 @@
 """A server that the lab has started."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

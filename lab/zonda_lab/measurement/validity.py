@@ -4,8 +4,6 @@ A generator that was late or busy invalidates latencies, but neither rates nor C
 all other metrics.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

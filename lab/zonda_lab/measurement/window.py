@@ -1,9 +1,7 @@
 """One measurement window and its metrics, before validation."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from zonda_lab.experiments.definition import Settings
 from zonda_lab.load.latency_histogram import LatencyHistogram
@@ -42,7 +40,7 @@ class Window:
     predictions: dict[str, float] = field(default_factory=dict)
     detail: dict[str, Any] = field(default_factory=dict)
 
-    def measured_as(self, planned: PlannedWindow) -> Window:
+    def measured_as(self, planned: PlannedWindow) -> Self:
         """This window, as the planned one."""
         self.within, self.copy = planned.levels, planned.copy
         return self

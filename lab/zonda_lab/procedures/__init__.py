@@ -1,7 +1,5 @@
 """Measurement procedures, chosen by name in the experiment file."""
 
-from __future__ import annotations
-
 from zonda_lab.procedures import changes, connections, peak, queries, startup, transfers
 from zonda_lab.procedures.procedure import Procedure
 

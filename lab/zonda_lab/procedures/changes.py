@@ -1,7 +1,5 @@
 """Procedures: zone changes and dynamic updates while queries are answered."""
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Procedures: idle connections, hostile clients, and more connections than file descriptors."""
 
-from __future__ import annotations
-
 import json
 import random
 import time

@@ -1,7 +1,5 @@
 """Procedure: the peak rate for each required share of answers, by the search of the load generator."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The connection rate that local ports and TIME_WAIT allow, to compare with measurements."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

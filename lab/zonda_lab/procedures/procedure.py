@@ -1,7 +1,5 @@
 """What a measurement procedure declares: its metrics, and how long it takes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

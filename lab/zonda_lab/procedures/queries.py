@@ -1,7 +1,5 @@
 """Procedure: windows of query load on one running server."""
 
-from __future__ import annotations
-
 from zonda_lab.errors import UnsupportedError
 from zonda_lab.experiments.block_design import Start
 from zonda_lab.experiments.definition import Settings

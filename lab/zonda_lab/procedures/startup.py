@@ -1,7 +1,5 @@
 """Procedures: start-up time and memory."""
 
-from __future__ import annotations
-
 import time
 
 from zonda_lab.errors import LabError

@@ -1,7 +1,5 @@
 """Procedures: transfers into an empty secondary, and transfers out of a primary."""
 
-from __future__ import annotations
-
 import math
 
 from zonda_lab.errors import LabError

@@ -1,7 +1,5 @@
 """The false-alarm rate of a run: how often a program differs from itself."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from zonda_lab.analysis.analysis import AaPair

@@ -1,7 +1,5 @@
 """Builds the report of a run as a document and writes it as HTML, Markdown and SVG."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -60,7 +58,7 @@ def document(results: Results, disturbed: bool = False, opened: bool = True) -> 
     return Document("DNS measurements", parts)
 
 
-def chapters(results: Results, disturbed: bool = False) -> list[Chapter]:
+def chapters(results: Results, disturbed: bool = False) -> "list[Chapter]":
     """One chapter per experiment of the run."""
     records = [
         dataclasses.replace(record, valid=True, latency_reasons=[]) if disturbed and record.disturbed else record

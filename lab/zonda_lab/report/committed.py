@@ -1,7 +1,5 @@
 """Results small enough to commit: one folder per experiment, and an index."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

@@ -1,7 +1,5 @@
 """The result of an experiment in sentences and as a verdict of at most five words, generated from its analysis."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter

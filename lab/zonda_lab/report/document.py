@@ -1,7 +1,5 @@
 """The parts of a report, rendered as HTML and as Markdown."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 
@@ -45,7 +43,7 @@ class Folded:
     """Parts that are collapsed until the reader opens them."""
 
     title: str
-    parts: list[Part]
+    parts: "list[Part]"
 
 
 Part = Heading | Text | Table | Figure | Folded

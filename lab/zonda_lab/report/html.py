@@ -1,7 +1,5 @@
 """Renders a document as one self-contained HTML page, without scripts."""
 
-from __future__ import annotations
-
 import html
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the measurements ran on: the machine, the servers with their roles, and the limit of the rig."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

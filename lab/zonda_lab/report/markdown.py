@@ -1,7 +1,5 @@
 """Renders a document as Markdown; plots are separate files."""
 
-from __future__ import annotations
-
 from zonda_lab.report.document import Document, Figure, Folded, Heading, Part, Table, Text
 
 

@@ -1,7 +1,5 @@
 """Numbers as text, with as many digits as their resolution supports."""
 
-from __future__ import annotations
-
 import math
 
 EXACT = 0.0  # a resolution: all values are the same

@@ -1,7 +1,5 @@
 """The top of a page: one picture and three sentences: who answers most, who costs least, what cannot be said."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 

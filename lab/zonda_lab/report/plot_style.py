@@ -1,7 +1,5 @@
 """Common to all plots: their data, colours, axes and SVG output."""
 
-from __future__ import annotations
-
 import io
 import itertools
 import math

@@ -1,7 +1,5 @@
 """The plots; experiments choose from `PLOTS` by name."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import defaultdict

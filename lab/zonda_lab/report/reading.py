@@ -1,7 +1,5 @@
 """Fixed texts of a report: how to read it, how each interval was made, what old records lack."""
 
-from __future__ import annotations
-
 INTERVALS = """Medians over independent starts: order statistics with exact coverage of at least 95 % from six \
 starts on, Student's t on logarithms for three to five, none for fewer. Ratios and differences: pairs of the \
 same block, BCa bootstrap of the Hodges-Lehmann estimate from eight blocks on, Student's t for three to seven, \

@@ -1,7 +1,5 @@
 """Tables of a report: published figures, published claims, and each analysed metric."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

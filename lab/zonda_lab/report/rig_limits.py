@@ -1,7 +1,5 @@
 """What the rig could do at most: shares of the echo server's rate, its latency, and figures the rig limits."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

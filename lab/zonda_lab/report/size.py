@@ -1,7 +1,5 @@
 """How large an experiment was: blocks, window length, the effect it could detect, and how the run was cut."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

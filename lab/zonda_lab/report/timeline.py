@@ -1,7 +1,5 @@
 """The timeline plot: CPU, sockets, drops and zones during one start."""
 
-from __future__ import annotations
-
 import re
 
 from matplotlib.figure import Figure as Canvas

@@ -1,7 +1,5 @@
 """Validity of the measurements: invalid and skipped windows with reasons, calculated bounds, first saturation."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Which reasons of an invalid window other load on the machine explains; `measurement.validity` words the reasons."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 LATE_SENDS = "queries left more than 1 ms after their time"  # text printed by zonda-load

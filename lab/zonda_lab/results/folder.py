@@ -1,7 +1,5 @@
 """Results on disk: the manifest, one JSON line per window, and the files of histograms and telemetry."""
 
-from __future__ import annotations
-
 import dataclasses
 import gzip
 import json

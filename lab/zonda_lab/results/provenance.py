@@ -1,7 +1,5 @@
 """What a result was measured with: a resumed run must go on with the same commit and the same programs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One window: its treatment, metrics, validity, and which of its values are only bounds."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Interfaces: hosts where programs run (a network namespace or a remote machine), and the network of one start."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ The kernel has no account per network namespace, so the lab compares the values 
 Standard library only, because it also runs on remote machines.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

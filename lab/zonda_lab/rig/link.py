@@ -5,8 +5,6 @@ namespace, prints `ready`, and passes packets on until SIGTERM. Packets to the s
 directions lost. It passes on about 50,000 packets per second, in the order in which they came.
 """
 
-from __future__ import annotations
-
 import argparse
 import collections
 import contextlib

@@ -1,7 +1,5 @@
 """Describes the machine for the manifest. Run as a program, prints JSON."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

@@ -5,8 +5,6 @@ settings when the process ends. Kernel settings are changed only inside. Without
 user namespace.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

@@ -4,8 +4,6 @@ Every program runs in its own PID namespace under `unshare --kill-child`. The ke
 nothing is left running, even if the lab is killed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

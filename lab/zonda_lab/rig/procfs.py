@@ -3,8 +3,6 @@
 `python3 procfs.py PID` prints both for all descendants of PID, as JSON.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """Readiness of a server, by SOA queries; `load/zone_probe.py` asks for many zones."""
 
-from __future__ import annotations
-
 import random
 import select
 import socket

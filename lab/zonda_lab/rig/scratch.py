@@ -1,7 +1,5 @@
 """Temporary folders, named after the process of the lab, so that those of killed labs are found and removed."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

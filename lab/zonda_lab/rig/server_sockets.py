@@ -5,8 +5,6 @@ tree. The sockets are duplicated from the server (pidfd_getfd), so that every se
 configuration has no key for them. Standard library only, because it also runs on remote machines.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import ctypes

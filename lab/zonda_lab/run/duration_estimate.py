@@ -1,7 +1,5 @@
 """Estimates the duration of a run; `Progress` corrects it while the run proceeds."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """A progress line with the remaining time; plain lines without a terminal."""
 
-from __future__ import annotations
-
 import sys
 import time
 from typing import TextIO

@@ -4,8 +4,6 @@ Rates that are shares of the echo server's capacity come from the first measurem
 for all servers and after `--resume`. Windows are compared with the latest one, which is repeated after an hour.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import datetime
 import hashlib

@@ -1,7 +1,5 @@
 """Runs the starts of experiments, validates and records every window, and resumes interrupted runs."""
 
-from __future__ import annotations
-
 import datetime
 import hashlib
 import time

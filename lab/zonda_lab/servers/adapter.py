@@ -1,7 +1,5 @@
 """The base class of server adapters."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -44,7 +42,7 @@ class InstalledServer:
     """An installed server: its program and version."""
 
     label: str
-    adapter: Adapter
+    adapter: "Adapter"
     program: Path
     version: str
 

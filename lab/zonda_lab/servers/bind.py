@@ -1,7 +1,5 @@
 """ISC's BIND 9."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from zonda_lab.servers.adapter import RETRY_S, RETRY_WHY, SERVING, Adapter, Feature, TunedLine

@@ -1,7 +1,5 @@
 """The server-independent configuration, which each adapter translates into its own format."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The TSIG key and TLS certificate of the lab; for test networks only."""
 
-from __future__ import annotations
-
 import base64
 import datetime
 import hashlib

@@ -1,7 +1,5 @@
 """Echo and sink: servers without zones in `zonda-load`, which measure the limits of sockets and of the generator."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from zonda_lab.generator_program import zonda_load

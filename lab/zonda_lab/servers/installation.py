@@ -1,7 +1,5 @@
 """Which servers are installed, and the installation of the others."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence

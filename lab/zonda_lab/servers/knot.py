@@ -1,7 +1,5 @@
 """CZ.NIC's Knot DNS."""
 
-from __future__ import annotations
-
 from zonda_lab.servers.adapter import RETRY_S, RETRY_WHY, SERVING, Adapter, Feature, TunedLine
 from zonda_lab.servers.config import ServerConfig, Zone
 

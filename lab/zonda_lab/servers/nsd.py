@@ -1,7 +1,5 @@
 """NLnet Labs' NSD."""
 
-from __future__ import annotations
-
 from zonda_lab.servers.adapter import RETRY_S, RETRY_WHY, Adapter, TunedLine, file_of
 from zonda_lab.servers.config import ServerConfig, Zone
 

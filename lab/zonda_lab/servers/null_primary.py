@@ -1,7 +1,5 @@
 """The null primary of zonda-load: transfers from messages encoded in advance, so that it does not limit a secondary."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from zonda_lab.errors import UnsupportedError

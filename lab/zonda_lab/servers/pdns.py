@@ -1,7 +1,5 @@
 """PowerDNS Authoritative with its bind backend."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from zonda_lab.servers.adapter import RETRY_S, RETRY_WHY, Adapter, Feature, TunedLine

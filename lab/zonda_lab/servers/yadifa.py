@@ -1,7 +1,5 @@
 """EURid's YADIFA."""
 
-from __future__ import annotations
-
 from zonda_lab.servers.adapter import Adapter, file_of
 from zonda_lab.servers.config import ServerConfig, Zone
 

@@ -1,7 +1,5 @@
 """Zonda."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

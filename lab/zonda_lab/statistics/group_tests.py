@@ -1,7 +1,5 @@
 """Tests over all levels of a factor, and over all pairs of them."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import warnings

@@ -1,7 +1,5 @@
 """Estimates of location and spread with their 95 % intervals."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The power calculation: what a number of blocks detects, and how many an effect needs."""
 
-from __future__ import annotations
-
 import bisect
 import math
 

@@ -1,7 +1,5 @@
 """A candidate over a baseline: ratio, interval, tests of difference and equivalence."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

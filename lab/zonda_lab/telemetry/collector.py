@@ -1,7 +1,5 @@
 """Runs the telemetry sampler on one machine during a start and reads its samples."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal

@@ -7,8 +7,6 @@ that counters cover exactly the window even if samples in between are late. Stan
 on remote machines.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import ctypes
@@ -58,7 +56,7 @@ def main() -> None:
             print(json.dumps({**edge, "edge": True}), flush=True)
 
 
-def sample(due: float, labels: dict[str, int], nets: dict[str, NetCounters]) -> dict[str, Any]:
+def sample(due: float, labels: dict[str, int], nets: "dict[str, NetCounters]") -> dict[str, Any]:
     """One sample; `late` is its delay after the scheduled time, in nanoseconds."""
     now = time.monotonic_ns()
     return {

@@ -1,16 +1,14 @@
 """Telemetry as time series: rates from cumulative counters, and which resource saturated first."""
 
-from __future__ import annotations
-
 import bisect
 import gzip
 import itertools
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,22 +27,22 @@ class Telemetry:
     samples: list[dict[str, Any]]
 
     @classmethod
-    def load(cls, path: Path) -> Telemetry:
+    def load(cls, path: Path) -> Self:
         """Reads the sampler's output, compressed or not; ignores an incomplete last line."""
         text = gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text()
         whole = text[: text.rfind("\n") + 1].splitlines()
         parsed = [json.loads(line) for line in whole]
         return cls(parsed[0] if parsed else {}, parsed[1:])
 
-    def shifted(self, seconds: float) -> Telemetry:
+    def shifted(self, seconds: float) -> Self:
         """The same telemetry with `seconds` added to its times."""
         if not seconds:
             return self
-        return Telemetry(self.header, [{**sample, "t": sample["t"] + int(seconds * 1e9)} for sample in self.samples])
+        return replace(self, samples=[{**sample, "t": sample["t"] + int(seconds * 1e9)} for sample in self.samples])
 
-    def between(self, began_s: float, ended_s: float) -> Telemetry:
+    def between(self, began_s: float, ended_s: float) -> Self:
         """The samples in an interval of the monotonic clock."""
-        return Telemetry(self.header, [s for s in self.samples if began_s <= s["t"] / 1e9 <= ended_s])
+        return replace(self, samples=[s for s in self.samples if began_s <= s["t"] / 1e9 <= ended_s])
 
     @property
     def times(self) -> Floats:

@@ -1,7 +1,5 @@
 """Packet captures (pcap, pcapng) for replays: where they are, unpacked, and their duration."""
 
-from __future__ import annotations
-
 import functools
 import lzma
 import os

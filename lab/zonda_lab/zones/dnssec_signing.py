@@ -4,8 +4,6 @@ Deterministic, because keys come from a seed and times are fixed. Zones must hav
 would need in its chain; those of `zonegen` have none.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import struct

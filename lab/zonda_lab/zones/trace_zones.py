@@ -4,8 +4,6 @@ The zones are those whose SOA an authoritative answer shows. DNSSEC records are 
 zone does not validate; the zones may be signed again.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import hashlib

@@ -1,7 +1,5 @@
 """Query files in dnsperf's format, and files with the expected answers."""
 
-from __future__ import annotations
-
 import functools
 import subprocess
 import tempfile

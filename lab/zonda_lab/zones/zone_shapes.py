@@ -1,7 +1,5 @@
 """Five shapes of generated zones, from fixed seeds."""
 
-from __future__ import annotations
-
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator

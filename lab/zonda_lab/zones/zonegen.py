@@ -1,7 +1,5 @@
 """Writes zone files into a cache: of five shapes from fixed seeds, or built from a trace."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
