@@ -7,8 +7,7 @@ import pytest
 from zonda_lab.analysis import analysis, claims, effects
 from zonda_lab.experiments.definition import AnalysisSpec, Claim, Published
 from zonda_lab.report.document import Table
-from zonda_lab.report.result_tables import metric_tables
-from zonda_lab.report.rig_limits import Echo
+from zonda_lab.report.result_tables import Echo, metric_tables
 from zonda_lab.results.window_record import WindowRecord
 from zonda_lab.statistics import ratio_effect
 

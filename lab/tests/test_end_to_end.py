@@ -59,9 +59,8 @@ def measured(settings: Settings, generator: ZondaLoad) -> tuple[dict[str, float]
         server = harness.start_server()
         harness.wait_ready(server)
         outcome = measure_window(harness, server, settings)
-        seen = ValidityInput(
-            harness.observer.observed(outcome.span), outcome.span.seconds, 2.0, outcome.result, outcome.died
-        )
+        telemetry = harness.observer.observed(outcome.span)
+    seen = ValidityInput(outcome, telemetry, settings, is_isolated=False, receives_load=False)
     return outcome.metrics, [reason for reason in reasons(seen) if "answers are wrong" in reason or "died" in reason]
 
 

@@ -3,7 +3,6 @@
 The figures in the docstrings are what the lab reported before it noticed.
 """
 
-import dataclasses
 import sys
 from pathlib import Path
 from typing import Any
@@ -25,14 +24,16 @@ from zonda_lab.experiments.definition import (
 from zonda_lab.load.zonda_load import ZondaLoad
 from zonda_lab.measurement import load_runner, validity
 from zonda_lab.measurement.harness import Harness
+from zonda_lab.measurement.observer import Span
+from zonda_lab.measurement.window import Window
 from zonda_lab.procedures import PROCEDURES
-from zonda_lab.results.disturbances import disturbed
 from zonda_lab.results.folder import Results
-from zonda_lab.results.window_record import WindowRecord
+from zonda_lab.results.window_record import WindowRecord, disturbed
 from zonda_lab.run.progress import Progress
 from zonda_lab.run.runner import Runner, StartRecorder
 from zonda_lab.servers import Echo, Feature, InstalledServer
 from zonda_lab.servers.config import ServerConfig
+from zonda_lab.telemetry.series import Telemetry
 
 pytestmark = pytest.mark.usefixtures("namespaces")
 FAULTY = Path(__file__).with_name("faulty_server.py")
@@ -123,18 +124,12 @@ def test_a_buffer_that_drains_after_the_load_is_not_throughput(measure: Any) -> 
 
 def test_cpu_time_above_the_cores_shows_work_after_the_load() -> None:
     """A server on one core used 1.125 cores during half a second, because it drained its buffer afterwards."""
-    window = validity.ValidityInput(
-        telemetry=validity.Telemetry({}, []),
-        seconds=0.6,
-        own_cores=1.0,
-        result=None,
-        died=False,
-        server_cpu_s=0.5625,
-        server_cores=1,
-        load_s=0.5,
-    )
-    assert "the server used 1.12 of 1 cores: it worked on after the load" in validity.reasons(window)
-    assert not any("cores" in why for why in validity.reasons(dataclasses.replace(window, server_cpu_s=0.49)))
+    span = Span(began=0.0, ended=0.6, server_cpu_s=0.5625, own_cpu_s=0.6)
+    window = Window(span, {}, load_s=0.5)
+    checked = validity.ValidityInput(window, Telemetry({}, []), Settings(), is_isolated=False, receives_load=False)
+    assert "the server used 1.12 of 1 cores: it worked on after the load" in validity.reasons(checked)
+    span.server_cpu_s = 0.49
+    assert not any("cores" in why for why in validity.reasons(checked))
 
 
 def test_wrong_answers_end_a_peak_search(measure: Any) -> None:

@@ -23,7 +23,7 @@ from zonda_lab.experiments.catalogue import load
 from zonda_lab.experiments.definition import PrimarySpec, RigSpec, Settings
 from zonda_lab.fleet import read, ssh
 from zonda_lab.fleet.network import Fleet
-from zonda_lab.fleet.remote_program import LOST
+from zonda_lab.fleet.remote_host import LOST
 from zonda_lab.fleet.ssh import ConnectionLostError, SshConnection
 from zonda_lab.load.zonda_load import ZondaLoad
 from zonda_lab.results.folder import Results
@@ -307,7 +307,7 @@ import time
 from pathlib import Path
 from zonda_lab.fleet import read, ssh
 from zonda_lab.fleet.network import Fleet
-from zonda_lab.fleet.remote_program import LOST
+from zonda_lab.fleet.remote_host import LOST
 fleet = Fleet(read(Path({str(hosts.inventory)!r}))).__enter__()
 fleet.connect()
 for machine in (fleet.server, *fleet.players):

@@ -5,7 +5,7 @@ import pytest
 from zonda_lab.command import cli
 from zonda_lab.errors import LabError
 from zonda_lab.fleet import Inventory, read
-from zonda_lab.fleet.clock_offset import ClockOffset, Exchange, drift_ppm, estimate
+from zonda_lab.fleet.remote_host import ClockOffset, Exchange, drift_ppm, estimate
 from zonda_lab.schema import reference
 from zonda_lab.telemetry.series import Telemetry, with_clients
 

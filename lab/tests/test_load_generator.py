@@ -1,5 +1,4 @@
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,11 +6,11 @@ import pytest
 from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.experiments.definition import TrafficSpec
 from zonda_lab.load.dnsperf import Dnsperf, count_unexpected_rcodes
+from zonda_lab.load.generator import QueryJob
 from zonda_lab.load.installed import find_generator
-from zonda_lab.load.jobs import HoldJob, PullJob, QueryJob, UpdateJob
 from zonda_lab.load.latency_histogram import LatencyHistogram, read_log, write_log
 from zonda_lab.load.result import LoadResult, merge_results
-from zonda_lab.load.zonda_load import ZondaLoad
+from zonda_lab.load.zonda_load import ZondaLoad, require_zonda_load
 from zonda_lab.servers.config import Certificate, Endpoint, Tsig
 from zonda_lab.zones.workload import Workload
 
@@ -129,7 +128,7 @@ def test_the_command_lines_are_those_of_the_contract(fake_load: ZondaLoad) -> No
     closed = " ".join(map(str, fake_load.query(job(loop="closed"))))
     assert "--outstanding 200" in closed and "--rate" not in closed
     key = Tsig("k.", "hmac-sha256", "AA==")
-    pull = fake_load.pull(PullJob("tcp", Endpoint("10.53.0.2"), Path("/z"), key))
+    pull = fake_load.pull(Endpoint("10.53.0.2"), "tcp", Path("/z"), key)
     assert "xfr pull --server 10.53.0.2 --port 53 --transport tcp --zones /z --tsig hmac-sha256:k.:AA==" in " ".join(
         map(str, pull)
     )
@@ -138,12 +137,12 @@ def test_the_command_lines_are_those_of_the_contract(fake_load: ZondaLoad) -> No
 def test_commands_contain_tsig_key_and_ca_if_configured(fake_load: ZondaLoad, tmp_path: Path) -> None:
     there = Endpoint("10.53.0.2")
     key, vouching = Tsig("k.", "hmac-sha256", "AA=="), Certificate(Path("/crt"), Path("/key"), "here.test")
-    update = UpdateJob(there, "a.test.", 5.0, 1.0)
-    assert fake_load.update(replace(update, tsig=key)) == [*fake_load.update(update), "--tsig", "hmac-sha256:k.:AA=="]
+    unsigned, signed = (fake_load.update(there, "a.test.", 5.0, 1.0, tsig) for tsig in (None, key))
+    assert signed == [*unsigned, "--tsig", "hmac-sha256:k.:AA=="]
     program = tmp_path / "zonda-load"
     program.write_text("#!/bin/sh\necho '  --transport <tcp|tls>'\n")
     program.chmod(0o755)
-    held = ZondaLoad(program).hold(HoldJob("tls", there, 10, 1.0, 1.0, authority=vouching))
+    held = ZondaLoad(program).hold(there, "tls", 10, 1.0, 1.0, authority=vouching)
     assert held[-4:] == ["--ca", Path("/crt"), "--tls-name", "here.test"]
 
 
@@ -152,8 +151,8 @@ def test_unsupported_generator_options_are_skipped(fake_load: ZondaLoad) -> None
         fake_load.query(job(transport="tls"))
     with pytest.raises(UnsupportedError, match="query does not support --resume"):
         fake_load.query(job(transport="tcp", resumption=True))
-    with pytest.raises(UnsupportedError, match="dnsperf cannot hold"):
-        Dnsperf(fake_load.program).hold(HoldJob("tcp", Endpoint("10.53.0.2"), 10, 1.0, 1.0))
+    with pytest.raises(UnsupportedError, match="dnsperf can only send queries"):
+        require_zonda_load(Dnsperf(fake_load.program))
 
 
 def test_results_of_players_are_merged() -> None:

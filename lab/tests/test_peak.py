@@ -12,7 +12,7 @@ from zonda_lab.measurement.load_runner import LoadRunner
 from zonda_lab.measurement.observer import Span
 from zonda_lab.measurement.window import Window
 from zonda_lab.procedures import peak
-from zonda_lab.results.disturbances import disturbed
+from zonda_lab.results.window_record import disturbed
 from zonda_lab.telemetry.series import Telemetry
 
 
@@ -46,7 +46,7 @@ def test_a_capacity_limited_by_the_generator_is_a_bound(
     busy: float, bounds: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nothing: Any = SimpleNamespace()
-    load = LoadRunner(nothing, nothing, Path(), nothing, nothing, None)
+    load = LoadRunner(nothing, nothing, Path(), (), nothing, nothing, None)
     monkeypatch.setattr(load, "closed_loop", lambda *_: LoadResult(200, 200, 0, 2.0, busy=busy))
     settings = Settings(traffic=TrafficSpec(rate="50%"))
     assert load.capacity(settings, nothing) == 100.0

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from zonda_lab.errors import LabError
-from zonda_lab.results.provenance import require_same
+from zonda_lab.results.folder import require_same
 
 GENERATOR = {"name": "zonda-load", "version": "0.1"}
 BEFORE: dict[str, Any] = {

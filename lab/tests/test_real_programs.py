@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from zonda_lab.results.disturbances import disturbed
 from zonda_lab.results.folder import Results
+from zonda_lab.results.window_record import disturbed
 
 TARGET = Path(__file__).parents[2] / "target"
 PROGRAMS = ("zonda", "zonda-load")

@@ -7,14 +7,13 @@ import pytest
 
 from zonda_lab.analysis.analysis import analyse_metric
 from zonda_lab.experiments.definition import AnalysisSpec
-from zonda_lab.report.alarms import false_alarms
 from zonda_lab.report.build import Chapter
 from zonda_lab.report.conclusion import conclusion
 from zonda_lab.report.document import Figure, Table, Text
 from zonda_lab.report.opening import COST, opening
 from zonda_lab.report.plots import _x_label
-from zonda_lab.report.result_tables import metric_tables
-from zonda_lab.report.rig_limits import Echo, rig_bound
+from zonda_lab.report.result_tables import Echo, metric_tables
+from zonda_lab.report.validity_tables import false_alarms, rig_bound
 from zonda_lab.results.window_record import WindowRecord
 
 Make = Callable[..., WindowRecord]

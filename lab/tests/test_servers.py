@@ -9,8 +9,6 @@ from zone_watch import serial, watch
 
 from zonda_lab.errors import LabError
 from zonda_lab.experiments.definition import PrimarySpec, ServerSpec, Settings, TimingSpec, ZoneSpec
-from zonda_lab.load.jobs import UpdateJob
-from zonda_lab.load.summary import read_summary
 from zonda_lab.load.zonda_load import ZondaLoad
 from zonda_lab.measurement.harness import Harness
 from zonda_lab.procedures.startup import NEW_SERIAL
@@ -124,8 +122,8 @@ def test_updates_are_signed_if_the_experiment_sets_tsig(name: str, tsig: bool, f
         harness.wait_ready(server)
 
         def done(key: Tsig | None) -> float:
-            job = UpdateJob(server.config.endpoint, server.config.zones[0].name, 20.0, 0.2, key)
-            result = read_summary(harness.load.command(fake_load.update(job), 1.0))
+            update = fake_load.update(server.config.endpoint, server.config.zones[0].name, 20.0, 0.2, key)
+            result = harness.load.command(update, 1.0)
             return result.rcodes["NOERROR"] / result.sent
 
         assert done(server.config.tsig) == 1.0

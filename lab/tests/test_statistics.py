@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from zonda_lab.statistics import ALPHA, group_tests, intervals, power, ratio_effect
+from zonda_lab.statistics import ALPHA, group_tests, intervals, ratio_effect
 from zonda_lab.statistics.ratio_effect import Effect
 
 # Hollander and Wolfe 1973, as in R's kruskal.test: mucociliary efficiency; H = 0.77143, p = 0.68
@@ -183,26 +183,26 @@ def test_the_false_alarm_rate_of_a_a_comparisons_is_nominal() -> None:
 
 def test_minimum_detectable_effect_follows_the_usual_rule() -> None:
     """n is about 8 (sigma / delta)^2 for 80 % power at 5 %."""
-    assert power.minimum_detectable(0.03, 18) == pytest.approx(0.02, abs=0.002)
-    assert power.minimum_detectable(0.03, 72) == pytest.approx(0.01, abs=0.0005)
+    assert ratio_effect.minimum_detectable(0.03, 18) == pytest.approx(0.02, abs=0.002)
+    assert ratio_effect.minimum_detectable(0.03, 72) == pytest.approx(0.01, abs=0.0005)
     ratios = np.random.default_rng(1).normal(0, 0.03, 72)
     assert ratio_effect.paired_effect(np.ones(len(ratios)), np.exp(ratios), 0.02).mde == pytest.approx(0.01, abs=0.003)
 
 
 def test_the_power_calculation_inverts_the_minimum_detectable_effect() -> None:
     for sigma, effect, comparisons in ((0.03, 0.02, 1), (0.03, 0.01, 1), (0.1, 0.05, 7)):
-        blocks = power.blocks_needed(sigma, effect, comparisons)
+        blocks = ratio_effect.blocks_needed(sigma, effect, comparisons)
         assert blocks is not None
-        assert power.minimum_detectable(sigma, blocks, comparisons) <= effect
-        assert power.minimum_detectable(sigma, blocks - 1, comparisons) > effect
-    assert power.blocks_needed(0.03, 0.02) == 21  # 18 by the normal distribution instead of t
-    assert power.blocks_needed(1.0, 0.001) is None
+        assert ratio_effect.minimum_detectable(sigma, blocks, comparisons) <= effect
+        assert ratio_effect.minimum_detectable(sigma, blocks - 1, comparisons) > effect
+    assert ratio_effect.blocks_needed(0.03, 0.02) == 21  # 18 by the normal distribution instead of t
+    assert ratio_effect.blocks_needed(1.0, 0.001) is None
 
 
 def test_planned_blocks_have_the_planned_power() -> None:
     """A true effect of 2 % with 3 % noise in the planned 20 blocks: 80 % of 400 runs detect it, 296 is 3 sigma less."""
     draw = np.random.default_rng(5)
-    blocks = power.blocks_needed(0.03, 0.02) or 0
+    blocks = ratio_effect.blocks_needed(0.03, 0.02) or 0
     runs = [np.log(1.02) + draw.normal(0, 0.03, blocks) for _ in range(400)]
     assert 296 <= sum(ratio_effect._paired_p(ratios) < ALPHA for ratios in runs) <= 344
 

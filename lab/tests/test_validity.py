@@ -2,10 +2,14 @@ from typing import Any
 
 import pytest
 
+from zonda_lab.experiments.definition import Settings
 from zonda_lab.load.result import LoadResult
 from zonda_lab.measurement import validity
+from zonda_lab.measurement.observer import Span
+from zonda_lab.measurement.validity import ValidityInput
+from zonda_lab.measurement.window import Window
 from zonda_lab.procedures.port_exhaustion import port_bound
-from zonda_lab.results.disturbances import disturbed
+from zonda_lab.results.window_record import disturbed
 from zonda_lab.telemetry.series import PACKETS, Telemetry, net, saturated
 
 
@@ -73,10 +77,14 @@ def reasons(seen: Telemetry | None = None, loaded: LoadResult | None = None, **c
     return validity.reasons(window(seen, loaded, **change))
 
 
-def window(seen: Telemetry | None = None, loaded: LoadResult | None = None, **change: Any) -> validity.ValidityInput:
-    rig = {"server_cores": 1, "load_s": 2.0, "is_isolated": True, "is_udp_only": True, "has_own_cpu": True}
-    values: dict[str, Any] = {"seconds": 2.0, "own_cores": 0.8, "died": False, "latency_p50_us": 100.0, **rig}
-    return validity.ValidityInput(seen or telemetry(), result=loaded or result(), **{**values, **change})
+def window(seen: Telemetry | None = None, loaded: LoadResult | None = None, **change: Any) -> ValidityInput:
+    given: dict[str, Any] = {"seconds": 2.0, "own_cores": 0.8, "server_cpu_s": 0.0, "died": False, "is_isolated": True}
+    given |= {"latency_p50_us": 100.0, "receive_buffer": 4 << 20, **change}
+    ended, own_cpu_s = 100.0 + given["seconds"], given["own_cores"] * given["seconds"]
+    span = Span(began=100.0, ended=ended, server_cpu_s=given["server_cpu_s"], own_cpu_s=own_cpu_s)
+    metrics = {"latency_p50_us": given["latency_p50_us"], "receive_buffer_kb": given["receive_buffer"] / 1024}
+    measured = Window(span, metrics, result=loaded or result(), died=given["died"], load_s=2.0)
+    return ValidityInput(measured, seen or telemetry(), Settings(), given["is_isolated"], receives_load=True)
 
 
 def test_a_good_window_is_valid() -> None:
@@ -118,12 +126,7 @@ def test_a_good_window_is_valid() -> None:
             {"own_cores": 0.75},
             "the server waited for its CPU 10% of the time, while other programs used 0.05 CPUs",
         ),
-        (
-            {},
-            {},
-            {"wanted_receive_buffer": 4 << 20, "receive_buffer": 1 << 20},
-            "the server's receive buffer is 1024 KiB, that of the others 4096 KiB",
-        ),
+        ({}, {}, {"receive_buffer": 1 << 20}, "the server's receive buffer is 1024 KiB, that of the others 4096 KiB"),
     ],
 )
 def test_each_fault_breaks_only_its_rule(

@@ -11,7 +11,7 @@ import numpy as np
 from zonda_lab.analysis import effects
 from zonda_lab.analysis.effects import MIN_STARTS, ComparisonOutcome, Sample
 from zonda_lab.experiments.definition import AnalysisSpec, Published
-from zonda_lab.experiments.metrics import METRICS, level_words
+from zonda_lab.experiments.metrics import METRICS, words
 from zonda_lab.results.window_record import Bound, WindowRecord, selected
 from zonda_lab.statistics import ALPHA, group_tests, intervals, ratio_effect
 from zonda_lab.statistics.group_tests import PairwiseTest, Test
@@ -195,11 +195,6 @@ def conditions(
     open_ = [n for n, levels in found.items() if n not in settled and (len(levels) > 1 or n in shown)]
     measured = dict.fromkeys(tuple(record.levels.get(name, "") for name in open_) for record in windows)
     return [dict(zip(open_, levels, strict=True)) for levels in measured] or [{}]
-
-
-def words(levels: Mapping[str, str]) -> str:
-    """Levels as text."""
-    return ", ".join(itertools.starmap(level_words, levels.items()))
 
 
 def valid(records: Iterable[WindowRecord], metric: str) -> list[WindowRecord]:

@@ -14,7 +14,7 @@ from zonda_lab.experiments.definition import AnalysisSpec, Experiment
 from zonda_lab.experiments.metrics import METRICS
 from zonda_lab.results.folder import Results
 from zonda_lab.results.window_record import WindowRecord
-from zonda_lab.statistics import power
+from zonda_lab.statistics import ratio_effect
 
 SHORTEST_S = 60.0  # a planned experiment is not cut below it
 MIN_BLOCKS, PILOT_BLOCKS = 5, 5  # at least; without earlier results, to learn the variance
@@ -37,7 +37,7 @@ class BlockPlan:
         """One line for people."""
         if self.sigma is None:
             return f"{self.blocks} blocks: no earlier result tells the variance of its primary metric"
-        enough = str(self.needed) if self.needed else f"more than {power.MOST_BLOCKS:,}"
+        enough = str(self.needed) if self.needed else f"more than {ratio_effect.MOST_BLOCKS:,}"
         text = f"{self.blocks} blocks detect {self.mde:.1%} (variation between blocks {self.sigma:.1%})"
         short = self.needed is None or self.needed > self.blocks
         return f"{text}; {self.effect:.1%} needs {enough}" if short else text
@@ -59,9 +59,9 @@ class Prospect:
         if self.sigma is None:
             blocks = min(affordable, PILOT_BLOCKS)
             return BlockPlan(self.experiment, self.effect, None, None, blocks, blocks * self.block_s, math.nan)
-        needed = power.blocks_needed(self.sigma, self.effect, self.comparisons)
-        blocks = min(affordable, max(MIN_BLOCKS, needed or power.MOST_BLOCKS))
-        mde = power.minimum_detectable(self.sigma, blocks, self.comparisons)
+        needed = ratio_effect.blocks_needed(self.sigma, self.effect, self.comparisons)
+        blocks = min(affordable, max(MIN_BLOCKS, needed or ratio_effect.MOST_BLOCKS))
+        mde = ratio_effect.minimum_detectable(self.sigma, blocks, self.comparisons)
         return BlockPlan(self.experiment, self.effect, self.sigma, needed, blocks, blocks * self.block_s, mde)
 
 

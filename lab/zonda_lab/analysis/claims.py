@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from zonda_lab.analysis import effects
-from zonda_lab.analysis.analysis import AaPair, best_of_each_block, conditions, sample_of, valid, words
+from zonda_lab.analysis.analysis import AaPair, best_of_each_block, conditions, sample_of, valid
 from zonda_lab.analysis.effects import MIN_STARTS, Sample
 from zonda_lab.experiments.definition import SHAPES, Claim
-from zonda_lab.experiments.metrics import METRICS
+from zonda_lab.experiments.metrics import METRICS, words
 from zonda_lab.results.window_record import WindowRecord, selected
 from zonda_lab.statistics import ALPHA, intervals, ratio_effect
 

@@ -4,9 +4,9 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import get_args, get_type_hints
 
 from zonda_lab import __version__
 from zonda_lab.command import commands
@@ -58,104 +58,78 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"zonda-lab {__version__}")
     added = top.add_subparsers(required=True, metavar="COMMAND")
 
-    _command(added, "list", commands.list_experiments, "list the experiments, their questions and durations")
-    _add_run_options(_command(added, "run", running.run_experiments, "run experiments and write a report"))
-    report_ = _command(added, "report", commands.build_report, "rebuild the report from the records")
-    report_.add_argument("results", type=Path)
-    report_.add_argument(
-        "--disturbed", action="store_true", help="include windows disturbed by other programs; the report says so"
-    )
-    kept = _command(
-        added, "keep", commands.keep_results, "store each experiment of a run in a small folder and write an index"
-    )
+    def command(name: str, function: Callable[[argparse.Namespace], int], what: str) -> argparse.ArgumentParser:
+        made: argparse.ArgumentParser = added.add_parser(name, help=what, description=what)
+        made.set_defaults(command=function)
+        return made
+
+    command("list", commands.list_experiments, "list the experiments, their questions and durations")
+    _add_run_options(command("run", running.run_experiments, "run experiments and write a report"))
+    report = command("report", commands.build_report, "rebuild the report from the records")
+    report.add_argument("results", type=Path)
+    what = "include windows disturbed by other programs; the report says so"
+    report.add_argument("--disturbed", action="store_true", help=what)
+    what = "store each experiment of a run in a small folder and write an index"
+    kept = command("keep", commands.keep_results, what)
     kept.add_argument("results", type=Path)
     kept.add_argument("target", type=Path, metavar="FOLDER", help="target folder; in this repository lab/records")
-    doctor = _command(
-        added, "doctor", commands.examine, "check whether this machine is fit for measurements, and measure its limits"
-    )
+    what = "check whether this machine is fit for measurements, and measure its limits"
+    doctor = command("doctor", commands.examine, what)
     doctor.add_argument("--inventory", metavar="FILE", help="check the machines in this inventory instead")
-    compared = _command(
-        added,
-        "compare",
-        commands.compare_results,
-        "compare B with A; exit status 0: no metric worse by more than the margin, 1: worse, 2: undetected",
-    )
+    what = "compare B with A; exit status 0: no metric worse by more than the margin, 1: worse, 2: undetected"
+    compared = command("compare", commands.compare_results, what)
     compared.add_argument("a", metavar="A", help="RESULTS or RESULTS:SERVER")
     compared.add_argument("b", metavar="B", help="RESULTS or RESULTS:SERVER")
-    compared.add_argument(
-        "--margin", type=float, default=0.02, help="largest loss that is acceptable, relative (default 0.02)"
-    )
-    _zonegen_parser(
-        _command(
-            added, "zonegen", commands.generate_zones, "write synthetic zones; the same options give identical files"
-        )
-    )
-    planned = _command(
-        added, "plan", running.plan_blocks, "plan blocks by the power calculation, and the duration of a run"
-    )
-    planned.add_argument(
-        "experiments", nargs="+", metavar="EXPERIMENT", help="number (E1), range (E1-E20), name or file"
-    )
+    what = "largest loss that is acceptable, relative (default 0.02)"
+    compared.add_argument("--margin", type=float, default=0.02, help=what)
+    what = "write synthetic zones; the same options give identical files"
+    _add_zone_options(command("zonegen", commands.generate_zones, what))
+    what = "plan blocks by the power calculation, and the duration of a run"
+    planned = command("plan", running.plan_blocks, what)
+    what = "number (E1), range (E1-E20), name or file"
+    planned.add_argument("experiments", nargs="+", metavar="EXPERIMENT", help=what)
     _add_plan_options(planned, "--from")
     planned.add_argument("--hours", type=float, default=6.0, help="limit of all experiments together (default 6)")
     _add_selection(planned)
-    past = _command(added, "history", commands.show_history, "show where committed results changed between recordings")
+    past = command("history", commands.show_history, "show where committed results changed between recordings")
     past.add_argument("folder", type=Path, nargs="?", default=Path("lab/records"), help="default: lab/records")
-    servers = _command(added, "servers", commands.show_servers, "list installed servers, and how to install the others")
+    servers = command("servers", commands.show_servers, "list installed servers, and how to install the others")
     servers.add_argument("--install", nargs="*", metavar="SERVER", help="install these (default: all) with apt-get")
-    keys = _command(added, "keys", commands.show_keys, "list every key of an experiment file")
+    keys = command("keys", commands.show_keys, "list every key of an experiment file")
     keys.add_argument("--inventory", action="store_true", help="list the keys of an inventory instead")
     return top
 
 
 def _add_run_options(run: argparse.ArgumentParser) -> None:
-    run.add_argument(
-        "experiments",
-        nargs="*",
-        metavar="EXPERIMENT",
-        help="number (E1), range (E1-E20), name, TOML file or `all`; default with --resume: those of the resumed run",
-    )
+    what = "number (E1), range (E1-E20), name, TOML file or `all`; default with --resume: those of the resumed run"
+    run.add_argument("experiments", nargs="*", metavar="EXPERIMENT", help=what)
     run.add_argument("--quick", action="store_true", help="run the quick form: fewer levels, shorter windows")
     run.add_argument("--out", type=Path, help="folder for the results (default: results/DATE-TIME)")
     run.add_argument("--resume", type=Path, metavar="RESULTS", help="continue an interrupted run")
     _add_selection(run, "; `installed`: all of this machine")
-    run.add_argument(
-        "--server", action="append", default=[], metavar="LABEL=[KIND:]PATH", help="add a server by path; repeatable"
-    )
+    what = "add a server by path; repeatable"
+    run.add_argument("--server", action="append", default=[], metavar="LABEL=[KIND:]PATH", help=what)
     run.add_argument("--load", default="", metavar="PROGRAM", help="load generator: zonda-load, dnsperf or a path")
     _add_plan_options(run, "--blocks-from")
     run.set_defaults(blocks={})
     run.add_argument("--inventory", metavar="FILE", help="run on the machines in this inventory, over SSH")
     run.add_argument("--seed", type=int, default=1, help="seed for the random order of treatments")
-    run.add_argument(
-        "--dry-run", action="store_true", help="print the planned starts and the estimated duration, then exit"
-    )
+    what = "print the planned starts and the estimated duration, then exit"
+    run.add_argument("--dry-run", action="store_true", help=what)
 
 
 def _add_selection(command: argparse.ArgumentParser, more: str = "") -> None:
-    command.add_argument(
-        "--servers", default="", metavar="A,B", help=f"measure these servers instead of those in the file{more}"
-    )
-    command.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="override a setting, for example timing.blocks=20",
-    )
+    what = f"measure these servers instead of those in the file{more}"
+    command.add_argument("--servers", default="", metavar="A,B", help=what)
+    what = "override a setting, for example timing.blocks=20"
+    command.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=what)
 
 
 def _add_plan_options(command: argparse.ArgumentParser, option: str) -> None:
-    command.add_argument(
-        option,
-        dest="earlier",
-        type=Path,
-        metavar="RESULTS",
-        help="plan blocks for the effect of each experiment, with the variance of these earlier results",
-    )
-    command.add_argument(
-        "--each", type=float, default=1.0, metavar="HOURS", help="limit of one planned experiment (default 1)"
-    )
+    what = "plan blocks for the effect of each experiment, with the variance of these earlier results"
+    command.add_argument(option, dest="earlier", type=Path, metavar="RESULTS", help=what)
+    what = "limit of one planned experiment (default 1)"
+    command.add_argument("--each", type=float, default=1.0, metavar="HOURS", help=what)
 
 
 def _count(text: str) -> int:
@@ -164,7 +138,7 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _zonegen_parser(command: argparse.ArgumentParser) -> None:
+def _add_zone_options(command: argparse.ArgumentParser) -> None:
     shapes, signed = (get_args(get_type_hints(ZoneSpec)[field]) for field in ("shape", "signed"))
     described = zone_shapes.SHAPES | {"trace": TraceZones}
     shape_help = "; ".join(f"{name}: {shape.__doc__}" for name, shape in described.items())
@@ -172,17 +146,10 @@ def _zonegen_parser(command: argparse.ArgumentParser) -> None:
     command.add_argument("--trace", default="", metavar="CAPTURE", help="for the shape trace: pcap or pcapng file")
     command.add_argument("--zones", type=_count, default=1, help="number of zones")
     command.add_argument("--records", type=_count, default=1000, help="records per zone; for root and tld: delegations")
-    command.add_argument(
-        "--signed", choices=signed, default="no", help="sign with Ed25519, and the denial of existence"
-    )
+    what = "sign with Ed25519, and the denial of existence"
+    command.add_argument("--signed", choices=signed, default="no", help=what)
     command.add_argument("--seed", type=int, default=1, help="seed of the random generator")
     command.add_argument("--out", type=Path, help="output folder (default: the cache of the lab)")
-
-
-def _command(added: Any, name: str, function: Any, what: str) -> argparse.ArgumentParser:
-    command: argparse.ArgumentParser = added.add_parser(name, help=what, description=what)
-    command.set_defaults(command=function)
-    return command
 
 
 def _interrupt(*_: object) -> None:

@@ -87,7 +87,7 @@ def compare_results(given: argparse.Namespace) -> int:
 def _change(line: "MetricComparison") -> str:
     """How B differs from A: a percentage, or points of a share."""
     from zonda_lab.experiments.metrics import METRICS
-    from zonda_lab.report.result_tables import effect_text
+    from zonda_lab.report.number_format import effect_text
 
     effect, absolute = line.effect, METRICS[line.metric].margin
     if not (line.a.values and line.b.values):

@@ -14,8 +14,7 @@ from zonda_lab.experiments.block_design import Start
 from zonda_lab.experiments.definition import Experiment
 from zonda_lab.load.installed import find_generator
 from zonda_lab.measurement.environment import Environment
-from zonda_lab.results.folder import Results
-from zonda_lab.results.provenance import require_same
+from zonda_lab.results.folder import Results, require_same
 from zonda_lab.rig import namespaces
 from zonda_lab.run.duration_estimate import estimate_s
 from zonda_lab.run.progress import Progress, format_duration

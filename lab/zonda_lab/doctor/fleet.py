@@ -1,17 +1,15 @@
 """Checks whether the machines of an inventory are fit for measurements: clocks, servers, the rate of each player."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-from zonda_lab.doctor.machine import BAD, GOOD, LATE_US, NOTE, SINK_RATE, CheckResult
+from zonda_lab.doctor.machine import BAD, GOOD, LATE_US, NOTE, SINK_RATE, CheckResult, checked, run_check
 from zonda_lab.errors import LabError
 from zonda_lab.experiments.definition import QuerySpec, ServerSpec, Settings, TimingSpec, TrafficSpec
-from zonda_lab.fleet import checks
-from zonda_lab.fleet.clock_offset import ClockOffset, drift_ppm
 from zonda_lab.fleet.inventory import HostSpec, read
-from zonda_lab.fleet.network import ROUGH_S, Fleet, FleetNetwork
-from zonda_lab.fleet.remote_host import RemoteHost
+from zonda_lab.fleet.network import ROUGH_S, Fleet, FleetNetwork, require_sources
+from zonda_lab.fleet.remote_host import ClockOffset, RemoteHost, drift_ppm
 from zonda_lab.load.generator import LoadGenerator
 from zonda_lab.measurement import validity
 from zonda_lab.measurement.harness import Harness
@@ -29,27 +27,18 @@ ARRIVED = 0.999  # share of the queries sent that must arrive
 def examine(path: Path, generator: LoadGenerator) -> list[CheckResult]:
     """Runs all checks of all machines; a failing one does not stop the others."""
     found: list[CheckResult] = []
-
-    def run(check: Callable[[], Iterator[CheckResult]]) -> bool:
-        try:
-            found.extend(check())
-        except LabError as error:
-            found.append(CheckResult.of_error(BAD, error))
-            return False
-        return True
-
     with Fleet(read(path)) as fleet:
         inventory = fleet.inventory
-        reached = [run(lambda spec=spec: _machine(fleet, spec)) for spec in inventory.hosts]  # type: ignore[misc]
+        reached = [run_check(found, _machine, fleet, spec) for spec in inventory.hosts]
         if not all(reached):
             return found
         clocks = [(fleet.machine(spec).read_clock(), time.monotonic()) for spec in inventory.hosts]
-        run(lambda: _servers(fleet))
-        if run(lambda: _generator(fleet, generator)):
+        run_check(found, _servers, fleet)
+        if run_check(found, _generator, fleet, generator):
             for spec in inventory.player:
-                run(lambda spec=spec: _player(fleet, spec, generator))  # type: ignore[misc]
+                run_check(found, _player, fleet, spec, generator)
         for spec, (clock, began) in zip(inventory.hosts, clocks, strict=True):
-            run(lambda: _drift(fleet.machine(spec), clock, began))  # noqa: B023
+            run_check(found, _drift, fleet.machine(spec), clock, began)
     return found
 
 
@@ -57,23 +46,15 @@ def _machine(fleet: Fleet, spec: HostSpec) -> Iterator[CheckResult]:
     """Access, requirements and clocks of a machine."""
     machine = fleet.machine(spec)
     described, clock = machine.describe(), machine.clock
-    yield CheckResult(
-        GOOD, f"{spec.name}: {described['cpu']}, {described['cpus']} CPUs, {described['memory_mb']} MB, {spec.ssh}"
-    )
-    yield CheckResult(
-        GOOD if clock.uncertainty_s < ROUGH_S else NOTE,
-        f"{spec.name}: monotonic clock {clock.offset_s:+.6f} s from ours, ± {clock.uncertainty_s * 1e6:.0f} µs",
-    )
-    near = clock.round_trip_s < FAR_S
-    yield CheckResult(
-        GOOD if near else BAD,
-        f"{spec.name}: {clock.round_trip_s * 1e3:.2f} ms round trip",
-        "" if near else "probe times are not more accurate than that: run the lab closer to its machines",
-    )
+    hardware = f"{described['cpu']}, {described['cpus']} CPUs, {described['memory_mb']} MB"
+    yield CheckResult(GOOD, f"{spec.name}: {hardware}, {spec.ssh}")
+    what = f"{spec.name}: monotonic clock {clock.offset_s:+.6f} s from ours, ± {clock.uncertainty_s * 1e6:.0f} µs"
+    yield checked(clock.uncertainty_s < ROUGH_S, what, otherwise=NOTE)
+    help_text = "probe times are not more accurate than that: run the lab closer to its machines"
+    yield checked(clock.round_trip_s < FAR_S, f"{spec.name}: {clock.round_trip_s * 1e3:.2f} ms round trip", help_text)
     if abs(machine.real_offset_s) > REAL_TIME_S:
-        yield CheckResult(
-            BAD, f"{spec.name}: its time of day is {machine.real_offset_s:+.0f} s off ours", "run an NTP client"
-        )
+        what = f"{spec.name}: its time of day is {machine.real_offset_s:+.0f} s off ours"
+        yield CheckResult(BAD, what, "run an NTP client")
     if spec in (fleet.inventory.server, fleet.inventory.primary) and machine.facts["uid"]:
         first_port = int(machine.read_sysctl("net.ipv4.ip_unprivileged_port_start"))
         if first_port > 53:
@@ -85,11 +66,10 @@ def _drift(machine: RemoteHost, first: ClockOffset, began: float) -> Iterator[Ch
     """The clock drift of a machine during the rate checks."""
     now, seconds = machine.read_clock(), time.monotonic() - began
     drift, uncertain = drift_ppm(first, now, seconds)
-    bad = abs(drift) > DRIFT_PPM + uncertain
     what = (
         f"{machine.name}: in {seconds:.0f} s its clock ran {drift:+.0f} ± {uncertain:.0f} millionths faster than ours"
     )
-    yield CheckResult(BAD if bad else GOOD, what, "is its clock source sound? run an NTP client" if bad else "")
+    yield checked(abs(drift) <= DRIFT_PPM + uncertain, what, "is its clock source sound? run an NTP client")
 
 
 def _servers(fleet: Fleet) -> Iterator[CheckResult]:
@@ -110,7 +90,7 @@ def _generator(fleet: Fleet, generator: LoadGenerator) -> Iterator[CheckResult]:
 def _player(fleet: Fleet, spec: HostSpec, generator: LoadGenerator) -> Iterator[CheckResult]:
     """One player alone: does it send at the requested rate, and do its queries arrive?"""
     player = fleet.machine(spec)
-    checks.sources(fleet.server, player)
+    require_sources(fleet.server, player)
     if spec.sources:
         yield CheckResult(GOOD, f"{spec.name}: may send from {spec.sources}")
     sink, arrived, reasons = _measured(fleet, player, generator, "sink", TrafficSpec(rate=SINK_RATE, timeout_ms=100))
@@ -119,18 +99,13 @@ def _player(fleet: Fleet, spec: HostSpec, generator: LoadGenerator) -> Iterator[
     if sink.result is None or not sink.result.scheduled:
         return
     sent, scheduled = sink.result.sent, sink.result.scheduled
-    exact = sent >= validity.ACHIEVED * scheduled
-    yield CheckResult(
-        GOOD if exact else BAD, f"{spec.name}: sends {sent / scheduled:.2%} of {SINK_RATE:,.0f} queries a second"
-    )
-    whole = arrived >= ARRIVED * sent
-    yield CheckResult(
-        GOOD if whole else BAD,
-        f"{spec.name}: {arrived / max(1, sent):.2%} of them arrive, by the kernel of {fleet.server.name}",
-        "" if whole else "the network or the server's card loses queries at this rate already",
-    )
+    what = f"{spec.name}: sends {sent / scheduled:.2%} of {SINK_RATE:,.0f} queries a second"
+    yield checked(sent >= validity.ACHIEVED * scheduled, what)
+    what = f"{spec.name}: {arrived / max(1, sent):.2%} of them arrive, by the kernel of {fleet.server.name}"
+    help_text = "the network or the server's card loses queries at this rate already"
+    yield checked(arrived >= ARRIVED * sent, what, help_text)
     if (off := sink.result.schedule_error_p99_us) is not None:
-        yield CheckResult(GOOD if off < LATE_US else BAD, f"{spec.name}: {off:.0f} µs off its schedule (99 %)")
+        yield checked(off < LATE_US, f"{spec.name}: {off:.0f} µs off its schedule (99 %)")
     echo, _, _ = _measured(fleet, player, generator, "echo", TrafficSpec(loop="closed"))
     what = f"{spec.name}: a UDP echo gives it {echo.metrics['answered_qps']:,.0f} answers a second"
     yield CheckResult(GOOD, what, "no server's peak can be higher than the sum of the players'")
@@ -148,8 +123,7 @@ def _measured(
     )
     installed = {name: fleet.installed(ADAPTERS[name])}
     with Harness(settings, installed, generator, lambda asked: FleetNetwork(fleet, asked, [player])) as harness:
-        server = harness.start_server()
-        harness.wait_ready(server)
+        server = harness.start_ready_server()
         before = _datagrams(fleet.server)
         window = measure_window(harness, server, settings)
         arrived = _datagrams(fleet.server) - before

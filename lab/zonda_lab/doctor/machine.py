@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.experiments.definition import RigSpec, ServerSpec, Settings, TimingSpec, TrafficSpec
@@ -45,43 +45,40 @@ class CheckResult:
         return cls(state, error.what, error.help)
 
 
+def checked(is_good: bool, what: str, help: str = "", otherwise: str = BAD) -> CheckResult:
+    """A good result, or otherwise a bad one (or a note), with help."""
+    return CheckResult(GOOD, what) if is_good else CheckResult(otherwise, what, help)
+
+
+def run_check(found: list[CheckResult], check: Callable[..., Iterator[CheckResult]], *arguments: Any) -> bool:
+    """Adds the results of a check, and the error that ends it as a bad one; returns whether there was none."""
+    try:
+        found.extend(check(*arguments))
+    except LabError as error:
+        found.append(CheckResult.of_error(BAD, error))
+        return False
+    return True
+
+
 def examine(generator: LoadGenerator) -> list[CheckResult]:
     """Runs all checks; a failing one does not stop the others."""
-    checks: list[Callable[[], Iterator[CheckResult]]] = [
-        _processors,
-        _quiet,
-        _clock,
-        _sleep,
-        _limits,
-        _namespaces,
-        lambda: _generator(generator),
-        lambda: _limits_of(generator),
-        _servers,
-    ]
-    found = []
-    for check in checks:
-        try:
-            found += list(check())
-        except LabError as error:
-            found.append(CheckResult.of_error(BAD, error))
+    found: list[CheckResult] = []
+    for check in (_processors, _quiet, _clock, _sleep, _limits, _namespaces):
+        run_check(found, check)
+    run_check(found, _generator, generator)
+    run_check(found, _limits_of, generator)
+    run_check(found, _servers)
     return found
 
 
 def _processors() -> Iterator[CheckResult]:
     described = machine_info.describe()
     count = os.cpu_count() or 1
-    state = GOOD if count >= 2 else BAD
-    yield CheckResult(
-        state,
-        f"{described['cpu']}, {count} CPUs, {described['memory_mb']} MB",
-        "" if count >= 2 else "server and load generator need one CPU each",
-    )
+    what = f"{described['cpu']}, {count} CPUs, {described['memory_mb']} MB"
+    yield checked(count >= 2, what, "server and load generator need one CPU each")
     if count < 4:
-        yield CheckResult(
-            NOTE,
-            "few CPUs: peak rates are those of a server on one core",
-            "compare CPU time per query, which is comparable across machines",
-        )
+        help_text = "compare CPU time per query, which is comparable across machines"
+        yield CheckResult(NOTE, "few CPUs: peak rates are those of a server on one core", help_text)
     if described["governor"] not in ("performance", "unknown"):
         yield CheckResult(NOTE, f"frequency governor {described['governor']}", "cpupower frequency-set -g performance")
 
@@ -92,17 +89,10 @@ def _quiet() -> Iterator[CheckResult]:
     ticks = [b - a for a, b in zip(before, _cpu_ticks(), strict=True)]
     elapsed = (time.monotonic() - began) * os.sysconf("SC_CLK_TCK")
     busy = (sum(ticks[:3]) + sum(ticks[5:7])) / elapsed
-    yield CheckResult(
-        GOOD if busy < 0.1 else BAD,
-        f"other programs use {busy:.2f} CPUs",
-        "" if busy < 0.1 else "stop them, or windows will be invalid",
-    )
+    yield checked(busy < 0.1, f"other programs use {busy:.2f} CPUs", "stop them, or windows will be invalid")
     steal = ticks[7] / elapsed
-    yield CheckResult(
-        GOOD if steal < 0.01 else BAD,
-        f"the hypervisor takes {steal:.1%} of the CPU time (steal)",
-        "" if steal < 0.01 else "measure when the host is less busy",
-    )
+    what = f"the hypervisor takes {steal:.1%} of the CPU time (steal)"
+    yield checked(steal < 0.01, what, "measure when the host is less busy")
     if not Path("/proc/pressure").exists():
         yield CheckResult(NOTE, "this kernel has no pressure stall information", "boot with psi=1")
 
@@ -114,29 +104,21 @@ def _clock() -> Iterator[CheckResult]:
     for _ in range(n):
         time.monotonic_ns()
     cost = (time.perf_counter_ns() - began) / n
-    yield CheckResult(
-        GOOD if cost < 500 else BAD,
-        f"clock {name}, {cost:.0f} ns per reading",
-        "" if cost < 500 else "this clock source needs a system call; choose tsc or kvm-clock",
-    )
+    help_text = "this clock source needs a system call; choose tsc or kvm-clock"
+    yield checked(cost < 500, f"clock {name}, {cost:.0f} ns per reading", help_text)
 
 
 def _sleep() -> Iterator[CheckResult]:
     late = sorted(_oversleep_us() for _ in range(300))
-    worst = late[int(len(late) * 0.99)]
-    yield CheckResult(
-        GOOD if worst < LATE_US else NOTE,
-        f"a 1 ms sleep overruns by {late[150]:.0f} µs (median), {worst:.0f} µs (99th percentile)",
-    )
+    middle, worst = late[150], late[int(len(late) * 0.99)]
+    what = f"a 1 ms sleep overruns by {middle:.0f} µs (median), {worst:.0f} µs (99th percentile)"
+    yield checked(worst < LATE_US, what, otherwise=NOTE)
 
 
 def _limits() -> Iterator[CheckResult]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    yield CheckResult(
-        GOOD if hard >= 100_000 else NOTE,
-        f"file descriptors: soft limit {soft}, hard limit {hard}",
-        "" if hard >= 100_000 else "ulimit -Hn 1048576 for many connections",
-    )
+    what = f"file descriptors: soft limit {soft}, hard limit {hard}"
+    yield checked(hard >= 100_000, what, "ulimit -Hn 1048576 for many connections", NOTE)
     low, high = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
     bound = port_bound((low, high))
     what = f"{bound.ports} local ports: {bound.connections_per_s:.0f} connections/s from one address to one server"
@@ -148,16 +130,10 @@ def _namespaces() -> Iterator[CheckResult]:
         yield CheckResult(GOOD, "network namespaces and veth pairs work")
         elsewhere = rig.server.sysctl(dict.fromkeys(("net.core.netdev_max_backlog", "net.ipv4.tcp_mem"), "1"))
     if elsewhere:
-        yield CheckResult(
-            NOTE,
-            f"not per namespace on this kernel: {', '.join(elsewhere)}",
-            "experiments do not change these and note it in the records",
-        )
-    for what, spec in (
-        ("qdisc fq", RigSpec(qdisc="fq")),
-        ("delay of packets", RigSpec(delay_ms=1.0)),
-        ("RPS", RigSpec(rps_cpus=[0])),
-    ):
+        help_text = "experiments do not change these and note it in the records"
+        yield CheckResult(NOTE, f"not per namespace on this kernel: {', '.join(elsewhere)}", help_text)
+    specs = {"qdisc fq": RigSpec(qdisc="fq"), "delay of packets": RigSpec(delay_ms=1.0), "RPS": RigSpec(rps_cpus=[0])}
+    for what, spec in specs.items():
         try:
             NamespaceNetwork(spec).close()
             yield CheckResult(GOOD, f"{what} is supported")
@@ -166,19 +142,13 @@ def _namespaces() -> Iterator[CheckResult]:
 
 
 def _generator(generator: LoadGenerator) -> Iterator[CheckResult]:
-    if generator.name == "zonda-load":
-        yield CheckResult(GOOD, f"load by zonda-load {generator.version}")
-    else:
-        yield CheckResult(
-            NOTE,
-            f"load by {generator.name} {generator.version}: closed loop, no latency from the intended send time",
-            "build zonda-load",
-        )
+    what, is_ours = f"load by {generator.name} {generator.version}", generator.name == "zonda-load"
+    limited = f"{what}: closed loop, no latency from the intended send time"
+    yield checked(is_ours, what if is_ours else limited, "build zonda-load", NOTE)
 
 
-def limits(generator: LoadGenerator, environment: Environment | None = None) -> dict[str, float]:
+def limits(generator: LoadGenerator, environment: Environment) -> dict[str, float]:
     """Limits without a DNS server: echo in a closed loop per transport, the generator with a sink in an open loop."""
-    environment = environment or Environment()
     found: dict[str, float] = {}
     for transport, name in ECHO_LIMITS.items():
         with contextlib.suppress(UnsupportedError):
@@ -212,10 +182,9 @@ def _generator_qps(generator: LoadGenerator, environment: Environment, first: fl
 
 
 def _limits_of(generator: LoadGenerator) -> Iterator[CheckResult]:
-    found = limits(generator)
-    what = (
-        f"limit: a UDP echo on one core answers {found['echo_qps']:,.0f} queries/s, {found['echo_cpu_us']:.2f} µs each"
-    )
+    found = limits(generator, Environment())
+    most, cost_us = found["echo_qps"], found["echo_cpu_us"]
+    what = f"limit: a UDP echo on one core answers {most:,.0f} queries/s, {cost_us:.2f} µs each"
     yield CheckResult(GOOD, what, "no server can exceed this peak rate")
     for transport in ("tcp", "tls"):
         if rate := found.get(f"echo_{transport}_qps"):
@@ -224,13 +193,9 @@ def _limits_of(generator: LoadGenerator) -> Iterator[CheckResult]:
         yield CheckResult(GOOD, f"limit: one thread of the generator sends {rate:,.0f} queries/s")
     if (share := found.get("sink_share")) is not None:
         exact = share >= 0.999 or generator.name == "dnsperf"  # dnsperf waits for answers; a sink sends none
-        yield CheckResult(
-            GOOD if exact else BAD, f"the generator sends {share:.2%} of {SINK_RATE:,.0f} queries/s into a sink"
-        )
+        yield checked(exact, f"the generator sends {share:.2%} of {SINK_RATE:,.0f} queries/s into a sink")
     if (off := found.get("schedule_error_p99_us")) is not None:
-        yield CheckResult(
-            GOOD if off < LATE_US else BAD, f"schedule error of the generator: {off:.0f} µs (99th percentile)"
-        )
+        yield checked(off < LATE_US, f"schedule error of the generator: {off:.0f} µs (99th percentile)")
 
 
 def _measured(name: str, traffic: TrafficSpec, generator: LoadGenerator, environment: Environment) -> Window:
@@ -246,9 +211,7 @@ def _running(
     """A running echo or sink."""
     name = settings.server.name
     with Harness(settings, {name: environment.installed(ADAPTERS[name])}, generator, environment.network) as harness:
-        server = harness.start_server()
-        harness.wait_ready(server)
-        yield harness, server
+        yield harness, harness.start_ready_server()
 
 
 def _servers() -> Iterator[CheckResult]:

@@ -5,7 +5,7 @@ import random
 from dataclasses import dataclass, field
 
 from zonda_lab.experiments.definition import Experiment, Factor, Settings, TomlTable
-from zonda_lab.experiments.metrics import level_words
+from zonda_lab.experiments.metrics import words
 
 
 @dataclass(frozen=True)
@@ -19,9 +19,7 @@ class Treatment:
     @property
     def label(self) -> str:
         """The levels as text: `nsd, workers 2`."""
-        return ", ".join(level_words(name, level) for name, level in self.levels.items()) + (
-            " (again)" if self.copy else ""
-        )
+        return words(self.levels) + (" (again)" if self.copy else "")
 
 
 @dataclass(frozen=True)

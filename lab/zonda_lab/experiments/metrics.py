@@ -1,5 +1,7 @@
 """All metrics of a window: title, unit and which direction is better."""
 
+import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -63,10 +65,14 @@ def level_words(name: str, level: str) -> str:
     return f"{what} {number:,g}{f' {unit}' if unit else ''}" if abs(number) < 1e6 else f"{what} {number:,.0f}"
 
 
+def words(levels: Mapping[str, str]) -> str:
+    """The levels of several factors as text: `nsd, workers 2`."""
+    return ", ".join(itertools.starmap(level_words, levels.items()))
+
+
 LIMITS = ("sink", "echo")  # programs without DNS that show the limits of the rig
 
-METRICS: dict[str, Metric] = {
-    # queries
+OF_QUERIES = {
     "offered_qps": Metric("offered rate", "q/s", "neither"),
     "sent_qps": Metric("sent rate", "q/s", "neither"),
     "answered_qps": Metric("answered rate", "q/s", "higher", capacity=True),
@@ -84,24 +90,18 @@ METRICS: dict[str, Metric] = {
     "uncorrected_p99_us": Metric("99th percentile latency from the actual send time", "µs", "lower", is_latency=True),
     "schedule_error_p99_us": Metric("99th percentile schedule error of the generator", "µs", "lower"),
     "connect_mean_us": Metric("mean connection latency", "µs", "lower", is_latency=True),
-    "capacity_qps": Metric("closed-loop capacity of this start", "q/s", "higher", capacity=True),
-    # peak rates, by required share of answers
-    "peak_100_qps": Metric("highest rate with 100 % answered", "q/s", "higher", capacity=True),
-    "peak_9999_qps": Metric("highest rate with 99.99 % answered", "q/s", "higher", capacity=True),
-    "peak_999_qps": Metric("highest rate with 99.9 % answered", "q/s", "higher", capacity=True),
-    "peak_99_qps": Metric("highest rate with 99 % answered", "q/s", "higher", capacity=True),
-    "first_loss_qps": Metric("lowest rate with a lost query", "q/s", "higher", capacity=True),
-    # the machine
-    "server_cpu": Metric("CPU used by the server", "cores", "neither"),
-    "server_cpu_after": Metric("CPU used by the server in the second after the load", "cores", "lower"),
-    "softirq_share": Metric("share of all CPU time in softirq", "", "neither", margin=0.02),
     "generator_busy": Metric("share of the window in which the generator was busy", "", "neither"),
+    "capacity_qps": Metric("closed-loop capacity of this start", "q/s", "higher", capacity=True),
+    "echo_qps": Metric("closed-loop capacity of the echo server", "q/s", "neither"),
+    "generator_qps": Metric("rate at which the generator would be fully busy", "q/s", "neither"),
+}
+OF_EVERY_WINDOW = {
+    "server_cpu": Metric("CPU used by the server", "cores", "neither"),
+    "softirq_share": Metric("share of all CPU time in softirq", "", "neither", margin=0.02),
     "generator_wait_share": Metric("share of the window in which the generator waited for a CPU", "", "lower"),
     "server_wait_share": Metric("share of the window in which the server waited for a CPU", "", "lower"),
     "cpu_pressure_share": Metric("share of the window in which any program waited for a CPU", "", "lower"),
     "steal_share": Metric("share of all CPU time taken by the hypervisor", "", "lower"),
-    "echo_qps": Metric("closed-loop capacity of the echo server", "q/s", "neither"),
-    "generator_qps": Metric("rate at which the generator would be fully busy", "q/s", "neither"),
     "kernel_queries": Metric("packets received by the server's kernel", "", "neither"),
     "kernel_answers": Metric("packets received by the client's kernel", "", "neither"),
     "receive_buffer_kb": Metric("UDP receive buffer of the server", "KiB", "neither"),
@@ -110,16 +110,25 @@ METRICS: dict[str, Metric] = {
     "listen_overflows": Metric("overflows of the listen queue", "", "lower"),
     "retransmissions": Metric("TCP segments sent again by the server", "", "lower"),
     "time_wait_max": Metric("maximum sockets in TIME_WAIT", "", "neither"),
-    # memory
+}
+OF_MEMORY = {
     "rss_mb": Metric("resident memory, shared pages counted in each process", "MiB", "lower"),
     "pss_mb": Metric("resident memory, shared pages counted once (PSS)", "MiB", "lower"),
     "peak_mb": Metric("highest resident memory, shared pages counted in each process", "MiB", "lower"),
+}
+METRICS = {
+    **OF_QUERIES,
+    **OF_EVERY_WINDOW,
+    **OF_MEMORY,
+    # peak rates, by required share of answers
+    "peak_100_qps": Metric("highest rate with 100 % answered", "q/s", "higher", capacity=True),
+    "peak_9999_qps": Metric("highest rate with 99.99 % answered", "q/s", "higher", capacity=True),
+    "peak_999_qps": Metric("highest rate with 99.9 % answered", "q/s", "higher", capacity=True),
+    "peak_99_qps": Metric("highest rate with 99 % answered", "q/s", "higher", capacity=True),
+    "first_loss_qps": Metric("lowest rate with a lost query", "q/s", "higher", capacity=True),
+    # of zones
     "bytes_per_record": Metric("memory per record", "bytes", "lower"),
     "bytes_per_zone": Metric("memory per zone", "bytes", "lower"),
-    "bytes_per_connection": Metric("server memory per idle connection", "bytes", "lower"),
-    "kernel_bytes_per_connection": Metric("kernel memory per idle connection, both ends", "bytes", "lower"),
-    "kernel_slab_bytes_per_connection": Metric("the same without socket buffers", "bytes", "lower"),
-    # time
     "first_answer_s": Metric("start to first answer", "s", "lower"),
     "all_zones_s": Metric("start to answers for all zones", "s", "lower"),
     "start_cpu_s": Metric("CPU time until all zones were answered", "s", "lower"),
@@ -138,6 +147,10 @@ METRICS: dict[str, Metric] = {
     "propagation_p99_ms": Metric("99th percentile time from change to new answer", "ms", "lower"),
     "propagation_max_ms": Metric("longest time from change to new answer", "ms", "lower"),
     # connections
+    "server_cpu_after": Metric("CPU used by the server in the second after the load", "cores", "lower"),
+    "bytes_per_connection": Metric("server memory per idle connection", "bytes", "lower"),
+    "kernel_bytes_per_connection": Metric("kernel memory per idle connection, both ends", "bytes", "lower"),
+    "kernel_slab_bytes_per_connection": Metric("the same without socket buffers", "bytes", "lower"),
     "connections_open": Metric("connections open", "", "higher"),
     "connects_per_s": Metric("connections accepted per second", "/s", "higher"),
     "probe_p99_us": Metric("99th percentile latency of UDP probes meanwhile", "µs", "lower"),

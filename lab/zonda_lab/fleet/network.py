@@ -1,17 +1,20 @@
-"""The machines of an inventory as test environment and network: connected per run, checked per start."""
+"""The machines of an inventory as test environment and network: connected per run, checked per start.
+
+Messages about a missing requirement show the command that fulfils it.
+"""
 
 import contextlib
 import hashlib
+import ipaddress
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 from zonda_lab.errors import LabError, UnsupportedError
-from zonda_lab.experiments.definition import Settings
-from zonda_lab.fleet import checks
+from zonda_lab.experiments.definition import RigSpec, Settings
 from zonda_lab.fleet.inventory import UPLOAD, HostSpec, Inventory
 from zonda_lab.fleet.remote_host import SCRIPTS, RemoteHost
 from zonda_lab.fleet.ssh import ConnectionLostError
@@ -48,7 +51,7 @@ class Fleet(Environment):
         for spec in self.inventory.hosts:
             self.machine(spec)
         for player in self.players:
-            checks.sources(self.server, player)
+            require_sources(self.server, player)
 
     def __exit__(self, *_: object) -> None:
         self._open.close()
@@ -71,7 +74,7 @@ class Fleet(Environment):
         known = self._machines.get(spec.name)
         if known is None or not known.alive:
             known = self._machines[spec.name] = self._connected(spec)
-            checks.address(known)
+            _require_addresses(known)
             for path, (name, ours) in self._programs.items():
                 self._find_on(known, path, name, ours)
         return known
@@ -148,11 +151,12 @@ class Fleet(Environment):
         """The path of a program on a machine, after uploading `ours` if given."""
         if ours is not None:
             return str(self._uploaded(machine, ours))
+        command = wanted or (ADAPTERS[name].program if name in ADAPTERS else name)
         try:
-            return machine.run("sh", "-c", 'command -v "$1"', "sh", wanted or _command_of(name)).strip()
+            return machine.run("sh", "-c", 'command -v "$1"', "sh", command).strip()
         except LabError:
             raise LabError(
-                f"{machine.name}: no program {wanted or _command_of(name)}",
+                f"{machine.name}: no program {command}",
                 f'install it there, or name its path or "upload" for {name} under [programs] of the inventory',
             ) from None
 
@@ -183,13 +187,11 @@ class FleetNetwork:
         self.server, self.primary = self._fleet.server, self._fleet.primary
         self.players = list(self._players or self._fleet.players)
         self.client = self.players[0]
-        checks.rig(self.server, self.players, self._settings.rig)
+        _require_rig(self.server, self.players, self._settings.rig)
         asked, there = self._settings.primary.addresses, len(self._primary_addresses)
         if self._settings.primary.name and asked > there:
-            raise UnsupportedError(
-                f"{self.primary.name} has {there} of {asked} addresses",
-                "give it more by `more-addresses` in the inventory",
-            )
+            help_text = "give it more by `more-addresses` in the inventory"
+            raise UnsupportedError(f"{self.primary.name} has {there} of {asked} addresses", help_text)
         for machine in (self.server, *self.players):
             clock = machine.read_clock()
             if clock.uncertainty_s > ROUGH_S:
@@ -215,9 +217,56 @@ class FleetNetwork:
         return [self.primary.spec.address, *self.primary.spec.more_addresses]
 
 
-def _command_of(name: str) -> str:
-    """The command name of a server or load generator."""
-    return ADAPTERS[name].program if name in ADAPTERS else name
+def require_sources(server: RemoteHost, player: RemoteHost) -> None:
+    """A player must be able to send from its prefix, and the server must route that prefix to it."""
+    if not player.spec.sources:
+        return
+    some = str(next(ipaddress.ip_network(player.spec.sources).hosts()))
+    if not player.printed(["ip", "route", "get", some]).startswith("local"):
+        raise LabError(
+            f"{player.name}: it cannot send from {player.spec.sources}",
+            f"there: ip route add local {player.spec.sources} dev lo",
+        )
+    if f"via {player.spec.address} " not in server.printed(["ip", "route", "get", some]):
+        raise LabError(
+            f"{server.name}: it does not send to {player.spec.sources} by way of {player.name}",
+            f"there: ip route add {player.spec.sources} via {player.spec.address}",
+        )
+
+
+def _require_addresses(machine: RemoteHost) -> None:
+    """The machine must have the addresses in the inventory."""
+    for wanted in (machine.spec.address, *machine.spec.more_addresses):
+        if not machine.run("ip", "-oneline", "address", "show", "to", wanted).strip():
+            raise LabError(
+                f"{machine.name}: {machine.spec.ssh} has no address {wanted}",
+                f"correct the inventory, or there: ip address add {wanted}/24 dev INTERFACE",
+            )
+
+
+def _require_rig(server: RemoteHost, players: Sequence[RemoteHost], spec: RigSpec) -> None:
+    """The machines must already have the settings that an experiment needs."""
+    for asked, what in (
+        (spec.queues > 1, "receive queues"),
+        (bool(spec.rps_cpus), "RPS"),
+        (bool(spec.qdisc), "a queueing discipline"),
+        (spec.delay_ms > 0, "a delay"),
+    ):
+        if asked:
+            raise UnsupportedError(f"{what} is set in namespaces only", "run this without an inventory")
+    _require_settings(server, spec.sysctl)
+    for player in players:
+        _require_settings(player, spec.client_sysctl)
+
+
+def _require_settings(machine: RemoteHost, wanted: Mapping[str, str | int]) -> None:
+    for key, value in wanted.items():
+        found = machine.read_sysctl(key).split()
+        if found != str(value).split():
+            raise UnsupportedError(
+                f"{machine.name} has {key} = {' '.join(found)}, {value} is asked for",
+                f"there: sysctl -w {key}='{value}'; the lab changes nothing on real machines",
+            )
 
 
 @contextlib.contextmanager

@@ -2,29 +2,66 @@
 
 import contextlib
 import json
+import math
 import os
+import signal
 import socket
 import tarfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.fleet import agent
-from zonda_lab.fleet.clock_offset import ClockOffset, Exchange, estimate
 from zonda_lab.fleet.inventory import HostSpec
-from zonda_lab.fleet.remote_program import RemoteProgram
 from zonda_lab.fleet.ssh import SshConnection
 from zonda_lab.rig import machine_info, procfs
-from zonda_lab.rig.process import GUARD, OWN_TREE
+from zonda_lab.rig.process import GUARD, OWN_TREE, Program
+from zonda_lab.rig.procfs import Memory
 from zonda_lab.servers.config import Endpoint
 
 SCRIPTS = (procfs, machine_info)  # run there; standard library only
 OLDEST = (3, 10)
 EXCHANGES = 20  # round trips for the clock offset
+STARTED_S = 30.0  # timeout for the first message of the agent
+LOST = 255  # status of a program whose connection was lost
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One round trip: our clock at sending, the host's clock at answering, our clock at receiving; seconds."""
+
+    sent: float
+    there: float
+    received: float
+
+
+@dataclass(frozen=True)
+class ClockOffset:
+    """The host's clock minus ours, with its uncertainty; seconds."""
+
+    offset_s: float
+    uncertainty_s: float
+    round_trip_s: float
+
+
+def estimate(exchanges: Iterable[Exchange]) -> ClockOffset:
+    """The offset consistent with all round trips: the host read its clock between `sent` and `received`."""
+    known = list(exchanges)
+    low, high = max(e.there - e.received for e in known), min(e.there - e.sent for e in known)
+    if low > high:
+        raise LabError("a clock went wrong while it was read", "is the machine suspended, or moved to another host?")
+    return ClockOffset((low + high) / 2, (high - low) / 2, min(e.received - e.sent for e in known))
+
+
+def drift_ppm(earlier: ClockOffset, later: ClockOffset, seconds: float) -> tuple[float, float]:
+    """How much faster the host's clock runs, in ppm, and its uncertainty."""
+    uncertainty_s = earlier.uncertainty_s + later.uncertainty_s
+    return (later.offset_s - earlier.offset_s) / seconds * 1e6, uncertainty_s / seconds * 1e6
 
 
 class RemoteHost:
@@ -69,9 +106,8 @@ class RemoteHost:
     @property
     def sources(self) -> str:
         if not self.spec.sources:
-            raise UnsupportedError(
-                f"{self.name} has one source address only", "give it a prefix by `sources` in the inventory"
-            )
+            help_text = "give it a prefix by `sources` in the inventory"
+            raise UnsupportedError(f"{self.name} has one source address only", help_text)
         return self.spec.sources
 
     def close(self) -> None:
@@ -91,11 +127,11 @@ class RemoteHost:
 
     def start(
         self, name: str, argv: Sequence[str | Path], log: Path, cpus: Sequence[int] = (), descriptors: int = 0
-    ) -> RemoteProgram:
+    ) -> "RemoteProgram":
         """Starts a program in a process tree of its own, which ends with the connection."""
         tree = OWN_TREE if self.facts["uid"] == 0 else [word for word in OWN_TREE if word != "--pid"]
         command = [*GUARD, *self._pin(cpus), *self._limit(descriptors), *tree, *self._known(argv)]
-        return RemoteProgram(name, self, self._connection.call("program", list(map(str, command))), log, self._spent)
+        return RemoteProgram(name, self, self._connection.call("program", list(map(str, command))), log)
 
     def run(self, *argv: str | Path) -> str:
         status, printed, errors = self._connection.run(self._known(argv))
@@ -154,9 +190,8 @@ class RemoteHost:
         """Removes the files of one start."""
         with contextlib.suppress(LabError):  # the host is gone, and its agent has removed them
             self.run("find", self._folder, "-mindepth", "1", "-type", "d", "-prune", "-exec", "rm", "-rf", "{}", "+")
-        self._placed = {
-            p: s for p, s in self._placed.items() if p.parent == self._folder or self._folder not in p.parents
-        }
+        kept = [p for p in self._placed if p.parent == self._folder or self._folder not in p.parents]
+        self._placed = {path: self._placed[path] for path in kept}
 
     def describe(self) -> dict[str, Any]:
         """Hardware, kernel and settings there, as `machine_info.describe` has them."""
@@ -170,9 +205,6 @@ class RemoteHost:
         """The command with the program's path on this machine."""
         first, *rest = map(str, argv)
         return [self.programs.get(first, first), *rest]
-
-    def _spent(self, cpu_s: float) -> None:
-        self.lab_cpu_s += cpu_s
 
     def _pin(self, cpus: Sequence[int]) -> list[str]:
         """The CPUs in the inventory replace those of the experiment."""
@@ -195,6 +227,67 @@ class RemoteHost:
         """The files that are missing or differ there."""
         digests = self._connection.ask("digests", list(map(str, files)))
         return [path for path, there in zip(files, digests, strict=True) if agent.digest(path) != there]
+
+
+class RemoteProgram(Program):
+    """A program on a remote host: receives the messages of `agent.program`."""
+
+    def __init__(self, name: str, host: RemoteHost, channel: Any, log: Path) -> None:
+        super().__init__(name, log)
+        self._host, self._channel = host, channel
+        self._output = log.open("ab", buffering=0)
+        self._pid = 0
+        self._status: int | None = None
+        self._has_started, self._has_ended = threading.Event(), threading.Event()
+        channel.setcallback(self._receive, endmarker=None)
+
+    @property
+    def status(self) -> int | None:
+        """Its exit status; LOST if the connection was lost."""
+        return self._status
+
+    @property
+    def pid(self) -> int:
+        if not self._has_started.wait(STARTED_S) or not self._pid:
+            raise LabError(f"{self._host.name}: {self.name} could not be started", detail=self.tail())
+        return self._pid
+
+    def wait(self, patience_s: float) -> bool:
+        """Waits for its end and all of its output."""
+        return self._has_ended.wait(None if patience_s == math.inf else patience_s)
+
+    def cpu_s(self) -> float:
+        return float(self._host.usage(self.pid)["cpu_s"])
+
+    def memory(self) -> Memory:
+        return Memory(**self._host.usage(self.pid)["memory"])
+
+    def signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(OSError):  # it has ended, or the connection has
+            self._channel.send(int(number))
+
+    def _receive(self, message: dict[str, Any] | bytes | None) -> None:
+        """Called in the thread of the connection: start, pieces of output, end, and None when the channel is closed."""
+        if isinstance(message, bytes):
+            self._output.write(message)
+        elif message is None:
+            self._end()
+        elif "pid" in message:
+            self._pid, self.began = message["pid"], message["began_ns"] / 1e9 - self._host.clock_offset_s
+            self._has_started.set()
+        else:
+            self._host.lab_cpu_s += message["cpu_s"]
+            self._status = message["status"]
+            self._has_ended.set()
+
+    def _end(self) -> None:
+        if self._status is None:
+            lost = f"zonda-lab: {self._host.name}: the connection was lost while {self.name} ran\n"
+            self._output.write(lost.encode())
+            self._status = LOST
+        self._output.close()
+        self._has_started.set()
+        self._has_ended.set()
 
 
 def _state(path: Path) -> tuple[int, int]:

@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 
 from zonda_lab.errors import LabError, UnsupportedError
-from zonda_lab.load.generator import LoadGenerator, version_of
-from zonda_lab.load.jobs import QueryJob
+from zonda_lab.load.generator import Command, LoadGenerator, QueryJob
 from zonda_lab.load.result import LoadResult
+from zonda_lab.servers.adapter import printed, version_in
 
 
 class Dnsperf(LoadGenerator):
@@ -16,9 +16,9 @@ class Dnsperf(LoadGenerator):
     OUTSTANDING = 20_000  # limit of an "open" loop; dnsperf then waits for answers
 
     def __init__(self, program: Path) -> None:
-        self.program, self.version = program, version_of([program, "-h"])
+        self.program, self.version = program, version_in(printed([program, "-h"]))
 
-    def query(self, job: QueryJob) -> list[str | Path]:
+    def query(self, job: QueryJob) -> Command:
         traffic = job.traffic
         for asked, what in (
             (traffic.sources > 1, "more than one source address"),
@@ -33,27 +33,17 @@ class Dnsperf(LoadGenerator):
         ):
             if asked:
                 raise UnsupportedError(f"dnsperf does not support {what}", "use zonda-load")
-        closed = traffic.loop == "closed"
-        transport, port = (
-            ("dot", job.endpoint.tls_port) if traffic.transport == "tls" else (traffic.transport, job.endpoint.port)
-        )
+        transport, port = traffic.transport, job.endpoint.port
+        open_loop = f"-q {self.OUTSTANDING} -Q {max(1, round(job.rate))}"
         options = [
+            f"-s {job.endpoint.address}",
+            f"-m dot -p {job.endpoint.tls_port}" if transport == "tls" else f"-m {transport} -p {port}",
             f"-l {max(1, round(job.seconds))} -c {traffic.connections} -T 1 -t {traffic.timeout_ms / 1000:g}",
-            f"-q {traffic.outstanding}" if closed else f"-q {self.OUTSTANDING} -Q {max(1, round(job.rate))}",
+            f"-q {traffic.outstanding}" if traffic.loop == "closed" else open_loop,
             "-e" if traffic.edns_size else "",
             "-D" if traffic.dnssec_ok else "",
         ]
-        target: list[str | Path] = [
-            "-s",
-            job.endpoint.address,
-            "-p",
-            str(port),
-            "-m",
-            transport,
-            "-d",
-            job.workload.queries,
-        ]
-        return [self.program, *target, *" ".join(options).split()]
+        return [self.program, "-d", job.workload.queries, *" ".join(options).split()]
 
     def parse(self, output: str, job: QueryJob) -> LoadResult:
         def number(pattern: str) -> float:
@@ -62,15 +52,14 @@ class Dnsperf(LoadGenerator):
                 raise LabError(f"dnsperf printed no result ({pattern})", detail=output[-400:])
             return float(match[1])
 
-        seconds = number(r"Run time \(s\):\s+([\d.]+)")
-        sent, lost = int(number(r"Queries sent:\s+(\d+)")), int(number(r"Queries lost:\s+(\d+)"))
+        sent = int(number(r"Queries sent:\s+(\d+)"))
         rcodes = {name: int(count) for name, count in re.findall(r"([A-Z]+\d*) (\d+) \([\d.]+%\)", output)}
         scheduled = job.rate * max(1, round(job.seconds)) if job.traffic.loop == "open" else None
         result = LoadResult(
             sent=sent,
             answered=int(number(r"Queries completed:\s+(\d+)")),
-            timeouts=lost,
-            seconds=seconds,
+            timeouts=int(number(r"Queries lost:\s+(\d+)")),
+            seconds=number(r"Run time \(s\):\s+([\d.]+)"),
             scheduled=scheduled,
             missed=max(0, round(scheduled) - sent) if scheduled else None,
             wrong=count_unexpected_rcodes(rcodes, job.workload.rcodes) if job.verify else 0,

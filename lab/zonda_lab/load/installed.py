@@ -5,10 +5,10 @@ import shutil
 from pathlib import Path
 
 from zonda_lab.errors import LabError
-from zonda_lab.generator_program import zonda_load
 from zonda_lab.load.dnsperf import Dnsperf
 from zonda_lab.load.generator import LoadGenerator
 from zonda_lab.load.zonda_load import ZondaLoad
+from zonda_lab.servers.generator_servers import zonda_load
 
 
 def find_generator(wanted: str = "") -> LoadGenerator:

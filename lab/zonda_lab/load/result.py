@@ -1,13 +1,13 @@
-"""What a load generator measured, and the sum of several players."""
+"""What a load generator measured: the JSON lines of `zonda-load` (LOAD-CONTRACT.md), and the sum of several players."""
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
+from zonda_lab.errors import LabError
 from zonda_lab.load.latency_histogram import LatencyHistogram
-
-N = TypeVar("N", int, float)
 
 
 @dataclass
@@ -37,38 +37,74 @@ class LoadResult:
     more: dict[str, Any] = field(default_factory=dict)
 
 
+def events(output: str) -> list[dict[str, Any]]:
+    """The JSON objects that a `zonda-load` command has printed so far; ignores an incomplete last line."""
+    return [json.loads(line) for line in output[: output.rfind("\n") + 1].splitlines() if line.startswith("{")]
+
+
+def read_summary(output: str) -> LoadResult:
+    """The `stats_sum` object of any `zonda-load` command."""
+    printed = events(output)
+    sums = [found for found in printed if found.get("type") == "stats_sum"]
+    if not sums:
+        detail = f"its output ends: {output[-400:].strip() or '(empty)'}"
+        raise LabError("the load generator printed no result", detail=detail)
+    total, own = sums[-1], sums[-1].get("zonda", {})
+    connections = total.get("conn_info", {})
+    handshake = connections.get("conn_latency", {}).get("handshake", {})
+    headers = [found.get("zonda", {}) for found in printed if found.get("type") == "header"]
+    intended = own.get("latency_intended", "")
+    return LoadResult(
+        sent=total.get("queries", 0),
+        answered=own.get("responses_in_window", total.get("responses", 0)),
+        late_answers=own.get("responses_after_window", 0),
+        busy=own.get("busy"),
+        receive_drops=own.get("receive_drops", 0),
+        sending=headers[0].get("sending", {}) if headers else {},
+        timeouts=total.get("timeouts", 0),
+        seconds=(total["until"] - total["since"]) / 1e9,
+        scheduled=own.get("scheduled"),
+        missed=own.get("missed"),
+        wrong=own.get("wrong", 0),
+        wrong_examples=own.get("wrong_examples", []),
+        rcodes=total.get("response_rcodes", {}),
+        latency_mean_us=LatencyHistogram(intended).mean if intended else None,
+        latency_intended=intended,
+        latency_actual=own.get("latency_actual", ""),
+        schedule_error_p99_us=own["schedule_error"]["p99"] / 1000 if "schedule_error" in own else None,
+        connect_mean_us=handshake["avg"] / 1000 if handshake else None,
+        handshakes=connections.get("handshakes", 0),
+        invalid=own.get("invalid_because", []),
+        more=own,
+    )
+
+
 def merge_results(results: Sequence[LoadResult]) -> LoadResult:
     """The result of several players: sums of counts, merged histograms, means of all values, the worst lateness."""
     if len(results) == 1:
         return results[0]
+
+    def known(name: str) -> list[Any]:
+        return [value for result in results if (value := getattr(result, name)) is not None]
+
+    counts = ("sent", "answered", "late_answers", "timeouts", "wrong", "receive_drops", "handshakes")
+    sums: dict[str, Any] = {name: sum(known(name)) for name in counts}
+    sums |= {name: sum(known(name)) if known(name) else None for name in ("scheduled", "missed")}
+    worst: dict[str, Any] = {name: max(known(name), default=None) for name in ("busy", "schedule_error_p99_us")}
     return LoadResult(
-        sent=sum(result.sent for result in results),
-        answered=sum(result.answered for result in results),
-        late_answers=sum(result.late_answers for result in results),
-        busy=max((result.busy for result in results if result.busy is not None), default=None),
-        receive_drops=sum(result.receive_drops for result in results),
-        sending=results[0].sending,
-        timeouts=sum(result.timeouts for result in results),
-        seconds=max(result.seconds for result in results),
-        scheduled=_sum(result.scheduled for result in results),
-        missed=_sum(result.missed for result in results),
-        wrong=sum(result.wrong for result in results),
+        **sums,
+        **worst,
+        seconds=max(known("seconds")),
         wrong_examples=[example for result in results for example in result.wrong_examples],
         rcodes=dict(sum((Counter(result.rcodes) for result in results), Counter())),
         latency_mean_us=_mean((result.latency_mean_us, result.answered) for result in results),
-        latency_intended=_merged_histogram([result.latency_intended for result in results]),
-        latency_actual=_merged_histogram([result.latency_actual for result in results]),
-        schedule_error_p99_us=max((r.schedule_error_p99_us for r in results if r.schedule_error_p99_us), default=None),
+        latency_intended=_merged_histogram(known("latency_intended")),
+        latency_actual=_merged_histogram(known("latency_actual")),
         connect_mean_us=_mean((result.connect_mean_us, result.handshakes) for result in results),
-        handshakes=sum(result.handshakes for result in results),
         invalid=[f"player {i}: {reason}" for i, result in enumerate(results, 1) for reason in result.invalid],
+        sending=results[0].sending,
         more=results[0].more,
     )
-
-
-def _sum(values: Iterable[N | None]) -> N | None:
-    known = [value for value in values if value is not None]
-    return sum(known[1:], known[0]) if known else None
 
 
 def _mean(parts: Iterable[tuple[float | None, int]]) -> float | None:

@@ -5,13 +5,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from zonda_lab.errors import UnsupportedError
-from zonda_lab.load.generator import LoadGenerator, printed, version_of
-from zonda_lab.load.jobs import HoldJob, PeakSearch, ProbeJob, PullJob, QueryJob, UpdateJob
-from zonda_lab.load.result import LoadResult
-from zonda_lab.load.summary import read_summary
+from zonda_lab.load.generator import Command, LoadGenerator, QueryJob
+from zonda_lab.load.result import LoadResult, read_summary
+from zonda_lab.rig.namespaces import SOURCES
+from zonda_lab.servers.adapter import printed, version_in
 from zonda_lab.servers.config import Certificate, Endpoint, Tsig
+from zonda_lab.zones.workload import Workload
 
-#: Longer than any window: encoding the report of an interval takes 5 ms of the core that sends, and queries leave late.
+UDP_PROBE_MS = 10  # between the UDP queries sent while connections are held
+ZONE_PROBE_RATE = 20_000  # per second, so that probing zones takes less than a tenth of a server's core
+# Longer than any window: encoding the report of an interval takes 5 ms of the core that sends, and queries leave late.
 ONE_INTERVAL_S = 1_000_000
 
 
@@ -21,33 +24,35 @@ class ZondaLoad(LoadGenerator):
     name = "zonda-load"
 
     def __init__(self, program: Path) -> None:
-        self.program, self.version = program, version_of([program, "--version"])
+        self.program, self.version = program, version_in(printed([program, "--version"]))
         self._help: dict[str, str] = {}
 
-    def query(self, job: QueryJob) -> list[str | Path]:
+    def query(self, job: QueryJob) -> Command:
         traffic = job.traffic
-        idle = ["--idle-timeout"] if traffic.client_idle_s else []
-        resumption = ["--resume"] if traffic.resumption else []
-        ports = ["--client-ports"] if traffic.client_ports else []
-        self._require("query", f"--transport {traffic.transport}", *resumption, *idle, *ports)
+        optional = {"--idle-timeout": traffic.client_idle_s, "--resume": traffic.resumption}
+        optional["--client-ports"] = traffic.client_ports
+        asked = [option for option, value in optional.items() if value]
+        self._require("query", f"--transport {traffic.transport}", *asked)
         if traffic.capture:
-            return self._asking(job, ["--speed", f"{traffic.speed:g}", *ports])
-        closed = traffic.loop == "closed"
-        pace = (
-            f"--outstanding {traffic.outstanding}" if closed else f"--rate {job.rate:g} --arrivals {traffic.arrivals}"
-        )
-        return self._asking(job, [*pace.split(), "--seconds", f"{job.seconds:g}", "--warm-up", f"{job.warm_up_s:g}"])
+            return self._asking(job, f"--speed {traffic.speed:g}{' --client-ports' if traffic.client_ports else ''}")
+        open_loop = f"--rate {job.rate:g} --arrivals {traffic.arrivals}"
+        pace = f"--outstanding {traffic.outstanding}" if traffic.loop == "closed" else open_loop
+        return self._asking(job, f"{pace} --seconds {job.seconds:g} --warm-up {job.warm_up_s:g}")
 
-    def find_peak(self, job: QueryJob, search: PeakSearch) -> list[str | Path]:
+    def find_peak(self, job: QueryJob, goals: Sequence[str], resolution: float) -> Command:
+        """Searches peak rates from the rate of the job on, to a relative `resolution`.
+
+        A goal is a percentage of answers, or a latency limit such as `p99=1ms`.
+        """
         self._require("query", "--find-peak", f"--transport {job.traffic.transport}")
-        pace = ["--rate", f"{job.rate:g}", "--seconds", f"{job.seconds:g}", "--warm-up", f"{job.warm_up_s:g}"]
-        goals = ["--find-peak", ",".join(search.objectives), "--resolution", f"{search.resolution * 100:g}"]
-        return self._asking(job, [*pace, *goals])
+        pace = f"--rate {job.rate:g} --seconds {job.seconds:g} --warm-up {job.warm_up_s:g}"
+        return self._asking(job, f"{pace} --find-peak {','.join(goals)} --resolution {resolution * 100:g}")
 
-    def _asking(self, job: QueryJob, pace: Sequence[str]) -> list[str | Path]:
+    def _asking(self, job: QueryJob, pace: str) -> Command:
         """The command line of `query` with its timing."""
         traffic = job.traffic
         options = [
+            pace,
             f"--interval {ONE_INTERVAL_S} --timeout-ms {traffic.timeout_ms}",
             f"--connections {traffic.connections} --queries-per-connection {traffic.queries_per_connection}",
             f"--edns {traffic.edns_size}" if traffic.edns_size and not traffic.capture else "",
@@ -62,7 +67,6 @@ class ZondaLoad(LoadGenerator):
         return [
             *(self.program, "query", *_to(job.endpoint, traffic.transport), *source),
             *(("--expect", job.workload.expectation) if is_checked else ()),
-            *pace,
             *" ".join(options).split(),
             *_sources(traffic.sources, job.source_prefix),
             *_trust(job.authority),
@@ -71,35 +75,58 @@ class ZondaLoad(LoadGenerator):
     def parse(self, output: str, job: QueryJob) -> LoadResult:  # noqa: ARG002
         return read_summary(output)
 
-    def hold(self, job: HoldJob) -> list[str | Path]:
-        command = ["hostile", "--kind", job.hostile] if job.hostile else ["hold"]
-        self._require(command[0], f"--transport {job.transport}")
-        pace = f"--connections {job.connections} --rate {job.rate:g} --seconds {job.seconds:g}".split()
+    def hold(
+        self,
+        endpoint: Endpoint,
+        transport: str,
+        connections: int,
+        rate: float,
+        seconds: float,
+        hostile: str = "",
+        sources: int = 1,
+        source_prefix: str = SOURCES,
+        workload: Workload | None = None,
+        authority: Certificate | None = None,
+    ) -> Command:
+        """Opens connections at a rate and keeps them open for `seconds`, idle or hostile."""
+        command = ["hostile", "--kind", hostile] if hostile else ["hold"]
+        self._require(command[0], f"--transport {transport}")
+        pace = f"--connections {connections} --rate {rate:g} --seconds {seconds:g} --probe-ms {UDP_PROBE_MS}"
         return [
-            *(self.program, *command, *_to(job.endpoint, job.transport), *pace, "--probe-ms", str(job.probe_ms)),
-            *(("--probe-port", str(job.endpoint.port)) if job.transport == "tls" else ()),
-            *(("--queries", job.workload.queries) if job.workload else ()),
-            *_sources(job.sources, job.source_prefix),
-            *_trust(job.authority),
+            *(self.program, *command, *_to(endpoint, transport), *pace.split()),
+            *(("--probe-port", str(endpoint.port)) if transport == "tls" else ()),
+            *(("--queries", workload.queries) if workload else ()),
+            *_sources(sources, source_prefix),
+            *_trust(authority),
         ]
 
-    def pull(self, job: PullJob) -> list[str | Path]:
-        self._require("xfr pull", f"--transport {job.transport}", *(["--tsig"] if job.tsig else []))
-        target: list[str | Path] = [*_to(job.endpoint, job.transport), "--zones", job.zones]
-        many = ["--parallel", str(job.parallel)] if job.parallel > 1 else []
-        return [self.program, "xfr", "pull", *target, *many, *_key(job.tsig), *_trust(job.authority)]
+    def pull(
+        self,
+        endpoint: Endpoint,
+        transport: str,
+        zones: Path,
+        tsig: Tsig | None,
+        authority: Certificate | None = None,
+        parallel: int = 1,
+    ) -> Command:
+        """Transfers the zones that a file names, and discards their content."""
+        self._require("xfr pull", f"--transport {transport}", *(["--tsig"] if tsig else []))
+        many = ["--parallel", str(parallel)] if parallel > 1 else []
+        target: Command = [*_to(endpoint, transport), "--zones", zones]
+        return [self.program, "xfr", "pull", *target, *many, *_key(tsig), *_trust(authority)]
 
-    def probe(self, job: ProbeJob) -> list[str | Path]:
+    def probe(self, endpoint: Endpoint, zones: Path, arrivals: Path, seconds: float, serial: int = 0) -> Command:
+        """Sends SOA queries for zones until each is answered, with a serial if given; writes times to `arrivals`."""
         self._require("probe", "--arrivals")
-        place = ["--server", job.endpoint.address, "--port", str(job.endpoint.port), "--seconds", f"{job.seconds:g}"]
-        place += ["--rate", f"{job.rate:g}"]
-        wanted = ["--serial", str(job.serial)] if job.serial else []
-        return [self.program, "probe", *place, *wanted, "--zones", job.zones, "--arrivals", job.arrivals]
+        pace = f"--seconds {seconds:g} --rate {ZONE_PROBE_RATE}{f' --serial {serial}' if serial else ''}"
+        files = ("--zones", zones, "--arrivals", arrivals)
+        return [self.program, "probe", *_at(endpoint.address, endpoint.port), *pace.split(), *files]
 
-    def update(self, job: UpdateJob) -> list[str | Path]:
-        self._require("update", *(["--tsig"] if job.tsig else []))
-        pace = ["--rate", f"{job.rate:g}", "--seconds", f"{job.seconds:g}"]
-        return [self.program, "update", *_to(job.endpoint, "udp")[:4], "--zone", job.zone, *pace, *_key(job.tsig)]
+    def update(self, endpoint: Endpoint, zone: str, rate: float, seconds: float, tsig: Tsig | None) -> Command:
+        """Sends dynamic updates of one zone at a rate per second."""
+        self._require("update", *(["--tsig"] if tsig else []))
+        pace = f"--zone {zone} --rate {rate:g} --seconds {seconds:g}"
+        return [self.program, "update", *_at(endpoint.address, endpoint.port), *pace.split(), *_key(tsig)]
 
     def _require(self, command: str, *options: str) -> None:
         """Raises UnsupportedError for an option, or option value, that the help of this version does not show."""
@@ -112,16 +139,27 @@ class ZondaLoad(LoadGenerator):
                 raise UnsupportedError(f"zonda-load {self.version} {command} does not support {option}")
 
 
+def require_zonda_load(generator: LoadGenerator) -> ZondaLoad:
+    """The generator; raises UnsupportedError for others, which do nothing but send queries."""
+    if not isinstance(generator, ZondaLoad):
+        raise UnsupportedError(f"{generator.name} can only send queries", "use zonda-load")
+    return generator
+
+
+def _at(address: str, port: int) -> list[str]:
+    return ["--server", address, "--port", str(port)]
+
+
 def _to(endpoint: Endpoint, transport: str) -> list[str]:
     port = endpoint.tls_port if transport == "tls" else endpoint.port
-    return ["--server", endpoint.address, "--port", str(port), "--transport", transport]
+    return [*_at(endpoint.address, port), "--transport", transport]
 
 
 def _sources(count: int, prefix: str) -> list[str]:
     return ["--sources", str(count), "--source-prefix", prefix] if count > 1 else []
 
 
-def _trust(authority: Certificate | None) -> list[str | Path]:
+def _trust(authority: Certificate | None) -> Command:
     return ["--ca", authority.certificate, "--tls-name", authority.name] if authority else []
 
 

@@ -1,6 +1,7 @@
 """The test harness of one start: network, zones, server, primary, load generator and telemetry."""
 
 import contextlib
+import functools
 import json
 import shutil
 import signal
@@ -13,10 +14,10 @@ from typing import Any, Self
 from zonda_lab.errors import UnsupportedError
 from zonda_lab.experiments.definition import Settings
 from zonda_lab.load.generator import LoadGenerator
-from zonda_lab.load.players import Players
+from zonda_lab.load.zonda_load import ZondaLoad, require_zonda_load
 from zonda_lab.load.zone_probe import Arrivals, ZoneProbe
 from zonda_lab.measurement.environment import Environment
-from zonda_lab.measurement.load_runner import LoadRunner
+from zonda_lab.measurement.load_runner import EchoRate, LoadRunner
 from zonda_lab.measurement.observer import Observer, Span
 from zonda_lab.measurement.running_server import Server
 from zonda_lab.rig import readiness, server_sockets
@@ -26,7 +27,7 @@ from zonda_lab.rig.scratch import scratch_folder
 from zonda_lab.servers import Feature, InstalledServer
 from zonda_lab.servers.config import Certificate, Endpoint, Primary, ServerConfig, Zone
 from zonda_lab.servers.credentials import TSIG, certificate
-from zonda_lab.servers.null_primary import NullPrimary
+from zonda_lab.servers.generator_servers import NullPrimary
 from zonda_lab.zones import zonegen
 from zonda_lab.zones.zonegen import ZoneSet
 
@@ -42,10 +43,9 @@ class Harness:
         installed: Mapping[str, InstalledServer],
         generator: LoadGenerator,
         make_network: MakeNetwork | None = None,
-        echo_qps: Callable[[Settings], float] | None = None,
+        echo_qps: EchoRate | None = None,
     ) -> None:
-        self.settings, self.generator, self._installed = settings, generator, installed
-        self._echo_qps = echo_qps
+        self.settings, self._installed, self._generator, self._echo_qps = settings, installed, generator, echo_qps
         self._make_network = make_network or Environment().network
         self._open = contextlib.ExitStack()
         self._probes = 0
@@ -70,15 +70,30 @@ class Harness:
         self.observer = Observer(self.network.telemetry_targets, self.folder)
         for collector in self.observer.start():
             self._open.enter_context(collector)
-        players = Players(self.network, self.folder, self.settings.rig.load_cpus, self.observer.label)
         self.load = LoadRunner(
-            self.generator, self.network, self.folder, players, lambda: self.certificate, self._echo_qps
+            self._generator,
+            self.network,
+            self.folder,
+            self.settings.rig.load_cpus,
+            self.observer.label,
+            lambda: self.certificate,
+            self._echo_qps,
         )
 
     @property
     def endpoint(self) -> Endpoint:
         """Where the server under test listens."""
         return Endpoint(self.network.server_address)
+
+    @property
+    def zonda_load(self) -> ZondaLoad:
+        """The load generator, for more than queries; raises UnsupportedError if it is another one."""
+        return require_zonda_load(self._generator)
+
+    @functools.cached_property
+    def certificate(self) -> Certificate:
+        """A certificate for the servers of this start."""
+        return certificate(self.folder)
 
     def installed(self, label: str) -> InstalledServer:
         """The installed server with that label."""
@@ -97,11 +112,13 @@ class Harness:
 
     def start_process(self, label: str, argv: Sequence[str | Path]) -> Program:
         """Starts a program on the client host and the generator's CPUs; it runs until the harness is closed."""
-        return self._start_on(self.network.client, label, argv)
+        return self._start_on(self.network.client, label, argv, self.settings.rig.load_cpus)
 
-    def _start_on(self, host: Host, label: str, argv: Sequence[str | Path]) -> Program:
-        log = self.folder / f"{label}.log"
-        process = self._open.enter_context(host.start(label, argv, log, self.settings.rig.load_cpus))
+    def _start_on(
+        self, host: Host, label: str, argv: Sequence[str | Path], cpus: Sequence[int], descriptors: int = 0
+    ) -> Program:
+        started = host.start(label, argv, self.folder / f"{label}.log", cpus, descriptors)
+        process = self._open.enter_context(started)
         self.observer.label(label, process, host)
         return process
 
@@ -126,17 +143,19 @@ class Harness:
             tuned=spec.settings == "tuned",
             options=tuple(spec.options.get(installed.adapter.name, ())),
         )
-        self._prepare(installed, config, self.network.server)
+        host = self.network.server
+        self._prepare(installed, config, host)
         if self.settings.timing.cold_cache:
-            drop_page_cache(
-                self.network.server, self.folder / "cold.txt", [zone.file for zone in config.zones if zone.file]
-            )
-        command, log = installed.adapter.command(installed.program, config), self.folder / "server.log"
-        started = self.network.server.start("server", command, log, rig.server_cpus, rig.descriptors)
-        process = self._open.enter_context(started)
-        self.observer.label("server", process, self.network.server)
-        self._started = process
-        return Server(installed, config, process)
+            drop_page_cache(host, self.folder / "cold.txt", [zone.file for zone in config.zones if zone.file])
+        command = installed.adapter.command(installed.program, config)
+        self._started = self._start_on(host, "server", command, rig.server_cpus, rig.descriptors)
+        return Server(installed, config, self._started)
+
+    def start_ready_server(self, zones: Sequence[Zone] | None = None, updates: bool = False) -> Server:
+        """Starts the server under test and waits until it answers."""
+        server = self.start_server(zones, updates)
+        self.wait_ready(server)
+        return server
 
     def _prepare(self, installed: InstalledServer, config: ServerConfig, host: Host) -> None:
         """Writes the configuration and copies it and the zones to the host."""
@@ -144,13 +163,11 @@ class Harness:
         folders = {zone.file.parent for zone in config.zones if zone.file}
         host.place(config.directory, *folders, *config.credentials)
 
-    def wait_ready(self, server: Server, zone: str | None = None) -> float:
-        """Seconds from the start of `server` to its first answer for `zone` (default: its last zone)."""
+    def wait_ready(self, server: Server) -> float:
+        """Seconds from the start of `server` to its first answer for its last zone."""
         end = self.network.client if server.config.endpoint == self.endpoint else self.network.server
-        name = zone or server.config.zones[-1].name
-        server.first_answer_s = readiness.wait_ready(
-            server.process, end, server.config.endpoint, name, self.settings.timing.ready_s
-        )
+        zone, limit_s = server.config.zones[-1].name, self.settings.timing.ready_s
+        server.first_answer_s = readiness.wait_ready(server.process, end, server.config.endpoint, zone, limit_s)
         self.settle_sockets(server)
         return server.first_answer_s
 
@@ -188,9 +205,8 @@ class Harness:
         over_tls = Feature.XOT_OUT if spec.transport == "tls" else None
         self.require(installed, Feature.TRANSFER_OUT, over_tls, Feature.TSIG if spec.tsig else None)
         if spec.changes_per_s and spec.name != NullPrimary.name:
-            raise UnsupportedError(
-                f"{spec.name} does not change its zones", f"set `primary.name` to {NullPrimary.name}"
-            )
+            help_text = f"set `primary.name` to {NullPrimary.name}"
+            raise UnsupportedError(f"{spec.name} does not change its zones", help_text)
         addresses = [self.network.primary_address(number) for number in range(spec.addresses)]
         config = ServerConfig(
             directory=self.folder / "primary",
@@ -206,7 +222,8 @@ class Harness:
             tuned=self.settings.server.settings == "tuned",
         )
         self._prepare(installed, config, self.network.primary)
-        process = self._start_on(self.network.primary, "primary", installed.adapter.command(installed.program, config))
+        command = installed.adapter.command(installed.program, config)
+        process = self._start_on(self.network.primary, "primary", command, self.settings.rig.load_cpus)
         server = Server(installed, config, process)
         self.wait_ready(server)
         return server
@@ -217,13 +234,6 @@ class Harness:
         tls = self.certificate if spec.transport == "tls" else None
         primaries = [Primary(Endpoint(self.network.primary_address(number)), tls) for number in range(spec.addresses)]
         return [Zone(zone.name, primary=primaries[i % len(primaries)]) for i, zone in enumerate(self.zones.zones)]
-
-    @property
-    def certificate(self) -> Certificate:
-        """A certificate for the servers of this start."""
-        if not hasattr(self, "_certificate"):
-            self._certificate = certificate(self.folder)
-        return self._certificate
 
     def changeable_zones(self) -> list[Zone]:
         """Zones with writable copies of the zone files."""
@@ -244,12 +254,11 @@ class Harness:
         """
         self._probes += 1
         label = f"probe{self._probes}"
-
-        def start(argv: Sequence[str | Path]) -> Program:
-            return self.start_process(label, argv)
-
-        place = (self.network.client, start, self.generator, self.folder / label, self.endpoint)
-        probe = ZoneProbe(*place, names, seconds, serial)
+        zones, arrivals = self.folder / f"{label}.zones", self.folder / f"{label}.arrivals"
+        zones.write_text("".join(f"{name}\n" for name in names))
+        self.network.client.place(zones)
+        process = self.start_process(label, self.zonda_load.probe(self.endpoint, zones, arrivals, seconds, serial))
+        probe = ZoneProbe(self.network.client, process, len(names), arrivals, seconds)
         probe.wait_started()
         return probe
 

@@ -1,21 +1,22 @@
-"""Load of one start: windows of queries, peak searches and other commands of the load generator."""
+"""Load of one start: the load generator on the hosts that generate load ("players")."""
 
-import dataclasses
+import contextlib
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from zonda_lab.errors import LabError
 from zonda_lab.experiments.definition import Settings, TrafficSpec
-from zonda_lab.load.generator import LoadGenerator
-from zonda_lab.load.jobs import PeakSearch, QueryJob
-from zonda_lab.load.players import OnEvent, Players, no_event, sources
-from zonda_lab.load.result import LoadResult, merge_results
-from zonda_lab.load.summary import events, read_summary
+from zonda_lab.load.generator import GRACE_S, LoadGenerator, QueryJob
+from zonda_lab.load.result import LoadResult, events, merge_results, read_summary
+from zonda_lab.load.zonda_load import require_zonda_load
 from zonda_lab.measurement.running_server import Server
 from zonda_lab.measurement.validity import rig_bound
 from zonda_lab.results.window_record import Bound
-from zonda_lab.rig.host import Network
+from zonda_lab.rig.host import Host, Network
+from zonda_lab.rig.process import Program
 from zonda_lab.servers.config import Certificate
 from zonda_lab.zones import captures
 from zonda_lab.zones.workload import workload
@@ -23,24 +24,26 @@ from zonda_lab.zones.workload import workload
 CAPACITY_S = 2.0  # at most the length of a window
 OF_ECHO = "% of echo"
 CLOSED_LOOP = 200  # queries outstanding when measuring the capacity
+VALID, INVALID = 0, 3  # exit statuses of a load generator that printed a result
+# Interval of reading the output of the load generator; each read can delay the generator by a millisecond.
+POLL_S = 0.1
 EchoRate = Callable[[Settings], float]
+OnEvent = Callable[[dict[str, Any]], None]
+HostCommand = tuple[Host, Sequence[str | Path]]
 
 
+@dataclass
 class LoadRunner:
     """Runs the load generator on all players, at rates that may be shares of a capacity."""
 
-    def __init__(
-        self,
-        generator: LoadGenerator,
-        network: Network,
-        folder: Path,
-        players: Players,
-        certificate: Callable[[], Certificate],
-        echo_qps: EchoRate | None,
-    ) -> None:
-        self._generator, self._network, self._folder, self._players = generator, network, folder, players
-        self._certificate, self._echo_qps = certificate, echo_qps
-        self._capacity: dict[object, LoadResult] = {}
+    generator: LoadGenerator
+    network: Network
+    folder: Path  # of the output
+    cpus: Sequence[int]
+    started: Callable[[str, Program, Host], None]  # called for each program
+    certificate: Callable[[], Certificate]  # of the server
+    echo_qps: EchoRate | None
+    _capacity: dict[TrafficSpec, LoadResult] = field(default_factory=dict)
 
     def job(
         self, settings: Settings, server: Server, seconds: float | None = None, rate: float | None = None
@@ -48,8 +51,8 @@ class LoadRunner:
         """The generator's job for one window with these settings; a capture has its own rate and length."""
         traffic = settings.traffic
         if traffic.capture:
-            path = captures.unpacked(captures.find(traffic.capture), self._folder)
-            traffic = dataclasses.replace(traffic, capture=str(path))
+            path = captures.unpacked(captures.find(traffic.capture), self.folder)
+            traffic = replace(traffic, capture=str(path))
             rate, seconds = 1.0, captures.duration_s(path) / traffic.speed
         return QueryJob(
             traffic=traffic,
@@ -63,24 +66,32 @@ class LoadRunner:
 
     def run(self, job: QueryJob) -> LoadResult:
         """Runs the load generator on all players, each with an equal part of the rate."""
-        parts = self._players.query(self._generator, job, job.seconds + job.warm_up_s)
-        return merge_results([self._generator.parse(output, part) for output, part in parts])
+        players = self.network.players
+        part = replace(job, rate=job.rate / len(players))
+        parts = [replace(part, source_prefix=sources(player, job.traffic.sources)) for player in players]
+        for player in players:
+            player.place(*job.files)
+        commands = [(player, self.generator.query(part)) for player, part in zip(players, parts, strict=True)]
+        outputs = self._run(commands, job.seconds + job.warm_up_s)
+        return merge_results([self.generator.parse(text, part) for text, part in zip(outputs, parts, strict=True)])
 
     def find_peak(
-        self, job: QueryJob, search: PeakSearch, patience_s: float
+        self, job: QueryJob, goals: Sequence[str], resolution: float, patience_s: float
     ) -> tuple[LoadResult, list[dict[str, Any]]]:
         """Runs a peak search on the client; returns its result and its trials."""
-        job = dataclasses.replace(job, source_prefix=sources(self._network.client, job.traffic.sources))
-        self._network.client.place(*job.files)
-        output = self._players.run([(self._network.client, self._generator.find_peak(job, search))], patience_s)[0]
+        client = self.network.client
+        client.place(*job.files)
+        job = replace(job, source_prefix=sources(client, job.traffic.sources))
+        command = require_zonda_load(self.generator).find_peak(job, goals, resolution)
+        output = self._run([(client, command)], patience_s)[0]
         trials = [event["zonda"] for event in events(output) if event.get("msg_type") == "trial"]
         return read_summary(output), trials
 
-    def command(self, argv: Sequence[str | Path], seconds: float, on_event: OnEvent = no_event) -> str:
-        """Runs one generator command and returns its output; calls `on_event` with each event printed."""
-        files = [word for word in argv if isinstance(word, Path) and word != self._generator.program]
-        self._network.client.place(*files)
-        return self._players.run([(self._network.client, argv)], seconds, on_event)[0]
+    def command(self, argv: Sequence[str | Path], seconds: float, on_event: OnEvent | None = None) -> LoadResult:
+        """Runs one command of zonda-load and returns its result; calls `on_event` with each event printed."""
+        files = [word for word in argv if isinstance(word, Path) and word != self.generator.program]
+        self.network.client.place(*files)
+        return read_summary(self._run([(self.network.client, argv)], seconds, on_event)[0])
 
     def rate(self, settings: Settings, server: Server) -> float:
         """Queries per second; a percentage is relative to the capacity of this start, or of the echo server."""
@@ -89,9 +100,9 @@ class LoadRunner:
             return rate
         if not rate.endswith(OF_ECHO):
             return self.capacity(settings, server) * float(rate.rstrip("%")) / 100
-        if self._echo_qps is None:
+        if self.echo_qps is None:
             raise LabError(f"traffic.rate = {rate!r} without a measured echo server")
-        return self._echo_qps(settings) * float(rate.removesuffix(OF_ECHO)) / 100
+        return self.echo_qps(settings) * float(rate.removesuffix(OF_ECHO)) / 100
 
     def capacity(self, settings: Settings, server: Server) -> float:
         """Answers per second in a closed loop, measured once per start and kind of traffic."""
@@ -111,14 +122,56 @@ class LoadRunner:
     def closed_loop(self, settings: Settings, server: Server) -> LoadResult:
         """A short closed loop with this kind of traffic, whose answers are not checked."""
         seconds = min(CAPACITY_S, settings.timing.seconds)
-        job = self.job(dataclasses.replace(settings, traffic=_closed(settings.traffic)), server, seconds, rate=0.0)
-        return self.run(dataclasses.replace(job, verify=False))
+        job = self.job(replace(settings, traffic=_closed(settings.traffic)), server, seconds, rate=0.0)
+        return self.run(replace(job, verify=False))
 
     def authority(self, settings: Settings) -> Certificate | None:
         """The CA certificate of the server, if queries use TLS."""
-        return self._certificate() if settings.traffic.transport == "tls" else None
+        return self.certificate() if settings.traffic.transport == "tls" else None
+
+    def _run(self, commands: Sequence[HostCommand], seconds: float, on_event: OnEvent | None = None) -> list[str]:
+        """Runs all commands concurrently and returns their outputs; calls `on_event` with events of the first."""
+        seen = read = 0
+        with contextlib.ExitStack() as running:
+            programs = [running.enter_context(self._start(*command, i)) for i, command in enumerate(commands)]
+            for (host, _), program in zip(commands, programs, strict=True):
+                self.started("load", program, host)
+            deadline = time.monotonic() + seconds + GRACE_S
+            while living := [program for program in programs if program.alive]:
+                living[0].wait(POLL_S)
+                _check(commands, programs)
+                if time.monotonic() > deadline:
+                    late = f"the load generator is still running {GRACE_S:.0f} s after its scheduled end"
+                    raise LabError(late, detail=programs[0].tail())
+                if on_event is None or programs[0].log.stat().st_size == read:
+                    continue
+                text = programs[0].log.read_text()
+                found = [event for event in events(text) if "msg_type" in event]
+                for event in found[seen:]:
+                    on_event(event)
+                seen, read = len(found), len(text)
+            _check(commands, programs)
+        return [program.log.read_text() for program in programs]
+
+    def _start(self, host: Host, argv: Sequence[str | Path], number: int) -> Program:
+        log = self.folder / f"load{number}.log"
+        log.unlink(missing_ok=True)
+        return host.start("load", argv, log, self.cpus)
+
+
+def sources(host: Host, count: int) -> str:
+    """The prefix for `count` source addresses on that host; empty for one address."""
+    return host.sources if count > 1 else ""
+
+
+def _check(commands: Sequence[HostCommand], programs: Sequence[Program]) -> None:
+    """Raises if a load generator ended without a result; the others are then useless."""
+    for (host, _), program in zip(commands, programs, strict=True):
+        if program.status not in (None, VALID, INVALID):
+            failed = f"{host.name}: the load generator failed with status {program.status}"
+            raise LabError(failed, detail=program.tail())
 
 
 def _closed(traffic: TrafficSpec) -> TrafficSpec:
     """The same traffic as a closed loop."""
-    return dataclasses.replace(traffic, loop="closed", outstanding=CLOSED_LOOP, rate=0.0, capture="")
+    return replace(traffic, loop="closed", outstanding=CLOSED_LOOP, rate=0.0, capture="")

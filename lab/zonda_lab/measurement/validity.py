@@ -4,11 +4,12 @@ A generator that was late or busy invalidates latencies, but neither rates nor C
 all other metrics.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
+from zonda_lab.experiments.definition import Settings
 from zonda_lab.load.result import LoadResult
-from zonda_lab.results.disturbances import LATE_SENDS
+from zonda_lab.measurement.window import Window
+from zonda_lab.results.window_record import LATE_SENDS
 from zonda_lab.telemetry.series import PACKETS, Telemetry, net
 
 BUSY = 0.9  # share of the generator's busiest thread above which it, and not the server, is the limit
@@ -34,40 +35,51 @@ COUNT_SLACK = 50  # packets of other protocols and probes
 class ValidityInput:
     """The evidence that the rules check."""
 
+    window: Window
     telemetry: Telemetry  # from a sample before the window to one after it
-    seconds: float
-    own_cores: float
-    result: LoadResult | None
-    died: bool
-    latency_p50_us: float | None = None
-    server_cpu_s: float = 0.0
-    server_cores: int = 0  # CPUs of the server; 0: unknown
-    load_s: float = 0.0  # how long queries were sent; 0: no load
-    is_isolated: bool = False  # whether all packets of both ends belong to the window
-    is_udp_only: bool = False
-    has_own_cpu: bool = False  # whether the generator shares no CPU with the server
-    wanted_receive_buffer: int = 0
-    receive_buffer: int = 0
-    tolerated: Sequence[str] = ()
+    settings: Settings
+    is_isolated: bool  # whether all packets of both ends belong to the window
+    receives_load: bool  # whether queries are sent to the server, so that its receive buffer matters
+
+    @property
+    def own_cores(self) -> float:
+        """CPUs used by the experiment on the server's machine; RPS runs softirqs outside any process."""
+        own, samples = self.window.span.own_cpu_s / self.window.span.seconds, self.telemetry.samples
+        steered = self.settings.rig.rps_cpus and samples
+        return own + (self.telemetry.cpu_share("softirq") * len(samples[0]["cpu"]) if steered else 0.0)
+
+    @property
+    def has_own_cpu(self) -> bool:
+        """Whether the generator shares no CPU with the server."""
+        return not set(self.settings.rig.server_cpus) & set(self.settings.rig.load_cpus)
+
+    @property
+    def is_udp_only(self) -> bool:
+        """Whether every packet of the window is a query over UDP or its answer."""
+        traffic, change = self.settings.traffic, self.settings.change
+        others = (traffic.tcp_share, traffic.capture, change.updates_per_s, change.transfers)
+        return traffic.transport == "udp" and not any((*others, self.settings.primary.changes_per_s))
 
 
-def reasons(window: ValidityInput) -> list[str]:
+def reasons(checked: ValidityInput) -> list[str]:
     """Why the window is invalid; empty if it is valid."""
+    window = checked.window
     found = [] if not window.died else ["the server died"]
-    found += _server(window)
+    found += _server(checked)
     if window.result is not None:
-        found += _generator(window, window.result)
+        found += _generator(checked, window.result)
         found += _buffering(window, window.result)
-        found += _counts(window, window.result)
+        found += _counts(checked, window.result)
         found += _lateness(window, window.result) if _is_off_its_rate(window.result) else []
-    return found + machine_reasons(window.telemetry, window.seconds, window.own_cores)
+    return found + machine_reasons(checked.telemetry, window.span.seconds, checked.own_cores)
 
 
-def latency_reasons(window: ValidityInput) -> list[str]:
+def latency_reasons(checked: ValidityInput) -> list[str]:
     """Why only the latencies of the window are invalid."""
-    if window.result is None or _is_off_its_rate(window.result):
+    result = checked.window.result
+    if result is None or _is_off_its_rate(result):
         return []
-    return _lateness(window, window.result) + _headroom(window, window.result)
+    return _lateness(checked.window, result) + _headroom(checked, result)
 
 
 def rig_bound(result: LoadResult | None, closed: bool) -> str:
@@ -77,29 +89,30 @@ def rig_bound(result: LoadResult | None, closed: bool) -> str:
     return f"a thread of the generator was {result.busy:.0%} busy"
 
 
-def _server(window: ValidityInput) -> list[str]:
-    found = []
-    dropped = window.telemetry.grown(net("server", "TcpExt.ListenDrops"))
-    if dropped and "listen-drops" not in window.tolerated:
+def _server(checked: ValidityInput) -> list[str]:
+    window, telemetry, settings, found = checked.window, checked.telemetry, checked.settings, list[str]()
+    dropped = telemetry.grown(net("server", "TcpExt.ListenDrops"))
+    if dropped and "listen-drops" not in settings.timing.tolerated:
         what = f"{dropped:.0f} connections were dropped at the server's listen queue"
         found.append(f"{what}, so their clients tried again a second later")
-    if window.load_s and window.server_cores:
-        used = window.server_cpu_s / window.load_s
-        if used > window.server_cores * CPU_OVERSHOOT:
-            found.append(f"the server used {used:.2f} of {window.server_cores} cores: it worked on after the load")
-    waited = window.telemetry.waited_s("server") / max(window.seconds, 1e-9)
-    foreign = window.telemetry.busy_cores() - window.own_cores
-    slack = FOREIGN_SLACK + window.telemetry.tick_error_cores()
-    if window.has_own_cpu and waited > SERVER_WAIT and foreign > slack:
+    cores = len(set(settings.rig.server_cpus))
+    used = window.span.server_cpu_s / window.load_s if window.load_s else 0.0
+    if cores and used > cores * CPU_OVERSHOOT:
+        found.append(f"the server used {used:.2f} of {cores} cores: it worked on after the load")
+    waited = telemetry.waited_s("server") / max(window.span.seconds, 1e-9)
+    foreign = telemetry.busy_cores() - checked.own_cores
+    slack = FOREIGN_SLACK + telemetry.tick_error_cores()
+    if checked.has_own_cpu and waited > SERVER_WAIT and foreign > slack:
         what = f"the server waited for its CPU {waited:.0%} of the time"
         found.append(f"{what}, while other programs used {foreign:.2f} CPUs")
-    if window.wanted_receive_buffer and window.receive_buffer < window.wanted_receive_buffer:
-        have, want = window.receive_buffer // 1024, window.wanted_receive_buffer // 1024
-        found.append(f"the server's receive buffer is {have} KiB, that of the others {want} KiB")
+    has_same_buffer = checked.receives_load and settings.server.settings == "tuned"
+    have, want = int(window.metrics.get("receive_buffer_kb", 0.0) * 1024), settings.server.receive_buffer
+    if has_same_buffer and have < want:
+        found.append(f"the server's receive buffer is {have // 1024} KiB, that of the others {want // 1024} KiB")
     return found
 
 
-def _buffering(window: ValidityInput, result: LoadResult) -> list[str]:
+def _buffering(window: Window, result: LoadResult) -> list[str]:
     """A server that still answers long after the load has measured its memory, not its rate."""
     if not result.late_answers or result.late_answers <= DRAIN * result.answered + COUNT_SLACK:
         return []
@@ -108,12 +121,13 @@ def _buffering(window: ValidityInput, result: LoadResult) -> list[str]:
     return [f"{what}: a window must last ten times that, this one lasted {window.load_s or result.seconds:.2g} s"]
 
 
-def _counts(window: ValidityInput, result: LoadResult) -> list[str]:
+def _counts(checked: ValidityInput, result: LoadResult) -> list[str]:
     """Compares what the generator counted with what the kernels did."""
-    if not window.is_isolated or not window.is_udp_only or not _has(window.telemetry, PACKETS):
+    telemetry = checked.telemetry
+    if not checked.is_isolated or not checked.is_udp_only or not _has(telemetry, PACKETS):
         return []
-    arrived = window.telemetry.grown(net("server", PACKETS))
-    answered, claimed = window.telemetry.grown(net("client", PACKETS)), result.answered + result.late_answers
+    arrived = telemetry.grown(net("server", PACKETS))
+    answered, claimed = telemetry.grown(net("client", PACKETS)), result.answered + result.late_answers
     found = []
     if abs(arrived - result.sent) > COUNT_ERROR * result.sent + COUNT_SLACK:
         found.append(f"the generator counts {result.sent} queries, the server's kernel {arrived:.0f} packets")
@@ -127,32 +141,32 @@ def _has(telemetry: Telemetry, counter: str) -> bool:
     return len(telemetry.samples) > 1 and all(counter in telemetry.samples[0]["net"].get(end, {}) for end in ends)
 
 
-def _headroom(window: ValidityInput, result: LoadResult) -> list[str]:
+def _headroom(checked: ValidityInput, result: LoadResult) -> list[str]:
     """A generator near its limit, or without its CPU, adds its own delays to latencies."""
-    found = []
+    found, seconds = [], checked.window.span.seconds
     if (result.busy or 0.0) > BUSY:
         found.append(f"the generator was {result.busy:.0%} busy: no headroom for latencies")
-    waited = window.telemetry.waited_s("load")
-    if window.has_own_cpu and waited > CPU_WAIT * window.seconds:
-        found.append(f"the generator waited for its CPU {waited / window.seconds:.0%} of the time")
+    waited = checked.telemetry.waited_s("load")
+    if checked.has_own_cpu and waited > CPU_WAIT * seconds:
+        found.append(f"the generator waited for its CPU {waited / seconds:.0%} of the time")
     return found
 
 
-def _generator(window: ValidityInput, result: LoadResult) -> list[str]:
+def _generator(checked: ValidityInput, result: LoadResult) -> list[str]:
     found = [reason for reason in result.invalid if LATE_SENDS not in reason and WRONG not in reason]
-    if result.wrong and "wrong-answers" not in window.tolerated:
+    if result.wrong and "wrong-answers" not in checked.settings.timing.tolerated:
         examples = f" ({'; '.join(result.wrong_examples[:2])})" if result.wrong_examples else ""
         found.append(f"{result.wrong} of {result.answered + result.late_answers} answers are wrong{examples}")
     if result.scheduled and result.sent < ACHIEVED * result.scheduled:
         found.append(f"the generator sent {result.sent / result.scheduled:.2%} of its schedule")
-    if result.receive_drops or window.telemetry.grown(net("client", "Udp.RcvbufErrors")):
+    if result.receive_drops or checked.telemetry.grown(net("client", "Udp.RcvbufErrors")):
         found.append("the generator lost answers: its socket buffers overflowed")
     return found
 
 
-def _lateness(window: ValidityInput, result: LoadResult) -> list[str]:
+def _lateness(window: Window, result: LoadResult) -> list[str]:
     found = [reason for reason in result.invalid if LATE_SENDS in reason]
-    limit = max(SCHEDULE_FLOOR_US, SCHEDULE_ERROR * (window.latency_p50_us or 0))
+    limit = max(SCHEDULE_FLOOR_US, SCHEDULE_ERROR * window.metrics.get("latency_p50_us", 0.0))
     if result.schedule_error_p99_us is not None and result.schedule_error_p99_us > limit:
         off = f"{result.schedule_error_p99_us:.0f} µs off its schedule (99 %)"
         found.append(f"the generator was {off}, {limit:.0f} µs are allowed")

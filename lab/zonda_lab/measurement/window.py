@@ -49,7 +49,9 @@ class Window:
 def window_of(server: Server, span: Span, metrics: dict[str, float], **more: Any) -> Window:
     """A window with these metrics, which notes whether the server has died and how it was configured."""
     window = Window(span, metrics, died=not server.process.alive, **more)
-    window.metrics |= socket_metrics(server)
+    buffers = [found["receive_buffer"] for found in server.sockets if found["kind"] == "udp"]
+    if buffers:  # the smallest that clients can meet
+        window.metrics["receive_buffer_kb"] = min(buffers) / 1024
     window.detail["settings"] = {
         "settings": "tuned" if server.config.tuned else "defaults",
         "lines": [[line.text, line.why] for line in server.installed.adapter.tuning(server.config)],
@@ -146,25 +148,12 @@ def counters(telemetry: Telemetry) -> dict[str, dict[str, int]]:
     return {end: {name: growth for name, growth in found.items() if growth} for end, found in grown.items()}
 
 
-def socket_metrics(server: Server) -> dict[str, float]:
-    """The smallest receive buffer and the shortest listen queue that clients can meet."""
-    buffers = [found["receive_buffer"] for found in server.sockets if found["kind"] == "udp"]
-    return {"receive_buffer_kb": min(buffers) / 1024} if buffers else {}
-
-
-def memory_metrics(
-    server: Server, records: int, zones: int, connections: int = 0, before_kb: int = 0
-) -> dict[str, float]:
-    """The current memory of the server: in total (MiB), and per record, zone or connection (octets of PSS).
+def memory_metrics(server: Server, before_kb: int = 0, **counts: int) -> dict[str, float]:
+    """The current memory of the server: in total (MiB), and for one of each thing counted (octets of PSS).
 
     RSS and its peak are sums over the processes, so that they count a shared page once per process.
     """
     memory = server.process.memory()
-    metrics = {"rss_mb": memory.rss_kb / 1024, "pss_mb": memory.pss_kb / 1024, "peak_mb": memory.peak_kb / 1024}
-    if records:
-        metrics["bytes_per_record"] = memory.pss_kb * 1024 / records
-    if zones:
-        metrics["bytes_per_zone"] = memory.pss_kb * 1024 / zones
-    if connections:
-        metrics["bytes_per_connection"] = (memory.pss_kb - before_kb) * 1024 / connections
-    return metrics
+    grown = (memory.pss_kb - before_kb) * 1024
+    total = {"rss_mb": memory.rss_kb / 1024, "pss_mb": memory.pss_kb / 1024, "peak_mb": memory.peak_kb / 1024}
+    return total | {f"bytes_per_{name}": grown / count for name, count in counts.items() if count}

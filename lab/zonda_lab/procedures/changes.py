@@ -11,13 +11,12 @@ import numpy as np
 from zonda_lab.errors import LabError
 from zonda_lab.experiments.block_design import Start
 from zonda_lab.experiments.definition import Settings
-from zonda_lab.load.jobs import PullJob, UpdateJob
-from zonda_lab.load.result import LoadResult
-from zonda_lab.load.summary import events, read_summary
+from zonda_lab.experiments.metrics import OF_MEMORY, OF_QUERIES
+from zonda_lab.load.result import LoadResult, events, read_summary
 from zonda_lab.measurement.harness import Harness
 from zonda_lab.measurement.running_server import Server
 from zonda_lab.measurement.window import Recorder, Window, window_of
-from zonda_lab.procedures.procedure import MEMORY, QUERIES, Procedure
+from zonda_lab.procedures.procedure import Procedure
 from zonda_lab.procedures.queries import estimate_s, measure_window, warm_up
 from zonda_lab.procedures.startup import NEW_SERIAL
 from zonda_lab.rig import readiness
@@ -26,6 +25,10 @@ from zonda_lab.servers import Feature
 from zonda_lab.servers.config import Zone
 from zonda_lab.zones.zonegen import set_serial
 
+FOR_P99 = 100  # changes; with fewer, the 99th percentile lies between the two longest times
+ASKED = 5  # times, as a datagram may be lost under load
+SERIALS = 1 << 32
+
 
 def propagation(harness: Harness, recorder: Recorder) -> None:
     """Changes a zone file and reloads the primary: time until the secondary serves the new serial."""
@@ -33,8 +36,7 @@ def propagation(harness: Harness, recorder: Recorder) -> None:
     zones = harness.changeable_zones()
     primary = harness.start_primary(zones, notify=(harness.endpoint,))
     harness.require(primary.installed, Feature.NOTIFY)
-    server = harness.start_server(harness.secondary_zones())
-    harness.wait_ready(server)
+    server = harness.start_ready_server(harness.secondary_zones())
     with harness.span(server) as span:
         delays = [
             _changed_ms(harness, primary, server, random.Random(i).choice(zones), NEW_SERIAL + i)
@@ -65,8 +67,7 @@ def receiving(harness: Harness, recorder: Recorder) -> None:
     """Windows of queries to a secondary while its zones change on the primary; without changes it is the control."""
     harness.require(harness.installed(harness.settings.server.name), Feature.SECONDARY)
     harness.start_primary(harness.zones.zones, notify=(harness.endpoint,))
-    server = harness.start_server(harness.secondary_zones())
-    harness.wait_ready(server)
+    server = harness.start_ready_server(harness.secondary_zones())
     warm_up(harness, server)
     for planned in recorder.windows:
         before = _serial(harness, server)
@@ -109,12 +110,12 @@ def _disturbed_window(harness: Harness, server: Server, settings: Settings) -> W
 
     Their clients share the generator's CPU, and run only when it has nothing to do, so that they delay no query.
     """
-    change, seconds = settings.change, settings.timing.seconds + 1.0
+    change, seconds, config = settings.change, settings.timing.seconds + 1.0, server.config
     updates = transfers = None
     if change.updates_per_s:
-        zone, key = server.config.zones[0].name, server.config.tsig
-        job = UpdateJob(server.config.endpoint, zone, change.updates_per_s, seconds, key)
-        updates = harness.start_process("updates", [*IDLE, *harness.generator.update(job)])
+        zone = config.zones[0].name
+        update = harness.zonda_load.update(config.endpoint, zone, change.updates_per_s, seconds, config.tsig)
+        updates = harness.start_process("updates", [*IDLE, *update])
     if change.transfers:
         transfers = harness.start_process("transfers", [*IDLE, *_endless_pull(harness, server, change.transfers)])
     window = measure_window(harness, server, settings)
@@ -134,7 +135,7 @@ def _endless_pull(harness: Harness, server: Server, parallel: int) -> list[str |
     names = harness.folder / "transferred-zones.txt"
     names.write_text("".join(f"{zone.name}\n" * parallel for zone in server.config.zones))
     harness.network.client.place(names)
-    pull = harness.generator.pull(PullJob("tcp", server.config.endpoint, names, server.config.tsig, parallel=parallel))
+    pull = harness.zonda_load.pull(server.config.endpoint, "tcp", names, server.config.tsig, parallel=parallel)
     return ["sh", "-c", 'while "$@"; do :; done', "sh", *pull]
 
 
@@ -156,19 +157,9 @@ def _add_updates(window: Window, result: LoadResult) -> None:
         window.invalid.append(f"{result.sent - accepted} of {result.sent} updates failed")
 
 
-FOR_P99 = 100  # changes; with fewer, the 99th percentile lies between the two longest times
-ASKED = 5  # times, as a datagram may be lost under load
-SERIALS = 1 << 32
-
-
 def propagation_estimate_s(start: Start) -> float:
     """A change takes half a second on average, to avoid aliasing with timers, and the probe's start."""
     return 0.5 + start.settings.change.changes * 1.1
-
-
-def updating_estimate_s(start: Start) -> float:
-    """Windows of queries, each with the start and end of the updates."""
-    return estimate_s(start) + 0.5 * len(start.within)
 
 
 PROPAGATION = Procedure(
@@ -176,8 +167,10 @@ PROPAGATION = Procedure(
 )
 UPDATING = Procedure(
     updating,
-    (*QUERIES, *MEMORY, "first_answer_s", "updates_per_s", "transfers_per_s"),
-    updating_estimate_s,
+    (*OF_QUERIES, *OF_MEMORY, "first_answer_s", "updates_per_s", "transfers_per_s"),
+    lambda start: estimate_s(start) + 0.5 * len(start.within),  # the start and end of the updates
     uses_echo=True,
 )
-RECEIVING = Procedure(receiving, (*QUERIES, *MEMORY, "first_answer_s", "versions_per_s"), estimate_s, uses_echo=True)
+RECEIVING = Procedure(
+    receiving, (*OF_QUERIES, *OF_MEMORY, "first_answer_s", "versions_per_s"), estimate_s, uses_echo=True
+)

@@ -7,15 +7,14 @@ from typing import Any
 
 from zonda_lab.errors import LabError
 from zonda_lab.experiments.block_design import Start
-from zonda_lab.load.jobs import HoldJob
+from zonda_lab.experiments.metrics import OF_MEMORY
 from zonda_lab.load.latency_histogram import LatencyHistogram
-from zonda_lab.load.players import sources
 from zonda_lab.load.result import LoadResult
-from zonda_lab.load.summary import read_summary
 from zonda_lab.measurement.harness import Harness
+from zonda_lab.measurement.load_runner import OnEvent, sources
 from zonda_lab.measurement.running_server import Server
 from zonda_lab.measurement.window import Recorder, Window, memory_metrics, window_of
-from zonda_lab.procedures.procedure import MEMORY, Procedure
+from zonda_lab.procedures.procedure import Procedure
 from zonda_lab.rig import kernel_memory, readiness
 from zonda_lab.rig.host import Host
 from zonda_lab.servers.config import Endpoint
@@ -29,23 +28,21 @@ CLOSED_AT_ONCE = ("reset", "handshake", "random")  # hostile connections that do
 
 def idle(harness: Harness, recorder: Recorder) -> None:
     """Opens connections, idle or hostile: memory while all are open, UDP service, and when the server closes them."""
-    server = harness.start_server()
-    harness.wait_ready(server)
+    server = harness.start_ready_server()
     before, kernel_before = _settled_pss_kb(server), _kernel(harness)
     change, held = harness.settings.change, dict[str, float]()
 
     def on_event(event: dict[str, Any]) -> None:
         if event["msg_type"] == "open" and change.hostile not in CLOSED_AT_ONCE:
             count, kernel = max(1, event["zonda"]["open"]), _kernel(harness)
-            held.update(memory_metrics(server, 0, 0, count, before))
+            held.update(memory_metrics(server, before, connection=count))
             slab = (kernel["slab"] - kernel_before["slab"]) / count
             held["kernel_slab_bytes_per_connection"] = slab
             held["kernel_bytes_per_connection"] = slab + (kernel["buffers"] - kernel_before["buffers"]) / count
 
     with harness.span(server) as span:
-        output = harness.load.command(harness.generator.hold(_job(harness, server)), _longest(harness), on_event)
-    result = read_summary(output)
-    window = window_of(server, span, held | _opened(result) | {"udp_answered_share": _answered_share(result)})
+        result = _hold(harness, server, on_event)
+    window = window_of(server, span, held | _opened(result))
     if change.hostile:
         server.process.require_alive()
         _add_recovery(harness, server, window)
@@ -57,12 +54,11 @@ def idle(harness: Harness, recorder: Recorder) -> None:
 
 def descriptors(harness: Harness, recorder: Recorder) -> None:
     """Opens more connections than the server has descriptors: share of UDP answered, recovery time of TCP."""
-    server = harness.start_server()
-    harness.wait_ready(server)
+    server = harness.start_ready_server()
     with harness.span(server) as span:
-        result = read_summary(harness.load.command(harness.generator.hold(_job(harness, server)), _longest(harness)))
+        result = _hold(harness, server)
     server.process.require_alive()
-    window = window_of(server, span, {"udp_answered_share": _answered_share(result), **_opened(result)})
+    window = window_of(server, span, _opened(result))
     _add_recovery(harness, server, window)
     with harness.span(server) as rest:
         time.sleep(1.0)
@@ -71,40 +67,34 @@ def descriptors(harness: Harness, recorder: Recorder) -> None:
     recorder.add(window)
 
 
-def _job(harness: Harness, server: Server) -> HoldJob:
-    traffic, change = harness.settings.traffic, harness.settings.change
-    return HoldJob(
-        transport=traffic.transport if traffic.transport != "udp" else "tcp",
-        endpoint=server.config.endpoint,
-        connections=change.connections,
-        rate=change.connect_rate,
-        seconds=change.hold_s,
+def _hold(harness: Harness, server: Server, on_event: OnEvent | None = None) -> LoadResult:
+    """Opens the connections and holds them; calls `on_event` with what the generator reports meanwhile."""
+    settings, traffic, change = harness.settings, harness.settings.traffic, harness.settings.change
+    command = harness.zonda_load.hold(
+        server.config.endpoint,
+        traffic.transport if traffic.transport != "udp" else "tcp",
+        change.connections,
+        change.connect_rate,
+        change.hold_s,
+        hostile=change.hostile,
         sources=traffic.sources,
         source_prefix=sources(harness.network.client, traffic.sources),
-        hostile=change.hostile,
-        workload=workload(harness.settings.zones, harness.settings.queries) if server.checked else None,
-        authority=harness.load.authority(harness.settings),
+        workload=workload(settings.zones, settings.queries) if server.checked else None,
+        authority=harness.load.authority(settings),
     )
-
-
-def _longest(harness: Harness) -> float:
-    change = harness.settings.change
-    return change.connections / change.connect_rate * 2 + change.hold_s
+    return harness.load.command(command, change.connections / change.connect_rate * 2 + change.hold_s, on_event)
 
 
 def _opened(result: LoadResult) -> dict[str, float]:
-    more = result.more
+    """The metrics of the connections, and the share of the UDP probes meanwhile that were answered."""
+    more, answered = result.more, result.answered + result.late_answers
     metrics = {"connections_open": more["open"], "connects_per_s": more["open"] / max(more["open_s"], 1e-9)}
+    metrics["udp_answered_share"] = answered / result.sent if result.sent else 0.0
     if more.get("last_closed_s") is not None:
         metrics["reclaim_s"] = more["last_closed_s"]
     if result.latency_intended:
         metrics["probe_p99_us"] = LatencyHistogram(result.latency_intended).percentile(99.0)
     return metrics
-
-
-def _answered_share(result: LoadResult) -> float:
-    """The share of the UDP probes that were answered."""
-    return (result.answered + result.late_answers) / result.sent if result.sent else 0.0
 
 
 def _settled_pss_kb(server: Server) -> int:
@@ -162,14 +152,9 @@ def held_estimate_s(start: Start) -> float:
     return change.hold_s + change.connections / min(change.connect_rate, ACCEPTED_PER_S) + 0.5
 
 
-def descriptors_estimate_s(start: Start) -> float:
-    """The same, recovery and rest."""
-    return held_estimate_s(start) + 2.5
-
-
 OF_CONNECTIONS = ("bytes_per_connection", "kernel_bytes_per_connection", "kernel_slab_bytes_per_connection")
-HELD = ("connections_open", "connects_per_s", "reclaim_s", "probe_p99_us")
-IDLE = Procedure(idle, (*HELD, *OF_CONNECTIONS, *MEMORY, "udp_answered_share", "tcp_recovery_s"), held_estimate_s)
-DESCRIPTORS = Procedure(
-    descriptors, (*HELD, "udp_answered_share", "tcp_recovery_s", "server_cpu_after"), descriptors_estimate_s
+HELD = ("connections_open", "connects_per_s", "reclaim_s", "probe_p99_us", "udp_answered_share", "tcp_recovery_s")
+IDLE = Procedure(idle, (*HELD, *OF_CONNECTIONS, *OF_MEMORY), held_estimate_s)
+DESCRIPTORS = Procedure(  # with recovery and rest
+    descriptors, (*HELD, "server_cpu_after"), lambda start: held_estimate_s(start) + 2.5
 )

@@ -7,7 +7,6 @@ from typing import Any
 from zonda_lab.errors import LabError
 from zonda_lab.experiments.block_design import Start
 from zonda_lab.experiments.definition import Settings
-from zonda_lab.load.jobs import PeakSearch
 from zonda_lab.measurement.harness import Harness
 from zonda_lab.measurement.observer import Span
 from zonda_lab.measurement.running_server import Server
@@ -23,8 +22,7 @@ MAX_TRIALS = 400  # more than any search needs; bounds its duration
 
 def peak(harness: Harness, recorder: Recorder) -> None:
     """Searches the peak rates upwards from the closed-loop capacity."""
-    server = harness.start_server()
-    harness.wait_ready(server)
+    server = harness.start_ready_server()
     warm_up(harness, server)
     for planned in recorder.windows:
         recorder.add(searched(harness, server, planned.settings).measured_as(planned))
@@ -34,10 +32,10 @@ def searched(harness: Harness, server: Server, settings: Settings) -> Window:
     """The window of one search."""
     timing, capacity = settings.timing, max(1.0, harness.load.capacity(settings, server))
     job = harness.load.job(settings, server, rate=capacity)
-    search = PeakSearch(tuple(f"{goal:g}" for goal in GOALS.values()), timing.tolerance)
+    goals = [f"{goal:g}" for goal in GOALS.values()]
     longest = MAX_TRIALS * (timing.seconds + settings.traffic.timeout_ms / 1000)
     with harness.span(server) as span:
-        result, trials = harness.load.find_peak(job, search, longest)
+        result, trials = harness.load.find_peak(job, goals, timing.tolerance, longest)
     harness.settle_sockets(server, change=False)  # the server may have changed them meanwhile
     by_goal = {peak["percent"]: peak for peak in result.more.get("peaks", [])}
     peaks = {name: by_goal[goal] for name, goal in GOALS.items() if goal in by_goal}

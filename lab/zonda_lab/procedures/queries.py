@@ -3,18 +3,18 @@
 from zonda_lab.errors import UnsupportedError
 from zonda_lab.experiments.block_design import Start
 from zonda_lab.experiments.definition import Settings
+from zonda_lab.experiments.metrics import OF_MEMORY, OF_QUERIES
 from zonda_lab.measurement.harness import Harness
 from zonda_lab.measurement.load_runner import CAPACITY_S, OF_ECHO
 from zonda_lab.measurement.running_server import Server
 from zonda_lab.measurement.validity import rig_bound
 from zonda_lab.measurement.window import PlannedWindow, Recorder, Window, memory_metrics, query_metrics, window_of
-from zonda_lab.procedures.procedure import MEMORY, QUERIES, WINDOW_COST_S, Procedure
+from zonda_lab.procedures.procedure import WINDOW_COST_S, Procedure
 
 
 def queries(harness: Harness, recorder: Recorder) -> None:
     """Measures one window per level within the start, after a warm-up."""
-    server = harness.start_server()
-    harness.wait_ready(server)
+    server = harness.start_ready_server()
     warm_up(harness, server)
     for planned in recorder.windows:
         try:
@@ -46,7 +46,7 @@ def measure_window(harness: Harness, server: Server, settings: Settings) -> Wind
     harness.settle_sockets(server, change=False)  # the server may have changed them meanwhile
     is_open = settings.traffic.loop == "open" and not settings.traffic.capture
     metrics = query_metrics(result, span, job.rate if is_open else None)
-    metrics |= memory_metrics(server, 0, 0) | {"first_answer_s": server.first_answer_s}
+    metrics |= memory_metrics(server) | {"first_answer_s": server.first_answer_s}
     window = window_of(server, span, metrics, result=result, load_s=result.seconds)
     if is_relative(settings):
         window.metrics["capacity_qps"] = harness.load.capacity(settings, server)
@@ -86,4 +86,6 @@ def _window_s(settings: Settings) -> float:
     return 60.0 / settings.traffic.speed if settings.traffic.capture else settings.timing.seconds
 
 
-PROCEDURE = Procedure(queries, (*QUERIES, *MEMORY, "first_answer_s"), estimate_s, retries_itself=True, uses_echo=True)
+PROCEDURE = Procedure(
+    queries, (*OF_QUERIES, *OF_MEMORY, "first_answer_s"), estimate_s, retries_itself=True, uses_echo=True
+)

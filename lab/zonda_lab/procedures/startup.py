@@ -11,7 +11,6 @@ from zonda_lab.measurement.window import Recorder, Window, memory_metrics, windo
 from zonda_lab.procedures.procedure import MEMORY_OF_ZONES, Procedure
 from zonda_lab.procedures.queries import warm_up, warm_up_estimate_s
 from zonda_lab.servers.config import Zone
-from zonda_lab.telemetry.series import Telemetry
 from zonda_lab.zones.zonegen import set_serial
 
 NEW_SERIAL = 1_000_000_002
@@ -48,13 +47,14 @@ def memory(harness: Harness, recorder: Recorder) -> None:
     recorder.add(_state(harness, server, span, "asked"))
     if zones:
         with harness.span(server) as span:
-            for zone in zones:
-                set_serial(zone.file, NEW_SERIAL) if zone.file else None
+            for file in filter(None, (zone.file for zone in zones)):
+                set_serial(file, NEW_SERIAL)
             harness.reload(server)
             _wait_for_serial(harness, server)
-        highest = max(_rss_mb(harness.observer.observed(span)), default=0.0)
+        samples = harness.observer.observed(span).samples
+        resident_kb = [sample["processes"].get("server", {}).get("rss_kb", 0) for sample in samples]
         reloaded = _state(harness, server, span, "reloading")
-        reloaded.metrics |= {"peak_mb": highest, "reload_s": span.seconds}
+        reloaded.metrics |= {"peak_mb": max(resident_kb, default=0) / 1024, "reload_s": span.seconds}
         recorder.add(reloaded)
 
 
@@ -75,7 +75,8 @@ def _started(harness: Harness, zones: list[Zone] | None = None) -> tuple[Server,
         "start_cpu_s": span.server_cpu_s,
         "zones_missing": float(arrivals.missing),
     }
-    window = window_of(server, span, metrics | memory_metrics(server, harness.zones.records, len(names)))
+    metrics |= memory_metrics(server, record=harness.zones.records, zone=len(names))
+    window = window_of(server, span, metrics)
     if arrivals.missing:
         window.invalid.append(f"{arrivals.missing} of {len(names)} zones never answered")
     return server, window
@@ -83,7 +84,7 @@ def _started(harness: Harness, zones: list[Zone] | None = None) -> tuple[Server,
 
 def _state(harness: Harness, server: Server, span: Span, state: str) -> Window:
     time.sleep(SETTLE_S)
-    metrics = memory_metrics(server, harness.zones.records, len(harness.zones.zones))
+    metrics = memory_metrics(server, record=harness.zones.records, zone=len(harness.zones.zones))
     return window_of(server, span, metrics, within={"state": state})
 
 
@@ -93,13 +94,6 @@ def _wait_for_serial(harness: Harness, server: Server) -> None:
     if harness.arrivals(probe, server).missing:
         what = f"{server.installed.label} does not serve the changed {name} after a reload"
         raise LabError(what, detail=server.process.tail())
-
-
-def _rss_mb(telemetry: Telemetry) -> list[float]:
-    return [sample["processes"].get("server", {}).get("rss_kb", 0) / 1024 for sample in telemetry.samples]
-
-
-STARTED = ("first_answer_s", "all_zones_s", "start_cpu_s", "zones_missing")
 
 
 def startup_estimate_s(start: Start) -> float:
@@ -113,5 +107,6 @@ def memory_estimate_s(start: Start) -> float:
     return warm_up_estimate_s(start.settings) + 1.5 + reload_s
 
 
+STARTED = ("first_answer_s", "all_zones_s", "start_cpu_s", "zones_missing")
 STARTUP = Procedure(startup, (*STARTED, "restart_s", *MEMORY_OF_ZONES), startup_estimate_s)
 MEMORY = Procedure(memory, (*STARTED, *MEMORY_OF_ZONES, "reload_s"), memory_estimate_s)

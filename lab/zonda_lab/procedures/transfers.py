@@ -4,16 +4,16 @@ import math
 
 from zonda_lab.errors import LabError
 from zonda_lab.experiments.block_design import Start
-from zonda_lab.load.jobs import PullJob
-from zonda_lab.load.summary import read_summary
 from zonda_lab.load.zone_probe import Arrivals
 from zonda_lab.measurement.harness import Harness
-from zonda_lab.measurement.observer import Span
-from zonda_lab.measurement.running_server import Server
 from zonda_lab.measurement.window import Recorder, memory_metrics, window_of
 from zonda_lab.procedures.port_exhaustion import port_bound
 from zonda_lab.procedures.procedure import MEMORY_OF_ZONES, Procedure
 from zonda_lab.servers import Feature
+
+MANY = 100  # zones, which are probed so often that receive buffers matter
+PORTS = "32768 60999"  # of Linux; `rig.sysctl` may say otherwise
+RECORD_TRANSFER_S, RECORD_PULL_S = 12e-6, 1e-6  # by a secondary that stores them, and by one that discards them
 
 
 def secondary(harness: Harness, recorder: Recorder) -> None:
@@ -23,7 +23,7 @@ def secondary(harness: Harness, recorder: Recorder) -> None:
     harness.require(installed, Feature.SECONDARY, over_tls, Feature.TSIG if spec.tsig else None)
     primary = harness.start_primary(harness.zones.zones)
     loaded_cpu_s = primary.process.cpu_s()
-    zones = harness.secondary_zones()
+    zones, records = harness.secondary_zones(), harness.zones.records
     names = [zone.name for zone in zones]
     probe = harness.start_probe(names, harness.settings.timing.finish_s)
     with harness.span() as span:
@@ -40,9 +40,9 @@ def secondary(harness: Harness, recorder: Recorder) -> None:
     took = span.ended - span.began if censored else seen[-1]
     served_cpu_s, cpu_s = primary.process.cpu_s() - loaded_cpu_s, server.process.cpu_s()
     metrics = {"transfer_s": took, "first_answer_s": seen[0], "zones_missing": float(arrivals.missing)}
-    metrics |= _rates(arrivals, harness.zones.records, took, censored)
-    metrics |= _costs(cpu_s, served_cpu_s, harness.zones.records, is_complete=not arrivals.missing)
-    window = window_of(server, span, metrics | memory_metrics(server, harness.zones.records, len(names)))
+    metrics |= _rates(arrivals, records, took, censored)
+    metrics |= _costs(cpu_s, served_cpu_s, records, is_complete=not arrivals.missing)
+    window = window_of(server, span, metrics | memory_metrics(server, record=records, zone=len(names)))
     window.detail["arrivals"] = thinned(seen)
     window.predictions = _port_prediction(harness, len(names))
     late = f"{arrivals.missing} of {len(names)} zones missing after {took:.0f} s"
@@ -70,24 +70,29 @@ def pull(harness: Harness, recorder: Recorder) -> None:
     spec, installed = harness.settings.primary, harness.installed(harness.settings.server.name)
     over_tls = Feature.XOT_OUT if harness.settings.traffic.transport == "tls" else None
     harness.require(installed, Feature.TRANSFER_OUT, over_tls, Feature.TSIG if spec.tsig else None)
-    server = harness.start_server()
-    first = harness.wait_ready(server)
-    loaded_cpu_s = server.process.cpu_s()
+    server, records = harness.start_ready_server(), harness.zones.records
+    loaded_cpu_s, config = server.process.cpu_s(), server.config
     names = harness.folder / "zones.txt"
-    names.write_text("".join(f"{zone.name}\n" for zone in server.config.zones))
-    transport = "tls" if over_tls else "tcp"
-    job = PullJob(
-        transport, server.config.endpoint, names, server.config.tsig, harness.load.authority(harness.settings)
-    )
+    names.write_text("".join(f"{zone.name}\n" for zone in config.zones))
+    authority = harness.load.authority(harness.settings)
+    command = harness.zonda_load.pull(config.endpoint, "tls" if over_tls else "tcp", names, config.tsig, authority)
     with harness.span(server) as span:
-        result = read_summary(harness.load.command(harness.generator.pull(job), harness.settings.timing.finish_s))
-    window = window_of(server, span, _pulled(harness, server, span, result.more))
-    window.metrics |= {"first_answer_s": first, "start_cpu_s": loaded_cpu_s}
+        result = harness.load.command(command, harness.settings.timing.finish_s)
+    more = result.more
+    metrics = {
+        "transfer_s": more["seconds"],
+        "records_per_s": more["records"] / more["seconds"],
+        "zones_per_s": more["zones"] / more["seconds"],
+        "bytes_per_message": more["bytes"] / max(1, more["messages"]),
+        "records_per_message": more["records"] / max(1, more["messages"]),
+        "cpu_us_per_record": span.server_cpu_s * 1e6 / max(1, more["records"]),
+        "first_answer_s": server.first_answer_s,
+        "start_cpu_s": loaded_cpu_s,
+    }
+    window = window_of(server, span, metrics | memory_metrics(server, record=records, zone=len(config.zones)))
     window.invalid += result.invalid
-    if result.more["failed"] or result.more["records"] < harness.zones.records:
-        window.invalid.append(
-            f"got {result.more['records']} of {harness.zones.records} records; {result.more['failed']} zones failed"
-        )
+    if more["failed"] or more["records"] < records:
+        window.invalid.append(f"got {more['records']} of {records} records; {more['failed']} zones failed")
     recorder.add(window)
 
 
@@ -97,30 +102,12 @@ def thinned(values: list[float], most: int = 500) -> list[list[float]]:
     return [[round(at, 4), i] for i, at in enumerate(values, 1) if i % step == 0 or i == len(values)]
 
 
-def _pulled(harness: Harness, server: Server, span: Span, more: dict[str, float]) -> dict[str, float]:
-    return {
-        "transfer_s": more["seconds"],
-        "records_per_s": more["records"] / more["seconds"],
-        "zones_per_s": more["zones"] / more["seconds"],
-        "bytes_per_message": more["bytes"] / max(1, more["messages"]),
-        "records_per_message": more["records"] / max(1, more["messages"]),
-        "cpu_us_per_record": span.server_cpu_s * 1e6 / max(1, more["records"]),
-        **memory_metrics(server, harness.zones.records, len(server.config.zones)),
-    }
-
-
 def _port_prediction(harness: Harness, connections: int) -> dict[str, float]:
     """The bound for one connection per zone, from the port range and TIME_WAIT of the secondary."""
     low, high = map(int, harness.network.server.read_sysctl("net.ipv4.ip_local_port_range").split())
     buckets = int(harness.network.server.read_sysctl("net.ipv4.tcp_max_tw_buckets"))
     bound = port_bound((low, high), destinations=harness.settings.primary.addresses, time_wait_buckets=buckets)
     return {"connections_per_s": bound.connections_per_s, "transfer_s": bound.seconds(connections)}
-
-
-MANY = 100  # zones, which are probed so often that receive buffers matter
-PORTS = "32768 60999"  # of Linux; `rig.sysctl` may say otherwise
-RECORD_TRANSFER_S, RECORD_PULL_S = 12e-6, 1e-6  # by a secondary that stores them, and by one that discards them
-TRANSFERRED = ("transfer_s", "first_answer_s", "zones_per_s", "records_per_s", "cpu_us_per_record", *MEMORY_OF_ZONES)
 
 
 def secondary_estimate_s(start: Start) -> float:
@@ -133,14 +120,14 @@ def secondary_estimate_s(start: Start) -> float:
     return 0.4 + transfer + min(start.settings.timing.finish_s, bound.seconds(start.settings.zones.zones))
 
 
-def pull_estimate_s(start: Start) -> float:
-    """The transfer, after the zones are loaded."""
-    return 0.2 + start.settings.zones.expected_records * RECORD_PULL_S
-
-
+TRANSFERRED = ("transfer_s", "first_answer_s", "zones_per_s", "records_per_s", "cpu_us_per_record", *MEMORY_OF_ZONES)
 SECONDARY = Procedure(
     secondary,
     (*TRANSFERRED, "zones_missing", "primary_cpu_us_per_record", "primary_secondary_ratio"),
     secondary_estimate_s,
 )
-PULL = Procedure(pull, (*TRANSFERRED, "start_cpu_s", "bytes_per_message", "records_per_message"), pull_estimate_s)
+PULL = Procedure(
+    pull,
+    (*TRANSFERRED, "start_cpu_s", "bytes_per_message", "records_per_message"),
+    lambda start: 0.2 + start.settings.zones.expected_records * RECORD_PULL_S,
+)

@@ -9,15 +9,13 @@ from zonda_lab.analysis.analysis import AaPair, MetricAnalysis, aa_pairs, analys
 from zonda_lab.analysis.claims import ClaimCheck, check_claim
 from zonda_lab.experiments.definition import AnalysisSpec, Claim, Published
 from zonda_lab.report import conclusion, html, markdown, validity_tables
-from zonda_lab.report.alarms import false_alarms
 from zonda_lab.report.document import Document, Figure, Heading, Part, Table, Text
 from zonda_lab.report.machine import machine, primaries_of
 from zonda_lab.report.opening import COST, RATES, opening
 from zonda_lab.report.plot_style import PlotData
 from zonda_lab.report.plots import PLOTS
 from zonda_lab.report.reading import DISTURBED, INTERVALS, OLD, READING
-from zonda_lab.report.result_tables import claims, metric_tables, published
-from zonda_lab.report.rig_limits import Echo, rig_bound
+from zonda_lab.report.result_tables import Echo, claims, metric_tables, published
 from zonda_lab.report.size import FEW, size
 from zonda_lab.results.folder import FORMAT, Results
 from zonda_lab.results.window_record import WindowRecord
@@ -51,7 +49,7 @@ def document(results: Results, disturbed: bool = False, opened: bool = True) -> 
     parts += (
         opening([record for chapter in read if chapter.can_open for record in chapter.records], FEW) if opened else []
     )
-    parts += [_overview(read), *false_alarms([pair for chapter in read for pair in chapter.aa_pairs])]
+    parts += [_overview(read), *validity_tables.false_alarms([pair for chapter in read for pair in chapter.aa_pairs])]
     parts += [Text(READING, "How to read this."), Text(INTERVALS, "Intervals."), *_machine(manifest, read)]
     for chapter in read:
         parts += chapter.parts(results.folder)
@@ -117,7 +115,7 @@ class Chapter:
         parts: list[Part] = [Heading(2, f"{self.id} {described['title']}", self.id.lower())]
         parts += [Text(described[key], f"{word}.") for key, word in introduction if described[key]]
         parts += [Text(size(described, self.records, self.analysis, self.primary), "Size.")]
-        parts += [*validity_tables.counted(self.records), *rig_bound(self.records)]
+        parts += [*validity_tables.counted(self.records), *validity_tables.rig_bound(self.records)]
         parts += [*published(self.published, self.records), *claims(self.claims)]
         source = PlotData(self.id, self.records, self.analysis, folder)
         parts += [figure for name in self.analysis.plots for figure in PLOTS[name](source)]

@@ -10,11 +10,11 @@ from typing import Any
 
 from zonda_lab.errors import LabError
 from zonda_lab.report import markdown
-from zonda_lab.report.alarms import false_alarms
 from zonda_lab.report.build import Chapter, chapters, document
 from zonda_lab.report.document import Document, Figure, Heading, Part, Text
 from zonda_lab.report.reading import INTERVALS
 from zonda_lab.report.result_tables import claim_value, measured_here, value_text
+from zonda_lab.report.validity_tables import false_alarms
 from zonda_lab.results.folder import FORMAT, Results
 from zonda_lab.results.window_record import WindowRecord
 

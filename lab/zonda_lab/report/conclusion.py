@@ -10,20 +10,13 @@ from zonda_lab.analysis.analysis import LevelComparison, MetricAnalysis
 from zonda_lab.analysis.claims import ClaimCheck
 from zonda_lab.analysis.effects import MIN_STARTS
 from zonda_lab.experiments.definition import AnalysisSpec
-from zonda_lab.experiments.metrics import METRICS, level_words
-from zonda_lab.report.number_format import margin_text, minimum_effect
-from zonda_lab.report.result_tables import claim_value, effect_text, value_text
+from zonda_lab.experiments.metrics import METRICS, level_words, words
+from zonda_lab.report.number_format import effect_text, margin_text, minimum_effects, span_text
+from zonda_lab.report.result_tables import claim_value, value_text
 
 MOST = 6  # items listed by name; more are counted
-WORDS = (
-    checks.CONFIRMED,
-    checks.REFUTED,
-    checks.INCONCLUSIVE,
-    checks.WITHHELD,
-    checks.NOT_TESTABLE,
-    checks.NOT_MEASURED,
-)
-TESTED = WORDS[:4]
+TESTED = (checks.CONFIRMED, checks.REFUTED, checks.INCONCLUSIVE, checks.WITHHELD)
+WORDS = (*TESTED, checks.NOT_TESTABLE, checks.NOT_MEASURED)
 MOST_WORDS = 5  # of a verdict
 UNDECIDED = ("equivalent", "inconclusive", "withheld")
 
@@ -85,7 +78,8 @@ def _differences(finding: MetricAnalysis, analysis: AnalysisSpec, most: int) -> 
     more = [f"{len(differing) - most} more in the tables"] if len(differing) > most else []
     named = {outcome: [c for c in found if c.outcome == outcome] for outcome in UNDECIDED}
     names = {outcome: _listed([_levels(c) for c in group], most) for outcome, group in named.items()}
-    mde = _mde_range([c for c in named["inconclusive"] if not c.effect.bound], metric.margin)
+    mdes = [c.effect.mde for c in named["inconclusive"] if not c.effect.bound]
+    mde = f" ({minimum_effects(mdes, metric.margin)})" if mdes else ""
     margin = margin_text(analysis.margin, metric.margin)
     parts = [
         f" Significantly different: {'; '.join([*listed, *more])}." if listed else "",
@@ -93,9 +87,10 @@ def _differences(finding: MetricAnalysis, analysis: AnalysisSpec, most: int) -> 
         f" Inconclusive{mde}: {names['inconclusive']}." if named["inconclusive"] else "",
         f" Withheld because of an A/A alarm: {names['withheld']}." if named["withheld"] else "",
     ]
+    starts = span_text(min(c.effect.n for c in found), max(c.effect.n for c in found))
     baseline = level_words(analysis.compare, analysis.baseline)
     kind = "as a difference from" if metric.margin else "as a ratio to"
-    return f"{metric.heading}, {kind} {baseline} (n = {_starts(found)} starts).{''.join(parts)}"
+    return f"{metric.heading}, {kind} {baseline} (n = {starts} starts).{''.join(parts)}"
 
 
 def _medians(finding: MetricAnalysis, most: int) -> str:
@@ -104,12 +99,10 @@ def _medians(finding: MetricAnalysis, most: int) -> str:
     cells = [cell for cell in finding.cells if not cell.copy]
     listed = [f"{cell.label}: {value_text(cell, interval=False)}" for cell in cells[:most]]
     more = [f"{len(cells) - most} more in the table"] if len(cells) > most else []
-    few = (
-        f" Fewer than {MIN_STARTS} starts per treatment: differences may be due to chance."
-        if any(len(c.values) < MIN_STARTS for c in cells)
-        else ""
-    )
-    return f"{metric.heading}{f' in {metric.unit}' if metric.unit else ''}: {'; '.join([*listed, *more])}.{few}"
+    few = f" Fewer than {MIN_STARTS} starts per treatment: differences may be due to chance."
+    is_small = any(len(cell.values) < MIN_STARTS for cell in cells)
+    unit = f" in {metric.unit}" if metric.unit else ""
+    return f"{metric.heading}{unit}: {'; '.join([*listed, *more])}.{few if is_small else ''}"
 
 
 def _claims(claims: Sequence[ClaimCheck]) -> list[str]:
@@ -127,23 +120,8 @@ def claim_outcome(done: ClaimCheck) -> str:
 
 
 def _levels(comparison: LevelComparison) -> str:
-    return ", ".join(
-        [level_words(comparison.factor, comparison.level), *itertools.starmap(level_words, comparison.stratum.items())]
-    )
+    return words({comparison.factor: comparison.level, **comparison.stratum})
 
 
 def _listed(names: Sequence[str], most: int) -> str:
     return "; ".join(names) if len(names) <= most else f"{len(names)} comparisons"
-
-
-def _mde_range(comparisons: Sequence[LevelComparison], absolute: float) -> str:
-    """The range of the minimum detectable effects."""
-    if not comparisons:
-        return ""
-    low, high = (minimum_effect(f(c.effect.mde for c in comparisons), absolute) for f in (min, max))
-    return f" (minimum detectable effect {low if low == high else f'{low} to {high}'})"
-
-
-def _starts(comparisons: Sequence[LevelComparison]) -> str:
-    counts = {c.effect.n for c in comparisons}
-    return str(min(counts)) if len(counts) == 1 else f"{min(counts)} to {max(counts)}"

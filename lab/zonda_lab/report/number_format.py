@@ -1,6 +1,9 @@
 """Numbers as text, with as many digits as their resolution supports."""
 
 import math
+from collections.abc import Sequence
+
+from zonda_lab.statistics.ratio_effect import Effect
 
 EXACT = 0.0  # a resolution: all values are the same
 
@@ -38,17 +41,29 @@ def measured(value: float, low: float, high: float, bound: str = "") -> str:
     return f"{words}{number(value, step)} ({number(low, step)} – {number(high, step)})"
 
 
-def difference(ratio: float, low: float, high: float) -> str:
-    """An absolute difference of shares, given as exponential: `-1.2 (-1.4 – -1.0) points`."""
-    middle, bottom, top = (100 * math.log(each) if each > 0 else -math.inf for each in (ratio, low, high))
-    return f"{measured(middle, bottom, top)} points"
+def effect_text(effect: Effect, absolute: float) -> str:
+    """A ratio with its interval, or an absolute difference, given as exponential: `-1.2 (-1.4 – -1.0) points`."""
+    ends = (effect.ratio, effect.low, effect.high)
+    if not absolute:
+        return measured(*ends, effect.bound)
+    middle, low, high = (100 * math.log(end) if end > 0 else -math.inf for end in ends)
+    return f"{measured(middle, low, high)} points"
 
 
-def minimum_effect(effect: float, absolute: float = 0.0) -> str:
-    """A minimum detectable effect: percent, not exact above 1000 %, or points of absolute differences."""
-    if absolute:
-        return f"{100 * math.log1p(effect):.3g} points"
-    return f"{effect:.1%}" if effect < 10 else "more than 1000%"
+def minimum_effects(effects: Sequence[float], absolute: float = 0.0) -> str:
+    """`minimum detectable effect 1.2% to 3.4%`: not exact above 1000 %, in points of absolute differences."""
+
+    def text(effect: float) -> str:
+        if absolute:
+            return f"{100 * math.log1p(effect):.3g} points"
+        return f"{effect:.1%}" if effect < 10 else "more than 1000%"
+
+    return f"minimum detectable effect {span_text(text(min(effects)), text(max(effects)))}"
+
+
+def span_text(low: object, high: object) -> str:
+    """`3 to 5`; `3` if both are the same."""
+    return f"{low}" if low == high else f"{low} to {high}"
 
 
 def margin_text(margin: float, absolute: float = 0.0) -> str:

@@ -7,7 +7,7 @@ from zonda_lab.analysis.analysis import Cell, measured_for
 from zonda_lab.experiments.definition import Published
 from zonda_lab.experiments.metrics import LIMITS
 from zonda_lab.report.document import Figure, Part, Text
-from zonda_lab.report.number_format import number
+from zonda_lab.report.number_format import number, span_text
 from zonda_lab.report.plot_style import COLOURS, SERVERS, Bar, bars_of
 from zonda_lab.results.window_record import WindowRecord
 
@@ -115,7 +115,7 @@ def _bars(ranking: Ranking) -> tuple[list[Bar], float | None]:
 
 def _caption(rate: Ranking) -> str:
     counts = sorted({len(cell.values) for cell in rate.servers})
-    starts = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    starts = span_text(counts[0], counts[-1])
     echo = " Dashed: an echo program without DNS, which hardly any server on sockets can beat." if rate.echo else ""
     return f"Left: more is better; right: less is better. Medians of {starts} starts, lines: 95 % intervals.{echo}"
 

@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
 from zonda_lab.experiments.definition import AnalysisSpec
+from zonda_lab.report.number_format import span_text
 from zonda_lab.results.window_record import WindowRecord
 
 COLOURS = ("#0b6e99", "#d1495b", "#2e933c", "#8f5db7", "#e08e1a", "#4a5568", "#00a3a3", "#a0522d")
@@ -96,4 +97,4 @@ def styles(names: Sequence[str]) -> Iterator[tuple[str, str]]:
 def starts(counts: Sequence[int]) -> str:
     """`n = 3 starts`."""
     low, high = min(counts, default=0), max(counts, default=0)
-    return f"n = {low if low == high else f'{low} to {high}'} start{'s' if high != 1 else ''} each"
+    return f"n = {span_text(low, high)} start{'s' if high != 1 else ''} each"

@@ -1,51 +1,71 @@
 """Tables of a report: published figures, published claims, and each analysed metric."""
 
-import itertools
 import math
 from collections.abc import Sequence
 
-from zonda_lab.analysis.analysis import Cell, LevelComparison, MetricAnalysis, measured_for
+import numpy as np
+
+from zonda_lab.analysis.analysis import Cell, LevelComparison, MetricAnalysis, measured_for, tabulate
 from zonda_lab.analysis.claims import ClaimCheck
 from zonda_lab.experiments.definition import AnalysisSpec, Published
-from zonda_lab.experiments.metrics import METRICS, factor_words, level_words
+from zonda_lab.experiments.metrics import LIMITS, METRICS, factor_words, words
 from zonda_lab.report.document import Folded, Heading, Part, Table, Text
 from zonda_lab.report.number_format import (
-    difference,
+    effect_text,
     margin_text,
     measured,
-    minimum_effect,
+    minimum_effects,
     number,
     p_value,
     resolution,
 )
-from zonda_lab.report.rig_limits import Echo
 from zonda_lab.results.window_record import WindowRecord
-from zonda_lab.statistics.ratio_effect import Effect
+from zonda_lab.statistics.group_tests import PairwiseTest
 
 MOST_VALUES = 12  # beside a published figure
-MOODS = {
-    "better": "good",
-    "worse": "bad",
-    "inconclusive": "dim",
-    "withheld": "dim",
-    "not testable here": "dim",
-    "not measured": "dim",
-    "too few starts": "dim",
-    "confirmed": "good",
-    "refuted": "bad",
-}
+CAPACITY = "capacity_qps"
+UNDECIDED = ("inconclusive", "withheld", "not testable here", "not measured", "too few starts")
+MOODS = dict.fromkeys(("better", "confirmed"), "good") | dict.fromkeys(("worse", "refuted"), "bad")
+MOODS |= dict.fromkeys(UNDECIDED, "dim")
+
+
+class Echo:
+    """The echo server's metrics for each treatment of an experiment."""
+
+    def __init__(self, records: Sequence[WindowRecord]) -> None:
+        self.records = [record for record in records if record.counts]
+        self.own = [record for record in self.records if record.server.get("kind") == "echo"]
+
+    def latency(self, metric: str, cell: Cell) -> float | None:
+        """The echo's latency at the levels of the cell; None if it was not measured."""
+        recorded = [r.echo[metric] for r in self._like(cell) if metric in r.echo]
+        if recorded:
+            return float(np.median(recorded))
+        for own in tabulate(self.own, metric):
+            if {**own.levels, "server.name": ""} == {**cell.levels, "server.name": ""}:
+                return own.median
+        return None
+
+    def share(self, metric: str, cell: Cell) -> float | None:
+        """The rate as a share of the echo's highest rate in the same rig and transport."""
+        if not METRICS[metric].capacity or cell.levels.get("server.name") in LIMITS:
+            return None
+        limits = [limit for r in self._like(cell) if (limit := r.echo.get(CAPACITY) or r.metrics.get("echo_qps"))]
+        if limits:
+            return cell.median / float(np.median(limits))
+        rates = [own.median for own in tabulate(self.own, metric)]
+        return cell.median / max(rates) if rates else None
+
+    def _like(self, cell: Cell) -> list[WindowRecord]:
+        return [record for record in self.records if record.levels == cell.levels]
 
 
 def published(rows: Sequence[Published], records: Sequence[WindowRecord]) -> list[Part]:
     """Published figures next to the values measured here."""
     if not rows:
         return []
-    return [
-        Table(
-            ["published result", "value", "measured here: median (95 % interval)"],
-            [[r.what, r.figure, measured_here(r, records)] for r in rows],
-        )
-    ]
+    head = ["published result", "value", "measured here: median (95 % interval)"]
+    return [Table(head, [[row.what, row.figure, measured_here(row, records)] for row in rows])]
 
 
 def measured_here(row: Published, records: Sequence[WindowRecord], intervals: bool = True) -> str:
@@ -81,16 +101,10 @@ def claims(checked: Sequence[ClaimCheck]) -> list[Part]:
         [done.claim.says, done.claim.published, done.condition, claim_value(done), str(done.n), done.outcome]
         for done in checked
     ]
-    parts: list[Part] = [
-        Heading(3, "Claims"),
-        Table(
-            ["claim", "published", "condition", "measured here (95 % interval)", "blocks", "verdict"],
-            rows,
-            [MOODS.get(c.outcome, "") for c in checked],
-        ),
-    ]
+    head = ["claim", "published", "condition", "measured here (95 % interval)", "blocks", "verdict"]
+    table = Table(head, rows, [MOODS.get(c.outcome, "") for c in checked])
     needs = dict.fromkeys(f"{done.claim.says}: {done.claim.untestable}" for done in checked if done.claim.untestable)
-    return [*parts, *(Text(f"{need}.", "Not testable here.") for need in needs)]
+    return [Heading(3, "Claims"), table, *(Text(f"{need}.", "Not testable here.") for need in needs)]
 
 
 def claim_value(done: ClaimCheck) -> str:
@@ -103,23 +117,14 @@ def claim_value(done: ClaimCheck) -> str:
 def metric_tables(found: MetricAnalysis, analysis: AnalysisSpec, echo: Echo) -> list[Part]:
     """One metric: medians, comparisons with the baseline, A/A control, and all pairs folded away."""
     metric = METRICS[found.metric]
-    parts: list[Part] = [
-        Heading(3, metric.heading + (f", {metric.unit}" if metric.unit else "")),
-        _medians(found, echo),
-    ]
+    heading = metric.heading + (f", {metric.unit}" if metric.unit else "")
+    parts: list[Part] = [Heading(3, heading), _medians(found, echo)]
     if found.strata:
         parts.append(_comparison_table(found, analysis, metric.margin))
     if found.comparisons:
         parts.append(_aa_control(found))
         parts.append(Folded("Omnibus tests, all pairs", _pairs(found)))
     return parts
-
-
-def effect_text(effect: Effect, absolute: float) -> str:
-    """The ratio, or the absolute difference, with its interval."""
-    if absolute:
-        return difference(effect.ratio, effect.low, effect.high)
-    return measured(effect.ratio, effect.low, effect.high, effect.bound)
 
 
 def _medians(found: MetricAnalysis, echo: Echo) -> Table:
@@ -157,23 +162,15 @@ def _cell_row(cell: Cell, extra: list[str]) -> list[str]:
 
 def _comparison_table(found: MetricAnalysis, analysis: AnalysisSpec, absolute: float) -> Table:
     """One row per level; those without a ratio, because a value is zero, stand last."""
-    head = [
-        *map(factor_words, found.strata[0].levels),
-        factor_words(analysis.compare),
-        f"{'difference from' if absolute else 'ratio to'} {analysis.baseline} (95 % interval)",
-        "p (Holm)",
-        "p Dunn",
-        "p Dunnett",
-        "outcome",
-    ]
+    ratio = f"{'difference from' if absolute else 'ratio to'} {analysis.baseline} (95 % interval)"
+    head = [*map(factor_words, [*found.strata[0].levels, analysis.compare]), ratio]
+    head += ["p (Holm)", "p Dunn", "p Dunnett", "outcome"]
     rows = [
         [
             *each.stratum.values(),
             each.level,
             effect_text(each.effect, absolute),
-            p_value(each.effect.p),
-            p_value(each.dunn),
-            p_value(each.dunnett),
+            *map(p_value, (each.effect.p, each.dunn, each.dunnett)),
             _outcome(each, absolute, analysis.margin),
         ]
         for each in found.comparisons
@@ -192,7 +189,7 @@ def _outcome(each: LevelComparison, absolute: float, margin: float) -> str:
         return "inconclusive: values are only bounds"
     return {
         "equivalent": f"equivalent within {margin_text(margin, absolute)} (p {each.effect.p_equivalence:.3f})",
-        "inconclusive": f"inconclusive, minimum detectable effect {minimum_effect(each.effect.mde, absolute)}",
+        "inconclusive": f"inconclusive, {minimum_effects([each.effect.mde], absolute)}",
         "withheld": "withheld: A/A alarm",
     }.get(each.outcome, each.outcome)
 
@@ -210,20 +207,18 @@ def _aa_control(finding: MetricAnalysis) -> Text:
 def _pairs(finding: MetricAnalysis) -> list[Part]:
     parts: list[Part] = []
     for stratum in finding.strata:
-        levels = ", ".join(itertools.starmap(level_words, stratum.levels.items()))
         tests = [*stratum.omnibus, *([stratum.variances] if stratum.variances else [])]
         results = "; ".join(f"{test.name}: statistic {test.statistic:.3g}, p {p_value(test.p)}" for test in tests)
-        parts.append(Text(results or "not computed: too few starts, or values that are only bounds", levels))
+        untested = "not computed: too few starts, or values that are only bounds"
+        parts.append(Text(results or untested, words(stratum.levels)))
         rows = [
-            [
-                f"{one.b} / {one.a}",
-                p_value(one.p),
-                f"{one.low:.3f} – {one.high:.3f}",
-                p_value(other.p),
-                f"{other.low:.3f} – {other.high:.3f}",
-            ]
+            [f"{one.b} / {one.a}", *_p_and_interval(one), *_p_and_interval(other)]
             for one, other in zip(stratum.tukey, stratum.games_howell, strict=True)
         ]
         if rows:
             parts.append(Table(["pair", "p Tukey", "interval", "p Games-Howell", "interval"], rows))
     return parts
+
+
+def _p_and_interval(pair: PairwiseTest) -> list[str]:
+    return [p_value(pair.p), f"{pair.low:.3f} – {pair.high:.3f}"]

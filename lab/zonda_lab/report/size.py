@@ -7,9 +7,9 @@ from zonda_lab.analysis.analysis import MetricAnalysis
 from zonda_lab.analysis.block_plan import sigma_of
 from zonda_lab.experiments.definition import AnalysisSpec
 from zonda_lab.experiments.metrics import METRICS, factor_words
-from zonda_lab.report.number_format import minimum_effect
+from zonda_lab.report.number_format import minimum_effects
 from zonda_lab.results.window_record import WindowRecord
-from zonda_lab.statistics.power import MOST_BLOCKS, blocks_needed
+from zonda_lab.statistics.ratio_effect import MOST_BLOCKS, blocks_needed
 
 TIMED = ("queries", "peak", "updating", "memory")  # procedures whose windows have a set length
 FEW = 8  # blocks; below, intervals are wide
@@ -34,8 +34,7 @@ def _power(records: Sequence[WindowRecord], analysis: AnalysisSpec, primary: Met
     if not effects or primary is None:
         return []
     absolute = METRICS[primary.metric].margin
-    low, high = minimum_effect(min(effects), absolute), minimum_effect(max(effects), absolute)
-    text = f"minimum detectable effect {low if low == high else f'{low} to {high}'}"
+    text = minimum_effects(effects, absolute)
     sigma = sigma_of(records, analysis)
     if absolute or max(effects) <= analysis.effect or sigma is None:
         return [text]

@@ -1,11 +1,13 @@
-"""Validity of the measurements: invalid and skipped windows with reasons, calculated bounds, first saturation."""
+"""Validity of the measurements: invalid and skipped windows, limits of the rig, false alarms, calculated bounds."""
 
 from collections import Counter
 from collections.abc import Sequence
 
+from zonda_lab.analysis.analysis import AaPair
 from zonda_lab.report.document import Folded, Part, Table, Text
 from zonda_lab.report.number_format import number
 from zonda_lab.results.window_record import WindowRecord
+from zonda_lab.statistics import ALPHA, intervals
 
 BOUNDS = """The bound assumes one connection per zone: each local port is usable once per 60 seconds of TIME_WAIT. \
 A server that reuses connections is faster than the bound; one that waits for retry timers is slower."""
@@ -27,6 +29,35 @@ def counted(records: Sequence[WindowRecord]) -> list[Part]:
     if skipped:
         text += f" Skipped: {'; '.join(skipped)}."
     return [Text(text, "Windows.")]
+
+
+def rig_bound(records: Sequence[WindowRecord]) -> list[Part]:
+    """Which windows the rig limited, and why; their figures are printed as “at least”."""
+    counting = [record for record in records if record.counts]
+    limited = [record for record in counting if record.rig_bound]
+    if not limited:
+        return []
+    reasons = Counter(record.rig_bound for record in limited)
+    text = f"{len(limited)} of {len(counting)} windows were limited by the rig and not by the server: "
+    text += "; ".join(f"{why} ({n})" for why, n in reasons.most_common(3))
+    advice = "Their rates are lower bounds; compare answers per second of CPU time instead."
+    return [Text(f"{text}. {advice}", "Rig-bound.")]
+
+
+def false_alarms(pairs: Sequence[AaPair]) -> list[Text]:
+    """The share of all A/A pairs that differ significantly, with its exact interval; 5 % are expected."""
+    if not pairs:
+        text = "no A/A pair has enough starts, so the rate of false alarms is unknown."
+        return [Text(text, "False alarms:")]
+    count = sum(pair.alarm for pair in pairs)
+    low, high = intervals.exact_share(count, len(pairs))
+    text = f"{count} of {len(pairs)} A/A pairs of all experiments and metrics differ significantly: "
+    text += (
+        f"{count / len(pairs):.1%} (95 % interval {low:.1%} – {high:.1%}, taking pairs as independent; 5 % expected). "
+    )
+    if low > ALPHA:
+        text += "More than expected: the starts of this run are not independent."
+    return [Text(text.strip(), "False alarms:")]
 
 
 def predictions(records: Sequence[WindowRecord]) -> list[Part]:

@@ -1,19 +1,32 @@
 """One window: its treatment, metrics, validity, and which of its values are only bounds."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from zonda_lab.errors import LabError
 from zonda_lab.experiments.metrics import METRICS
-from zonda_lab.results.disturbances import disturbed
 
 SCHEMA = 1
 Bound = Literal["", "at least", "at most"]
 LOWER_BOUNDS = "the load generator could not send more: peak rates are lower bounds"  # a note of format 1
+LATE_SENDS = "queries left more than 1 ms after their time"  # text printed by zonda-load
 
-
+# Parts of the reasons of invalid windows that other load on the machine explains; `measurement.validity` words them.
+DISTURBANCES = (
+    "the hypervisor took",
+    "other programs used",
+    "something waited for a disk",
+    "telemetry came",
+    "no telemetry",
+    "the generator was",
+    "the generator sent",
+    "the generator waited",
+    "the server waited",
+    "scheduled queries were never sent",
+    LATE_SENDS,
+)
 # Zones that never arrive: the time to transfer all is longer than the patience, and the rate of all lower.
 # All zones use more than those that arrived did.
 CENSORED: dict[str, Bound] = {
@@ -102,6 +115,11 @@ def parse_record(line: str) -> WindowRecord:
     if table.get("schema") != SCHEMA:
         raise LabError(f"records of schema {table.get('schema')}, this lab reads {SCHEMA}")
     return WindowRecord(**table)
+
+
+def disturbed(reasons: Sequence[str]) -> bool:
+    """Whether other load on the machine explains all reasons."""
+    return bool(reasons) and all(any(words in reason for words in DISTURBANCES) for reason in reasons)
 
 
 def selected(records: Iterable[WindowRecord], **levels: str) -> list[WindowRecord]:

@@ -95,8 +95,7 @@ class RigLimits:
         """Starts an echo server and measures all these windows."""
         first = as_echo(windows[0])
         with Harness(first, self._installed, self._generator, self._network, self.echo_qps) as harness:
-            server = harness.start_server()
-            harness.wait_ready(server)
+            server = harness.start_ready_server()
             for settings in map(as_echo, windows):
                 limits = self._limits(harness, server, settings)
                 window = (searched if is_search else measure_window)(harness, server, settings)

@@ -27,7 +27,7 @@ from zonda_lab.run.duration_estimate import start_s
 from zonda_lab.run.progress import Progress
 from zonda_lab.run.rig_limits import RigLimits
 from zonda_lab.servers import InstalledServer
-from zonda_lab.telemetry.series import Telemetry, saturated
+from zonda_lab.telemetry.series import saturated
 
 REPEATED = "a window of this start was invalid, so the start was repeated"
 
@@ -119,7 +119,8 @@ class StartRecorder:
         if self.harness is None:
             raise LabError("no harness is running")
         telemetry, settings = self.harness.observer.observed(window.span), self._settings_of(window)
-        checked = self._validity_input(window, telemetry, settings)
+        is_isolated = self.harness.network.is_isolated
+        checked = validity.ValidityInput(window, telemetry, settings, is_isolated, receives_load=self._uses_echo)
         reasons = window.invalid + validity.reasons(checked) + self._other_machines(window.span)
         reasons += [f"{name}: {why}" for name, span in window.later.items() for why in self._machines(span)]
         record = self._record(attempt + self.attempt)
@@ -145,7 +146,7 @@ class StartRecorder:
     def _add_limits(self, record: WindowRecord, window: Window, settings: Settings) -> None:
         """The limits of the rig for this traffic, and which metrics they bound."""
         record.bounds, record.rig_bound = window.bounds, window.rig_bound
-        if PROCEDURES[self.start.experiment.definition.procedure].uses_echo:
+        if self._uses_echo:
             record.echo, limits = self.runner.limits.describe(settings)
             record.metrics |= {name: limits[name] for name in ("echo_qps", "generator_qps") if name in limits}
             record.detail |= {"limits": limits} if limits else {}
@@ -153,9 +154,8 @@ class StartRecorder:
     def close(self) -> None:
         """Stores the telemetry of the start; called before the harness closes."""
         if self.harness is not None and self.harness.observer.file.exists():
-            self.files["telemetry"] = self.runner.results.store_file(
-                self.harness.observer.file, f"telemetry/{self._stem}.jsonl"
-            )
+            name = f"telemetry/{self._stem}.jsonl"
+            self.files["telemetry"] = self.runner.results.store_file(self.harness.observer.file, name)
 
     def skip(self, why: str, planned: PlannedWindow | None = None) -> None:
         """Records that the treatment, or one window of it, is not supported."""
@@ -193,29 +193,9 @@ class StartRecorder:
     def _stem(self) -> str:
         return f"{self.start.experiment.id}-{hashlib.sha256(self.start.key.encode()).hexdigest()[:10]}-{self.attempt}"
 
-    def _validity_input(self, window: Window, telemetry: Telemetry, settings: Settings) -> validity.ValidityInput:
-        seconds, rig, result = window.span.seconds, settings.rig, window.result
-        softirq = telemetry.cpu_share("softirq") * len(telemetry.samples[0]["cpu"]) if telemetry.samples else 0.0
-        steered = softirq if rig.rps_cpus else 0.0  # RPS runs softirqs outside any process
-        receives_load = PROCEDURES[self.start.experiment.definition.procedure].uses_echo
-        has_same_buffer = receives_load and settings.server.settings == "tuned"
-        return validity.ValidityInput(
-            telemetry,
-            seconds,
-            window.span.own_cpu_s / seconds + steered,
-            result,
-            window.died,
-            window.metrics.get("latency_p50_us"),
-            server_cpu_s=window.span.server_cpu_s,
-            server_cores=len(set(rig.server_cpus)),
-            load_s=window.load_s,
-            is_udp_only=_is_udp_only(settings),
-            is_isolated=self.harness is not None and self.harness.network.is_isolated,
-            has_own_cpu=not set(rig.server_cpus) & set(rig.load_cpus),
-            wanted_receive_buffer=settings.server.receive_buffer if has_same_buffer else 0,
-            receive_buffer=int(window.metrics.get("receive_buffer_kb", 0.0) * 1024),
-            tolerated=settings.timing.tolerated,
-        )
+    @property
+    def _uses_echo(self) -> bool:
+        return PROCEDURES[self.start.experiment.definition.procedure].uses_echo
 
     def _machines(self, span: Span) -> list[str]:
         """Why any machine was not fit for what was measured in that time."""
@@ -229,17 +209,17 @@ class StartRecorder:
     def _other_machines(self, span: Span) -> list[str]:
         """Why machines other than the server's make the window invalid."""
         observed = self.harness.observer.elsewhere(span) if self.harness else {}
+        cores = {name: span.elsewhere_cpu_s.get(name, 0.0) / span.seconds for name in observed}
         return [
             f"{name}: {reason}"
             for name, telemetry in observed.items()
-            for reason in validity.machine_reasons(
-                telemetry, span.seconds, span.elsewhere_cpu_s.get(name, 0.0) / span.seconds
-            )
+            for reason in validity.machine_reasons(telemetry, span.seconds, cores[name])
         ]
 
     def _record(self, attempt: int) -> WindowRecord:
         label = self.start.settings.server.name
         server = self.runner.installed.get(label)
+        programs = {"kind": server.adapter.name, "version": server.version} if server else {}
         return WindowRecord(
             experiment=self.start.experiment.id,
             start=self.start.key,
@@ -248,9 +228,7 @@ class StartRecorder:
             treatment=self.start.treatment.levels,
             copy=self.start.treatment.copy,
             attempt=attempt,
-            server={"label": label, "kind": server.adapter.name, "version": server.version}
-            if server
-            else {"label": label},
+            server={"label": label, **programs},
             began=datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
         )
 
@@ -261,23 +239,9 @@ class StartRecorder:
         name = f"hdr/{self._stem}-{number}.hlog"
         tagged = {"intended": result.latency_intended, "actual": result.latency_actual}
         kept = {tag: text for tag, text in tagged.items() if text}
-        latency_histogram.write_log(
-            self.runner.results.folder / name, time.time() - result.seconds, result.seconds, kept
-        )
+        log = self.runner.results.folder / name
+        latency_histogram.write_log(log, time.time() - result.seconds, result.seconds, kept)
         return {"latency": name}
-
-
-def _is_udp_only(settings: Settings) -> bool:
-    """Whether every packet of a window is a query over UDP or its answer."""
-    traffic, change = settings.traffic, settings.change
-    others = (
-        traffic.tcp_share
-        or traffic.capture
-        or change.updates_per_s
-        or change.transfers
-        or settings.primary.changes_per_s
-    )
-    return traffic.transport == "udp" and not others
 
 
 def manifest(

@@ -4,10 +4,9 @@ from importlib.metadata import EntryPoint, entry_points
 
 from zonda_lab.servers.adapter import Adapter, Feature, InstalledServer, UnusableAdapter
 from zonda_lab.servers.bind import Bind
-from zonda_lab.servers.echo_and_sink import Echo, Sink
+from zonda_lab.servers.generator_servers import Echo, NullPrimary, Sink
 from zonda_lab.servers.knot import Knot
 from zonda_lab.servers.nsd import Nsd
-from zonda_lab.servers.null_primary import NullPrimary
 from zonda_lab.servers.pdns import Pdns
 from zonda_lab.servers.yadifa import Yadifa
 from zonda_lab.servers.zonda import Zonda

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -104,8 +105,7 @@ class Adapter(ABC):
     def installed(self, label: str = "", path: Path | None = None) -> InstalledServer:
         """The installed server; raises if it is missing."""
         program = self.find(path)
-        done = subprocess.run([program, self.version_flag], capture_output=True, text=True, check=False)
-        return InstalledServer(label or self.name, self, program, version_in(done.stdout + done.stderr))
+        return InstalledServer(label or self.name, self, program, version_in(printed([program, self.version_flag])))
 
     def prepare(self, config: ServerConfig) -> None:
         """Writes the configuration files."""
@@ -129,9 +129,15 @@ class UnusableAdapter(Adapter):
         return {}
 
 
-def version_in(printed: str) -> str:
+def printed(command: Sequence[str | Path]) -> str:
+    """What a command prints, errors included."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr
+
+
+def version_in(text: str) -> str:
     """The version in the output of a program."""
-    match = re.search(r"\d+\.\d+(?:\.\d+)?[\w.+~-]*", printed)
+    match = re.search(r"\d+\.\d+(?:\.\d+)?[\w.+~-]*", text)
     return match[0] if match else "unknown"
 
 

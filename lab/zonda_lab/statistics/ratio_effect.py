@@ -1,5 +1,6 @@
-"""A candidate over a baseline: ratio, interval, tests of difference and equivalence."""
+"""A candidate over a baseline: ratio, interval, tests of difference and equivalence, power calculation."""
 
+import bisect
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -8,21 +9,11 @@ import numpy as np
 from scipy import stats
 from statsmodels.stats.weightstats import ttost_ind, ttost_paired
 
-from zonda_lab.statistics import ALPHA
-from zonda_lab.statistics.intervals import (
-    MIN_BOOTSTRAP,
-    ROUNDING,
-    Floats,
-    bootstrap_shift,
-    either_varies,
-    hodges_lehmann,
-    interval,
-    shift,
-    standard_deviation,
-    variance,
-    welch_shift,
-)
-from zonda_lab.statistics.power import minimum_detectable
+from zonda_lab.statistics import ALPHA, intervals
+from zonda_lab.statistics.intervals import Floats
+
+POWER = 0.80
+MOST_BLOCKS = 2_000
 
 
 @dataclass(frozen=True)
@@ -58,10 +49,10 @@ def paired_effect(baseline: Sequence[float], candidate: Sequence[float], margin:
     the minimum detectable effect is that of a test at 5 % divided by `comparisons`.
     """
     ratios = np.log(np.asarray(candidate, float)) - np.log(np.asarray(baseline, float))
-    sides, sigma = _one_sided_paired(ratios, margin), standard_deviation(ratios)
+    sides, sigma = _one_sided_paired(ratios, margin), intervals.standard_deviation(ratios)
     mde = minimum_detectable(sigma, len(ratios), comparisons)
-    estimate, p = hodges_lehmann(ratios), _paired_p(ratios, comparisons)
-    return _effect(estimate, interval(ratios), p, len(ratios), True, sides, mde)
+    estimate, p = intervals.hodges_lehmann(ratios), _paired_p(ratios, comparisons)
+    return _effect(estimate, intervals.interval(ratios), p, len(ratios), True, sides, mde)
 
 
 def unpaired_effect(
@@ -73,10 +64,31 @@ def unpaired_effect(
     """
     a, b = np.log(np.asarray(baseline, float)), np.log(np.asarray(candidate, float))
     n = min(len(a), len(b))
-    bounds = bootstrap_shift(a, b) if n >= MIN_BOOTSTRAP else welch_shift(a, b)
-    mde = minimum_detectable(math.sqrt(variance(a) + variance(b)), n, comparisons)
+    bounds = intervals.bootstrap_shift(a, b) if n >= intervals.MIN_BOOTSTRAP else intervals.welch_shift(a, b)
+    mde = minimum_detectable(math.sqrt(intervals.variance(a) + intervals.variance(b)), n, comparisons)
     p, sides = _unpaired_p(a, b, comparisons), _one_sided_unpaired(a, b, margin)
-    return _effect(shift(a, b), bounds, p, n, False, sides, mde)
+    return _effect(intervals.shift(a, b), bounds, p, n, False, sides, mde)
+
+
+def minimum_detectable(sigma: float, n: int, comparisons: int = 1) -> float:
+    """Minimum detectable effect: (t(1 - alpha/2) + t(power)) sigma / sqrt(n), as a ratio minus one.
+
+    With several comparisons alpha is divided by their number, the first and strictest step of Holm's correction.
+    """
+    if n < 2 or not math.isfinite(sigma):
+        return math.inf
+    quantiles = stats.t.ppf(1 - ALPHA / 2 / max(1, comparisons), n - 1) + stats.t.ppf(POWER, n - 1)
+    return math.expm1(min(700.0, float(quantiles) * sigma / math.sqrt(n)))
+
+
+def blocks_needed(sigma: float, effect: float, comparisons: int = 1) -> int | None:
+    """Blocks that detect a relative effect with 80 % power, from the standard deviation of paired log ratios.
+
+    None above `MOST_BLOCKS`.
+    """
+    sizes = range(2, MOST_BLOCKS + 1)
+    at = bisect.bisect_left(sizes, True, key=lambda n: minimum_detectable(sigma, n, comparisons) <= effect)
+    return sizes[at] if at < len(sizes) else None
 
 
 def corrected(effects: Sequence[Effect]) -> list[Effect]:
@@ -101,8 +113,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def _paired_p(ratios: Floats, comparisons: int = 1) -> float:
     if len(ratios) < 2:
         return 1.0
-    if np.ptp(ratios) < ROUNDING:
-        return 1.0 if abs(ratios[0]) < ROUNDING else 0.0
+    if np.ptp(ratios) < intervals.ROUNDING:
+        return 1.0 if abs(ratios[0]) < intervals.ROUNDING else 0.0
     if 2 * 0.5 ** len(ratios) * comparisons < ALPHA:
         return float(stats.wilcoxon(ratios).pvalue)
     return float(stats.ttest_1samp(ratios, 0.0).pvalue)
@@ -113,7 +125,7 @@ def _unpaired_p(a: Floats, b: Floats, comparisons: int) -> float:
         return 1.0
     n, m = len(a), len(b)
     furthest = (n * m / 2 - 0.5) / math.sqrt(n * m * (n + m + 1) / 12)  # the two samples do not overlap
-    if 2 * stats.norm.sf(furthest) * comparisons < ALPHA or not either_varies(a, b):
+    if 2 * stats.norm.sf(furthest) * comparisons < ALPHA or not intervals.either_varies(a, b):
         return float(stats.mannwhitneyu(b, a).pvalue)
     return float(stats.ttest_ind(b, a, equal_var=False).pvalue)
 
@@ -123,7 +135,7 @@ def _one_sided_paired(ratios: Floats, margin: float) -> tuple[float, float]:
     bound = math.log1p(margin)
     if len(ratios) < 2:
         return 1.0, 1.0
-    if np.ptp(ratios) < ROUNDING:
+    if np.ptp(ratios) < intervals.ROUNDING:
         return float(ratios[0] <= -bound), float(ratios[0] >= bound)
     _, (_, lower, _), (_, upper, _) = ttost_paired(ratios, np.zeros_like(ratios), -bound, bound)
     return float(lower), float(upper)
@@ -131,8 +143,8 @@ def _one_sided_paired(ratios: Floats, margin: float) -> tuple[float, float]:
 
 def _one_sided_unpaired(a: Floats, b: Floats, margin: float) -> tuple[float, float]:
     bound = math.log1p(margin)
-    if not either_varies(a, b):
-        return float(shift(a, b) <= -bound), float(shift(a, b) >= bound)
+    if not intervals.either_varies(a, b):
+        return float(intervals.shift(a, b) <= -bound), float(intervals.shift(a, b) >= bound)
     _, (_, lower, _), (_, upper, _) = ttost_ind(b, a, -bound, bound, usevar="unequal")
     return float(lower), float(upper)
 

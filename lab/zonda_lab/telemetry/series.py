@@ -144,7 +144,7 @@ def with_clients(server: Telemetry, clients: Sequence[Telemetry]) -> Telemetry:
             if i := bisect.bisect(known, sample["t"]):
                 total.update(client.samples[i - 1]["net"]["client"])
         samples.append({**sample, "net": {**sample["net"], "client": dict(total)}})
-    return Telemetry(server.header, samples)
+    return replace(server, samples=samples)
 
 
 def threads_of(sample: dict[str, Any], label: str) -> dict[str, int]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from zonda_lab.errors import LabError
 from zonda_lab.experiments.definition import QuerySpec, ZoneSpec
-from zonda_lab.generator_program import zonda_load
+from zonda_lab.servers.generator_servers import zonda_load
 from zonda_lab.zones.trace_zones import TraceZones
 from zonda_lab.zones.zone_shapes import Shape
 from zonda_lab.zones.zonegen import cache_folder, digest, generate, shape_of
