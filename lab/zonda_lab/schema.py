@@ -42,14 +42,13 @@ def parse(cls: type[T], table: Mapping[str, Any], where: str) -> T:
             raise LabError(f"{where}: unknown key `{key}`", suggestion(key, fields))
     missing = [key for key, field in fields.items() if key not in table and _required(field)]
     if missing:
-        raise LabError(
-            f"{where}: `{missing[0]}` is missing", f"it is {fields[missing[0]].metadata.get('doc', 'needed')}"
-        )
-    values = {
-        fields[key].name: _convert(hints[fields[key].name], value, f"{where}: {key}") for key, value in table.items()
-    }
-    for key in table:
-        _check_least(values[fields[key].name], fields[key].metadata.get("least"), f"{where}: {key}")
+        documented = fields[missing[0]].metadata.get("doc", "needed")
+        raise LabError(f"{where}: `{missing[0]}` is missing", f"it is {documented}")
+    values = {}
+    for key, value in table.items():
+        field = fields[key]
+        values[field.name] = _convert(hints[field.name], value, f"{where}: {key}")
+        _check_least(values[field.name], field.metadata.get("least"), f"{where}: {key}")
     return cls(**values)
 
 
@@ -117,9 +116,8 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
     if origin is list:
         return [_convert(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(_checked(list, value, where))]
     if origin is dict:
-        return {
-            key: _convert(arguments[1], item, f"{where}.{key}") for key, item in _checked(dict, value, where).items()
-        }
+        items = _checked(dict, value, where).items()
+        return {key: _convert(arguments[1], item, f"{where}.{key}") for key, item in items}
     return _checked(hint, value, where)
 
 

@@ -53,9 +53,9 @@ class LevelComparison:
     factor: str
     level: str
     effect: Effect
-    dunn: float
-    dunnett: float
     outcome: ComparisonOutcome
+    dunn: float = math.nan  # p values
+    dunnett: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -124,25 +124,24 @@ def analyse_metric(records: Sequence[WindowRecord], metric: str, analysis: Analy
     cells = tabulate(records, metric)
     if not analysis.baseline:
         return MetricAnalysis(metric, cells)
-    pairs = aa_pairs(cells, metric, analysis)
+    pairs = aa_pairs(records, [metric], analysis)
     alarms = {tuple(pair.levels.items()) for pair in pairs if pair.alarm}
-    strata = [
-        _stratum(dict(key), group, metric, analysis, alarm=key in alarms)
-        for key, group in _grouped(cells, analysis).items()
-    ]
+    groups = _grouped(cells, analysis).items()
+    strata = [_stratum(dict(key), group, metric, analysis, alarm=key in alarms) for key, group in groups]
     return MetricAnalysis(metric, cells, [s for s in strata if s.comparisons or s.without_ratio], pairs)
 
 
-def aa_pairs(cells: Sequence[Cell], metric: str, analysis: AnalysisSpec) -> list[AaPair]:
-    """Every two runs of one treatment, compared by block; those that are only bounds cannot be."""
+def aa_pairs(records: Sequence[WindowRecord], metrics: Iterable[str], analysis: AnalysisSpec) -> list[AaPair]:
+    """Every two runs of the baseline, compared by block, in each metric; those that are only bounds cannot be."""
     found = []
-    for key, group in _grouped(cells, analysis).items():
-        for first, second in itertools.product(group, group):
-            if first.levels != second.levels or (first.copy, second.copy) != (0, 1):
-                continue
-            effect = effects.compared(metric, first.sample, second.sample, analysis.margin)
-            if effect and effect.n >= MIN_STARTS and not effect.bound:
-                found.append(AaPair(metric, dict(key), effect))
+    for metric in metrics if analysis.baseline else ():
+        for key, group in _grouped(tabulate(records, metric), analysis).items():
+            for first, second in itertools.product(group, group):
+                if first.levels != second.levels or (first.copy, second.copy) != (0, 1):
+                    continue
+                effect = effects.compared(metric, first.sample, second.sample, analysis.margin)
+                if effect and effect.n >= MIN_STARTS and not effect.bound:
+                    found.append(AaPair(metric, dict(key), effect))
     return found
 
 
@@ -235,15 +234,12 @@ def _stratum(levels: dict[str, str], cells: list[Cell], metric: str, analysis: A
     comparisons = _comparisons(levels, base, others, metric, analysis, alarm)
     compared = {each.level for each in comparisons}
     without = _without_ratio(base, {c.levels[analysis.compare]: c for c in others}, compared)
-    groups = {
-        cell.levels[analysis.compare]: cell.sample
-        for cell in firsts
-        if len(cell.values) >= MIN_STARTS and cell.sample.positive
-    }
-    if len(groups) < 2 or analysis.baseline not in groups or any(sample.bounds for sample in groups.values()):
-        return Stratum(levels, comparisons, without)
-    tested = _with_group_tests(levels, comparisons, {name: each.values for name, each in groups.items()}, analysis)
-    return replace(tested, without_ratio=without)
+    stratum = Stratum(levels, comparisons, without)
+    enough = [cell for cell in firsts if len(cell.values) >= MIN_STARTS and cell.sample.positive]
+    groups = {cell.levels[analysis.compare]: cell.values for cell in enough}
+    if len(groups) < 2 or analysis.baseline not in groups or any(cell.sample.bounds for cell in enough):
+        return stratum
+    return _with_group_tests(stratum, groups, analysis.baseline)
 
 
 def _without_ratio(base: Cell, others: Mapping[str, Cell], compared: Collection[str]) -> dict[str, str]:
@@ -257,19 +253,17 @@ def _without_ratio(base: Cell, others: Mapping[str, Cell], compared: Collection[
     }
 
 
-def _with_group_tests(
-    levels: dict[str, str],
-    comparisons: list[LevelComparison],
-    groups: dict[str, dict[int, float]],
-    analysis: AnalysisSpec,
-) -> Stratum:
+def _with_group_tests(stratum: Stratum, groups: dict[str, dict[int, float]], baseline: str) -> Stratum:
     """Adds the tests over all levels and all pairs; they need values, not bounds."""
     values = {name: list(by_block.values()) for name, by_block in groups.items()}
-    dunn = {pair.b: pair.p for pair in group_tests.dunn_to_baseline(values, analysis.baseline)}
-    dunnett = {pair.b: pair.p for pair in group_tests.dunnett(values, analysis.baseline)}
-    return Stratum(
-        levels,
-        [replace(c, dunn=dunn.get(c.level, math.nan), dunnett=dunnett.get(c.level, math.nan)) for c in comparisons],
+    dunn = {pair.b: pair.p for pair in group_tests.dunn_to_baseline(values, baseline)}
+    dunnett = {pair.b: pair.p for pair in group_tests.dunnett(values, baseline)}
+    return replace(
+        stratum,
+        comparisons=[
+            replace(each, dunn=dunn.get(each.level, math.nan), dunnett=dunnett.get(each.level, math.nan))
+            for each in stratum.comparisons
+        ],
         omnibus=[test for test in (group_tests.kruskal(values), group_tests.friedman(groups)) if test],
         variances=group_tests.brown_forsythe(values),
         tukey=group_tests.tukey(values),
@@ -287,8 +281,6 @@ def _comparisons(
     ]
     corrected = ratio_effect.corrected([effect for _, effect in found])
     return [
-        LevelComparison(
-            levels, analysis.compare, level, effect, math.nan, math.nan, effects.classify(effect, metric, alarm)
-        )
+        LevelComparison(levels, analysis.compare, level, effect, effects.classify(effect, metric, alarm))
         for (level, _), effect in zip(found, corrected, strict=True)
     ]

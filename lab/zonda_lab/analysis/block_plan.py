@@ -105,25 +105,18 @@ def sigma_of(records: Sequence[WindowRecord], analysis: AnalysisSpec) -> float |
     """
     metric = analysis.metric
     cells = [cell for cell in tabulate(records, metric) if not cell.sample.bounds]
-    groups: dict[tuple[tuple[str, str], ...], list[list[float]]] = {}
+    spreads: list[float] = []
     for copy in (1, 0):
         for cell in cells:
             if cell.copy != copy or (not copy and cell.levels.get(analysis.compare) == analysis.baseline):
                 continue
-            if differences := _differences(metric, _baseline_of(records, cell.levels, analysis, metric), cell.values):
-                groups.setdefault(tuple(cell.levels.items()), []).append(differences)
-        if groups:
+            wanted = {**cell.levels, analysis.compare: analysis.baseline}
+            base = sample_of((r for r in records if r.levels == wanted and not r.copy), metric)
+            if differences := _differences(metric, base.values, cell.values):
+                spreads.append(float(np.var(differences, ddof=1)))
+        if spreads:
             break
-    spreads = [float(np.var(each, ddof=1)) for group in groups.values() for each in group]
     return math.sqrt(float(np.mean(spreads))) if spreads else None
-
-
-def _baseline_of(
-    records: Sequence[WindowRecord], levels: Mapping[str, str], analysis: AnalysisSpec, metric: str
-) -> dict[int, float]:
-    """The first runs of the baseline at otherwise the same levels."""
-    wanted = {**levels, analysis.compare: analysis.baseline}
-    return sample_of((r for r in records if r.levels == wanted and not r.copy), metric).values
 
 
 def _differences(metric: str, base: Mapping[int, float], values: Mapping[int, float]) -> list[float]:

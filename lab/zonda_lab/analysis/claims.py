@@ -63,12 +63,11 @@ def check_claim(records: Sequence[WindowRecord], claim: Claim, aa_pairs: Sequenc
     if claim.untestable:
         return [ClaimCheck(claim, None)]
     records = [record for record in records if not record.copy]
-    return [
-        replace(
-            _check(selected(records, **levels), claim), condition=words(levels), alarm=_alarmed(claim, aa_pairs, levels)
-        )
-        for levels in conditions(selected(records, **claim.of), claim.metric, _settled(records, claim))
-    ]
+    done = []
+    for levels in conditions(selected(records, **claim.of), claim.metric, _settled(records, claim)):
+        found, alarm = _check(selected(records, **levels), claim), _alarmed(claim, aa_pairs, levels)
+        done.append(replace(found, condition=words(levels), alarm=alarm))
+    return done
 
 
 def _settled(records: Sequence[WindowRecord], claim: Claim) -> set[str]:
@@ -115,9 +114,8 @@ def _check_ratio(claim: Claim, top: Sample, bottom: Sample) -> ClaimCheck:
         return ClaimCheck(claim, None)
     ratios = np.log([top.values[block] / bottom.values[block] for block in blocks])
     low, high = intervals.interval(ratios)
-    bound = effects.bound_of_ratio(
-        (bottom.bounds.get(block, "") for block in blocks), (top.bounds.get(block, "") for block in blocks)
-    )
+    lower, upper = ([sample.bounds.get(block, "") for block in blocks] for sample in (bottom, top))
+    bound = effects.bound_of_ratio(lower, upper)
     return ClaimCheck(
         claim,
         math.exp(intervals.hodges_lehmann(ratios)),
@@ -143,11 +141,8 @@ def _check_order(records: Sequence[WindowRecord], claim: Claim) -> ClaimCheck:
     """
     factor = claim.along or "server.name"
     levels = list(itertools.chain.from_iterable(_groups(claim.order)))
-    samples = {
-        level: sample
-        for level in levels
-        if len((sample := _ranked(records, claim, {factor: level})).values) >= MIN_STARTS
-    }
+    ranked = {level: _ranked(records, claim, {factor: level}) for level in levels}
+    samples = {level: sample for level, sample in ranked.items() if len(sample.values) >= MIN_STARTS}
     groups = [kept for group in _groups(claim.order) if (kept := [level for level in group if level in samples])]
     pairs = [pair for upper, lower in itertools.pairwise(groups) for pair in itertools.product(upper, lower)]
     if not pairs:
@@ -159,8 +154,8 @@ def _check_order(records: Sequence[WindowRecord], claim: Claim) -> ClaimCheck:
     missing = [level for level in levels if level not in samples]
     complete = len(measured) == len(pairs) and not missing
     outcome = REFUTED if any(below) else CONFIRMED if all(above) and complete else INCONCLUSIVE
-    ranked = " > ".join(sorted(samples, key=lambda level: -samples[level].median()[0]))
-    text = f"{ranked}; without {', '.join(missing)}" if missing else ranked
+    text = " > ".join(sorted(samples, key=lambda level: -samples[level].median()[0]))
+    text += f"; without {', '.join(missing)}" if missing else ""
     return ClaimCheck(claim, None, n=min(len(s.values) for s in samples.values()), text=text, order=outcome)
 
 

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from zonda_lab.analysis import effects
 from zonda_lab.analysis.analysis import AaPair, aa_pairs, metrics_of, tabulate
@@ -64,11 +64,6 @@ class MetricComparison:
     decision: Decision = "undetected"
     alarm: bool = False  # a program differs from itself at these levels
 
-    @property
-    def enough(self) -> bool:
-        """Whether both sides have enough starts."""
-        return min(len(self.a.values), len(self.b.values)) >= MIN_STARTS
-
 
 @dataclass(frozen=True)
 class Comparison:
@@ -108,8 +103,9 @@ def compare(a: Side, b: Side, margin: float) -> Comparison:
     left, right = a.records(), b.records()
     _require_same_labels(a, left, b, right)
     found: list[MetricComparison] = []
-    for id_, document in _common_experiments(a, b).items():
-        analysis = parse_stored(AnalysisSpec, document["analysis"], id_)
+    first, second = (Results(side.folder).manifest()["experiments"] for side in (a, b))
+    for id_ in [id_ for id_ in second if id_ in first]:
+        analysis = parse_stored(AnalysisSpec, second[id_]["analysis"], id_)
         sides = [[record for record in side if record.experiment == id_] for side in (left, right)]
         alarms = _alarms(a, b, id_, analysis) if interleaved else []
         for metric in metrics_of(analysis):
@@ -118,21 +114,13 @@ def compare(a: Side, b: Side, margin: float) -> Comparison:
     return Comparison(_decided(found, margin, interleaved), interleaved, margin)
 
 
-def _common_experiments(a: Side, b: Side) -> dict[str, Any]:
-    """The experiments of both manifests, as B describes them."""
-    first, second = (Results(side.folder).manifest()["experiments"] for side in (a, b))
-    return {id_: document for id_, document in second.items() if id_ in first}
-
-
 def _require_same_labels(a: Side, left: Sequence[WindowRecord], b: Side, right: Sequence[WindowRecord]) -> None:
     """Fails if only one side has a label, and the other one has several servers to compare it with."""
     for side, records, other in ((a, left, b), (b, right, a)):
         servers = sorted({label for record in records if (label := record.server.get("label"))})
         if other.label and not side.label and len(servers) > 1:
-            raise LabError(
-                f"{side.folder} has several servers: {', '.join(servers)}",
-                f"name one, as in {side.folder}:{servers[0]}",
-            )
+            help_text = f"name one, as in {side.folder}:{servers[0]}"
+            raise LabError(f"{side.folder} has several servers: {', '.join(servers)}", help_text)
 
 
 def _compared(
@@ -150,10 +138,8 @@ def _compared(
 
 def _alarms(a: Side, b: Side, id_: str, analysis: AnalysisSpec) -> list[AaPair]:
     """The A/A pairs of one result that differ significantly, except those of servers that are not compared."""
-    if not analysis.baseline:
-        return []
     records = [record for record in Results(a.folder).records() if record.experiment == id_]
-    pairs = [pair for metric in metrics_of(analysis) for pair in aa_pairs(tabulate(records, metric), metric, analysis)]
+    pairs = aa_pairs(records, metrics_of(analysis), analysis)
     return [pair for pair in pairs if pair.alarm and pair.levels.get("server.name", a.label) in (a.label, b.label)]
 
 
@@ -168,7 +154,10 @@ def _alarmed(each: MetricComparison, alarms: Sequence[AaPair]) -> bool:
 
 def _decided(found: Sequence[MetricComparison], margin: float, interleaved: bool) -> list[MetricComparison]:
     count = sum(bool(each.a.values and each.b.values) for each in found)
-    measured = [effects.compared(p.metric, p.a, p.b, margin, count, paired=_paired(p, interleaved)) for p in found]
+    measured = []
+    for each in found:
+        paired = interleaved and any(block in each.b.values for block in each.a.values)
+        measured.append(effects.compared(each.metric, each.a, each.b, margin, count, paired))
     corrected = iter(ratio_effect.corrected([effect for effect in measured if effect]))
     decided = []
     for each, effect in zip(found, measured, strict=True):
@@ -200,16 +189,12 @@ def _decide_zeros(pair: MetricComparison) -> Decision:
     better, a, b = METRICS[pair.metric].better, pair.a.values.values(), pair.b.values.values()
     if better == "neither":
         return "other"
-    if not pair.enough:
+    if min(len(a), len(b)) < MIN_STARTS:
         return "too few starts"
     good, bad = (a, b) if better == "lower" else (b, a)
     if max(bad) <= min(good):
         return "not worse"
     return "worse" if min(bad) > max(good) and len(a) + len(b) >= SEPARATED else "undetected"
-
-
-def _paired(pair: MetricComparison, interleaved: bool) -> bool:
-    return interleaved and any(block in pair.b.values for block in pair.a.values)
 
 
 def _key(levels: dict[str, str], labelled: bool) -> tuple[tuple[str, str], ...]:

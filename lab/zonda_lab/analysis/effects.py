@@ -102,14 +102,10 @@ def classify(effect: Effect, metric: str, alarm: bool = False) -> ComparisonOutc
         return "withheld"
     if effect.equivalent:
         return "equivalent"  # also if the difference, smaller than the margin, is significant
-    detected = abs(math.log(effect.ratio)) >= _detectable(effect)
+    # Values that are bounds have no variance, and so no minimum detectable effect, of their own.
+    detected = abs(math.log(effect.ratio)) >= (0.0 if effect.bound else math.log1p(effect.mde))
     if effect.p < ALPHA and detected and not effect.low <= 1 <= effect.high:
         if METRICS[metric].better == "neither":
             return "different"
         return "better" if (effect.ratio < 1) == (METRICS[metric].better == "lower") else "worse"
     return "inconclusive"
-
-
-def _detectable(effect: Effect) -> float:
-    """The minimum detectable effect as a logarithm; 0 where values are bounds, which have no variance of their own."""
-    return 0.0 if effect.bound else math.log1p(effect.mde)

@@ -35,7 +35,6 @@ class Point:
 
     commit: str
     began: str
-    version: str
     values: list[float]
 
     @property
@@ -140,8 +139,7 @@ def _points(recording: Recording) -> Iterator[tuple[Key, Point]]:
         for metric in metrics_of(analysis):
             for cell in tabulate(mine, metric):
                 if _usable(cell, metric):
-                    version = manifest["servers"].get(cell.levels.get("server.name", ""), {}).get("version", "")
-                    point = Point(manifest["source"], manifest["began"], version, list(cell.values.values()))
+                    point = Point(manifest["source"], manifest["began"], list(cell.values.values()))
                     yield (id_, metric, cell.label, _conditions(manifest, described)), point
 
 
@@ -166,13 +164,12 @@ def _committed(folder: Path) -> list[Recording]:
         for line in _git(folder, "ls-tree", "-r", commit, "--", ".").splitlines():
             mode_type_object, _, path = line.partition("\t")
             if path.endswith("/manifest.json"):
-                blobs.setdefault(mode_type_object.split()[2], f"{commit}:./{path.removesuffix('manifest.json')}")
-    return [_recording(folder, blob, where) for blob, where in blobs.items()]
-
-
-def _recording(folder: Path, manifest: str, where: str) -> Recording:
-    lines = _git(folder, "show", f"{where}records.jsonl").splitlines()
-    return Recording(json.loads(_git(folder, "cat-file", "blob", manifest)), lines)
+                records = f"{commit}:./{path.removesuffix('manifest.json')}records.jsonl"
+                blobs.setdefault(mode_type_object.split()[2], records)
+    return [
+        Recording(json.loads(_git(folder, "cat-file", "blob", blob)), _git(folder, "show", records).splitlines())
+        for blob, records in blobs.items()
+    ]
 
 
 def _git(folder: Path, *arguments: str) -> str:

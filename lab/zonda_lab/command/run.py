@@ -28,12 +28,10 @@ if TYPE_CHECKING:
 def run_experiments(given: argparse.Namespace) -> int:
     """`zonda-lab run`."""
     if not (given.experiments or given.resume):
-        raise LabError(
-            "no experiment given", "for example `zonda-lab run --quick E1`; `zonda-lab list` shows all of them"
-        )
-    results = Results(
-        given.resume or given.out or Path("results") / f"{datetime.datetime.now(datetime.UTC):%Y%m%d-%H%M%S}"
-    )
+        help_text = "for example `zonda-lab run --quick E1`; `zonda-lab list` shows all of them"
+        raise LabError("no experiment given", help_text)
+    now = datetime.datetime.now(datetime.UTC)
+    results = Results(given.resume or given.out or Path("results", f"{now:%Y%m%d-%H%M%S}"))
     if given.resume:
         for option, value in results.manifest()["options"].items():
             setattr(given, option, value)
@@ -62,9 +60,8 @@ def plan_blocks(given: argparse.Namespace) -> int:
     total = sum(done.seconds for done in plans)
     print(f"{len(plans)} experiments, about {format_duration(total)}")
     if total > given.hours * 3600:
-        print(
-            f"three blocks of each take more than {given.hours:g} hours: leave out levels or servers", file=sys.stderr
-        )
+        long = f"three blocks of each take more than {given.hours:g} hours: leave out levels or servers"
+        print(long, file=sys.stderr)
     return 1 if total > given.hours * 3600 else 0
 
 
@@ -102,10 +99,8 @@ def _measure(
     progress.close()
     print(f"report: {report.write(results.folder)}")
     if not any(record.counts for record in results.records()):
-        print(
-            f"no window was valid (the report says why); to see the measurements anyway: "
-            f"zonda-lab report --disturbed {results.folder}"
-        )
+        advice = f"zonda-lab report --disturbed {results.folder}"
+        print(f"no window was valid (the report says why); to see the measurements anyway: {advice}")
         return 1
     return 0
 
@@ -127,12 +122,10 @@ def _experiments(given: argparse.Namespace) -> list[Experiment]:
     servers = _names(given.servers)
     paths = dict.fromkeys(path for word in given.experiments for path in catalogue.find(word))
     loaded = [catalogue.load(path, given.quick, servers, given.set) for path in paths]
-    return [
-        catalogue.load(each.path, given.quick, servers, [*given.set, f"timing.blocks={given.blocks[each.id]}"])
-        if each.id in given.blocks
-        else each
-        for each in loaded
-    ]
+    for i, each in enumerate(loaded):
+        if blocks := given.blocks.get(each.id):
+            loaded[i] = catalogue.load(each.path, given.quick, servers, [*given.set, f"timing.blocks={blocks}"])
+    return loaded
 
 
 def _prospects(given: argparse.Namespace, experiments: Sequence[Experiment]) -> "list[Prospect]":

@@ -115,12 +115,8 @@ def _measured(
     fleet: Fleet, player: RemoteHost, generator: LoadGenerator, name: str, traffic: TrafficSpec
 ) -> tuple[Window, int, list[str]]:
     """One window by one player: the window, datagrams received by the server, validity reasons of the player."""
-    settings = Settings(
-        server=ServerSpec(name=name),
-        queries=QuerySpec(count=10_000),
-        traffic=traffic,
-        timing=TimingSpec(seconds=WINDOW_S),
-    )
+    queries, timing = QuerySpec(count=10_000), TimingSpec(seconds=WINDOW_S)
+    settings = Settings(server=ServerSpec(name=name), queries=queries, traffic=traffic, timing=timing)
     installed = {name: fleet.installed(ADAPTERS[name])}
     with Harness(settings, installed, generator, lambda asked: FleetNetwork(fleet, asked, [player])) as harness:
         server = harness.start_ready_server()

@@ -65,21 +65,15 @@ def _named(inventory: Inventory, folder: Path) -> Inventory:
     def whole(file: str) -> str:
         return str(folder / Path(file).expanduser()) if file else ""
 
-    def named(spec: HostSpec, name: str) -> HostSpec:
-        return dataclasses.replace(
-            spec,
-            name=spec.name or name,
-            identity=whole(spec.identity),
-            known_hosts=whole(spec.known_hosts),
-            programs={**inventory.programs, **spec.programs},
-        )
+    def with_name(spec: HostSpec, name: str) -> HostSpec:
+        identity, known_hosts = whole(spec.identity), whole(spec.known_hosts)
+        named, programs = spec.name or name, {**inventory.programs, **spec.programs}
+        return dataclasses.replace(spec, name=named, identity=identity, known_hosts=known_hosts, programs=programs)
 
-    return dataclasses.replace(
-        inventory,
-        server=named(inventory.server, "server"),
-        player=[named(spec, f"player{i}") for i, spec in enumerate(inventory.player, 1)],
-        primary=named(inventory.primary, "primary") if inventory.primary else None,
-    )
+    server = with_name(inventory.server, "server")
+    primary = with_name(inventory.primary, "primary") if inventory.primary else None
+    players = [with_name(spec, f"player{i}") for i, spec in enumerate(inventory.player, 1)]
+    return dataclasses.replace(inventory, server=server, player=players, primary=primary)
 
 
 def _check(inventory: Inventory, where: str) -> None:

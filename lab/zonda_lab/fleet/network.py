@@ -223,25 +223,19 @@ def require_sources(server: RemoteHost, player: RemoteHost) -> None:
         return
     some = str(next(ipaddress.ip_network(player.spec.sources).hosts()))
     if not player.printed(["ip", "route", "get", some]).startswith("local"):
-        raise LabError(
-            f"{player.name}: it cannot send from {player.spec.sources}",
-            f"there: ip route add local {player.spec.sources} dev lo",
-        )
+        help_text = f"there: ip route add local {player.spec.sources} dev lo"
+        raise LabError(f"{player.name}: it cannot send from {player.spec.sources}", help_text)
     if f"via {player.spec.address} " not in server.printed(["ip", "route", "get", some]):
-        raise LabError(
-            f"{server.name}: it does not send to {player.spec.sources} by way of {player.name}",
-            f"there: ip route add {player.spec.sources} via {player.spec.address}",
-        )
+        help_text = f"there: ip route add {player.spec.sources} via {player.spec.address}"
+        raise LabError(f"{server.name}: it does not send to {player.spec.sources} by way of {player.name}", help_text)
 
 
 def _require_addresses(machine: RemoteHost) -> None:
     """The machine must have the addresses in the inventory."""
     for wanted in (machine.spec.address, *machine.spec.more_addresses):
         if not machine.run("ip", "-oneline", "address", "show", "to", wanted).strip():
-            raise LabError(
-                f"{machine.name}: {machine.spec.ssh} has no address {wanted}",
-                f"correct the inventory, or there: ip address add {wanted}/24 dev INTERFACE",
-            )
+            help_text = f"correct the inventory, or there: ip address add {wanted}/24 dev INTERFACE"
+            raise LabError(f"{machine.name}: {machine.spec.ssh} has no address {wanted}", help_text)
 
 
 def _require_rig(server: RemoteHost, players: Sequence[RemoteHost], spec: RigSpec) -> None:
@@ -263,10 +257,8 @@ def _require_settings(machine: RemoteHost, wanted: Mapping[str, str | int]) -> N
     for key, value in wanted.items():
         found = machine.read_sysctl(key).split()
         if found != str(value).split():
-            raise UnsupportedError(
-                f"{machine.name} has {key} = {' '.join(found)}, {value} is asked for",
-                f"there: sysctl -w {key}='{value}'; the lab changes nothing on real machines",
-            )
+            help_text = f"there: sysctl -w {key}='{value}'; the lab changes nothing on real machines"
+            raise UnsupportedError(f"{machine.name} has {key} = {' '.join(found)}, {value} is asked for", help_text)
 
 
 @contextlib.contextmanager

@@ -26,7 +26,6 @@ ALIVE_S, ALIVE_TRIES = 5, 3  # without a response for their product in seconds, 
 BEAT_S, SILENCE_S = 5.0, 30.0  # signs of life to the agent, and the longest time without one
 ANSWER_S = 300.0  # timeout of a short command
 CLOSE_S = 5.0  # until the agent has ended
-REACH = "is it up, is sshd running, may we connect? `ssh {ssh}` shows details"
 # What ssh prints, what that means, and what helps.
 REFUSALS = (
     (
@@ -66,6 +65,7 @@ class SshConnection:
         self.spec = spec
         with tempfile.NamedTemporaryFile("w", prefix="ssh-", dir=folder, delete=False) as config:
             config.write(_ssh_config(spec))
+        self._help = f"is it up, is sshd running, may we connect? `ssh {spec.ssh}` shows details"
         self._closed = threading.Event()
         self.facts = self._examined(config.name, folder.parent)
         self._group = execnet.Group()
@@ -125,10 +125,8 @@ class SshConnection:
         if done.returncode == 255:
             raise self._refused(done.stderr)
         if done.returncode:
-            raise LabError(
-                f"{self.spec.name}: `{self.spec.python}` does not run: {done.stderr.strip()}",
-                "install Python there, or give its path by `python`",
-            )
+            help_text = "install Python there, or give its path by `python`"
+            raise LabError(f"{self.spec.name}: `{self.spec.python}` does not run: {done.stderr.strip()}", help_text)
         facts: dict[str, Any] = json.loads(done.stdout)
         return facts
 
@@ -139,10 +137,6 @@ class SshConnection:
                 return HostLostError(what.format(name=self.spec.name, ssh=self.spec.ssh, identity=used), help_text)
         cause = errors.strip().rpartition("\n")[2].rpartition(": ")[2].strip() or "no answer"
         return HostLostError(f"{self.spec.name}: {self.spec.ssh} cannot be reached: {cause}", self._help)
-
-    @property
-    def _help(self) -> str:
-        return REACH.format(ssh=self.spec.ssh)
 
     @contextlib.contextmanager
     def _loss_reported(self) -> Iterator[None]:

@@ -70,14 +70,9 @@ class Harness:
         self.observer = Observer(self.network.telemetry_targets, self.folder)
         for collector in self.observer.start():
             self._open.enter_context(collector)
+        network, cpus, label = self.network, self.settings.rig.load_cpus, self.observer.label
         self.load = LoadRunner(
-            self._generator,
-            self.network,
-            self.folder,
-            self.settings.rig.load_cpus,
-            self.observer.label,
-            lambda: self.certificate,
-            self._echo_qps,
+            self._generator, network, self.folder, cpus, label, lambda: self.certificate, self._echo_qps
         )
 
     @property
@@ -98,10 +93,8 @@ class Harness:
     def installed(self, label: str) -> InstalledServer:
         """The installed server with that label."""
         if label not in self._installed:
-            raise UnsupportedError(
-                f"server `{label}` is not installed",
-                f"`zonda-lab servers` shows why; installed: {', '.join(self._installed)}",
-            )
+            help_text = f"`zonda-lab servers` shows why; installed: {', '.join(self._installed)}"
+            raise UnsupportedError(f"server `{label}` is not installed", help_text)
         return self._installed[label]
 
     def require(self, server: InstalledServer, *features: Feature | None) -> None:

@@ -64,8 +64,7 @@ class ValidityInput:
 def reasons(checked: ValidityInput) -> list[str]:
     """Why the window is invalid; empty if it is valid."""
     window = checked.window
-    found = [] if not window.died else ["the server died"]
-    found += _server(checked)
+    found = [*(["the server died"] if window.died else []), *_server(checked)]
     if window.result is not None:
         found += _generator(checked, window.result)
         found += _buffering(window, window.result)

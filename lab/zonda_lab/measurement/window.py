@@ -102,11 +102,6 @@ def query_metrics(result: LoadResult, span: Span, offered: float | None) -> dict
         "generator_busy": result.busy,
     }
     metrics.update({name: value for name, value in optional.items() if value is not None})
-    return metrics | _latencies(result)
-
-
-def _latencies(result: LoadResult) -> dict[str, float]:
-    metrics = {}
     if result.latency_intended:
         intended = LatencyHistogram(result.latency_intended)
         for name, percent in (("p50", 50.0), ("p99", 99.0), ("p999", 99.9)):

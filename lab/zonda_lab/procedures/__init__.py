@@ -1,5 +1,6 @@
 """Measurement procedures, chosen by name in the experiment file."""
 
+from zonda_lab.experiments.block_design import Start
 from zonda_lab.procedures import changes, connections, peak, queries, startup, transfers
 from zonda_lab.procedures.procedure import Procedure
 
@@ -17,4 +18,10 @@ PROCEDURES: dict[str, Procedure] = {
     "receiving": changes.RECEIVING,
 }
 
-__all__ = ["PROCEDURES", "Procedure"]
+
+def procedure_of(start: Start) -> Procedure:
+    """The procedure of the experiment of a start."""
+    return PROCEDURES[start.experiment.definition.procedure]
+
+
+__all__ = ["PROCEDURES", "Procedure", "procedure_of"]

@@ -48,7 +48,8 @@ def idle(harness: Harness, recorder: Recorder) -> None:
         _add_recovery(harness, server, window)
     elif result.more["failed"]:
         window.invalid.append(f"{result.more['failed']} of {change.connections} connections could not be opened")
-    window.predictions = {"connections": float(harness.settings.traffic.sources * _ports(harness))}
+    low, high = map(int, harness.network.client.read_sysctl("net.ipv4.ip_local_port_range").split())
+    window.predictions = {"connections": float(harness.settings.traffic.sources * (high - low + 1))}
     recorder.add(window)
 
 
@@ -112,11 +113,6 @@ def _kernel(harness: Harness) -> dict[str, int]:
     """Slab objects and socket buffers of the server's machine."""
     found: dict[str, int] = json.loads(harness.run_script(harness.network.server, kernel_memory))
     return found
-
-
-def _ports(harness: Harness) -> int:
-    low, high = harness.network.client.read_sysctl("net.ipv4.ip_local_port_range").split()
-    return int(high) - int(low) + 1
 
 
 def _add_recovery(harness: Harness, server: Server, window: Window) -> None:

@@ -18,6 +18,8 @@ from zonda_lab.telemetry.series import Telemetry
 
 GOALS = {"peak_100_qps": 100.0, "peak_9999_qps": 99.99, "peak_999_qps": 99.9, "peak_99_qps": 99.0}
 MAX_TRIALS = 400  # more than any search needs; bounds its duration
+# What the records keep of a trial.
+KEPT = ("rate", "since", "until", "answered", "wrong", "missed", "busy", "on_schedule", "void_because", "latency")
 
 
 def peak(harness: Harness, recorder: Recorder) -> None:
@@ -45,7 +47,10 @@ def searched(harness: Harness, server: Server, settings: Settings) -> Window:
     window = window_of(server, span, metrics)
     window.bounds |= harness.load.capacity_bounds(settings, server)
     _add_first_loss(window, trials)
-    window.detail |= {"trials": [_told(trial) for trial in trials], "sending": result.sending}
+    window.detail |= {
+        "trials": [{name: trial[name] for name in KEPT if name in trial} for trial in trials],
+        "sending": result.sending,
+    }
     window.detail["points"] = sorted((trial["rate"], trial["answered"]) for trial in trials)
     _add_bounds(window, peaks)
     deciding = [trial for trial in trials if _decides(trial, peaks)]
@@ -102,12 +107,6 @@ def _add_bounds(window: Window, peaks: dict[str, dict[str, Any]]) -> None:
         window.notes.append(f"answers are wrong from {wrong[0]:,.0f} queries per second on, which ends the search")
         if not any(found["rate"] for found in peaks.values()):
             window.invalid.append("answers are wrong at every rate")
-
-
-def _told(trial: dict[str, Any]) -> dict[str, Any]:
-    """What the records keep of a trial."""
-    kept = ("rate", "since", "until", "answered", "wrong", "missed", "busy", "on_schedule", "void_because", "latency")
-    return {name: trial[name] for name in kept if name in trial}
 
 
 def estimate_s(start: Start) -> float:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from zonda_lab.analysis.analysis import AaPair, MetricAnalysis, aa_pairs, analyse, analyse_metric, tabulate
+from zonda_lab.analysis.analysis import MetricAnalysis, aa_pairs, analyse, analyse_metric
 from zonda_lab.analysis.claims import ClaimCheck, check_claim
 from zonda_lab.experiments.definition import AnalysisSpec, Claim, Published
 from zonda_lab.report import conclusion, html, markdown, validity_tables
@@ -20,6 +20,8 @@ from zonda_lab.report.size import FEW, size
 from zonda_lab.results.folder import FORMAT, Results
 from zonda_lab.results.window_record import WindowRecord
 from zonda_lab.schema import parse_stored
+
+INTRODUCTION = {"question": "Question", "why": "Why it matters", "source": "Published by", "expect": "Expected here"}
 
 
 def write(folder: Path, disturbed: bool = False) -> Path:
@@ -46,9 +48,8 @@ def document(results: Results, disturbed: bool = False, opened: bool = True) -> 
     manifest = results.manifest()
     parts: list[Part] = [Text(DISTURBED, "Do not quote.")] if disturbed else []
     parts += [] if manifest.get("format", 1) >= FORMAT else [Text(OLD, "These records predate the format.")]
-    parts += (
-        opening([record for chapter in read if chapter.can_open for record in chapter.records], FEW) if opened else []
-    )
+    if opened:
+        parts += opening([record for chapter in read if chapter.can_open for record in chapter.records], FEW)
     parts += [_overview(read), *validity_tables.false_alarms([pair for chapter in read for pair in chapter.aa_pairs])]
     parts += [Text(READING, "How to read this."), Text(INTERVALS, "Intervals."), *_machine(manifest, read)]
     for chapter in read:
@@ -79,23 +80,16 @@ class Chapter:
         claimed = [parse_stored(Claim, row, id_) for row in described["claims"]]
         self.metrics = analyse(self.records, self.analysis)
         self.aa_pairs = [pair for found in self.metrics for pair in found.aa_pairs]
-        pairs = [*self.aa_pairs, *self._pairs_of({claim.metric for claim in claimed})]
+        only_claimed = sorted({claim.metric for claim in claimed} - {found.metric for found in self.metrics})
+        pairs = [*self.aa_pairs, *aa_pairs(self.records, only_claimed, self.analysis)]
         self.claims: list[ClaimCheck] = [done for claim in claimed for done in check_claim(self.records, claim, pairs)]
         self.primary = next((found for found in self.metrics if found.metric == self.analysis.metric), None)
         self.conclusion = conclusion.conclusion(self.primary, self.claims, self.analysis, self._cost())
         self.summary_text = conclusion.primary_metric(self.primary, self.analysis)
         self.verdict = conclusion.verdict(self.claims, self.primary)
         if records and all(record.skipped for record in records):
-            self.conclusion = self.summary_text = (
-                f"Skipped: {'; '.join(dict.fromkeys(r.skipped.splitlines()[0] for r in records))}."
-            )
-
-    def _pairs_of(self, metrics: set[str]) -> list[AaPair]:
-        """The A/A pairs of metrics that are only claimed, not analysed."""
-        if not self.analysis.baseline:
-            return []
-        others = sorted(metrics - {found.metric for found in self.metrics})
-        return [pair for metric in others for pair in aa_pairs(tabulate(self.records, metric), metric, self.analysis)]
+            reasons = dict.fromkeys(record.skipped.splitlines()[0] for record in records)
+            self.conclusion = self.summary_text = f"Skipped: {'; '.join(reasons)}."
 
     def _cost(self) -> MetricAnalysis | None:
         """Answers per CPU second, if the rig limited windows of the primary metric."""
@@ -105,29 +99,18 @@ class Chapter:
 
     def parts(self, folder: Path) -> list[Part]:
         """Question, published and measured values, plots, tables, validity and result."""
-        described = self.described
-        introduction = (
-            ("question", "Question"),
-            ("why", "Why it matters"),
-            ("source", "Published by"),
-            ("expect", "Expected here"),
-        )
+        described, records = self.described, self.records
         parts: list[Part] = [Heading(2, f"{self.id} {described['title']}", self.id.lower())]
-        parts += [Text(described[key], f"{word}.") for key, word in introduction if described[key]]
-        parts += [Text(size(described, self.records, self.analysis, self.primary), "Size.")]
-        parts += [*validity_tables.counted(self.records), *validity_tables.rig_bound(self.records)]
-        parts += [*published(self.published, self.records), *claims(self.claims)]
-        source = PlotData(self.id, self.records, self.analysis, folder)
+        parts += [Text(described[key], f"{word}.") for key, word in INTRODUCTION.items() if described[key]]
+        parts += [Text(size(described, records, self.analysis, self.primary), "Size.")]
+        parts += [*validity_tables.counted(records), *validity_tables.rig_bound(records)]
+        parts += [*published(self.published, records), *claims(self.claims)]
+        source, echo = PlotData(self.id, records, self.analysis, folder), Echo(records)
         parts += [figure for name in self.analysis.plots for figure in PLOTS[name](source)]
-        echo = Echo(self.records)
         for found in self.metrics:
             parts += metric_tables(found, self.analysis, echo)
-        return [
-            *parts,
-            *validity_tables.predictions(self.records),
-            *validity_tables.validity(self.records),
-            Text(self.conclusion, "Result."),
-        ]
+        parts += [*validity_tables.predictions(records), *validity_tables.validity(records)]
+        return [*parts, Text(self.conclusion, "Result.")]
 
     @property
     def can_open(self) -> bool:
@@ -142,19 +125,13 @@ class Chapter:
         windows = [record for record in self.records if not record.skipped]
         skipped = len(self.records) - len(windows)
         valid = f"{sum(record.counts for record in windows)} of {len(windows)}"
-        return [
-            self.id,
-            self.described["title"],
-            self.summary_text,
-            valid + (f", {skipped} skipped" if skipped else ""),
-            self.verdict,
-        ]
+        valid += f", {skipped} skipped" if skipped else ""
+        return [self.id, self.described["title"], self.summary_text, valid, self.verdict]
 
 
 def _overview(read: Sequence[Chapter]) -> Table:
-    return Table(
-        ["", "experiment", "result", "valid windows", "published claims"], [chapter.summary for chapter in read]
-    )
+    head = ["", "experiment", "result", "valid windows", "published claims"]
+    return Table(head, [chapter.summary for chapter in read])
 
 
 def _machine(manifest: Mapping[str, Any], read: Sequence[Chapter]) -> list[Part]:

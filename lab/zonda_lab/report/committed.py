@@ -88,10 +88,8 @@ def index(target: Path) -> str:
     manifests = {folder: Results(folder).manifest() for folder in folders}
     read = {folder: _chapter(folder) for folder in folders}
     rows = [_row(folder, manifests[folder], chapter) for folder, chapter in read.items()]
-    alarms = [
-        f"**{part.strong}** {part.text}\n"
-        for part in false_alarms([pair for chapter in read.values() for pair in chapter.aa_pairs])
-    ]
+    pairs = [pair for chapter in read.values() for pair in chapter.aa_pairs]
+    alarms = [f"**{part.strong}** {part.text}\n" for part in false_alarms(pairs)]
     texts = [_measured(manifests), *alarms, f"**Intervals.** {INTERVALS}\n", f"{HEAD}{''.join(rows)}"]
     return "\n".join([INDEX, *texts])
 
@@ -100,10 +98,8 @@ def _require_keepable(folder: Path, manifest: Mapping[str, Any]) -> None:
     """A committed record states the one commit that was measured, and is large enough to be quoted."""
     source = manifest.get("source", "unknown")
     if source.endswith(UNCOMMITTED):
-        raise LabError(
-            f"{folder} was not measured from a commit (source: {source})",
-            "commit, check the commit out in its own worktree (git worktree add), and run from there",
-        )
+        help_text = "commit, check the commit out in its own worktree (git worktree add), and run from there"
+        raise LabError(f"{folder} was not measured from a commit (source: {source})", help_text)
     if manifest["options"].get("quick"):
         raise LabError(f"{folder} is a quick run", "run it without --quick; `zonda-lab plan` says how long it takes")
 
@@ -130,9 +126,8 @@ def _chapter(folder: Path) -> Chapter:
     try:
         return chapters(Results(folder))[0]
     except (IndexError, KeyError, json.JSONDecodeError):
-        raise LabError(
-            f"{folder} holds no results of one experiment", "remove it, or run `zonda-lab keep` again"
-        ) from None
+        help_text = "remove it, or run `zonda-lab keep` again"
+        raise LabError(f"{folder} holds no results of one experiment", help_text) from None
 
 
 def _row(folder: Path, manifest: Mapping[str, Any], chapter: Chapter) -> str:

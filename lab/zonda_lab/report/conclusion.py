@@ -109,14 +109,12 @@ def _claims(claims: Sequence[ClaimCheck]) -> list[str]:
     """A sentence per claim, with its outcome in each condition."""
     sentences = []
     for (says, figure), group in itertools.groupby(claims, lambda done: (done.claim.says, done.claim.published)):
-        outcomes = [" ".join(filter(None, (done.condition, claim_outcome(done)))) for done in group]
+        outcomes = []
+        for done in group:
+            value = ", ".join(filter(None, (claim_value(done), done.outcome)))  # `1.11 (1.08 – 1.14), confirmed`
+            outcomes.append(f"{done.condition} {value}".lstrip())
         sentences.append(f"Published claim: {says} ({figure}). Measured here: {'; '.join(outcomes)}.")
     return sentences
-
-
-def claim_outcome(done: ClaimCheck) -> str:
-    """`1.11 (1.08 – 1.14), confirmed`."""
-    return ", ".join(filter(None, (claim_value(done), done.outcome)))
 
 
 def _levels(comparison: LevelComparison) -> str:

@@ -46,17 +46,13 @@ def part_html(part: Part) -> str:
 
 def table_html(table: Table) -> str:
     """A table that scrolls sideways on small screens."""
-    figures = [all(is_figure(row[i]) for row in table.rows) for i in range(len(table.head))]
-    head = "".join(
-        f"<th{' class=n' if figure else ''}>{escape(cell)}</th>"
-        for cell, figure in zip(table.head, figures, strict=True)
-    )
+    columns = range(len(table.head))
+    classes = [" class=n" if all(is_figure(row[i]) for row in table.rows) else "" for i in columns]
+    head = "".join(f"<th{kind}>{escape(cell)}</th>" for cell, kind in zip(table.head, classes, strict=True))
     rows = []
     for number, row in enumerate(table.rows):
         mood = table.moods[number] if number < len(table.moods) else ""
-        cells = "".join(
-            f"<td{' class=n' if figure else ''}>{escape(cell)}</td>" for cell, figure in zip(row, figures, strict=True)
-        )
+        cells = "".join(f"<td{kind}>{escape(cell)}</td>" for cell, kind in zip(row, classes, strict=True))
         rows.append(f"<tr{f' class={mood}' if mood else ''}>{cells}</tr>")
     return f"<div class=scroll><table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>\n"
 

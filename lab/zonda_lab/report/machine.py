@@ -32,15 +32,15 @@ def machine(manifest: Mapping[str, Any], records: Sequence[WindowRecord], primar
 
 def roles(records: Iterable[WindowRecord], primaries: Iterable[str]) -> dict[str, list[str]]:
     """What each server took part as, by label."""
-    found: dict[str, list[str]] = {}
+    found: dict[str, dict[str, None]] = {}  # each role once, in order
     for record in records:
         if not record.skipped:
-            _add(found, _label(record), MEASURED)
+            found.setdefault(_label(record), {})[MEASURED] = None
         if record.echo or "echo_qps" in record.metrics:
-            _add(found, "echo", LIMIT)
+            found.setdefault("echo", {})[LIMIT] = None
     for label in primaries:
-        _add(found, label, PRIMARY)
-    return found
+        found.setdefault(label, {})[PRIMARY] = None
+    return {label: list(roles) for label, roles in found.items()}
 
 
 def primaries_of(described: Mapping[str, Any]) -> set[str]:
@@ -57,26 +57,18 @@ def primaries_of(described: Mapping[str, Any]) -> set[str]:
     return {*named, *run.get("primary.name", [])} - {""}
 
 
-def _add(found: dict[str, list[str]], label: str, role: str) -> None:
-    of_server = found.setdefault(label, [])
-    if role not in of_server:
-        of_server.append(role)
-
-
 def _label(record: WindowRecord) -> str:
     return record.server.get("label") or record.levels.get("server.name", "")
 
 
 def _servers(servers: Mapping[str, Mapping[str, str]], found: Mapping[str, Sequence[str]]) -> Table:
     """The servers that took part; the manifest also has those that are only installed."""
-    return Table(
-        ["server", "role", "kind", "version", "SHA-256 of the program"],
-        [
-            [label, ", ".join(found[label]), server["kind"], server["version"], server["sha256"][:12]]
-            for label, server in servers.items()
-            if label in found
-        ],
-    )
+    rows = [
+        [label, ", ".join(found[label]), server["kind"], server["version"], server["sha256"][:12]]
+        for label, server in servers.items()
+        if label in found
+    ]
+    return Table(["server", "role", "kind", "version", "SHA-256 of the program"], rows)
 
 
 def _limit(limits: Mapping[str, float] | None, found: Mapping[str, Sequence[str]]) -> list[Part]:

@@ -40,8 +40,9 @@ def opening(records: Sequence[WindowRecord], few: int) -> list[Part]:
     cost = _ranking(plain, COST)
     if not rate or not cost:
         return []
+    panels = [("queries answered per second", *_bars(rate)), ("CPU time per answer, µs", *_bars(cost))]
     return [
-        Figure("overview", _picture(rate, cost), _caption(rate)),
+        Figure("overview", bars_of(panels), _caption(rate)),
         Text(_who(rate, "answers most", "queries per second"), "Who answers most?"),
         Text(_who(cost, "costs least", "µs of CPU time per answer"), "Who costs least?"),
         Text(_unknown(rate, cost, records, few), "What cannot be said?"),
@@ -56,7 +57,8 @@ def _ranking(records: Sequence[WindowRecord], metric: str) -> Ranking | None:
             at = _others(record.treatment) if metric in RATES else _conditions(record)
             if at is not None:
                 groups.setdefault((record.experiment, *at), []).append(record)
-    found = [measured_for(windows, Published("", "", metric)) for _, windows in sorted(groups.items(), key=_offered)]
+    by_offer = sorted(groups.values(), key=lambda windows: max(r.metrics.get("offered_qps", 0.0) for r in windows))
+    found = [measured_for(windows, Published("", "", metric)) for windows in by_offer]
     cells = max(reversed(found), key=_comparable, default=[])
     named = [cell for cell in cells if cell.levels["server.name"] not in LIMITS]
     if len(named) < 2:
@@ -82,14 +84,13 @@ def _marked(records: Sequence[WindowRecord]) -> list[WindowRecord]:
     for record in records:
         if record.counts:
             highest[record.start] = max(highest.get(record.start, 0.0), record.metrics.get("offered_qps", 0.0))
-    return [
-        replace(r, bounds={"answered_qps": "at least", **r.bounds}) if _is_limited(r, highest) else r for r in records
-    ]
 
+    def marked(record: WindowRecord) -> WindowRecord:
+        offered, share = record.metrics.get("offered_qps"), record.metrics.get("answered_share", 0.0)
+        is_limited = offered is not None and offered == highest.get(record.start) and share >= ANSWERED
+        return replace(record, bounds={"answered_qps": "at least", **record.bounds}) if is_limited else record
 
-def _is_limited(record: WindowRecord, highest: Mapping[str, float]) -> bool:
-    offered, share = record.metrics.get("offered_qps"), record.metrics.get("answered_share", 0.0)
-    return offered is not None and offered == highest.get(record.start) and share >= ANSWERED
+    return list(map(marked, records))
 
 
 def _comparable(cells: Sequence[Cell]) -> tuple[int, int]:
@@ -97,17 +98,9 @@ def _comparable(cells: Sequence[Cell]) -> tuple[int, int]:
     return sum(len(cell.values) >= CLEAR for cell in cells), len(cells)
 
 
-def _offered(group: tuple[tuple[str, ...], list[WindowRecord]]) -> float:
-    return max(record.metrics.get("offered_qps", 0.0) for record in group[1])
-
-
-def _picture(rate: Ranking, cost: Ranking) -> str:
-    return bars_of([("queries answered per second", *_bars(rate)), ("CPU time per answer, µs", *_bars(cost))])
-
-
 def _bars(ranking: Ranking) -> tuple[list[Bar], float | None]:
     bars = [
-        (_name(cell), cell.median, (cell.low, cell.high), SERVERS.get(_name(cell), COLOURS[0]))
+        (name := _name(cell), cell.median, (cell.low, cell.high), SERVERS.get(name, COLOURS[0]))
         for cell in ranking.servers
     ]
     return bars, ranking.echo.median if ranking.echo else None
@@ -149,9 +142,8 @@ def _unknown(rate: Ranking, cost: Ranking, records: Sequence[WindowRecord], few:
 
 
 def _overlap(a: Cell, b: Cell) -> bool:
-    if min(len(a.values), len(b.values)) < CLEAR:
-        return True
-    return a.low <= b.high and b.low <= a.high
+    is_unclear = min(len(a.values), len(b.values)) < CLEAR
+    return is_unclear or (a.low <= b.high and b.low <= a.high)
 
 
 def _name(cell: Cell) -> str:

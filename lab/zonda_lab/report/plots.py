@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -10,13 +11,13 @@ import numpy as np
 from matplotlib.figure import Figure as Canvas
 
 from zonda_lab.analysis.analysis import Cell, metrics_of, tabulate
-from zonda_lab.experiments.metrics import METRICS, factor_words, level_words
+from zonda_lab.experiments.metrics import METRICS, factor_words, words
 from zonda_lab.load.latency_histogram import LatencyHistogram, read_log
 from zonda_lab.report.document import Figure
 from zonda_lab.report.plot_style import COLOURS, PlotData, canvas_of, starts, styles, svg
-from zonda_lab.report.timeline import time
 from zonda_lab.results.window_record import WindowRecord
 from zonda_lab.statistics import intervals
+from zonda_lab.telemetry.series import Telemetry, net
 
 PERCENTILES = [0.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99, 99.999]
 
@@ -61,17 +62,10 @@ def bars(data: PlotData) -> list[Figure]:
     canvas, axes = canvas_of(height=0.6 + 0.55 * len(labels))
     for offset, (name, colour) in enumerate(zip(names, COLOURS, strict=False)):
         for cell in found[name]:
-            at = labels.index(cell.label) + (offset - 1.5) * 0.2
-            ends = _ends(cell)
-            reach = [[cell.median - ends[0]], [ends[1] - cell.median]]
-            axes.barh(
-                at,
-                cell.median,
-                0.18,
-                color=colour,
-                xerr=reach,
-                label=METRICS[name].title if not labels.index(cell.label) else None,
-            )
+            row, (low, high) = labels.index(cell.label), _ends(cell)
+            reach = [[cell.median - low], [high - cell.median]]
+            title = None if row else METRICS[name].title  # once in the legend
+            axes.barh(row + (offset - 1.5) * 0.2, cell.median, 0.18, color=colour, xerr=reach, label=title)
     axes.set_yticks(range(len(labels)), labels)
     axes.invert_yaxis()
     axes.set(xlabel="queries per second")
@@ -97,9 +91,8 @@ def latency(data: PlotData) -> list[Figure]:
     for (name, tag), histogram in merged.items():
         values = [histogram.percentile(percent) for percent in PERCENTILES]
         x = [1 / (1 - percent / 100) for percent in PERCENTILES]
-        axes.plot(
-            x, values, ":" if tag == "actual" else "-", color=colours[name], label=None if tag == "actual" else name
-        )
+        style, title = (":", None) if tag == "actual" else ("-", name)
+        axes.plot(x, values, style, color=colours[name], label=title)
     axes.set(xscale="log", yscale="log", xlabel="percentile", ylabel="latency, µs")
     axes.set_xticks([1, 2, 10, 100, 1000, 10_000, 100_000], ["0", "50", "90", "99", "99.9", "99.99", "99.999"])
     axes.legend()
@@ -114,22 +107,30 @@ def arrivals(data: PlotData) -> list[Figure]:
     series = _series(data, "zones_per_s")
     for name, records, colour, _ in series:
         for number, record in enumerate(records):
-            points = record.detail["arrivals"]
-            end = max(points[-1][0], record.metrics["transfer_s"])  # later if some zones never arrived
-            axes.step(
-                [0, *(at for at, _ in points), end],
-                [0, *(n for _, n in points), points[-1][1]],
-                where="post",
-                color=colour,
-                alpha=0.7,
-                label=None if number else name,
-            )
+            times, counts = zip(*record.detail["arrivals"], strict=True)
+            end = max(times[-1], record.metrics["transfer_s"])  # later if some zones never arrived
+            x, y, title = [0, *times, end], [0, *counts, counts[-1]], None if number else name
+            axes.step(x, y, where="post", color=colour, alpha=0.7, label=title)
     if not axes.lines:
         return []
     axes.set(xlabel="seconds since the secondary started", ylabel="zones answered")
     axes.legend()
     caption = f"Zones the secondary answers for, one line per start; {starts([len(found) for _, found, *_ in series])}."
     return [_figure(data, "arrivals", canvas, caption)]
+
+
+def time(data: PlotData) -> list[Figure]:
+    """A timeline of the first valid start of each treatment."""
+    found, first = list[Figure](), dict[str, WindowRecord]()
+    for record in data.records:
+        if record.counts and not record.copy:
+            first.setdefault(", ".join(record.treatment.values()), record)
+    for treatment, record in first.items():
+        path = data.folder / record.files.get("telemetry", "absent")
+        telemetry = Telemetry.load(path) if path.exists() else Telemetry({}, [])
+        if len(telemetry.samples) > 2:  # shorter starts have nothing to show
+            found.append(_timeline(data, treatment, record, telemetry))
+    return found
 
 
 PLOTS: dict[str, Callable[[PlotData], list[Figure]]] = {
@@ -159,14 +160,11 @@ def _series(data: PlotData, metric: str) -> list[tuple[str, list[WindowRecord], 
     for record in data.records:
         if metric in record.metrics and record.counts_for(metric) and not record.copy:
             groups[_name(record.levels, data.analysis.x) or data.id].append(record)
-    return [
-        (name, groups[name], colour, marker)
-        for name, (colour, marker) in zip(groups, styles(list(groups)), strict=True)
-    ]
+    return [(name, groups[name], *style) for name, style in zip(groups, styles(list(groups)), strict=True)]
 
 
 def _name(levels: Mapping[str, str], x: str) -> str:
-    return ", ".join(level_words(factor, level) for factor, level in levels.items() if factor != x)
+    return words({factor: level for factor, level in levels.items() if factor != x})
 
 
 def _line_plot(data: PlotData, metric: str) -> Figure | None:
@@ -181,23 +179,17 @@ def _line_plot(data: PlotData, metric: str) -> Figure | None:
         cells.sort(key=lambda cell: _number(cell.levels[data.analysis.x]) or 0)
         x = [_number(cell.levels[data.analysis.x]) or 0 for cell in cells]
         axes.plot(x, [cell.median for cell in cells], color=colour, marker=marker, markersize=4, label=name or None)
-        axes.fill_between(
-            x,
-            [_ends(cell)[0] for cell in cells],
-            [_ends(cell)[1] for cell in cells],
-            color=colour,
-            alpha=0.15,
-            linewidth=0,
-        )
-    drawn = [number for cells in series.values() for cell in cells for number in (cell.median, _ends(cell)[1])]
+        lows, highs = zip(*map(_ends, cells), strict=True)
+        axes.fill_between(x, lows, highs, color=colour, alpha=0.15, linewidth=0)
+    all_cells = [cell for cells in series.values() for cell in cells]
+    drawn = [number for cell in all_cells for number in (cell.median, _ends(cell)[1])]
     positive = [number for number in drawn if number > 0]
     if positive and max(positive) > 50 * min(positive):
         axes.set_yscale("log")
-    levels = [cell.levels[data.analysis.x] for cells in series.values() for cell in cells]
+    levels = [cell.levels[data.analysis.x] for cell in all_cells]
     axes.set(xlabel=_x_label(data.analysis.x, levels), ylabel=METRICS[metric].axis)
     if any(series):
         axes.legend()
-    all_cells = [cell for cells in series.values() for cell in cells]
     n = f"{starts([len(cell.values) for cell in all_cells])}{_bounds(all_cells)}"
     return _figure(data, metric, canvas, f"{METRICS[metric].heading}: medians, 95 % intervals, {n}.")
 
@@ -245,3 +237,38 @@ def _number(level: str) -> float | None:
     except ValueError:
         return None
     return number if math.isfinite(number) else None
+
+
+def _timeline(data: PlotData, treatment: str, record: WindowRecord, telemetry: Telemetry) -> Figure:
+    zero, times = telemetry.times[0], telemetry.times - telemetry.times[0]
+    canvas = Canvas(figsize=(8, 5), layout="constrained")
+    used, sockets, events = canvas.subplots(3, 1, sharex=True)
+    for label, colour in (("server", COLOURS[0]), ("load", COLOURS[1]), ("primary", COLOURS[2])):
+        cores = telemetry.used_cores(label)
+        if cores.any():
+            used.plot(times[1:], cores, color=colour, label=label)
+    waiting = telemetry.rate(lambda sample: sample["psi"]["cpu"] / 1e6)
+    used.plot(times[1:], waiting, color=COLOURS[4], linestyle=":", label="waiting for CPU")
+    used.set(ylabel="CPUs used")
+    sockets.plot(times, telemetry.gauge(net("server", "TCP.tw")), color=COLOURS[3], label="TIME_WAIT")
+    sockets.plot(times, telemetry.gauge(net("server", "Tcp.CurrEstab")), color=COLOURS[6], label="established")
+    sockets.set(ylabel="TCP sockets")
+    for counter, what, colour in (
+        ("Udp.RcvbufErrors", "datagrams dropped", COLOURS[1]),
+        ("TcpExt.ListenDrops", "connections dropped", COLOURS[3]),
+    ):
+        events.plot(times[1:], telemetry.rate(net("server", counter)), color=colour, label=f"{what} per second")
+    if points := record.detail.get("arrivals"):
+        zones = points[-1][1] + record.metrics.get("zones_missing", 0.0)
+        share = [100 * n / zones for _, n in points]
+        at_s = [record.window[0] - zero + at for at, _ in points]
+        events.plot(at_s, share, color=COLOURS[2], label="zones answered, %")
+    for axes in (used, sockets, events):
+        axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        axes.axvspan(record.window[0] - zero, record.window[1] - zero, color="#000000", alpha=0.04)
+    events.set(xlabel="seconds")
+    first = " No saturation."
+    if record.saturated:
+        first = f" First to saturate: {record.saturated[0][1]}, after {record.saturated[0][0]} s."
+    name = re.sub(r"\W+", "-", f"{data.id}-time-{treatment}")
+    return Figure(name, svg(canvas), f"{treatment}: one start (n = 1); its first window is shaded.{first}")

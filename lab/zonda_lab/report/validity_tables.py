@@ -52,9 +52,8 @@ def false_alarms(pairs: Sequence[AaPair]) -> list[Text]:
     count = sum(pair.alarm for pair in pairs)
     low, high = intervals.exact_share(count, len(pairs))
     text = f"{count} of {len(pairs)} A/A pairs of all experiments and metrics differ significantly: "
-    text += (
-        f"{count / len(pairs):.1%} (95 % interval {low:.1%} – {high:.1%}, taking pairs as independent; 5 % expected). "
-    )
+    interval = f"95 % interval {low:.1%} – {high:.1%}, taking pairs as independent; 5 % expected"
+    text += f"{count / len(pairs):.1%} ({interval}). "
     if low > ALPHA:
         text += "More than expected: the starts of this run are not independent."
     return [Text(text.strip(), "False alarms:")]
@@ -66,18 +65,13 @@ def predictions(records: Sequence[WindowRecord]) -> list[Part]:
     for record in records:
         for name, value in record.predictions.items():
             measured = record.metrics.get(name, record.metrics.get(f"{name}_open"))
-            rows.append(
-                [*record.levels.values(), name, number(value), number(measured) if measured is not None else ""]
-            )
+            here = "" if measured is None else number(measured)
+            rows.append([*record.levels.values(), name, number(value), here])
     if not rows:
         return []
     head = [*records[0].levels, "bound", "predicted", "measured"]
-    return [
-        Folded(
-            "Calculated bounds and measured values",
-            [Text(BOUNDS), Table(head, [row for row in rows if len(row) == len(head)])],
-        )
-    ]
+    table = Table(head, [row for row in rows if len(row) == len(head)])
+    return [Folded("Calculated bounds and measured values", [Text(BOUNDS), table])]
 
 
 def validity(records: Sequence[WindowRecord]) -> list[Part]:

@@ -31,10 +31,8 @@ class Results:
         """Creates the folder with its manifest."""
         self.folder.mkdir(parents=True, exist_ok=True)
         if self.lines.exists():
-            raise LabError(
-                f"{self.folder} already contains results",
-                f"continue with --resume {self.folder}, or choose another --out",
-            )
+            help_text = f"continue with --resume {self.folder}, or choose another --out"
+            raise LabError(f"{self.folder} already contains results", help_text)
         self.write("manifest.json", manifest)
         self.lines.touch()
 
@@ -52,9 +50,8 @@ class Results:
         try:
             loaded = self.read("manifest.json")
         except FileNotFoundError:
-            raise LabError(
-                f"{self.folder} contains no results", "it should have manifest.json and records.jsonl"
-            ) from None
+            help_text = "it should have manifest.json and records.jsonl"
+            raise LabError(f"{self.folder} contains no results", help_text) from None
         except ValueError as error:
             raise LabError(f"{self.folder}/manifest.json is damaged: {error}", "run the experiments again") from None
         if not isinstance(loaded, dict) or not {"experiments", "servers"} <= loaded.keys():
@@ -78,9 +75,8 @@ class Results:
         try:
             return parse_record(line)
         except (ValueError, TypeError, AttributeError) as error:
-            raise LabError(
-                f"{self.lines}: line {number} is not a record: {error}", "remove that line to read the others"
-            ) from None
+            what = f"{self.lines}: line {number} is not a record: {error}"
+            raise LabError(what, "remove that line to read the others") from None
 
     def remove_partial_line(self) -> None:
         """Removes an incomplete last line, left by a crash."""
@@ -117,10 +113,8 @@ def require_same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
         )
     if before["generator"] != now["generator"]:
         old, new = (f"{program['name']} {program['version']}" for program in (before["generator"], now["generator"]))
-        raise LabError(
-            f"the run began with {old}, and this is {new}",
-            "build the load generator of that commit, or begin a new run",
-        )
+        help_text = "build the load generator of that commit, or begin a new run"
+        raise LabError(f"the run began with {old}, and this is {new}", help_text)
     for label, server in before["servers"].items():
         if label in now["servers"] and server["sha256"] != now["servers"][label]["sha256"]:
             raise LabError(

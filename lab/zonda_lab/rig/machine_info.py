@@ -29,12 +29,12 @@ SYSCTLS = (
 def describe() -> dict[str, Any]:
     """Hardware, kernel and settings, without host and user names."""
     return {
-        "cpu": _cpu_model(),
+        "cpu": _matched(r"^model name\s*:\s*(.+)$", "/proc/cpuinfo", platform.machine()),
         "cpus": os.cpu_count(),
         "memory_mb": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20,
         "hypervisor": "hypervisor" in _read("/proc/cpuinfo"),
         "kernel": platform.release(),
-        "system": _pretty_name(),
+        "system": _matched(r'^PRETTY_NAME="?([^"\n]+)', "/etc/os-release", platform.system()),
         "python": platform.python_version(),
         "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").strip() or "unknown",
         "mitigations": _mitigations(),
@@ -46,23 +46,14 @@ def describe() -> dict[str, Any]:
 def source_version() -> str:
     """The git commit of this tree, with `-dirty` if a tracked file differs from it, or `unknown`."""
     here = Path(__file__).resolve().parent
-    done = subprocess.run(
-        ["git", "-C", here, "describe", "--always", "--dirty", "--exclude=*", "--abbrev=40"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    asked: list[str | Path] = ["git", "-C", here, "describe", "--always", "--dirty", "--exclude=*", "--abbrev=40"]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False)
     return done.stdout.strip() or "unknown"
 
 
-def _cpu_model() -> str:
-    match = re.search(r"^model name\s*:\s*(.+)$", _read("/proc/cpuinfo"), re.MULTILINE)
-    return match[1] if match else platform.machine()
-
-
-def _pretty_name() -> str:
-    match = re.search(r'^PRETTY_NAME="?([^"\n]+)', _read("/etc/os-release"), re.MULTILINE)
-    return match[1] if match else platform.system()
+def _matched(pattern: str, path: str, otherwise: str) -> str:
+    match = re.search(pattern, _read(path), re.MULTILINE)
+    return match[1] if match else otherwise
 
 
 def _mitigations() -> list[str]:

@@ -46,13 +46,9 @@ class Namespace:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
-        try:
+        with _returning():
             _call(LIBC.unshare(CLONE_NEWNET))
             self.fd = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
-        finally:
-            _call(LIBC.setns(home, CLONE_NEWNET))
-            os.close(home)
 
     @property
     def lab_cpu_s(self) -> float:
@@ -72,8 +68,7 @@ class Namespace:
     def start(
         self, name: str, argv: Sequence[str | Path], log: Path, cpus: Sequence[int] = (), descriptors: int = 0
     ) -> Process:
-        missing = set(cpus) - set(range(os.cpu_count() or 1))
-        if missing:
+        if missing := set(cpus) - set(range(os.cpu_count() or 1)):
             raise UnsupportedError(f"this machine has no CPU {min(missing)}")
         limit = descriptor_limit(descriptors) if descriptors else []
         return Process(name, self.command([*limit, *OWN_TREE, *argv], cpus), log)
@@ -100,13 +95,9 @@ class Namespace:
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
         """Runs the block inside; sockets opened there stay in the namespace."""
-        home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
-        try:
+        with _returning():
             _call(LIBC.setns(self.fd, CLONE_NEWNET))
             yield
-        finally:
-            _call(LIBC.setns(home, CLONE_NEWNET))
-            os.close(home)
 
     def sysctl(self, settings: Mapping[str, str | int]) -> list[str]:
         """Changes kernel settings inside; returns those that are not per namespace on this kernel."""
@@ -182,11 +173,9 @@ class NamespaceNetwork:
         try:
             namespace = Namespace(name)
         except OSError as error:
-            raise LabError(
-                f"cannot create a network namespace: {error.strerror}",
-                "run as root, or allow user namespaces (sysctl user.max_user_namespaces, "
-                "kernel.apparmor_restrict_unprivileged_userns=0)",
-            ) from None
+            allow = "sysctl user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns=0"
+            help_text = f"run as root, or allow user namespaces ({allow})"
+            raise LabError(f"cannot create a network namespace: {error.strerror}", help_text) from None
         self._open.callback(namespace.close)
         return namespace
 
@@ -254,18 +243,15 @@ class NamespaceNetwork:
         try:
             end.run("tc", "qdisc", "replace", "dev", device, "root", *discipline.split())
         except LabError as error:
-            raise UnsupportedError(
-                f"this kernel does not support qdisc {discipline.split(maxsplit=1)[0]}: {error}"
-            ) from None
+            what = discipline.split(maxsplit=1)[0]
+            raise UnsupportedError(f"this kernel does not support qdisc {what}: {error}") from None
 
     def _steer(self) -> None:
         """Sets RPS, which replaces the RSS of a network card; sysfs shows the namespace in which it was mounted."""
         mask = f"{sum(1 << cpu for cpu in self.spec.rps_cpus):x}"
-        script = (
-            f"mount -t sysfs rig /sys && for q in /sys/class/net/server/queues/rx-*; do echo {mask} > $q/rps_cpus; done"
-        )
+        each = f"for q in /sys/class/net/server/queues/rx-*; do echo {mask} > $q/rps_cpus; done"
         try:
-            self.server.run("unshare", "--mount", "sh", "-ec", script)
+            self.server.run("unshare", "--mount", "sh", "-ec", f"mount -t sysfs rig /sys && {each}")
         except LabError as error:
             raise UnsupportedError(f"cannot set RPS without root: {error}") from None
 
@@ -278,11 +264,20 @@ def enter_user_namespace() -> None:
     wrapped = ["unshare", "--user", "--map-root-user", "--net", "--", sys.executable, "-m", "zonda_lab", *sys.argv[1:]]
     probe = subprocess.run([*wrapped[:5], "true"], capture_output=True, text=True, check=False)
     if probe.returncode:
-        raise LabError(
-            f"not root, and no user namespace available: {probe.stderr.strip()}",
-            "run as root, or allow user namespaces (kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu)",
-        )
+        help_text = "run as root, or allow user namespaces (kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu)"
+        raise LabError(f"not root, and no user namespace available: {probe.stderr.strip()}", help_text)
     os.execvp(wrapped[0], wrapped)
+
+
+@contextlib.contextmanager
+def _returning() -> Iterator[None]:
+    """Returns to the present network namespace after the block."""
+    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+    try:
+        yield
+    finally:
+        _call(LIBC.setns(home, CLONE_NEWNET))
+        os.close(home)
 
 
 def _call(result: int) -> None:

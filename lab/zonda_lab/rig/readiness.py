@@ -35,18 +35,16 @@ def is_answer(asked: bytes, reply: bytes) -> bool:
 
 def wait_ready(process: Program, client: Host, endpoint: Endpoint, zone: str, limit_s: float) -> float:
     """Seconds from the start of `process` until it answers for `zone`."""
-    asked = query(
-        random.randrange(65536), zone
-    )  # the same query each time, because an answer may take longer than one probe
+    # The same query each time, because an answer may take longer than one probe.
+    asked = query(random.randrange(65536), zone)
     with client.udp_socket(endpoint) as probe:
         while time.monotonic() - process.began < limit_s:
             process.require_alive()
             if ask(probe, asked, 0.01):
                 return time.monotonic() - process.began
             time.sleep(0.002)
-    raise LabError(
-        f"{process.name} did not answer for {zone} within {limit_s:.0f} s", detail=f"its log ends: {process.tail()}"
-    )
+    late = f"{process.name} did not answer for {zone} within {limit_s:.0f} s"
+    raise LabError(late, detail=f"its log ends: {process.tail()}")
 
 
 def ask(probe: socket.socket, asked: bytes, timeout_s: float) -> bytes | None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from zonda_lab.experiments.block_design import Start
 from zonda_lab.measurement.load_runner import CAPACITY_S
-from zonda_lab.procedures import PROCEDURES
+from zonda_lab.procedures import procedure_of
 from zonda_lab.run.rig_limits import WINDOW_S, is_compared, kind_of, window_of
 
 START_COST_S = 0.6  # network, start and stop of the server and of telemetry
@@ -22,14 +22,9 @@ def estimate_s(starts: Sequence[Start]) -> float:
 
 def start_s(start: Start) -> float:
     """The duration of one start, in seconds."""
-    settings = start.settings
-    return (
-        START_COST_S
-        + PROCEDURES[start.experiment.definition.procedure].estimate_s(start)
-        * (1 + REPEATED * min(1, settings.timing.retries))
-        + settings.zones.zones * ZONE_COST_S
-        + settings.zones.expected_records * RECORD_COST_S
-    )
+    zones, repeated = start.settings.zones, REPEATED * min(1, start.settings.timing.retries)
+    loading_s = zones.zones * ZONE_COST_S + zones.expected_records * RECORD_COST_S
+    return START_COST_S + procedure_of(start).estimate_s(start) * (1 + repeated) + loading_s
 
 
 def _echo_s(starts: Sequence[Start]) -> float:
@@ -44,7 +39,7 @@ def _echo_s(starts: Sequence[Start]) -> float:
         if not new:
             continue
         shorter = 1.0 if start.settings.traffic.capture else min(1.0, WINDOW_S / start.settings.timing.seconds)
-        procedure = PROCEDURES[start.experiment.definition.procedure]
+        procedure = procedure_of(start)
         length += START_COST_S + CAPACITY_S + procedure.estimate_s(dataclasses.replace(start, within=new)) * shorter
         known.update(kinds)
     return length

@@ -20,8 +20,7 @@ from zonda_lab.measurement.harness import Harness, MakeNetwork
 from zonda_lab.measurement.load_runner import OF_ECHO
 from zonda_lab.measurement.running_server import Server
 from zonda_lab.measurement.validity import machine_reasons
-from zonda_lab.measurement.window import Window
-from zonda_lab.procedures import PROCEDURES
+from zonda_lab.procedures import procedure_of
 from zonda_lab.procedures.peak import GOALS, searched
 from zonda_lab.procedures.queries import measure_window
 from zonda_lab.results.folder import Results
@@ -44,7 +43,7 @@ class Limits:
     traffic: dict[str, Any]
     measured_at: float = field(default_factory=time.monotonic)
     windows: dict[str, dict[str, float]] = field(default_factory=dict)  # by traffic with its rate
-    disturbed: list[str] = field(default_factory=list)  # why its windows are less certain
+    disturbed: list[str] = field(default_factory=list)  # what makes its windows less certain: the reader must know
 
 
 class RigLimits:
@@ -86,10 +85,14 @@ class RigLimits:
         echo = {"capacity_qps": limits.echo_qps, **limits.windows.get(window_of(settings), {})}
         return echo, {**known, "traffic": limits.traffic, "disturbed": limits.disturbed}
 
-    def _is_known(self, settings: Settings) -> bool:
+    def _recent(self, settings: Settings) -> Limits | None:
+        """The limits of this kind of traffic, unless they are too old."""
         limits = self._latest.get(kind_of(settings))
-        is_recent = limits is not None and time.monotonic() - limits.measured_at < VALID_S
-        return limits is not None and is_recent and window_of(settings) in limits.windows
+        return limits if limits and time.monotonic() - limits.measured_at < VALID_S else None
+
+    def _is_known(self, settings: Settings) -> bool:
+        limits = self._recent(settings)
+        return limits is not None and window_of(settings) in limits.windows
 
     def _measure(self, windows: list[Settings], is_search: bool) -> None:
         """Starts an echo server and measures all these windows."""
@@ -99,46 +102,40 @@ class RigLimits:
             for settings in map(as_echo, windows):
                 limits = self._limits(harness, server, settings)
                 window = (searched if is_search else measure_window)(harness, server, settings)
-                limits.disturbed += self._disturbances(harness, window)
+                span, seen = window.span, harness.observer.observed(window.span)
+                limits.disturbed += machine_reasons(seen, span.seconds, span.own_cpu_s / span.seconds)
                 measured = window.metrics
                 wanted = {name for name in measured if name in GOALS} | set(COMPARED)
                 limits.windows[window_of(settings)] = {n: v for n, v in measured.items() if n in wanted}
 
-    def _disturbances(self, harness: Harness, window: Window) -> list[str]:
-        """What disturbed a window of echo; the reader of its figures must know."""
-        span = window.span
-        return machine_reasons(harness.observer.observed(span), span.seconds, span.own_cpu_s / span.seconds)
-
     def _limits(self, harness: Harness, server: Server, settings: Settings) -> Limits:
         """The limits of this kind of traffic, measured now unless they are recent."""
-        kind = kind_of(settings)
-        known = self._latest.get(kind)
-        if known is not None and time.monotonic() - known.measured_at < VALID_S:
+        if known := self._recent(settings):
             return known
+        kind = kind_of(settings)
         result = harness.load.closed_loop(settings, server)
         answered = result.answered / result.seconds
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        limits = Limits(answered, answered / (result.busy or 1.0), now, _described(settings))
+        described = {name: getattr(settings.traffic, name) for name in ("transport", "connections", "sources")}
+        limits = Limits(answered, answered / (result.busy or 1.0), now, described)
         self._latest[kind] = limits
         if kind not in self._first:
-            self._first[kind] = {
-                name: getattr(limits, name) for name in ("echo_qps", "generator_qps", "measured", "traffic")
-            }
+            kept = ("echo_qps", "generator_qps", "measured", "traffic")
+            self._first[kind] = {name: getattr(limits, name) for name in kept}
             self._results.write(FILE, self._first)
         return limits
 
 
 def is_compared(start: Start) -> bool:
     """Whether the windows of a start are compared with an echo server's, or their rates are shares of its capacity."""
-    uses_echo = PROCEDURES[start.experiment.definition.procedure].uses_echo
+    uses_echo = procedure_of(start).uses_echo
     return _needs_echo(start) or (uses_echo and start.settings.server.name not in NO_SERVERS)
 
 
 def as_echo(settings: Settings) -> Settings:
     """The same rig and traffic with an echo server, in short windows."""
-    timing = dataclasses.replace(
-        settings.timing, seconds=min(WINDOW_S, settings.timing.seconds), tolerance=max(0.05, settings.timing.tolerance)
-    )
+    seconds, tolerance = min(WINDOW_S, settings.timing.seconds), max(0.05, settings.timing.tolerance)
+    timing = dataclasses.replace(settings.timing, seconds=seconds, tolerance=tolerance)
     server = dataclasses.replace(settings.server, name=ECHO, options={})
     traffic = settings.traffic
     if isinstance(traffic.rate, str) and not traffic.rate.endswith(OF_ECHO):
@@ -157,11 +154,6 @@ def window_of(settings: Settings) -> str:
     """Identifies the traffic of a window of that kind."""
     rate = str(settings.traffic.rate).removesuffix(" of echo")
     return f"{settings.traffic.loop} {rate} {settings.traffic.outstanding} {settings.traffic.arrivals}"
-
-
-def _described(settings: Settings) -> dict[str, Any]:
-    traffic = settings.traffic
-    return {"transport": traffic.transport, "connections": traffic.connections, "sources": traffic.sources}
 
 
 def _needs_echo(start: Start) -> bool:

@@ -18,7 +18,7 @@ from zonda_lab.measurement.environment import Environment
 from zonda_lab.measurement.harness import Harness, MakeNetwork
 from zonda_lab.measurement.observer import Span
 from zonda_lab.measurement.window import PlannedWindow, Window, counters, machine_metrics
-from zonda_lab.procedures import PROCEDURES
+from zonda_lab.procedures import procedure_of
 from zonda_lab.results.folder import FORMAT, Results
 from zonda_lab.results.window_record import WindowRecord
 from zonda_lab.rig import machine_info
@@ -64,7 +64,7 @@ class Runner:
     def start(self, start: Start) -> None:
         """Runs one start; records an unsupported treatment as skipped and a failure as invalid."""
         kind = f"{start.experiment.id}/{start.treatment.levels}"
-        procedure = PROCEDURES[start.experiment.definition.procedure]
+        procedure = procedure_of(start)
         attempts = 1 if procedure.retries_itself else start.settings.timing.retries + 1
         for attempt in range(attempts):
             recorder = StartRecorder(self, start, attempt)
@@ -195,7 +195,7 @@ class StartRecorder:
 
     @property
     def _uses_echo(self) -> bool:
-        return PROCEDURES[self.start.experiment.definition.procedure].uses_echo
+        return procedure_of(self.start).uses_echo
 
     def _machines(self, span: Span) -> list[str]:
         """Why any machine was not fit for what was measured in that time."""

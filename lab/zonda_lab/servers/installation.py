@@ -43,21 +43,11 @@ def require_servers(names: Sequence[str], installed: Mapping[str, InstalledServe
 
 def install(names: Sequence[str]) -> int:
     """Installs the Debian packages. Some start their server at once; stopping it is left to the user."""
-    wanted = names or [name for name, adapter in ADAPTERS.items() if adapter.package]
-    unknown = [name for name in wanted if name not in ADAPTERS or not ADAPTERS[name].package]
-    if unknown:
-        raise LabError(
-            f"no package for {unknown[0]}", suggestion(unknown[0], [n for n, a in ADAPTERS.items() if a.package])
-        )
-    packages = [package for name in wanted for package in ADAPTERS[name].package.split()]
-    command = [
-        *(["sudo"] if os.geteuid() else []),
-        "apt-get",
-        "install",
-        "--yes",
-        "--no-install-recommends",
-        *packages,
-        "dnsperf",
-    ]
+    packaged = {name: adapter.package.split() for name, adapter in ADAPTERS.items() if adapter.package}
+    if unknown := [name for name in names if name not in packaged]:
+        raise LabError(f"no package for {unknown[0]}", suggestion(unknown[0], packaged))
+    packages = [package for name in names or packaged for package in packaged[name]]
+    sudo = ["sudo"] if os.geteuid() else []
+    command = [*sudo, "apt-get", "install", "--yes", "--no-install-recommends", *packages, "dnsperf"]
     print(" ".join(command), flush=True)
     return subprocess.run(command, check=False).returncode

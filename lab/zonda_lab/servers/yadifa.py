@@ -12,12 +12,9 @@ class Yadifa(Adapter):
 
     def files(self, config: ServerConfig) -> dict[str, str]:
         parts = []
-        if config.tsig:
-            parts.append(
-                f"<key>\n name {config.tsig.name}\n algorithm {config.tsig.algorithm}\n"
-                f" secret {config.tsig.secret}\n</key>\n"
-            )
-            parts.append(f"<acl>\n transferers key {config.tsig.name}\n</acl>\n")
+        if key := config.tsig:
+            parts.append(f"<key>\n name {key.name}\n algorithm {key.algorithm}\n secret {key.secret}\n</key>\n")
+            parts.append(f"<acl>\n transferers key {key.name}\n</acl>\n")
         parts.append(self._main(config))
         parts += [self._zone(config, zone) for zone in config.zones]
         return {self.config_file: "".join(parts)}

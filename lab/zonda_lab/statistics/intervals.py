@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -50,7 +50,7 @@ def interval(log_ratios: Floats) -> tuple[float, float]:
     if n < MIN_INTERVAL:
         return -math.inf, math.inf
     if n >= MIN_BOOTSTRAP or np.ptp(log_ratios) < ROUNDING:
-        return bca(log_ratios, hodges_lehmann)
+        return bca(log_ratios)
     reach = float(stats.t.ppf(1 - ALPHA / 2, n - 1) * np.std(log_ratios, ddof=1) / math.sqrt(n))
     return float(np.mean(log_ratios)) - reach, float(np.mean(log_ratios)) + reach
 
@@ -67,15 +67,16 @@ def shift(a: ArrayLike, b: ArrayLike) -> float:
     return float(np.median(np.subtract.outer(np.asarray(b, float), np.asarray(a, float))))
 
 
-def bca(values: Floats, statistic: Callable[..., Any] = np.median) -> tuple[float, float]:
-    """The BCa bootstrap interval of a statistic; the range of the values where BCa is undefined."""
+def bca(values: Floats) -> tuple[float, float]:
+    """The BCa bootstrap interval of the Hodges-Lehmann estimate; the range of the values where BCa is undefined."""
+    ends = float(np.min(values)), float(np.max(values))
     if len(values) < 3 or np.ptp(values) == 0:
-        return float(np.min(values)), float(np.max(values))
+        return ends
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         interval = stats.bootstrap(
             (values,),
-            statistic,
+            hodges_lehmann,
             n_resamples=RESAMPLES,
             method="BCa",
             vectorized=True,
@@ -83,7 +84,7 @@ def bca(values: Floats, statistic: Callable[..., Any] = np.median) -> tuple[floa
             rng=np.random.default_rng(SEED),
         ).confidence_interval
     low, high = float(interval.low), float(interval.high)
-    return (low, high) if math.isfinite(low) and math.isfinite(high) else (float(np.min(values)), float(np.max(values)))
+    return (low, high) if math.isfinite(low) and math.isfinite(high) else ends
 
 
 def bootstrap_shift(a: Floats, b: Floats) -> tuple[float, float]:
@@ -148,11 +149,6 @@ def falling(x: Sequence[float], y: Sequence[float]) -> Floats:
     fitted = np.empty(len(order))
     fitted[order] = optimize.isotonic_regression(np.asarray(y, float)[order], increasing=False).x
     return fitted
-
-
-def standard_deviation(values: Floats) -> float:
-    """Infinite for one value, of which nothing is known."""
-    return float(np.std(values, ddof=1)) if len(values) > 1 else math.inf
 
 
 def variance(values: Floats) -> float:

@@ -28,7 +28,6 @@ class Effect:
     high: float
     p: float
     n: int
-    paired: bool
     p_not_lower: float
     p_not_higher: float
     p_equivalence: float
@@ -49,10 +48,10 @@ def paired_effect(baseline: Sequence[float], candidate: Sequence[float], margin:
     the minimum detectable effect is that of a test at 5 % divided by `comparisons`.
     """
     ratios = np.log(np.asarray(candidate, float)) - np.log(np.asarray(baseline, float))
-    sides, sigma = _one_sided_paired(ratios, margin), intervals.standard_deviation(ratios)
+    sides, sigma = _one_sided_paired(ratios, margin), math.sqrt(intervals.variance(ratios))
     mde = minimum_detectable(sigma, len(ratios), comparisons)
     estimate, p = intervals.hodges_lehmann(ratios), _paired_p(ratios, comparisons)
-    return _effect(estimate, intervals.interval(ratios), p, len(ratios), True, sides, mde)
+    return _effect(estimate, intervals.interval(ratios), p, len(ratios), sides, mde)
 
 
 def unpaired_effect(
@@ -67,7 +66,7 @@ def unpaired_effect(
     bounds = intervals.bootstrap_shift(a, b) if n >= intervals.MIN_BOOTSTRAP else intervals.welch_shift(a, b)
     mde = minimum_detectable(math.sqrt(intervals.variance(a) + intervals.variance(b)), n, comparisons)
     p, sides = _unpaired_p(a, b, comparisons), _one_sided_unpaired(a, b, margin)
-    return _effect(intervals.shift(a, b), bounds, p, n, False, sides, mde)
+    return _effect(intervals.shift(a, b), bounds, p, n, sides, mde)
 
 
 def minimum_detectable(sigma: float, n: int, comparisons: int = 1) -> float:
@@ -150,13 +149,7 @@ def _one_sided_unpaired(a: Floats, b: Floats, margin: float) -> tuple[float, flo
 
 
 def _effect(
-    log_ratio: float,
-    bounds: tuple[float, float],
-    p: float,
-    n: int,
-    paired: bool,
-    sides: tuple[float, float],
-    mde: float,
+    log_ratio: float, bounds: tuple[float, float], p: float, n: int, sides: tuple[float, float], mde: float
 ) -> Effect:
     low, high = map(math.exp, bounds)
-    return Effect(math.exp(log_ratio), low, high, p, n, paired, *sides, max(sides), mde)
+    return Effect(math.exp(log_ratio), low, high, p, n, *sides, max(sides), mde)

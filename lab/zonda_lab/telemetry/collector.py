@@ -36,15 +36,8 @@ class TelemetryCollector:
         shutil.copyfile(sampler.__file__, self._script)
         self._labels.write_text("{}")
         self.host.place(self._labels, self._script)
-        argv: list[str | Path] = [
-            *IDLE,
-            self.host.python,
-            self._script,
-            "--labels",
-            self._labels,
-            *self.target.arguments,
-        ]
-        self._program = self.host.start("telemetry", argv, self.file)
+        sampling: list[str | Path] = [self._script, "--labels", self._labels, *self.target.arguments]
+        self._program = self.host.start("telemetry", [*IDLE, self.host.python, *sampling], self.file)
         self.label("telemetry", self._program)
         for label, program in self.target.programs.items():
             self.label(label, program)

@@ -37,14 +37,12 @@ def main() -> None:
     arguments.add_argument("--net", action="append", default=[], metavar="NAME=PATH")
     arguments.add_argument("--hz", type=float, default=10.0)
     given = arguments.parse_args()
-    nets = {name: NetCounters(path) for name, _, path in (item.partition("=") for item in given.net)} or {
-        "host": NetCounters()
-    }
+    paths = (item.partition("=") for item in given.net or ["host="])
+    nets = {name: NetCounters(path) for name, _, path in paths}
     signal.pthread_sigmask(signal.SIG_BLOCK, (STOP, EDGE))
     clock = {"monotonic_ns": time.monotonic_ns(), "realtime_ns": time.time_ns()}
-    print(
-        json.dumps({"clock": clock, "hz": given.hz, "tick": os.sysconf("SC_CLK_TCK"), "pid": os.getpid()}), flush=True
-    )
+    header = {"clock": clock, "hz": given.hz, "tick": os.sysconf("SC_CLK_TCK"), "pid": os.getpid()}
+    print(json.dumps(header), flush=True)
     due = time.monotonic()
     while True:
         print(json.dumps(sample(due, labelled(given.labels), nets)), flush=True)

@@ -68,12 +68,15 @@ class Telemetry:
         """The total increase of a counter."""
         return float(read(self.samples[-1]) - read(self.samples[0])) if self.samples else 0.0
 
+    def _ticks(self) -> dict[str, float]:
+        """The ticks that all CPUs spent in each state."""
+        ticks = sum(np.array(self.samples[-1]["cpu"]) - np.array(self.samples[0]["cpu"]))
+        return dict(zip(CPU_FIELDS, ticks.tolist(), strict=True))
+
     def cpu_share(self, field: str) -> float:
         """The share of all CPU time spent in that state."""
-        if not self.samples:
-            return 0.0
-        ticks = sum(np.array(self.samples[-1]["cpu"]) - np.array(self.samples[0]["cpu"]))
-        return float(ticks[CPU_FIELDS.index(field)] / ticks.sum()) if ticks.sum() else 0.0
+        ticks = self._ticks() if self.samples else {}
+        return ticks[field] / sum(ticks.values()) if any(ticks.values()) else 0.0
 
     def busy_cores(self) -> float:
         """The mean number of CPUs used by programs, without interrupts and softirqs, or an upper bound of it.
@@ -85,18 +88,15 @@ class Telemetry:
             return 0.0
         cpus = len(self.samples[0]["cpu"])
         away = sum(self.cpu_share(field) for field in ("idle", "iowait", "steal", "irq", "softirq"))
-        return min((1 - away) * cpus, cpus - self._measured_idle_cores())
+        ticks = self._ticks()
+        idle = sum(ticks[field] for field in ("idle", "iowait", "steal"))
+        return float(min((1 - away) * cpus, cpus - idle / self.header["tick"] / self.seconds))
 
     def tick_error_cores(self) -> float:
         """By how much `busy_cores` may be wrong: at either end a tick of each CPU. Much in windows of milliseconds."""
         if len(self.samples) < 2:
             return 0.0
         return float(2 * len(self.samples[0]["cpu"]) / self.header["tick"] / self.seconds)
-
-    def _measured_idle_cores(self) -> float:
-        ticks = sum(np.array(self.samples[-1]["cpu"]) - np.array(self.samples[0]["cpu"]))
-        idle = sum(ticks[CPU_FIELDS.index(field)] for field in ("idle", "iowait", "steal"))
-        return float(idle / self.header["tick"] / self.seconds)
 
     def used_cores(self, label: str) -> Floats:
         """CPUs used by a labelled process tree, between consecutive samples."""
@@ -124,12 +124,9 @@ class Telemetry:
 
     def thread_shares(self, label: str) -> dict[str, Floats]:
         """The share of a core used by each thread of a process tree."""
-
-        def run_s(name: str) -> Callable[[dict[str, Any]], float]:
-            return lambda sample: threads_of(sample, label).get(name, 0) / 1e9
-
         names = sorted({name for sample in self.samples for name in threads_of(sample, label)})
-        return {name: self.rate(run_s(name)) for name in names}
+        run_ns = {name: [threads_of(sample, label).get(name, 0) for sample in self.samples] for name in names}
+        return {name: np.diff(found) / 1e9 / np.diff(self.times) for name, found in run_ns.items()}
 
 
 def with_clients(server: Telemetry, clients: Sequence[Telemetry]) -> Telemetry:
@@ -158,11 +155,6 @@ def net(end: str, counter: str) -> Callable[[dict[str, Any]], float]:
     return lambda sample: float(sample["net"].get(end, {}).get(counter, 0))
 
 
-def softirq_s(cpu: int, tick: int) -> Callable[[dict[str, Any]], float]:
-    """A reader for the softirq seconds of one CPU."""
-    return lambda sample: sample["cpu"][cpu][CPU_FIELDS.index("softirq")] / tick
-
-
 def saturated(telemetry: Telemetry) -> list[tuple[float, str]]:
     """Resources that saturated, with the time since the first sample, in order of time."""
     if len(telemetry.samples) < 2:
@@ -178,8 +170,10 @@ def saturated(telemetry: Telemetry) -> list[tuple[float, str]]:
     for label in ("server", "load"):
         for name, shares in telemetry.thread_shares(label).items():
             watch(shares, FULL, f"{label}: thread {name.partition('/')[0]} uses its whole core")
-    for cpu in range(len(telemetry.samples[0]["cpu"])):
-        watch(telemetry.rate(softirq_s(cpu, telemetry.header["tick"])), FULL, f"CPU {cpu} does nothing but softirq")
+    at, tick = CPU_FIELDS.index("softirq"), telemetry.header["tick"]
+    softirq = np.array([[cpu[at] for cpu in sample["cpu"]] for sample in telemetry.samples])
+    for cpu, ticks in enumerate(softirq.T):
+        watch(np.diff(ticks) / tick / np.diff(telemetry.times), FULL, f"CPU {cpu} does nothing but softirq")
     for end, counter, what in (
         ("server", "Udp.RcvbufErrors", "the server's socket buffers overflow"),
         ("client", "Udp.RcvbufErrors", "the generator's socket buffers overflow"),

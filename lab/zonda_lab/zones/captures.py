@@ -1,6 +1,7 @@
 """Packet captures (pcap, pcapng) for replays: where they are, unpacked, and their duration."""
 
 import functools
+import hashlib
 import lzma
 import os
 from pathlib import Path
@@ -18,6 +19,12 @@ def find(name: str) -> Path:
     if not found.exists():
         raise UnsupportedError(f"{name}: no such capture", f"name its folder in the environment as {FOLDER_VARIABLE}")
     return found.resolve()
+
+
+def digest(capture: Path) -> str:
+    """The SHA-256 digest of a capture."""
+    with capture.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def unpacked(capture: Path, folder: Path) -> Path:

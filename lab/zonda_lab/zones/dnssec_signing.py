@@ -40,9 +40,8 @@ class Signer:
 
     def __init__(self, apex: str, seed: int) -> None:
         self.apex = dns.name.from_text(apex)
-        self.private = Ed25519PrivateKey.from_private_bytes(
-            hashlib.sha256(f"zonda-lab {seed} {apex}".encode()).digest()
-        )
+        secret = hashlib.sha256(f"zonda-lab {seed} {apex}".encode()).digest()
+        self.private = Ed25519PrivateKey.from_private_bytes(secret)
         public = base64.b64encode(self.private.public_key().public_bytes_raw()).decode()
         self.dnskey = f"257 3 {ALGORITHM} {public}"  # flags: Zone Key and SEP
         self.key_tag = dns.dnssec.key_id(dns.rdata.from_text("IN", "DNSKEY", self.dnskey))  # type: ignore[arg-type]
@@ -52,10 +51,8 @@ class Signer:
         owner = dns.name.from_text(rrset.owner)
         rdtype, labels = dns.rdatatype.from_text(rrset.type), len(owner.labels) - 1
         wires = sorted(dns.rdata.from_text(dns.rdataclass.IN, rdtype, text).to_digestable() for text in rrset.rdatas)
-        prefix = (
-            struct.pack(">HBBIIIH", rdtype, ALGORITHM, labels, rrset.ttl, EXPIRATION, INCEPTION, self.key_tag)
-            + self.apex.to_digestable()
-        )
+        prefix = struct.pack(">HBBIIIH", rdtype, ALGORITHM, labels, rrset.ttl, EXPIRATION, INCEPTION, self.key_tag)
+        prefix += self.apex.to_digestable()
         head = owner.to_digestable() + struct.pack(">HHI", rdtype, 1, rrset.ttl)
         covered = b"".join(head + struct.pack(">H", len(wire)) + wire for wire in wires)
         signature = base64.b64encode(self.private.sign(prefix + covered)).decode()
@@ -70,17 +67,13 @@ def signed(rrsets: Iterable[RRset], apex: str, denial: str, seed: int) -> Iterat
     types: dict[str, set[str]] = {}
     negative_ttl = 0
     for rrset in rrsets:
+        own = [rrset]
         if rrset.type == "SOA":
             negative_ttl = min(rrset.ttl, int(rrset.rdatas[0].split()[-1]))  # RFC 9077 3: TTL of NSEC and NSEC3
-            dnskey = rrset._replace(type="DNSKEY", rdatas=(signer.dnskey,))
-            extra = (
-                [dnskey]
-                if denial == "nsec"
-                else [dnskey, rrset._replace(type="NSEC3PARAM", ttl=0, rdatas=("1 0 0 -",))]
-            )
-        else:
-            extra = []
-        for each in (rrset, *extra):
+            own.append(rrset._replace(type="DNSKEY", rdatas=(signer.dnskey,)))
+            if denial == "nsec3":
+                own.append(rrset._replace(type="NSEC3PARAM", ttl=0, rdatas=("1 0 0 -",)))
+        for each in own:
             yield each
             if each.role != "glue":
                 types.setdefault(each.owner, set()).add(each.type)

@@ -6,7 +6,6 @@ zone does not validate; the zones may be signed again.
 
 import contextlib
 import functools
-import hashlib
 import lzma
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -83,15 +82,6 @@ class TraceZones(ZoneSource):
 
     def rrsets(self, index: int) -> Iterator[RRset]:
         yield from self._trace.zones[self.apex(index)]
-
-
-def digest(path: Path) -> str:
-    """The SHA-256 digest of a capture."""
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except FileNotFoundError:
-        raise LabError(f"{path}: no such capture") from None
 
 
 @functools.lru_cache(maxsize=1)

@@ -35,13 +35,15 @@ class Shape(ZoneSource):
     types: ClassVar[dict[str, float]] = {"A": 1.0}  # shares of query types
     delegates: ClassVar[bool] = False  # queries are for names below zone cuts
 
+    def soa(self, index: int, names: str, numbers: str, ttl: int = 3600) -> RRset:
+        """The SOA, from its two names, and its numbers after the serial."""
+        return RRset(self.apex(index), ttl, "SOA", (f"{names} 1000000001 {numbers}",), "apex")
+
     def head(self, index: int, negative_ttl: int = 300) -> Iterator[RRset]:
         """SOA, one NS and its address."""
         apex = self.apex(index)
         server = under("ns1", apex)
-        yield RRset(
-            apex, 3600, "SOA", (f"{server} hostmaster.{apex} 1000000001 3600 900 604800 {negative_ttl}",), "apex"
-        )
+        yield self.soa(index, f"{server} hostmaster.{apex}", f"3600 900 604800 {negative_ttl}")
         yield RRset(apex, 3600, "NS", (server,), "apex")
         yield RRset(server, 3600, "A", ("192.0.2.1",), "own")
 
@@ -61,13 +63,7 @@ class Root(Shape):
     def rrsets(self, index: int) -> Iterator[RRset]:
         """Root server addresses are glue below net."""
         letters = "abcdefghijklm"
-        yield RRset(
-            self.apex(index),
-            86400,
-            "SOA",
-            ("a.root-servers.net. nstld.example. 1000000001 1800 900 604800 86400",),
-            "apex",
-        )
+        yield self.soa(index, "a.root-servers.net. nstld.example.", "1800 900 604800 86400", 86400)
         yield RRset(self.apex(index), 518400, "NS", tuple(f"{c}.root-servers.net." for c in letters), "apex")
         for number, letter in enumerate(letters, 1):
             yield RRset(f"{letter}.root-servers.net.", 518400, "A", (f"198.51.100.{number}",), "glue")
@@ -115,13 +111,8 @@ class Tld(Shape):
         if draw[3] < self.SIGNED and self.spec.signed != "no":
             yield RRset(owner, 3600, "DS", (ds_text(mix(self.spec.seed, rank, 9)),), "own")
         for k in range(1, count + 1) if own_glue else ():
-            yield RRset(
-                f"ns{k}.{owner}",
-                3600,
-                "A",
-                (f"10.{rank >> 16 & 63 | k << 6 & 192}.{rank >> 8 & 255}.{rank & 255}",),
-                "glue",
-            )
+            address = f"10.{rank >> 16 & 63 | k << 6 & 192}.{rank >> 8 & 255}.{rank & 255}"
+            yield RRset(f"ns{k}.{owner}", 3600, "A", (address,), "glue")
 
     def _servers(self, owner: str, rank: int, count: int, draw: list[float]) -> Iterator[str]:
         pool = max(1, int(self.spec.records * self.POOL))
@@ -173,9 +164,7 @@ class Tiny(Shape):
     types: ClassVar[dict[str, float]] = {"SOA": 1.0}
 
     def rrsets(self, index: int) -> Iterator[RRset]:
-        yield RRset(
-            self.apex(index), 3600, "SOA", ("ns.example. hostmaster.example. 1000000001 3600 900 604800 300",), "apex"
-        )
+        yield self.soa(index, "ns.example. hostmaster.example.", "3600 900 604800 300")
         yield RRset(self.apex(index), 3600, "NS", ("ns.example.",), "apex")
 
 

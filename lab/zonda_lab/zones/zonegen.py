@@ -12,7 +12,7 @@ from pathlib import Path
 from zonda_lab.errors import LabError
 from zonda_lab.experiments.definition import ZoneSpec
 from zonda_lab.servers.config import Zone
-from zonda_lab.zones import captures, trace_zones
+from zonda_lab.zones import captures
 from zonda_lab.zones.dnssec_signing import signed
 from zonda_lab.zones.trace_zones import TraceZones
 from zonda_lab.zones.zone_shapes import SHAPES, Shape, ZoneSource
@@ -72,9 +72,8 @@ def zone_text(shape: ZoneSource, index: int) -> Iterator[tuple[int, str]]:
 
 def digest(*specs: object) -> str:
     """The cache key for the given specs."""
-    contents = [
-        trace_zones.digest(captures.find(spec.trace)) for spec in specs if isinstance(spec, ZoneSpec) and spec.trace
-    ]
+    traces = [captures.find(spec.trace) for spec in specs if isinstance(spec, ZoneSpec) and spec.trace]
+    contents = [captures.digest(trace) for trace in traces]
     text = json.dumps([FORMAT, *contents, *(asdict(spec) for spec in specs)], sort_keys=True)  # type: ignore[call-overload]
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
