@@ -84,7 +84,7 @@ def main() -> int:
             ("probe-ms", 0),
         ):
             command.add_argument(f"--{option}", type=int, default=default)
-        for option in ("rate", "seconds", "warm-up", "tcp-share", "do"):
+        for option in ("rate", "seconds", "warm-up", "tcp-share", "do", "interval"):
             command.add_argument(f"--{option}", type=float, default=0.0)
         command.add_argument("--transport", choices=["udp", "tcp"])
         command.add_argument("--find-peak", nargs="?", const="100,99.99,99.9,99")
