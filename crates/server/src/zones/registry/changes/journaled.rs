@@ -188,10 +188,11 @@ impl ZoneRegistry {
 
     /// Refuses rollbacks for good: they thaw their zone, which must then not return to an earlier version.
     fn refuse_late_rollbacks(&mut self, now: Instant) {
-        let rollbacks = self.changes.unsynced.iter().filter(|change| change.is_rollback());
-        let late = rollbacks.chain(self.changes.storing.values());
-        let late = late.filter(|change| now.saturating_duration_since(change.since) >= MAX_IMAGE_WAIT);
-        let late: Vec<ZoneId> = late.map(|change| change.zone).collect();
+        let is_late = |change: &Unsynced, max| now.saturating_duration_since(change.since) >= max;
+        let unsynced = self.changes.unsynced.iter().filter(|change| change.is_rollback());
+        let unsynced = unsynced.filter(|change| is_late(change, MAX_DISK_WAIT));
+        let storing = self.changes.storing.values().filter(|change| is_late(change, MAX_IMAGE_WAIT));
+        let late: Vec<ZoneId> = unsynced.chain(storing).map(|change| change.zone).collect();
         if !late.is_empty() {
             late.into_iter().for_each(|zone| self.discard_unpublished(zone));
             self.follow_journal();
