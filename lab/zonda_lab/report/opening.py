@@ -25,6 +25,7 @@ class Ranking:
     metric: str
     servers: list[Cell]
     echo: Cell | None
+    offered_qps: float  # the highest rate at which they were measured
 
     @property
     def leaders(self) -> list[Cell]:
@@ -44,7 +45,7 @@ def opening(records: Sequence[WindowRecord], few: int) -> list[Part]:
     return [
         Figure("overview", bars_of(panels), _caption(rate)),
         Text(_who(rate, "answers most", "queries per second"), "Who answers most?"),
-        Text(_who(cost, "costs least", "µs of CPU time per answer"), "Who costs least?"),
+        Text(_who(cost, "costs least", _cost_unit(cost)), "Who costs least?"),
         Text(_unknown(rate, cost, records, few), "What cannot be said?"),
     ]
 
@@ -57,14 +58,24 @@ def _ranking(records: Sequence[WindowRecord], metric: str) -> Ranking | None:
             at = _others(record.treatment) if metric in RATES else _conditions(record)
             if at is not None:
                 groups.setdefault((record.experiment, *at), []).append(record)
-    by_offer = sorted(groups.values(), key=lambda windows: max(r.metrics.get("offered_qps", 0.0) for r in windows))
-    found = [measured_for(windows, Published("", "", metric)) for windows in by_offer]
-    cells = max(reversed(found), key=_comparable, default=[])
+    by_offer = sorted(groups.values(), key=_offered)
+    found = [(measured_for(windows, Published("", "", metric)), _offered(windows)) for windows in by_offer]
+    cells, offered = max(reversed(found), key=lambda group: _comparable(group[0]), default=([], 0.0))
     named = [cell for cell in cells if cell.levels["server.name"] not in LIMITS]
     if len(named) < 2:
         return None
     echo = next((cell for cell in cells if cell.levels["server.name"] == "echo"), None)
-    return Ranking(metric, sorted(named, key=lambda cell: cell.median * (1 if metric == COST else -1)), echo)
+    return Ranking(metric, sorted(named, key=lambda cell: cell.median * (1 if metric == COST else -1)), echo, offered)
+
+
+def _offered(windows: Sequence[WindowRecord]) -> float:
+    return max(record.metrics.get("offered_qps", 0.0) for record in windows)
+
+
+def _cost_unit(cost: Ranking) -> str:
+    """The cost depends on the rate: the fuller the batches, the less an answer costs."""
+    rate = f", at {number(cost.offered_qps)} queries per second" if cost.offered_qps else ""
+    return f"µs of CPU time per answer{rate}"
 
 
 def _conditions(record: WindowRecord) -> tuple[str, ...] | None:
