@@ -12,6 +12,7 @@ mod listener_tests;
 mod peers;
 mod quic_byte_stream;
 mod quic_config;
+mod quic_sessions;
 pub mod record_layer;
 pub mod reload;
 mod self_signed;

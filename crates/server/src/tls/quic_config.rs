@@ -4,17 +4,19 @@
 use std::sync::Arc;
 
 use rustls::ServerConfig;
-use rustls::server::{ServerSessionMemoryCache, StoresServerSessions};
+use rustls::server::StoresServerSessions;
+
+use super::quic_sessions::QuicSessions;
 
 /// RFC 9250 4.1: the ALPN of DNS over QUIC.
 pub const ALPN_DOQ: &[u8] = b"doq";
 
 /// Sessions that clients may resume, of all threads; about 500 octets each.
-const SESSIONS: usize = 8192;
+const SESSIONS: usize = 16_384;
 
 /// Where sessions are kept. RFC 8446 8.1: early data needs single-use tickets, so that it is accepted once, and state to know.
 pub(super) fn sessions() -> Arc<dyn StoresServerSessions> {
-    ServerSessionMemoryCache::new(SESSIONS)
+    Arc::new(QuicSessions::new(SESSIONS))
 }
 
 /// The configuration for QUIC beside `tls`.
