@@ -111,6 +111,8 @@ counters! {
         panics,
         /// Connections accepted, refused ones included.
         connections,
+        /// TLS and QUIC handshakes that resumed an earlier session.
+        resumed,
         /// Connections, and over QUIC transfers, refused because their client exceeds its limit of connections or of transfers.
         refused,
         /// Messages and connections refused: without a valid PROXY header from a proxy, or with one from another address.

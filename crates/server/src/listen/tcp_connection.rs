@@ -76,6 +76,11 @@ impl TcpConnection {
         self.tls.as_ref().is_some_and(|tls| tls.stream.is_handshaking())
     }
 
+    /// Whether its handshake is complete and resumed an earlier session.
+    pub(super) fn is_resumed(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.stream.is_resumed())
+    }
+
     /// Whether its handshake needs nothing but the client's end of it.
     pub(super) fn awaits_finished(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.stream.awaits_finished())

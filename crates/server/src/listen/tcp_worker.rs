@@ -274,6 +274,7 @@ impl<R: Responder> TcpWorker<R> {
             _ = add.or_else(|_| self.poll.modify(stream, index.into(), interest));
             return self.enforce_limits(index);
         }
+        self.counters.resumed.add(usize::from(connection.is_resumed()));
         let (Route::Give(_, threads), Some(connection)) = (&self.route, self.pool.remove(index)) else { return };
         self.given = self.given.wrapping_add(1);
         threads[self.given % threads.len()].give(connection);

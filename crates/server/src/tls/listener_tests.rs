@@ -373,3 +373,14 @@ fn a_reload_changes_the_certificate_of_new_connections_only() {
     assert!(refused.write_all(&query(4, 0)).is_err());
     server.running.stop();
 }
+
+#[test]
+fn resumed_handshakes_are_counted() {
+    let server = serve(&config());
+    let settings = client(&server.certificates, &RemoteTls::default());
+    for resumed in 0..3 {
+        exchange(&mut server.connect_with(&settings), 1);
+        assert_eq!(server.running.tls_totals().resumed, resumed);
+    }
+    server.running.stop();
+}

@@ -43,6 +43,8 @@ pub struct TlsStream {
     handshake_input: u32,
     /// See [`TlsStream::has_responded`].
     has_responded: bool,
+    /// See [`TlsStream::is_resumed`].
+    is_resumed: bool,
 }
 
 #[expect(clippy::large_enum_variant, reason = "most sessions are of the largest variant, for hours")]
@@ -83,6 +85,7 @@ impl TlsStream {
             is_closed: false,
             handshake_input: 0,
             has_responded: false,
+            is_resumed: false,
         }
     }
 
@@ -109,6 +112,11 @@ impl TlsStream {
         // A HelloRetryRequest completes no key exchange.
         self.session()
             .is_some_and(|session| session.is_handshaking() && session.negotiated_key_exchange_group().is_some())
+    }
+
+    /// Whether this is a server whose handshake is complete and resumed an earlier session.
+    pub fn is_resumed(&self) -> bool {
+        self.is_resumed
     }
 
     /// Whether the last call of [`TlsStream::receive`] continued the handshake with output.
@@ -278,10 +286,12 @@ impl TlsStream {
         let Session::Rustls(session, Some(secrets)) = mem::replace(&mut self.session, Session::Failed) else {
             return Ok(());
         };
-        self.client = session.peer_certificates().filter(|certificates| !certificates.is_empty()).map(|certificates| {
-            let is_resumed = session.handshake_kind() == Some(HandshakeKind::Resumed);
-            Box::new(ClientIdentity { certificates: certificates.to_vec(), is_resumed })
-        });
+        let is_resumed = session.handshake_kind() == Some(HandshakeKind::Resumed);
+        self.is_resumed = is_resumed;
+        self.client = session
+            .peer_certificates()
+            .filter(|certificates| !certificates.is_empty())
+            .map(|certificates| Box::new(ClientIdentity { certificates: certificates.to_vec(), is_resumed }));
         let extracted = session.dangerous_extract_secrets().map_err(io::Error::other)?;
         self.session = Session::Records(secrets.record_layer(&extracted).ok_or_else(failed)?);
         Ok(())

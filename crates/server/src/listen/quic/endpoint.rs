@@ -103,7 +103,7 @@ impl<R: Responder> QuicEndpoint<R> {
     ) -> Result<QuicEndpoint<R>, NoInitialCipherSuite> {
         let transport = Arc::new(transport(options.idle_timeout));
         let tls_config = tls.quic();
-        let config = server_config(tls_config.clone(), &transport)?;
+        let config = server_config(&tls_config, &counters, &transport)?;
         // A half of the memory is for what every connection has, the other half for what they hold besides.
         let memory_limit = options.memory_limit / 2;
         let max_connections =
@@ -280,7 +280,7 @@ impl<R: Responder> QuicEndpoint<R> {
         let current = self.tls.quic();
         if !Arc::ptr_eq(&current, &self.tls_config) {
             // The same cipher suites as before, so that it does not fail.
-            if let Ok(config) = with_tls(&self.config, current.clone()) {
+            if let Ok(config) = with_tls(&self.config, &current, &self.counters) {
                 self.endpoint.set_server_config(Some(config.clone()));
                 (self.tls_config, self.config) = (current, config);
             }

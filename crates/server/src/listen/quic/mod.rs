@@ -5,6 +5,7 @@
 
 mod connection;
 mod connection_table;
+mod counted_sessions;
 mod endpoint;
 mod late_streams;
 mod query_stream;

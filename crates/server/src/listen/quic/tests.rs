@@ -2,6 +2,7 @@
 
 mod client;
 mod limits;
+mod resumption;
 
 use super::DoqError;
 use super::endpoint::CONNECTION_MEMORY;
@@ -124,7 +125,10 @@ fn next_late_reply() -> LateReply {
 }
 
 const QUERY: u8 = 0;
+const NOTIFY: u8 = 4 << 3;
 const UPDATE: u8 = 5 << 3;
+/// DNS Stateful Operations.
+const DSO: u8 = 6 << 3;
 
 fn message(opcode: u8, command: u8, last: u8) -> [u8; 14] {
     [0, 0, opcode, 0, command, 0, 0, 0, 0, 0, 0, 0, 1, last]
@@ -337,24 +341,6 @@ fn a_panic_costs_a_handshake_or_a_connection_but_no_other() {
     assert_eq!((world.totals().panics, world.server.connections()), (2, 1));
     world.exchange(other, &message(QUERY, 0, 2));
     world.connect(4);
-}
-
-#[test]
-fn rfc_9250_4_5_early_data_has_queries_and_updates_wait_for_the_handshake() {
-    let mut world = World::new(|_| {});
-    let tls = world.tls(&RemoteTls::default());
-    let first = world.start(1, tls.clone());
-    world.run();
-    world.exchange(first, &message(QUERY, 0, 1));
-    let second = world.start(2, tls);
-    assert!(world.clients[second].connection.has_0rtt(), "the client has a ticket");
-    let ids = [QUERY, UPDATE].map(|opcode| world.ask(second, &message(opcode, 0, 5)));
-    world.deliver_to_server();
-    assert_eq!(world.totals().queries, 2, "the query is answered before the handshake is complete, the update is not");
-    world.run();
-    assert!(world.clients[second].connection.accepted_0rtt());
-    assert_eq!(ids.map(|id| world.clients[second].received[&id].1.clone()), [StreamEnd::Finished, StreamEnd::Finished]);
-    assert_eq!(world.totals().queries, 3);
 }
 
 #[test]

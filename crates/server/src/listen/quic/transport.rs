@@ -6,6 +6,9 @@ use std::time::Duration;
 use quinn_proto::crypto::rustls::{NoInitialCipherSuite, QuicServerConfig};
 use quinn_proto::{EndpointConfig, IdleTimeout, ServerConfig, TransportConfig, VarInt};
 
+use super::super::counters::ListenerCounters;
+use super::counted_sessions::counted;
+
 /// Queries that a client may have in progress on a connection.
 pub(super) const STREAMS: u32 = 100;
 /// Octets of a stream and of all streams of a connection that may arrive before they are read, which is at once where none is
@@ -35,12 +38,13 @@ pub(super) fn transport(idle_timeout: Duration) -> TransportConfig {
     transport
 }
 
-/// What new connections are accepted with.
+/// What new connections are accepted with; resumed sessions are counted.
 pub(super) fn server_config(
-    tls: Arc<rustls::ServerConfig>,
+    tls: &rustls::ServerConfig,
+    counters: &Arc<ListenerCounters>,
     transport: &Arc<TransportConfig>,
 ) -> Result<Arc<ServerConfig>, NoInitialCipherSuite> {
-    let mut config = ServerConfig::with_crypto(Arc::new(QuicServerConfig::try_from(tls)?));
+    let mut config = ServerConfig::with_crypto(Arc::new(QuicServerConfig::try_from(counted(tls, counters))?));
     config
         .transport_config(transport.clone())
         // The kernel distributes clients over the threads by their address, so a connection cannot change it.
@@ -53,10 +57,11 @@ pub(super) fn server_config(
 /// The same with other TLS settings. The key of Retry tokens stays, so that clients can use those that they have.
 pub(super) fn with_tls(
     config: &ServerConfig,
-    tls: Arc<rustls::ServerConfig>,
+    tls: &rustls::ServerConfig,
+    counters: &Arc<ListenerCounters>,
 ) -> Result<Arc<ServerConfig>, NoInitialCipherSuite> {
     let mut config = config.clone();
-    config.crypto = Arc::new(QuicServerConfig::try_from(tls)?);
+    config.crypto = Arc::new(QuicServerConfig::try_from(counted(tls, counters))?);
     Ok(Arc::new(config))
 }
 

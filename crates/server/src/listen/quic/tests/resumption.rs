@@ -1,0 +1,66 @@
+//! Sessions that are resumed, and early data (0-RTT).
+
+use super::*;
+
+#[test]
+fn rfc_8446_2_2_later_connections_resume_sessions_and_are_counted() {
+    let mut world = World::new(|_| {});
+    let tls = world.tls(&RemoteTls::default());
+    for number in 1..5 {
+        if number == 3 {
+            world.reload();
+        }
+        let client = world.start(number, tls.clone());
+        world.run();
+        world.exchange(client, &message(QUERY, 0, 1));
+        assert_eq!(world.totals().resumed, u64::from(number) - 1);
+    }
+    world.connect(5);
+    assert_eq!(world.totals().resumed, 3, "another client has no session");
+}
+
+#[test]
+fn rfc_9250_4_5_early_data_has_queries_and_others_wait_for_the_handshake() {
+    let mut world = World::new(|_| {});
+    let tls = world.tls(&RemoteTls::default());
+    let first = world.start(1, tls.clone());
+    world.run();
+    world.exchange(first, &message(QUERY, 0, 1));
+    let second = world.start(2, tls);
+    assert!(world.clients[second].connection.has_0rtt(), "the client has a ticket");
+    let ids = [QUERY, NOTIFY, UPDATE, DSO].map(|opcode| world.ask(second, &message(opcode, 0, 5)));
+    world.deliver_to_server();
+    assert_eq!(world.totals().queries, 3, "QUERY and NOTIFY are answered before the handshake is complete");
+    world.run();
+    assert!(world.clients[second].connection.accepted_0rtt());
+    assert!(ids.iter().all(|id| world.clients[second].received[id].1 == StreamEnd::Finished));
+    assert_eq!((world.totals().queries, world.totals().resumed), (5, 1));
+}
+
+/// Datagrams that arrive from an address.
+fn deliver(world: &mut World, address: SocketAddr, datagrams: &[Vec<u8>]) {
+    world.server.begin_round(Duration::ZERO);
+    for octets in datagrams {
+        world.server.receive(arrival(address, octets), world.now, &mut world.network);
+    }
+    world.server.finish_round(world.now, &mut world.network);
+}
+
+/// The ticket of the client was given out once, and so nobody can have its query answered again.
+#[test]
+fn rfc_8446_8_1_a_replayed_first_flight_is_not_answered() {
+    let mut world = World::new(|_| {});
+    let tls = world.tls(&RemoteTls::default());
+    world.start(1, tls.clone());
+    world.run();
+    let second = world.start(2, tls);
+    world.ask(second, &message(QUERY, 0, 5));
+    let (address, flight) = (world.clients[second].address, world.clients[second].transmits(world.now));
+    deliver(&mut world, address, &flight);
+    assert_eq!((world.totals().queries, world.totals().resumed), (1, 1));
+    world.clients.clear();
+    world.wait(Duration::from_secs(30));
+    assert_eq!(world.server.connections(), 0, "the packets do not belong to the connection any more");
+    deliver(&mut world, SocketAddr::from(([10, 0, 0, 9], 4000)), &flight);
+    assert_eq!((world.server.connections(), world.totals().queries, world.totals().resumed), (1, 1, 1));
+}
