@@ -139,6 +139,8 @@ struct Client {
     connection: Connection,
     since: Instant,
     is_established: bool,
+    /// Whether the server has sent its certificate.
+    has_certificate: bool,
     responses: u64,
     exchanges: HashMap<StreamId, Exchange>,
     timer: Option<Instant>,
@@ -201,7 +203,9 @@ impl<'q> QuicLoad<'q> {
         let (handle, connection) = connected.map_err(io::Error::other)?;
         clients.insert(handle, number);
         let exchanges = HashMap::new();
-        Ok(Client { handle, connection, since: now, is_established: false, responses: 0, exchanges, timer: None })
+        let (is_established, has_certificate) = (false, false);
+        let (responses, timer) = (0, None);
+        Ok(Client { handle, connection, since: now, is_established, has_certificate, responses, exchanges, timer })
     }
 
     /// Counts the queries without a response at the end: old ones are lost, as those to a server that has died.
@@ -246,13 +250,15 @@ impl<'q> QuicLoad<'q> {
     fn receive(&mut self, port: usize) -> io::Result<()> {
         let (server, now, mut reply, mut moved) = (self.config.server, Instant::now(), Vec::new(), Vec::new());
         let Port { socket, endpoint, clients, send_batch } = &mut self.ports[port];
-        let all = &mut self.clients;
+        let (all, tls) = (&mut self.clients, self.config.tls);
         self.receive_batch.receive(socket, |datagram| {
             reply.clear();
             match endpoint.handle(now, server, None, None, BytesMut::from(datagram.bytes), &mut reply) {
                 Some(DatagramEvent::ConnectionEvent(handle, event)) => {
                     if let Some(&number) = clients.get(&handle) {
+                        let before = tls.full_handshakes();
                         all[number].connection.handle_event(event);
+                        all[number].has_certificate |= tls.full_handshakes() > before;
                         moved.push(number);
                     }
                 }
@@ -302,6 +308,7 @@ impl<'q> QuicLoad<'q> {
                     client.is_established = true;
                     self.open += 1;
                     self.metrics.handshakes += 1;
+                    self.metrics.handshakes_resumed += u64::from(!client.has_certificate);
                     self.metrics.handshake.saturating_record(client.since.elapsed().as_nanos() as u64);
                 }
                 Event::ConnectionLost { reason } => return Some(reason.to_string()),

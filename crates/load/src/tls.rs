@@ -1,6 +1,7 @@
 //! TLS for DNS over TLS (RFC 7858) and zone transfers over TLS (RFC 9103).
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use quinn_proto::crypto::rustls::{NoInitialCipherSuite, QuicClientConfig};
@@ -83,6 +84,7 @@ fn iana_name(suite: &SupportedCipherSuite) -> String {
 #[derive(Clone, Debug)]
 pub struct TlsConfig {
     config: Arc<ClientConfig>,
+    verifier: Arc<CertificateVerifier>,
     server_name: ServerName<'static>,
 }
 
@@ -115,14 +117,14 @@ impl TlsConfig {
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&offer.versions(purpose)?)?
             .dangerous()
-            .with_custom_certificate_verifier(verifier)
+            .with_custom_certificate_verifier(verifier.clone())
             .with_no_client_auth();
         config.alpn_protocols = vec![ALPN_DOT.to_vec()];
         config.resumption = match resume {
             true => Resumption::store(Arc::new(SessionCache::default())),
             false => Resumption::disabled(),
         };
-        Ok(TlsConfig { config: Arc::new(config), server_name })
+        Ok(TlsConfig { config: Arc::new(config), verifier, server_name })
     }
 
     /// The same for DNS over QUIC. The purpose must be [`Purpose::Transfers`], which has TLS 1.3 alone.
@@ -130,6 +132,11 @@ impl TlsConfig {
         let mut config = ClientConfig::clone(&self.config);
         config.alpn_protocols = vec![ALPN_DOQ.to_vec()];
         config.try_into()
+    }
+
+    /// How many handshakes have had the server's certificate: full ones, as those that resume a session have none.
+    pub fn full_handshakes(&self) -> u64 {
+        self.verifier.verified.load(Ordering::Relaxed)
     }
 
     /// The name to verify, or the address.
@@ -178,6 +185,8 @@ struct CertificateVerifier {
     /// `None` to accept any certificate.
     inner: Option<Arc<WebPkiServerVerifier>>,
     schemes: Vec<SignatureScheme>,
+    /// Certificates that were to be verified.
+    verified: AtomicU64,
 }
 
 impl CertificateVerifier {
@@ -195,6 +204,7 @@ impl CertificateVerifier {
             authorities,
             inner: inner.map_err(|error| Error::General(error.to_string()))?,
             schemes: provider.signature_verification_algorithms.supported_schemes(),
+            verified: AtomicU64::new(0),
         })
     }
 }
@@ -217,6 +227,7 @@ impl ServerCertVerifier for CertificateVerifier {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
+        self.verified.fetch_add(1, Ordering::Relaxed);
         match &self.inner {
             None => Ok(ServerCertVerified::assertion()),
             Some(_) if self.authorities.contains(certificate) => {
