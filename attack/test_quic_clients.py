@@ -57,6 +57,29 @@ def test_responses_over_quic_are_those_of_their_queries(quic, load, tmp_path) ->
     assert set(result["response_rcodes"]) == {"NOERROR", "NXDOMAIN"}, result
 
 
+def resumed_by_metrics(server: Daemon) -> int:
+    """The number of resumed QUIC handshakes that the server reports."""
+    done = subprocess.run([program(), "metrics", "--config", server.config], capture_output=True, text=True, check=True)
+    lines = [line for line in done.stdout.splitlines() if line.startswith('zonda_resumed_total{transport="quic"}')]
+    return int(lines[0].split()[1])
+
+
+def test_sessions_are_resumed_and_both_sides_count_them(quic, load, tmp_path) -> None:
+    server, port = quic
+    more = ["--connections", "5", "--outstanding", "5", "--queries-per-connection", "1", "--seconds", "1"]
+    for options, is_resumed in ((more, False), ([*more, "--resume"], True)):
+        before = resumed_by_metrics(server)
+        done = subprocess.run(command(load, tmp_path, port, *options), capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr + server.log_text()
+        connections = summary(done.stdout)["conn_info"]
+        assert connections["handshakes"] > 20, connections
+        resumed = connections["handshakes_resumed"]
+        assert (resumed > 0.9 * connections["handshakes"]) if is_resumed else resumed == 0, connections
+        # Some are not complete at the end, and those of the opening are not in the summary.
+        counted = resumed_by_metrics(server) - before
+        assert (resumed <= counted <= resumed + 20) if is_resumed else counted == 0, (counted, connections)
+
+
 def test_queries_to_a_server_that_stops_are_lost(quic, load, tmp_path) -> None:
     server, port = quic
     more = ["--connections", "20", "--outstanding", "100", "--seconds", "3"]

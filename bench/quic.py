@@ -6,7 +6,7 @@ usage: bench/quic.py [--rounds N] [--seconds S] [--idle N]
 open       queries on 20 open connections, ten outstanding on each, in a closed loop
 single     the same, one outstanding on each
 full       a connection with a full handshake for each query
-resumed    the same with resumed sessions
+resumed    the same with resumed sessions; `accepted` is the share of handshakes that the server resumed
 idle       memory of idle connections: growth of the proportional set size
 
 Servers have one QUIC thread on CPU 0; `zonda-load quic` runs on CPU 1. Knot is measured if `knotd` is on PATH and was built with QUIC.
@@ -136,6 +136,7 @@ def main() -> None:
         write_zone(folder)
         servers = {name: command for name, command in (("zonda", zonda(folder)), ("knot", knot(folder))) if command}
         figures: dict[tuple[str, str], list[float]] = {}
+        resumed: dict[str, list[float]] = {}
         for _ in range(arguments.rounds):
             for name, command in servers.items():
                 with serving(command, folder / f"{name}.log") as server:
@@ -144,10 +145,16 @@ def main() -> None:
                         result = ask(folder, *options, "--seconds", str(arguments.seconds))
                         cost = (server.cpu_s() - before) * 1e6 / result["responses"]
                         figures.setdefault((kind, name), []).append(cost)
+                        if "--resume" in options:
+                            connections = result["conn_info"]
+                            share = connections["handshakes_resumed"] / connections["handshakes"]
+                            resumed.setdefault(name, []).append(share)
         print(f"CPU us per query, medians of {arguments.rounds}; octets per idle connection, one run of {arguments.idle}")
         print(f"{'':10}" + "".join(f"{name:>10}" for name in servers))
         for kind in KINDS:
             print(f"{kind:10}" + "".join(f"{statistics.median(figures[kind, name]):10.1f}" for name in servers))
+        shares = "".join(f"{100 * statistics.median(resumed[name]):9.0f}%" for name in servers)
+        print(f"{'accepted':10}{shares}")
         idle = ""
         for name, command in servers.items():
             with serving(command, folder / f"{name}.log") as server:
