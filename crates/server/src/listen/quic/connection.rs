@@ -8,16 +8,20 @@ use super::DoqError;
 use super::late_streams::LateStreams;
 use super::query_stream::{FramingError, QueryStream};
 use super::receive_memory::ReceiveMemory;
-use super::transport::SEND_WINDOW;
+use super::transport::{FIRST_STREAMS, SEND_WINDOW, STREAMS};
 use crate::tls::ServerTls;
 use answer::{ResponseStream, has_keepalive};
 use bytes::Bytes;
-use quinn_proto::{Connection, Dir, Event, ReadError, StreamEvent, StreamId, WriteError};
+use quinn_proto::{Connection, Dir, Event, ReadError, StreamEvent, StreamId, VarInt, WriteError};
 use rustls::pki_types::CertificateDer;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use wire::Name;
 use wire::message::Opcode;
+
+/// The memory that `quinn-proto` keeps for more than the first streams, in octets: for each 84 in tables that are half empty, and 384
+/// to receive in.
+const MORE_STREAMS_MEMORY: usize = (STREAMS - FIRST_STREAMS) as usize * (84 + 384);
 
 /// One connection.
 pub(super) struct QuicConnection {
@@ -126,6 +130,9 @@ impl QuicConnection {
             let state = StreamState::Query(QueryStream::default());
             self.streams.push(Stream { id, state, begin: turn.now, unacknowledged: 0 });
             progress |= self.read(id, turn);
+        }
+        if !self.may_open_more() && self.streams.len() >= FIRST_STREAMS as usize / 2 {
+            self.inner.set_max_concurrent_streams(Dir::Bi, VarInt::from_u32(STREAMS));
         }
         progress
     }
@@ -345,7 +352,13 @@ impl QuicConnection {
     pub(super) fn memory(&self) -> usize {
         let written: usize = self.streams.iter().map(|stream| stream.unacknowledged).sum();
         let kept: usize = self.streams.iter().map(|stream| size_of::<Stream>() + stream.memory()).sum();
-        kept + written.min(SEND_WINDOW as usize) + self.receive_memory.octets(self.incomplete_queries())
+        let more_streams = if self.may_open_more() { MORE_STREAMS_MEMORY } else { 0 };
+        kept + written.min(SEND_WINDOW as usize) + more_streams + self.receive_memory.octets(self.incomplete_queries())
+    }
+
+    /// Whether the client may open more than the first streams.
+    fn may_open_more(&self) -> bool {
+        self.inner.max_concurrent_streams(Dir::Bi) > FIRST_STREAMS.into()
     }
 
     fn incomplete_queries(&self) -> usize {

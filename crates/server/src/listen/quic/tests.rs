@@ -147,7 +147,9 @@ fn rfc_9250_4_2_each_stream_has_a_query_and_its_response() {
         assert_eq!((response[2], response[13]), (0x80, number));
     }
     assert_eq!(world.exchange(client, &message(QUERY, LONGEST, 0)).len(), 65_535);
-    // In parallel, and octet by octet.
+    // In parallel, and octet by octet. Clients may have more streams once they have used half of the first ones.
+    let few: Vec<_> = (0..8).map(|number| (number, world.ask(client, &message(QUERY, 0, number)))).collect();
+    world.run();
     let many: Vec<_> = (0..90).map(|number| (number, world.ask(client, &message(QUERY, 0, number)))).collect();
     let slow = world.send(client, &[0], false);
     for octet in [14].into_iter().chain(message(QUERY, 0, 9)) {
@@ -156,12 +158,27 @@ fn rfc_9250_4_2_each_stream_has_a_query_and_its_response() {
     }
     world.clients[client].connection.send_stream(slow).finish().expect("open");
     world.run();
-    for (number, id) in many.into_iter().chain([(9, slow)]) {
+    for (number, id) in few.into_iter().chain(many).chain([(9, slow)]) {
         let (octets, end) = &world.clients[client].received[&id];
         assert_eq!((octets[15], end), (number, &StreamEnd::Finished));
     }
     let totals = world.totals();
-    assert_eq!((totals.connections, totals.queries, totals.answers), (1, 292, 292));
+    assert_eq!((totals.connections, totals.queries, totals.answers), (1, 300, 300));
+}
+
+#[test]
+fn clients_may_open_more_streams_once_they_use_half_of_the_first_ones() {
+    for (asked, expected) in [(0, 16..=16), (7, 9..=16), (8, 92..=100)] {
+        let mut world = World::new(|_| {});
+        let client = world.connect(1);
+        (0..asked).for_each(|number| _ = world.ask(client, &message(QUERY, 0, number)));
+        world.run();
+        let connection = &mut world.clients[client].connection;
+        let opened = (0..200).filter(|_| connection.streams().open(Dir::Bi).is_some()).count();
+        assert!(expected.contains(&opened), "{opened} after {asked} queries");
+        // Its memory stays.
+        assert_eq!(world.server.memory() > 30_000, asked >= 8, "{} octets", world.server.memory());
+    }
 }
 
 #[test]

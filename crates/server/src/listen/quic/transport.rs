@@ -11,6 +11,8 @@ use super::counted_sessions::counted;
 
 /// Queries that a client may have in progress on a connection.
 pub(super) const STREAMS: u32 = 100;
+/// The same until it has half as many: `quinn-proto` keeps memory for each stream that may be opened.
+pub(super) const FIRST_STREAMS: u32 = 16;
 /// Octets of a stream and of all streams of a connection that may arrive before they are read, which is at once where none is
 /// missing before them. Longer messages arrive in several windows.
 const STREAM_WINDOW: u32 = 8 << 10;
@@ -25,7 +27,7 @@ const ALL_WAITING_OCTETS: u64 = 1 << 20;
 pub(super) fn transport(idle_timeout: Duration) -> TransportConfig {
     let mut transport = TransportConfig::default();
     transport
-        .max_concurrent_bidi_streams(VarInt::from_u32(STREAMS))
+        .max_concurrent_bidi_streams(VarInt::from_u32(FIRST_STREAMS))
         // RFC 9250 4.3.3: there are no unidirectional streams.
         .max_concurrent_uni_streams(VarInt::from_u32(0))
         .max_idle_timeout(IdleTimeout::try_from(idle_timeout).ok())
