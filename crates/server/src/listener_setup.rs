@@ -36,7 +36,7 @@ pub fn listen_config(server: &Server) -> ListenConfig {
         idle_timeout: Duration::from_millis(server.tcp_idle_timeout_ms.0.into()),
         quic: QuicConfig {
             workers: quic_workers,
-            connections: server.quic_connections.0 as usize,
+            connections: open_files::max_quic_connections(server.quic_connections.0 as usize),
             connections_per_client: server.quic_connections_per_client.0 as usize,
             idle_timeout: Duration::from_millis(server.quic_idle_timeout_ms.0.into()),
             handshake_percent: server.tls_handshake_percent.0 as usize,

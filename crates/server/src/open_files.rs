@@ -1,10 +1,11 @@
-//! How many TCP connections the limit of open files (RLIMIT_NOFILE) and the memory allow.
+//! How many connections the limit of open files (RLIMIT_NOFILE) and the memory allow.
 
 use std::thread;
 
 use tracing::warn;
 
 use crate::control;
+use crate::listen::QUIC_CONNECTION_MEMORY;
 use crate::zones::read_pool::MAX_STALLED;
 
 /// Descriptors for the log, the state-dir, configuration files, folders, and what libraries open for a moment.
@@ -20,9 +21,9 @@ pub fn reserved(addresses: usize, workers: usize, tcp_workers: usize) -> usize {
     addresses * (workers + tcp_workers) + 3 * tcp_workers + zone_files + control::CLIENTS + TRANSFERS + OTHER
 }
 
-/// The memory of an idle connection with its share of buffers, in octets: 4.1 KiB of the kernel, up to 1 KiB here.
+/// The memory of an idle TCP connection with its share of buffers, in octets: 4.1 KiB of the kernel, up to 1 KiB here.
 const CONNECTION_MEMORY: u64 = 8 << 10;
-/// The part of the available memory that idle connections may take.
+/// The part of the available memory that idle connections may take: those of TCP and TLS, and again those of QUIC.
 const MEMORY_PART: u64 = 4;
 /// The number of connections where the system does not say what it has.
 const FALLBACK: usize = 10_000;
@@ -49,6 +50,18 @@ pub fn max_connections(configured: usize, reserved: usize) -> usize {
     configured.min(possible)
 }
 
+/// The configured number of QUIC connections; 0 means as many as the memory allows.
+pub fn max_quic_connections(configured: usize) -> usize {
+    match configured {
+        0 => netio::resource_limits::available_memory().map_or(FALLBACK, quic_connections_within),
+        _ => configured,
+    }
+}
+
+fn quic_connections_within(memory: u64) -> usize {
+    usize::try_from(memory / MEMORY_PART / QUIC_CONNECTION_MEMORY).unwrap_or(usize::MAX).max(1)
+}
+
 fn automatic(reserved: usize) -> usize {
     let files = netio::resource_limits::raise_open_files();
     let memory = netio::resource_limits::available_memory();
@@ -73,5 +86,11 @@ mod tests {
         assert_eq!(connections_within(1 << 20, 1000, 64 << 30), (1 << 20) - 1000);
         assert_eq!(connections_within(1 << 20, 1000, 1 << 30), 32_768);
         assert_eq!(connections_within(900, 1000, 1 << 30), 1);
+    }
+
+    #[test]
+    fn quic_connections_are_limited_by_memory() {
+        assert_eq!([1, 8 << 30, 12 << 30].map(quic_connections_within), [1, 65_536, 98_304]);
+        assert_eq!(max_quic_connections(7), 7);
     }
 }

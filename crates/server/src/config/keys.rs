@@ -151,13 +151,15 @@ key_table! {
         Restart "proxy-from" proxy_from: Vec<Prefix> = "[]";
 
         /// How long a QUIC connection without queries or responses stays open, in milliseconds.
+        ///
+        /// When more than half of the maximum number of connections are open it is shortened, down to a tenth.
         Restart "quic-idle-timeout-ms" quic_idle_timeout_ms: WholeNumber<100, 6_553_500> = "10000";
 
         /// The maximum number of QUIC connections. For one more, the one without progress for the longest time is closed.
         ///
-        /// The number is divided equally among the QUIC threads. A thread has at most 4096: its connections may take 256 MiB, half of
-        /// it at 32 KiB each, the other half for messages.
-        Restart "quic-connections" quic_connections: WholeNumber<1, 10_000_000> = "10000";
+        /// 0 means as many as a quarter of the available memory allows, of which 32 KiB are reserved for each. The number is divided
+        /// equally among the QUIC threads.
+        Restart "quic-connections" quic_connections: WholeNumber<0, 10_000_000> = "0";
 
         /// The maximum number of QUIC connections of one client to each QUIC thread; a client is an IPv4 address or an IPv6 /56.
         Restart "quic-connections-per-client" quic_connections_per_client: WholeNumber<1, 10_000_000> = "1000";

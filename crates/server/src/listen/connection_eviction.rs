@@ -2,6 +2,7 @@
 //! (RFC 7766 6.2.3).
 
 use super::Responder;
+use super::idle_timeout::shortened_ms;
 use super::tcp_connection::TcpConnection;
 use super::tcp_worker::TcpWorker;
 
@@ -13,15 +14,6 @@ const STUCK_MS: u32 = 1000;
 const CANDIDATES: usize = 16;
 /// Connections closed at a time for another thread's descriptors: a few, as that thread pauses until it tries again.
 const RELEASED: usize = 16;
-/// The idle timeout of a full pool, in thousandths of the configured one.
-const SHORTEST_IDLE: u64 = 100;
-
-/// The idle timeout with `len` of `capacity` connections.
-fn shortened_ms(configured_ms: u32, len: usize, capacity: usize) -> u32 {
-    let vacant = capacity.saturating_sub(len) as u64;
-    let thousandths = (2000 * vacant / capacity.max(1) as u64).clamp(SHORTEST_IDLE, 1000);
-    (u64::from(configured_ms) * thousandths / 1000) as u32
-}
 
 impl<R: Responder> TcpWorker<R> {
     /// Enforces the limits on transfers and memory after a turn of a connection.
@@ -115,20 +107,5 @@ impl<R: Responder> TcpWorker<R> {
         if let Some(connection) = self.remove(index) {
             connection.abort();
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_idle_timeout_is_shortened_as_the_pool_fills() {
-        let shortened = |len| shortened_ms(10_000, len, 1000);
-        assert_eq!(
-            [0, 500, 501, 750, 900, 950, 999, 1000].map(shortened),
-            [10_000, 10_000, 9980, 5000, 2000, 1000, 1000, 1000]
-        );
-        assert_eq!((shortened_ms(u32::MAX, 0, 1), shortened_ms(10_000, 1, 1)), (u32::MAX, 1000));
     }
 }

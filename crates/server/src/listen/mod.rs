@@ -11,6 +11,7 @@ mod counters;
 mod handover;
 mod handshake_queue;
 mod handshake_share;
+mod idle_timeout;
 mod late_reply;
 mod panic_guard;
 mod proxy;
@@ -84,13 +85,17 @@ pub struct QuicConfig {
     pub connections: usize,
     /// Maximum number of connections of a client (an IPv4 address or IPv6 /56) on one thread. Others are refused.
     pub connections_per_client: usize,
-    /// How long a connection may make no progress.
+    /// How long a connection may make no progress; less when there are many.
     pub idle_timeout: Duration,
-    /// Maximum memory of the connections of one thread, in octets.
+    /// Maximum memory that the connections of one thread hold besides what each of them has, in octets: incomplete queries, unread
+    /// responses. When they need more, those without progress for the longest are closed.
     pub memory_limit: usize,
     /// The processor time for handshakes of all threads, in percent of one processor.
     pub handshake_percent: usize,
 }
+
+/// The memory of an idle QUIC connection, in octets; at most, and in the server alone.
+pub const QUIC_CONNECTION_MEMORY: u64 = quic::CONNECTION_MEMORY as u64;
 
 /// TCP_NOTSENT_LOWAT in octets: enough to keep a transfer going while its thread serves others, little if a client does not
 /// read.
@@ -119,7 +124,7 @@ impl Default for ListenConfig {
                 connections: 10_000,
                 connections_per_client: 1_000,
                 idle_timeout: Duration::from_secs(10),
-                memory_limit: 256 << 20,
+                memory_limit: 128 << 20,
                 handshake_percent: 50,
             },
             udp: netio::udp_server::ServerSocketOptions::default(),

@@ -1,17 +1,20 @@
 //! The connections of a thread, with everything that is counted over all of them: clients, transfers, memory, handshakes; the
-//! next timer, and the order of the last progress.
+//! next timer, the order of the last progress, and the idle timeout.
 
 use super::super::client_counts::ClientCounts;
+use super::super::idle_timeout::shortened_ms;
 use super::connection::QuicConnection;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::ops::Bound;
 use std::time::{Duration, Instant};
 
 /// Size of the per-client count of transfers.
 const TRANSFERS: usize = 1024;
-/// Progress within this time of the last one does not change the order, or within this part of the idle timeout.
+/// Progress within this time of the last one does not change the order, or within this part of the idle timeout, which is less than the
+/// shortest one.
 const PROGRESS_STEP: Duration = Duration::from_millis(100);
-const PROGRESS_PART: u32 = 8;
+const PROGRESS_PART: u32 = 16;
 /// How long a handshake may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -19,40 +22,48 @@ struct Slot {
     connection: QuicConnection,
     /// The timer in [`ConnectionTable::timers`]. It may be too early, never too late.
     timer: Option<Instant>,
-    /// When it last made progress, as in [`ConnectionTable::order`].
+    /// When it last made progress, as in [`ConnectionTable::orders`].
     progress: Instant,
     memory: usize,
     transfers: usize,
     is_handshaking: bool,
+    is_closed: bool,
 }
 
 /// The connections by index, which is their handle in `quinn-proto`.
 pub(super) struct ConnectionTable {
     slots: Vec<Option<Box<Slot>>>,
+    capacity: usize,
     len: usize,
     handshaking: usize,
+    /// Those that are closed, and wait for packets of their clients.
+    closed: usize,
     memory: usize,
     clients: ClientCounts,
     transfers: ClientCounts,
     timers: BTreeSet<(Instant, u32)>,
-    order: BTreeSet<(Instant, u32)>,
+    /// By their last progress; indexed by whether they have memory besides what each has.
+    orders: [BTreeSet<(Instant, u32)>; 2],
     /// Before any connection: the progress of those that are closed.
     begin: Instant,
     idle_timeout: Duration,
 }
 
 impl ConnectionTable {
+    /// A table for `capacity` connections.
     pub(super) fn new(capacity: usize, idle_timeout: Duration, now: Instant) -> ConnectionTable {
         ConnectionTable {
             slots: Vec::new(),
+            capacity,
             len: 0,
             handshaking: 0,
+            closed: 0,
             memory: 0,
             clients: ClientCounts::new(capacity),
             transfers: ClientCounts::new(TRANSFERS),
             timers: BTreeSet::new(),
-            order: BTreeSet::new(),
-            begin: now,
+            orders: Default::default(),
+            begin: now.checked_sub(Duration::from_millis(1)).unwrap_or(now),
             idle_timeout,
         }
     }
@@ -88,11 +99,18 @@ impl ConnectionTable {
             self.slots.resize_with(at + 1, || None);
         }
         self.clients.add(connection.peer.ip());
-        self.order.insert((now, index));
+        self.orders[0].insert((now, index));
         self.len += 1;
         self.handshaking += 1;
-        let slot = Slot { connection, timer: None, progress: now, memory: 0, transfers: 0, is_handshaking: true };
-        self.slots[at] = Some(Box::new(slot));
+        self.slots[at] = Some(Box::new(Slot {
+            connection,
+            timer: None,
+            progress: now,
+            memory: 0,
+            transfers: 0,
+            is_handshaking: true,
+            is_closed: false,
+        }));
     }
 
     /// Removes a connection.
@@ -101,10 +119,11 @@ impl ConnectionTable {
         let peer = slot.connection.peer.ip();
         self.len -= 1;
         self.handshaking -= usize::from(slot.is_handshaking);
+        self.closed -= usize::from(slot.is_closed);
         self.memory -= slot.memory;
         self.clients.remove(peer);
         (0..slot.transfers).for_each(|_| self.transfers.remove(peer));
-        self.order.remove(&(slot.progress, index));
+        self.orders[slot.order()].remove(&(slot.progress, index));
         slot.timer.map(|timer| self.timers.remove(&(timer, index)));
         Some(slot.connection)
     }
@@ -130,6 +149,7 @@ impl ConnectionTable {
         let (value, has_progress) = change(&mut slot.connection);
         let (connection, peer) = (&slot.connection, slot.connection.peer.ip());
         let (memory, transfers) = (connection.memory(), connection.transfers());
+        let before = (slot.progress, slot.order());
         self.memory = self.memory - std::mem::replace(&mut slot.memory, memory) + memory;
         for _ in slot.transfers..transfers {
             self.transfers.add(peer);
@@ -141,17 +161,20 @@ impl ConnectionTable {
         let is_handshaking = connection.inner.is_handshaking();
         self.handshaking -= usize::from(slot.is_handshaking && !is_handshaking);
         slot.is_handshaking = is_handshaking;
+        let is_closed = connection.inner.is_closed();
+        self.closed += usize::from(is_closed && !slot.is_closed);
+        slot.is_closed = is_closed;
         let step = PROGRESS_STEP.min(self.idle_timeout / PROGRESS_PART);
-        let progress = match connection.inner.is_closed() {
+        slot.progress = match is_closed {
             // Those that are closed wait for packets of the client, which is no reason to close another one.
             true => self.begin,
             false if has_progress && now > slot.progress + step => now,
             false => slot.progress,
         };
-        if progress != slot.progress {
-            self.order.remove(&(slot.progress, index));
-            self.order.insert((progress, index));
-            slot.progress = progress;
+        let after = (slot.progress, slot.order());
+        if before != after {
+            self.orders[before.1].remove(&(before.0, index));
+            self.orders[after.1].insert((after.0, index));
         }
         self.set_timer(index);
         Some(value)
@@ -173,35 +196,53 @@ impl ConnectionTable {
 
     /// When the next timer fires.
     pub(super) fn next_timer(&self) -> Option<Instant> {
-        self.timers.first().map(|(at, _)| *at)
+        let first = self.timers.first().map(|(at, _)| *at);
+        first.into_iter().chain(self.next_expiry().map(|(at, _)| at)).min()
     }
 
     /// A connection whose timer has fired, and whether it made no progress for too long.
     pub(super) fn fired(&mut self, now: Instant) -> Option<(u32, bool)> {
-        let (at, index) = *self.timers.first()?;
-        if at > now {
-            return None;
-        }
+        let Some((_, index)) = self.timers.first().copied().filter(|(at, _)| *at <= now) else {
+            // The timers are for the configured idle timeout.
+            return self.next_expiry().filter(|(at, _)| *at <= now).map(|(_, index)| (index, true));
+        };
         self.timers.pop_first();
         let slot = self.slots[index as usize].as_mut()?;
         slot.timer = None;
-        Some((index, !slot.connection.inner.is_closed() && slot.expiry(self.idle_timeout) <= now))
+        Some((index, !slot.is_closed && slot.expiry(self.idle_timeout) <= now))
+    }
+
+    /// When an open connection will have made no progress for as long as the idle timeout is now, and which is the first.
+    fn next_expiry(&self) -> Option<(Instant, u32)> {
+        let open: (Bound<(Instant, u32)>, Bound<_>) = (Bound::Excluded((self.begin, u32::MAX)), Bound::Unbounded);
+        let (progress, index) = *self.orders.iter().filter_map(|order| order.range(open).next()).min()?;
+        Some((progress + self.current_idle_timeout(), index))
+    }
+
+    /// The idle timeout: as configured, or less if more than half of the table is in use.
+    fn current_idle_timeout(&self) -> Duration {
+        let configured_ms = u32::try_from(self.idle_timeout.as_millis()).unwrap_or(u32::MAX);
+        Duration::from_millis(shortened_ms(configured_ms, self.len - self.closed, self.capacity).into())
     }
 
     /// The connection with the least recent progress; closed ones first.
     pub(super) fn oldest(&self) -> Option<u32> {
-        self.order.first().map(|(_, index)| *index)
+        self.orders.iter().filter_map(BTreeSet::first).min().map(|(_, index)| *index)
     }
 
     /// Of the oldest connections, the one with the most memory.
     pub(super) fn largest_of_oldest(&self, candidates: usize) -> Option<u32> {
         let memory = |index: u32| self.slots[index as usize].as_ref().map_or(0, |slot| slot.memory);
-        let order = self.order.iter().map(|(_, index)| *index).filter(|index| memory(*index) > 0);
-        order.take(candidates).max_by_key(|index| memory(*index))
+        self.orders[1].iter().map(|(_, index)| *index).take(candidates).max_by_key(|index| memory(*index))
     }
 }
 
 impl Slot {
+    /// The index of its order.
+    fn order(&self) -> usize {
+        usize::from(self.memory > 0)
+    }
+
     /// When it will have made no progress for too long.
     fn expiry(&self, idle_timeout: Duration) -> Instant {
         self.progress + if self.is_handshaking { HANDSHAKE_TIMEOUT.min(idle_timeout) } else { idle_timeout }

@@ -15,6 +15,7 @@ mod tests;
 mod transport;
 mod worker;
 
+pub(super) use endpoint::CONNECTION_MEMORY;
 pub(super) use transport::endpoint_config;
 pub(super) use worker::QuicWorker;
 
