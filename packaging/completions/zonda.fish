@@ -67,7 +67,7 @@ complete -c zonda -n "__fish_zonda_using_subcommand tune" -l role -d 'What the s
 tcp\t'Answers queries over many TCP connections'
 secondary\t'Transfers zones in'
 primary\t'Transfers zones out'"
-complete -c zonda -n "__fish_zonda_using_subcommand tune" -l connections -d 'Concurrent TCP connections [default: tcp-connections of the configuration]' -r
+complete -c zonda -n "__fish_zonda_using_subcommand tune" -l connections -d 'Concurrent TCP and TLS connections, and as many over QUIC [default: tcp-connections of the configuration]' -r
 complete -c zonda -n "__fish_zonda_using_subcommand tune" -l zones -d 'Zones [default: those of the configuration]' -r
 complete -c zonda -n "__fish_zonda_using_subcommand tune" -l rate -d 'Queries per second [default: 100000]; for a primary or secondary, transfers per minute [default: all zones]' -r
 complete -c zonda -n "__fish_zonda_using_subcommand tune" -l for -d 'The DNS server that the advice is for' -r -f -a "zonda\t'This one'

@@ -89,7 +89,7 @@ _arguments "${_arguments_options[@]}" : \
 tcp\:"Answers queries over many TCP connections"
 secondary\:"Transfers zones in"
 primary\:"Transfers zones out"))' \
-'--connections=[Concurrent TCP connections \[default\: tcp-connections of the configuration\]]:N:_default' \
+'--connections=[Concurrent TCP and TLS connections, and as many over QUIC \[default\: tcp-connections of the configuration\]]:N:_default' \
 '--zones=[Zones \[default\: those of the configuration\]]:N:_default' \
 '--rate=[Queries per second \[default\: 100000\]; for a primary or secondary, transfers per minute \[default\: all zones\]]:N:_default' \
 '--for=[The DNS server that the advice is for]:SERVER:((zonda\:"This one"

@@ -180,7 +180,7 @@ pub struct TuneArguments {
     /// What the server mostly does.
     #[arg(long, value_enum, default_value_t = TuneRole::Udp)]
     pub role: TuneRole,
-    /// Concurrent TCP connections [default: tcp-connections of the configuration].
+    /// Concurrent TCP and TLS connections, and as many over QUIC [default: tcp-connections of the configuration].
     #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=1_000_000_000))]
     pub connections: Option<u64>,
     /// Zones [default: those of the configuration].

@@ -13,10 +13,12 @@ use tune::{Case, Host, Role, Row, Server, ServerFacts, Workload};
 use super::{fail, json, print, print_failure, print_findings, read_config};
 use crate::cli::{TuneArguments, TuneRole, TuneServer, ZoneArguments};
 use crate::config::Config;
+use crate::listen::QUIC_CONNECTION_MEMORY;
 use crate::listener_setup::{addresses, listen_config};
 use crate::open_files;
 use crate::printable::Printable;
 use crate::sources::Sources;
+use crate::tls::SESSION_MEMORY;
 
 /// The connections to advise for where neither the command line nor the configuration has a number.
 const CONNECTIONS: u64 = 10_000;
@@ -127,17 +129,21 @@ fn server_facts(config: &Config) -> ServerFacts {
     let addresses = addresses(server).len().max(1);
     let options: BTreeMap<&'static str, String> = [
         ("tcp-connections", server.tcp_connections.0),
+        ("quic-connections", server.quic_connections.0),
         ("workers", server.workers.0),
         ("tcp-idle-timeout-ms", server.tcp_idle_timeout_ms.0),
     ]
     .map(|(name, value)| (name, value.to_string()))
     .into();
+    let stream_workers = listen.tcp_workers + listen.tls_workers + listen.quic.workers;
     ServerFacts {
         workers: Some(listen.workers as u64),
         addresses: addresses as u64,
-        reserved: open_files::reserved(addresses, listen.workers, listen.tcp_workers + listen.tls_workers) as u64,
+        reserved: open_files::reserved(addresses, listen.workers, stream_workers) as u64,
         receive_buffer: Some(listen.udp.receive_buffer as u64),
         backlog: Some(u64::from(listen.tcp.backlog)),
+        tls_octets: if server.listen_tls.is_empty() { 0 } else { SESSION_MEMORY as u64 },
+        quic_octets: if server.listen_quic.is_empty() { 0 } else { QUIC_CONNECTION_MEMORY },
         idle_s: listen.idle_timeout.as_secs(),
         options,
     }

@@ -58,6 +58,29 @@ fn json_has_the_advice_for_the_configuration() {
 }
 
 #[test]
+fn memory_and_options_follow_the_listeners_of_the_configuration() {
+    let folder = TestFolder::new();
+    let host = host(&folder);
+    let report = |listeners: &str| {
+        folder
+            .write("zonda.toml", &format!("[server]\ntls-self-signed = true\nquic-connections = 2000\n{listeners}\n"));
+        let outcome =
+            folder.run(&["tune", "--config", "zonda.toml", "--root", &host, "--connections", "15000", "--json"]);
+        assert_eq!(outcome.status, 0, "{}", outcome.err);
+        json(&outcome.out)
+    };
+    let of = |report: &Value, name: &str, key: &str| setting(report, name)[key].as_str().unwrap_or_default().to_owned();
+    let [tcp, tls, quic] = ["", "listen-tls = [\"127.0.0.1:8530\"]", "listen-quic = [\"127.0.0.1:8530\"]"].map(report);
+    let [tcp_memory, tls_memory, quic_memory] =
+        [&tcp, &tls, &quic].map(|report| of(report, "memory of connections", "why"));
+    assert!(!tcp_memory.contains("over"), "{tcp_memory}");
+    assert!(tls_memory.contains("15000 connections over TLS") && tls_memory != tcp_memory, "{tls_memory}");
+    assert!(quic_memory.contains("469 MiB for as many over QUIC"), "{quic_memory}");
+    assert_eq!(of(&quic, "quic-connections", "advised"), "15000");
+    assert_eq!(of(&tcp, "quic-connections", "action"), "leave");
+}
+
+#[test]
 fn mistakes_are_explained() {
     let folder = TestFolder::new();
     let host = host(&folder);

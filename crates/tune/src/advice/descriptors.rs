@@ -104,7 +104,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     Setting {
         name: "memory of connections",
         place: Place::Habit,
-        rule: "--connections times (4 KiB of the kernel for an idle connection, and the server's own memory), and 16 KiB for each tenth connection with an answer under way",
+        rule: "--connections times (4 KiB of the kernel for an idle connection, and the server's own memory), and 16 KiB for each tenth connection with an answer under way; any may be a TLS one if Zonda listens for TLS, and as many are open over QUIC besides if it listens for that",
         compute: connection_memory,
         sources: &[says(Usc, "BIND has locked up with all file descriptors in use")],
         evidence: &[
@@ -173,10 +173,18 @@ fn connection_memory(case: &Case) -> Advice {
     let Some(user) = median("E18", "Server memory per idle connection", server) else {
         return Advice::Leave(format!("the memory of a connection of {} is not in the records", case.workload.server));
     };
-    let (kernel, user, busy) = sizes::connection_memory(connections, user.ceil() as u64);
-    let needed = kernel + user + busy;
+    // Any of them may be a TLS connection.
+    let (kernel, user, busy) = sizes::connection_memory(connections, user.ceil() as u64 + case.server.tls_octets);
+    // The kernel has nothing for each: they share sockets.
+    let quic = connections.saturating_mul(case.server.quic_octets);
+    let needed = kernel.saturating_add(user).saturating_add(busy).saturating_add(quic);
+    let over_tls = if case.server.tls_octets > 0 { " over TLS" } else { "" };
+    let over_quic = match case.server.quic_octets {
+        0 => String::new(),
+        _ => format!(", {} for as many over QUIC", octets(quic)),
+    };
     let why = format!(
-        "{connections} connections need {} in the kernel, {} in the server, {} for answers under way: {} of {}",
+        "{connections} connections{over_tls} need {} in the kernel, {} in the server, {} for answers under way{over_quic}: {} of {}",
         octets(kernel),
         octets(user),
         octets(busy),
@@ -186,10 +194,15 @@ fn connection_memory(case: &Case) -> Advice {
     // The other half is for zones and the rest of the system.
     match needed > case.host.usable_memory() / 2 {
         true => Advice::Set {
-            value: format!("at most {} connections", connections * (case.host.usable_memory() / 2) / needed.max(1)),
+            value: format!("at most {} connections", possible(connections, case.host.usable_memory() / 2, needed)),
             why,
         },
         false if case.host.memory.total == 0 => Advice::Absent(missing()),
         false => Advice::Keep(why),
     }
+}
+
+/// The number of connections that the memory is enough for, of which `connections` need `needed` octets.
+fn possible(connections: u64, memory: u64, needed: u64) -> u64 {
+    (u128::from(connections) * u128::from(memory) / u128::from(needed.max(1))) as u64
 }

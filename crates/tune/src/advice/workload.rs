@@ -36,7 +36,7 @@ pub struct Workload {
     pub server: Server,
     /// What it mostly does.
     pub role: Role,
-    /// Concurrent TCP connections.
+    /// Concurrent TCP and TLS connections, and as many over QUIC.
     pub connections: u64,
     /// Zones.
     pub zones: u64,
@@ -57,6 +57,10 @@ pub struct ServerFacts {
     pub receive_buffer: Option<u64>,
     /// The length of the accept queue that it asks for.
     pub backlog: Option<u64>,
+    /// What TLS adds to the memory of an idle connection, in octets; 0 if it does not listen for TLS.
+    pub tls_octets: u64,
+    /// Its memory of an idle QUIC connection, in octets; 0 if it does not listen for QUIC.
+    pub quic_octets: u64,
     /// How long an idle connection stays open, in seconds.
     pub idle_s: u64,
     /// Its own options and their values.

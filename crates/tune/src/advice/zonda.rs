@@ -30,6 +30,26 @@ pub(super) const SETTINGS: &[Setting] = &[
         ..ZONDA
     },
     Setting {
+        name: "quic-connections",
+        rule: "--connections, if the server listens for QUIC and memory allows",
+        compute: |case| {
+            let now = case.server.options.get("quic-connections").and_then(|value| value.parse::<u64>().ok());
+            match now {
+                _ if case.server.quic_octets == 0 => Advice::Leave("the server does not listen for QUIC".into()),
+                Some(0) => Advice::Keep("0: as many as memory allows; see memory of connections".into()),
+                Some(now) if now >= case.workload.connections => {
+                    Advice::Keep(format!("{} connections are asked for", case.workload.connections))
+                }
+                _ => Advice::Set {
+                    value: case.workload.connections.to_string(),
+                    why: "as asked for with --connections; memory must follow".into(),
+                },
+            }
+        },
+        risk: "each connection takes memory of the server: see memory of connections",
+        ..ZONDA
+    },
+    Setting {
         name: "workers",
         rule: "0, the default: one UDP thread for each processor",
         compute: |case| match case.server.options.get("workers").map(String::as_str) {

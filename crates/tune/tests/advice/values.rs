@@ -1,7 +1,7 @@
 //! Advised values change with memory, queues, processors, connections, rate and zones.
 
 use tune::advice::{Action, evidence};
-use tune::{Role, Server, Workload};
+use tune::{Case, Role, Server, ServerFacts, Workload, advise};
 
 use crate::synthetic::{TestHost, workload};
 
@@ -62,6 +62,38 @@ fn the_memory_of_connections_is_compared_with_the_host() {
     let row = host.row(tcp, "memory of connections");
     assert_eq!(row.action, Action::Set, "{}", row.why);
     assert!(row.why.contains("1.0 GiB"), "{}", row.why);
+}
+
+#[test]
+fn the_memory_of_connections_counts_tls_and_quic_if_the_server_listens_for_them() {
+    let folder = TestHost::recorded();
+    let host = folder.read();
+    let row = |connections, server| {
+        let workload = Workload { connections, ..workload(Role::Tcp) };
+        let rows = advise(&Case { host: &host, workload, server });
+        rows.into_iter().find(|row| row.name == "memory of connections").expect("the row")
+    };
+    let tls = ServerFacts { tls_octets: 1 << 10, ..ServerFacts::default() };
+    let quic = ServerFacts { quic_octets: 32 << 10, ..ServerFacts::default() };
+    let tcp = row(100_000, ServerFacts::default());
+    assert!(!tcp.why.contains("TLS") && !tcp.why.contains("QUIC"), "{}", tcp.why);
+    let over_tls = row(100_000, tls);
+    assert!(
+        over_tls.why.starts_with("100000 connections over TLS need 391 MiB in the kernel, 100 MiB in the server"),
+        "{}",
+        over_tls.why
+    );
+    let over_quic = row(100_000, quic.clone());
+    assert!(
+        over_quic.why.contains("391 MiB in the kernel")
+            && over_quic.why.contains(", 3.1 GiB for as many over QUIC: 3.6 GiB of"),
+        "{}",
+        over_quic.why
+    );
+    assert_eq!([&tcp, &over_quic].map(|row| row.action), [Action::Keep; 2]);
+    assert_eq!(row(1_000_000, ServerFacts::default()).action, Action::Keep);
+    let row = row(1_000_000, quic);
+    assert!(row.advised.as_deref().is_some_and(|value| value.starts_with("at most ")), "{}", row.why);
 }
 
 #[test]
