@@ -136,6 +136,16 @@ def journals() -> list[bytes]:
     ]
 
 
+def proxy_headers() -> list[bytes]:
+    """PROXY headers of version 2 of each command and family, some with a TLV, and a query after them."""
+    addresses = {0x00: b"", 0x11: bytes(range(12)), 0x12: bytes(range(12)), 0x21: bytes(36), 0x22: bytes(36), 0x31: bytes(216)}
+    parts = itertools.product((0x20, 0x21), addresses.items(), (b"", b"\x04\0\x02ab"), (b"", query("z.", 6)))
+    return [
+        b"\r\n\r\n\0\r\nQUIT\n" + struct.pack("!BBH", command, family, len(address + tlv)) + address + tlv + message
+        for command, (family, address), tlv, message in parts
+    ]
+
+
 def write(target: str, seeds: list[bytes]) -> None:
     folder = CORPUS / target
     folder.mkdir(parents=True, exist_ok=True)
@@ -153,6 +163,7 @@ def main() -> None:
     write("zone_text", [ZONE.encode(), *(line.encode() + b"\n" for line in ZONE.splitlines())])
     write("update", updates())
     write("journal", journals())
+    write("proxy_header", proxy_headers())
     write("respond", [rng.randbytes(2) + it for it in queries])
 
 

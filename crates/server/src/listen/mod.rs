@@ -14,7 +14,7 @@ mod handshake_share;
 mod idle_timeout;
 mod late_reply;
 mod panic_guard;
-mod proxy;
+pub mod proxy;
 mod quic;
 mod refusal_log;
 mod tcp_connection;

@@ -21,18 +21,20 @@ pub struct Proxies(Option<Arc<[AddressPrefix]>>);
 
 /// A header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ProxyHeader {
+pub struct ProxyHeader {
     /// Its length in octets.
-    pub(super) len: usize,
+    pub len: usize,
     /// Who sent what follows; `None` for the proxy itself.
-    pub(super) client: Option<IpAddr>,
+    pub client: Option<IpAddr>,
 }
 
 /// Why a message or connection is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum ProxyError {
+pub enum ProxyError {
+    /// There is no header where one must be, or it is none that the specification allows.
     #[error("no valid PROXY header of version 2 from a proxy in `proxy-from`")]
     Invalid,
+    /// A header of an address that is no proxy.
     #[error("a PROXY header from an address that is not in `proxy-from`")]
     Unexpected,
 }
@@ -76,7 +78,7 @@ pub(super) fn is_header(octets: &[u8]) -> bool {
 }
 
 /// How many octets a header lacks of which `received` have arrived, as far as these say; 0 for a complete one.
-pub(super) fn missing(received: &[u8]) -> Result<usize, ProxyError> {
+pub fn missing(received: &[u8]) -> Result<usize, ProxyError> {
     let known = received.len().min(SIGNATURE.len());
     if received[..known] != SIGNATURE[..known] {
         return Err(ProxyError::Invalid);
@@ -88,7 +90,7 @@ pub(super) fn missing(received: &[u8]) -> Result<usize, ProxyError> {
 }
 
 /// Parses the header at the start of `octets` (2.2).
-pub(super) fn parse(octets: &[u8]) -> Result<ProxyHeader, ProxyError> {
+pub fn parse(octets: &[u8]) -> Result<ProxyHeader, ProxyError> {
     let fixed = octets.first_chunk().filter(|_| is_header(octets)).ok_or(ProxyError::Invalid)?;
     let len = header_len(fixed)?;
     let rest = octets.get(FIXED_LEN..len).ok_or(ProxyError::Invalid)?;
@@ -129,6 +131,7 @@ fn header_len(fixed: &[u8; FIXED_LEN]) -> Result<usize, ProxyError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
@@ -208,5 +211,29 @@ mod tests {
         assert_eq!(proxies().message_in(&proxied, other), Err(ProxyError::Unexpected));
         assert_eq!(Proxies::from(Vec::new()).message_in(&proxied, PEER), Ok((&proxied[..], PEER)));
         assert_eq!(proxies().message_in(&header(0, 0, &[]), PEER), Ok((&[][..], PEER)));
+    }
+
+    proptest! {
+        /// What the fuzz target `proxy_header` does, with headers that are nearly right.
+        #[test]
+        fn an_accepted_header_is_within_the_octets(
+            version_and_command in 0x1e_u8..0x24,
+            family in 0_u8..0x45,
+            len in 0_u16..60,
+            rest in prop::collection::vec(any::<u8>(), 0..80),
+            cut in 0_usize..100,
+        ) {
+            let fixed = [version_and_command, family, 0, len as u8];
+            let mut octets = [&SIGNATURE[..], &fixed, &rest].concat();
+            octets.truncate(cut);
+            match parse(&octets) {
+                Ok(header) => {
+                    prop_assert_eq!(header.len, FIXED_LEN + usize::from(len));
+                    prop_assert!(header.len <= octets.len());
+                    prop_assert_eq!(missing(&octets), Ok(0));
+                }
+                Err(error) => prop_assert_eq!(error, ProxyError::Invalid),
+            }
+        }
     }
 }
