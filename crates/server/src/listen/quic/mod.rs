@@ -5,13 +5,13 @@
 
 mod connection;
 mod connection_table;
-mod counted_sessions;
 mod endpoint;
 mod late_streams;
 mod query_stream;
 mod receive_memory;
 #[cfg(test)]
 mod tests;
+mod tls_session;
 mod transport;
 mod worker;
 

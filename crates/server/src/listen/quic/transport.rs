@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quinn_proto::crypto::rustls::{NoInitialCipherSuite, QuicServerConfig};
+use quinn_proto::crypto::rustls::NoInitialCipherSuite;
 use quinn_proto::{EndpointConfig, IdleTimeout, ServerConfig, TransportConfig, VarInt};
 
 use super::super::counters::ListenerCounters;
-use super::counted_sessions::counted;
+use super::tls_session::TlsAcceptor;
 
 /// Queries that a client may have in progress on a connection.
 pub(super) const STREAMS: u32 = 100;
@@ -40,13 +40,13 @@ pub(super) fn transport(idle_timeout: Duration) -> TransportConfig {
     transport
 }
 
-/// What new connections are accepted with; resumed sessions are counted.
+/// What new connections are accepted with.
 pub(super) fn server_config(
-    tls: &rustls::ServerConfig,
+    tls: &Arc<rustls::ServerConfig>,
     counters: &Arc<ListenerCounters>,
     transport: &Arc<TransportConfig>,
 ) -> Result<Arc<ServerConfig>, NoInitialCipherSuite> {
-    let mut config = ServerConfig::with_crypto(Arc::new(QuicServerConfig::try_from(counted(tls, counters))?));
+    let mut config = ServerConfig::with_crypto(Arc::new(TlsAcceptor::new(tls, counters)?));
     config
         .transport_config(transport.clone())
         // The kernel distributes clients over the threads by their address, so a connection cannot change it.
@@ -59,11 +59,11 @@ pub(super) fn server_config(
 /// The same with other TLS settings. The key of Retry tokens stays, so that clients can use those that they have.
 pub(super) fn with_tls(
     config: &ServerConfig,
-    tls: &rustls::ServerConfig,
+    tls: &Arc<rustls::ServerConfig>,
     counters: &Arc<ListenerCounters>,
 ) -> Result<Arc<ServerConfig>, NoInitialCipherSuite> {
     let mut config = config.clone();
-    config.crypto = Arc::new(QuicServerConfig::try_from(counted(tls, counters))?);
+    config.crypto = Arc::new(TlsAcceptor::new(tls, counters)?);
     Ok(Arc::new(config))
 }
 
