@@ -137,7 +137,7 @@ key_table! {
         /// files are reserved for zone files, reloads and the sockets to listen on. If a configured number is more than the limit of
         /// open files allows, a warning at the start gives the number that is left.
         ///
-        /// The number is divided equally among the TCP threads, the TLS threads and the one for handshakes.
+        /// The TCP threads, the TLS threads and the one for handshakes share it: each has an equal share, and what the others leave free.
         Restart "tcp-connections" tcp_connections: WholeNumber<0, 10_000_000> = "0";
 
         /// The maximum number of TCP and TLS connections of one client; a client is an IPv4 address or an IPv6 /56.

@@ -84,10 +84,16 @@ impl<R: Responder> TcpWorker<R> {
         self.abort(index);
     }
 
-    /// The idle timeout: as configured while half of the pool is vacant, then less and less, down to a tenth when it is full
+    /// Closes connections for which other threads need the places.
+    pub(super) fn close_excess(&mut self) {
+        while self.pool.has_excess() && self.make_room() {}
+    }
+
+    /// The idle timeout: as configured while half of the places are vacant, then less and less, down to a tenth when none is
     /// (RFC 7766 6.2.3). Clients that ask for it are sent the current one (RFC 7828 3.4).
     pub(super) fn idle_timeout_ms(&self) -> u32 {
-        shortened_ms(self.configured_idle_timeout_ms, self.pool.len(), self.pool.capacity())
+        let (connections, places) = self.pool.occupancy();
+        shortened_ms(self.configured_idle_timeout_ms, connections, places)
     }
 
     /// Closes the connections without progress for the idle timeout, unless they wait for this server.

@@ -4,6 +4,7 @@
 //! connections and the number per client are counted here and nowhere else.
 
 use super::client_counts::ClientCounts;
+use super::connection_limit::ConnectionLimit;
 use super::tcp_connection::TcpConnection;
 use std::io;
 use std::iter;
@@ -37,22 +38,25 @@ pub(super) struct ConnectionPool {
     /// Indexed by [`TcpConnection::is_active`].
     lists: [List; 2],
     len: usize,
+    /// The most connections for which this thread has memory.
     capacity: usize,
+    limit: ConnectionLimit,
     memory: usize,
     clients: ClientCounts,
     transfers: ClientCounts,
 }
 
 impl ConnectionPool {
-    /// A pool for `capacity` connections; `clients` are those of all threads.
-    pub(super) fn new(capacity: usize, clients: ClientCounts) -> ConnectionPool {
-        let capacity = capacity.min(NONE as usize);
+    /// A pool for at most `capacity` connections; `limit` and `clients` are those of all threads.
+    pub(super) fn new(capacity: usize, limit: ConnectionLimit, clients: ClientCounts) -> ConnectionPool {
+        let capacity = capacity.min(limit.max()).min(NONE as usize);
         ConnectionPool {
             slots: Vec::with_capacity(capacity),
             vacant: NONE,
             lists: [EMPTY; 2],
             len: 0,
             capacity,
+            limit,
             memory: 0,
             clients,
             transfers: ClientCounts::new(TRANSFERS),
@@ -63,12 +67,20 @@ impl ConnectionPool {
         self.len
     }
 
-    pub(super) fn capacity(&self) -> usize {
-        self.capacity
+    /// Whether one more connection has no place before another is closed.
+    pub(super) fn is_full(&self) -> bool {
+        self.len == self.capacity || self.limit.is_reached(self.len)
     }
 
-    pub(super) fn is_full(&self) -> bool {
-        self.len == self.capacity
+    /// Whether connections must be closed because other threads need their places.
+    pub(super) fn has_excess(&self) -> bool {
+        self.limit.is_exceeded(self.len)
+    }
+
+    /// How full it is, as a number of connections and the number for which there are places.
+    pub(super) fn occupancy(&self) -> (usize, usize) {
+        let (len, places) = self.limit.occupancy(self.len);
+        if self.len * places > len * self.capacity { (self.len, self.capacity) } else { (len, places) }
     }
 
     /// The memory of all connections besides their slots, in octets.
@@ -93,7 +105,7 @@ impl ConnectionPool {
 
     /// Adds a connection that another pool had, without a transfer; `None` if the pool is full, which closes it.
     pub(super) fn adopt(&mut self, mut connection: TcpConnection, now_ms: u32) -> Option<u32> {
-        if self.is_full() {
+        if self.len == self.capacity {
             return None;
         }
         // The clock of its former thread may be ahead of this one's, which would look like an age of 49 days.
@@ -111,6 +123,7 @@ impl ConnectionPool {
             index
         };
         self.len += 1;
+        self.limit.add();
         self.clients.add(peer);
         self.link(index, is_active);
         Some(index)
@@ -122,6 +135,7 @@ impl ConnectionPool {
         self.unlink(index, connection.is_active());
         self.slots[index as usize].next = std::mem::replace(&mut self.vacant, index);
         self.len -= 1;
+        self.limit.remove();
         self.memory -= connection.memory();
         self.clients.remove(connection.peer());
         if connection.transfer().is_some() {
@@ -242,7 +256,7 @@ mod tests {
     /// A pool with `count` connections accepted at 0, 1, 2... ms, and the listener that keeps them open.
     fn pool(count: u32) -> (ConnectionPool, TcpListener) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
-        let mut pool = ConnectionPool::new(4, ClientCounts::new(4));
+        let mut pool = ConnectionPool::new(4, ConnectionLimit::new(4, 1), ClientCounts::new(4));
         for number in 0..count {
             let stream = TcpStream::connect(listener.local_addr().expect("bound")).expect("loopback");
             let peer = IpAddr::V4([192, 0, 2, number as u8].into());
@@ -300,7 +314,7 @@ mod tests {
     fn a_connection_of_another_pool_is_new_whatever_the_clock_of_its_thread() {
         let (mut first, _listener) = pool(1);
         turn(&mut first, 0, 1001, 0);
-        let mut second = ConnectionPool::new(4, ClientCounts::new(4));
+        let mut second = ConnectionPool::new(4, ConnectionLimit::new(4, 1), ClientCounts::new(4));
         assert_eq!(second.adopt(first.remove(0).expect("it was accepted"), 1000), Some(0));
         assert_eq!((second.age_ms(0, 1000), second.expired(1099, 100)), (0, None));
         assert_eq!(second.expired(1100, 100), Some(0));

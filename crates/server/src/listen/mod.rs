@@ -6,6 +6,7 @@
 mod bind;
 mod client_counts;
 mod connection_eviction;
+mod connection_limit;
 mod connection_pool;
 mod counters;
 mod handover;
@@ -30,6 +31,7 @@ pub use proxy::Proxies;
 
 use answer::{PendingNotify, ReceivedNotify, Request, Response, Served, Subscriber, WorkerState};
 use client_counts::ClientCounts;
+use connection_limit::ConnectionLimit;
 use handover::{Handover, Route};
 use netio::epoll::Waker;
 use quic::QuicWorker;
@@ -247,6 +249,7 @@ fn finish_notify(
 #[derive(Clone)]
 struct SharedState {
     stop: Arc<AtomicBool>,
+    connections: ConnectionLimit,
     clients: ClientCounts,
 }
 
@@ -341,7 +344,12 @@ impl Listeners {
         }
         let tls_workers = if self.tls.is_some() { self.options.tls_workers.max(1) } else { 0 };
         let options = ListenConfig { tls_workers, ..self.options };
-        let shared = SharedState { stop: running.stop.clone(), clients: ClientCounts::new(options.connections) };
+        let threads = options.tcp_workers + options.tls_workers + usize::from(options.tls_workers > 0);
+        let shared = SharedState {
+            stop: running.stop.clone(),
+            connections: ConnectionLimit::new(options.connections, threads),
+            clients: ClientCounts::new(options.connections),
+        };
         let mut serve_connections = |name: String, listeners, route, waker: Arc<Waker>| {
             let counters = Arc::new(ListenerCounters::default());
             let is_tcp = matches!(route, Route::Own);

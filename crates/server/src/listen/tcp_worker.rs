@@ -89,15 +89,13 @@ impl<R: Responder> TcpWorker<R> {
         for (number, listener) in listeners.iter().enumerate() {
             poll.add(listener, FIRST_LISTENER + number as u64, Interest::Readable)?;
         }
-        let threads = options.tcp_workers + options.tls_workers + usize::from(options.tls_workers > 0);
-        let connections = options.connections.div_ceil(threads).max(1);
         // With TLS a half is for sessions, the other half for what connections hold besides.
         let is_tls = !matches!(route, Route::Own);
-        let (connections, memory_limit) = if is_tls {
+        let (capacity, memory_limit) = if is_tls {
             let half = options.memory_limit / 2;
-            (connections.min(half / SESSION_MEMORY).max(1), half)
+            ((half / SESSION_MEMORY).max(1), half)
         } else {
-            (connections, options.memory_limit)
+            (usize::MAX, options.memory_limit)
         };
         let idle_timeout_ms = whole_ms(options.idle_timeout);
         let configured_idle_timeout_ms = match route {
@@ -112,7 +110,7 @@ impl<R: Responder> TcpWorker<R> {
             route,
             given: 0,
             starved_until_ms: None,
-            pool: ConnectionPool::new(connections, shared.clients),
+            pool: ConnectionPool::new(capacity, shared.connections, shared.clients),
             responder: TcpResponder::new(
                 responder,
                 counters.clone(),
@@ -178,6 +176,7 @@ impl<R: Responder> TcpWorker<R> {
         }
         self.responder.end_round();
         self.close_expired();
+        self.close_excess();
         self.resume_listeners();
     }
 

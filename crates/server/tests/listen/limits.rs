@@ -117,6 +117,28 @@ fn the_longest_idle_connection_is_closed_for_a_new_one() {
     running.stop();
 }
 
+#[test]
+fn threads_share_the_limit_of_connections() {
+    let (running, server) = serve(&ListenConfig { connections: 6, tcp_workers: 3, ..with_long_idle_timeout() });
+    // The kernel does not distribute them evenly.
+    let mut streams: Vec<TcpStream> = (0..6).map(|_| connect(server)).collect();
+    for round in 0..2 {
+        for (id, stream) in (0..).zip(&mut streams) {
+            assert_eq!(exchange(stream, id).expect("an answer"), id, "round {round}");
+        }
+    }
+    assert_eq!(running.tcp_totals().evicted, 0);
+    let mut seventh = connect(server);
+    assert_eq!(exchange(&mut seventh, 7).expect("an answer"), 7);
+    // If its thread has room in its share, another closes one in its next round.
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while running.tcp_totals().evicted == 0 && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(running.tcp_totals().evicted, 1);
+    running.stop();
+}
+
 /// Seconds that a full pool leaves must be enough for a busy machine.
 fn with_long_idle_timeout() -> ListenConfig {
     ListenConfig { idle_timeout: Duration::from_secs(60), ..config() }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::config::remote_server::RemoteTls;
 use crate::listen::client_counts::ClientCounts;
+use crate::listen::connection_limit::ConnectionLimit;
 use crate::listen::handover::Handover;
 use crate::tls::{ClientTls, OwnCertificate, ServerTls, ServerTlsFiles, TlsStream};
 use answer::{Request, Response};
@@ -34,8 +35,7 @@ struct Server {
 
 /// For this many handshakes at once.
 fn config(connections: usize) -> ListenConfig {
-    // One thread of TCP, one of TLS, one for handshakes.
-    ListenConfig { connections: 3 * connections, ..ListenConfig::default() }
+    ListenConfig { connections, ..ListenConfig::default() }
 }
 
 fn waker() -> Arc<Waker> {
@@ -43,7 +43,11 @@ fn waker() -> Arc<Waker> {
 }
 
 fn worker(listeners: Vec<Listener>, route: Route, waker: Arc<Waker>, config: &ListenConfig) -> TcpWorker<Echo> {
-    let shared = SharedState { stop: Arc::default(), clients: ClientCounts::new(100) };
+    let shared = SharedState {
+        stop: Arc::default(),
+        connections: ConnectionLimit::new(config.connections, 1),
+        clients: ClientCounts::new(100),
+    };
     TcpWorker::new(listeners, route, Echo::default(), Arc::default(), shared, waker, config).expect("epoll")
 }
 
