@@ -102,6 +102,7 @@ impl QuicConfig<'_> {
         for port in &load.ports {
             load.metrics.receive_drops += u64::from(port.socket.receive_drops()?);
         }
+        load.close_all();
         result.metrics = load.metrics;
         Ok(result)
     }
@@ -369,6 +370,15 @@ impl<'q> QuicLoad<'q> {
         }
     }
 
+    /// Closes all connections, so that the server need not wait for their end.
+    fn close_all(&mut self) {
+        for number in 0..self.clients.len() {
+            self.clients[number].connection.close(Instant::now(), NO_ERROR, Bytes::new());
+            self.transmit(number);
+        }
+        self.ports.iter_mut().for_each(Port::flush);
+    }
+
     /// Closes a connection and opens another one in its place.
     fn replace(&mut self, number: usize) {
         self.clients[number].connection.close(Instant::now(), NO_ERROR, Bytes::new());
@@ -440,6 +450,8 @@ impl Exchange {
 fn transport() -> TransportConfig {
     let mut transport = TransportConfig::default();
     transport
+        // RFC 9000 10.1: the lower one of both sides counts, so that of the server.
+        .max_idle_timeout(None)
         // RFC 9250 4.2: the server opens no streams.
         .max_concurrent_bidi_streams(VarInt::from_u32(0))
         .max_concurrent_uni_streams(VarInt::from_u32(0))
