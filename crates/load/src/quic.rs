@@ -372,17 +372,18 @@ impl<'q> QuicLoad<'q> {
 
     /// Closes all connections, so that the server need not wait for their end.
     fn close_all(&mut self) {
-        for number in 0..self.clients.len() {
-            self.clients[number].connection.close(Instant::now(), NO_ERROR, Bytes::new());
-            self.transmit(number);
-        }
+        (0..self.clients.len()).for_each(|number| self.close(number));
         self.ports.iter_mut().for_each(Port::flush);
+    }
+
+    fn close(&mut self, number: usize) {
+        self.clients[number].connection.close(Instant::now(), NO_ERROR, Bytes::new());
+        self.transmit(number);
     }
 
     /// Closes a connection and opens another one in its place.
     fn replace(&mut self, number: usize) {
-        self.clients[number].connection.close(Instant::now(), NO_ERROR, Bytes::new());
-        self.transmit(number);
+        self.close(number);
         let Client { handle, timer, is_established, .. } = self.clients[number];
         timer.map(|at| self.timers.remove(&(at, number)));
         self.open -= usize::from(is_established);
