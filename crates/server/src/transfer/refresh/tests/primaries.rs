@@ -1,0 +1,203 @@
+//! Several primaries of a zone: which is asked, and what a dead or slow one delays.
+
+use super::*;
+
+#[test]
+fn the_highest_serial_of_all_primaries_wins() {
+    let mut scheduler = with_served_zone(2);
+    assert_eq!(actions(&mut scheduler, 1000), [probe(0, A), probe(0, B)]);
+    scheduler.probe_result(id(0), A, answer(6), 1000);
+    assert_eq!(actions(&mut scheduler, 1000), []);
+    scheduler.probe_result(id(0), B, answer(7), 1000);
+    assert_eq!(actions(&mut scheduler, 1000), [transfer(0, B, Some(5))]);
+    // The transfer fails, so the other one has its turn, although its serial is lower.
+    scheduler.transfer_result(id(0), B, TransferResult::ZoneFailed, 1001);
+    assert_eq!(actions(&mut scheduler, 1001), [probe(0, A), probe(0, B)]);
+    scheduler.probe_result(id(0), B, answer(7), 1002);
+    scheduler.probe_result(id(0), A, answer(6), 1002);
+    assert_eq!(actions(&mut scheduler, 1002), [transfer(0, A, Some(5))]);
+}
+
+/// RFC 1034 4.3.5: RETRY applies when all have failed.
+#[test]
+fn after_a_failed_transfer_every_other_primary_is_tried_at_once_and_each_once() {
+    let rejects: [fn(&mut RefreshScheduler, PrimaryId); 2] = [
+        |scheduler, primary| _ = scheduler.transfer_result(id(0), primary, TransferResult::ZoneFailed, 1000),
+        |scheduler, primary| {
+            scheduler.transfer_result(id(0), primary, TransferResult::Delivered, 1000);
+            scheduler.rejected(id(0), false, 1000);
+        },
+    ];
+    let all = [A, B, PrimaryId(2)];
+    for reject in rejects {
+        let mut scheduler = with_served_zone(3);
+        for round in 0..2 {
+            let now_s = if round == 0 { 1000 } else { 1101 };
+            for primary in all {
+                assert_eq!(actions(&mut scheduler, now_s), all.map(|primary| probe(0, primary)));
+                all.iter().for_each(|primary| scheduler.probe_result(id(0), *primary, answer(6), now_s));
+                assert_eq!(actions(&mut scheduler, now_s), [transfer(0, primary, Some(5))]);
+                reject(&mut scheduler, primary);
+            }
+            let failed = RefreshAction::CheckFailed { zone: id(0), reason: CheckFailure::Transfer };
+            assert_eq!(actions(&mut scheduler, now_s), [failed]);
+        }
+    }
+}
+
+#[test]
+fn a_failed_transfer_is_not_repeated_at_once_if_no_other_primary_has_the_version() {
+    for other in [answer(5), ProbeResult::Refused, ProbeResult::Timeout] {
+        let mut scheduler = with_served_zone(2);
+        actions(&mut scheduler, 1000);
+        scheduler.probe_result(id(0), A, answer(6), 1000);
+        scheduler.probe_result(id(0), B, other, 1000);
+        assert_eq!(actions(&mut scheduler, 1000), [transfer(0, A, Some(5))]);
+        scheduler.transfer_result(id(0), A, TransferResult::ZoneFailed, 1001);
+        assert_eq!(actions(&mut scheduler, 1001), [probe(0, A), probe(0, B)]);
+        scheduler.probe_result(id(0), A, answer(6), 1001);
+        scheduler.probe_result(id(0), B, other, 1001);
+        let failed = RefreshAction::CheckFailed { zone: id(0), reason: CheckFailure::Transfer };
+        assert_eq!(actions(&mut scheduler, 1001), [failed], "{other:?}");
+    }
+}
+
+#[test]
+fn an_announced_serial_is_transferred_without_waiting_for_other_primaries() {
+    let mut scheduler = with_served_zone(2);
+    scheduler.notify(id(0), Some(6), address(2), 600);
+    actions(&mut scheduler, 600);
+    scheduler.probe_result(id(0), B, answer(6), 600);
+    assert_eq!(actions(&mut scheduler, 600), [transfer(0, B, Some(5))]);
+    scheduler.probe_result(id(0), A, ProbeResult::Timeout, 603);
+    assert_eq!(actions(&mut scheduler, 603), []);
+}
+
+#[test]
+fn a_dead_primary_is_backed_off_for_all_its_zones_and_tried_by_one_at_a_time() {
+    let mut scheduler = scheduler();
+    for index in 0..100 {
+        scheduler.add(id(index), &peers(1), TimerLimits::default(), None, 1000);
+    }
+    let zones: Vec<ZoneId> = actions(&mut scheduler, 1000)
+        .iter()
+        .map(|action| match action {
+            RefreshAction::Transfer { zone, .. } => *zone,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(zones.len(), 100);
+    for zone in zones {
+        scheduler.transfer_result(zone, A, TransferResult::PrimaryFailed, 1001);
+    }
+    assert_eq!(actions(&mut scheduler, 1001), []);
+    let (mut tries, mut now_s) = (Vec::new(), 1001);
+    while now_s < 2000 {
+        now_s = scheduler.next_time().expect("it is tried again");
+        let found = actions(&mut scheduler, now_s);
+        assert_eq!(found.len(), 1, "{found:?} at {now_s}");
+        let RefreshAction::Transfer { zone, .. } = found[0] else { panic!("{found:?}") };
+        tries.push(now_s);
+        scheduler.transfer_result(zone, A, TransferResult::PrimaryFailed, now_s);
+    }
+    assert!((8..16).contains(&tries.len()), "{tries:?}");
+    // Its NOTIFY shows that it is back.
+    scheduler.notify(id(5), None, address(1), now_s);
+    let found = actions(&mut scheduler, now_s);
+    assert_eq!(found, [transfer(5, A, None)]);
+    scheduler.transfer_result(id(5), A, TransferResult::Delivered, now_s);
+    assert_eq!(actions(&mut scheduler, now_s).len(), 99);
+}
+
+#[test]
+fn a_dead_primary_does_not_delay_zones_that_have_another_or_none_of_it() {
+    let mut scheduler = scheduler();
+    let limits = TimerLimits::default();
+    for index in 0..3 {
+        scheduler.add(id(index), &peers(1), limits, version(5, 10, 5000), 1000);
+    }
+    actions(&mut scheduler, 1000);
+    (0..3).for_each(|index| scheduler.probe_result(id(index), A, ProbeResult::Timeout, 1007));
+    scheduler.add(id(3), &peers(2), limits, version(5, 10, 5000), 1007);
+    scheduler.add(id(4), &peers(2)[1..], limits, version(5, 10, 5000), 1007);
+    let found: Vec<_> = actions(&mut scheduler, 1007)
+        .into_iter()
+        .filter(|action| matches!(action, RefreshAction::Probe { .. }))
+        .collect();
+    assert_eq!(found, [probe(3, B), probe(4, B)], "A is backed off");
+}
+
+/// The back-off ends while other probes are in flight, the last of which finds the primary dead still.
+#[test]
+fn a_zone_that_waits_for_a_transfer_from_a_dead_primary_is_not_forgotten() {
+    let mut scheduler = scheduler();
+    for index in 0..5 {
+        scheduler.add(id(index), &peers(2), TimerLimits::default(), version(5, 10, 50_000), 1000);
+    }
+    actions(&mut scheduler, 1000);
+    // The zones 0 to 2 find A dead; the probe of zone 3 is in flight. Zone 4 is decided for A, whose answer came before.
+    scheduler.probe_result(id(4), A, answer(6), 1000);
+    (0..3).for_each(|index| scheduler.probe_result(id(index), A, ProbeResult::Timeout, 1000));
+    scheduler.probe_result(id(4), B, answer(5), 1000);
+    assert_eq!(actions(&mut scheduler, 1000), []);
+    let retry_at_s = scheduler.next_time().expect("A is tried again");
+    assert_eq!(actions(&mut scheduler, retry_at_s), [], "a probe is in flight");
+    scheduler.probe_result(id(3), A, ProbeResult::Timeout, retry_at_s);
+    assert_eq!(actions(&mut scheduler, retry_at_s), [transfer(4, A, Some(5))]);
+}
+
+/// A group whose zones are gone must not use up what wakes those that wait.
+#[test]
+fn room_at_a_primary_is_given_to_a_group_that_has_a_use_for_it() {
+    let mut scheduler = scheduler();
+    let limits = |max_records| SecondaryLimits {
+        size: SizeLimits { max_records, ..SizeLimits::default() },
+        ..SecondaryLimits::default()
+    };
+    let add = |scheduler: &mut RefreshScheduler, index: u32, max_records| {
+        scheduler.add(id(index), &peers(1), limits(max_records), version(5, 10, 5000), 1000);
+    };
+    // The 16 probes of one group fill the window, and two more groups wait.
+    (0..16).for_each(|index| add(&mut scheduler, index, 0));
+    assert_eq!(actions(&mut scheduler, 1000).len(), 16);
+    add(&mut scheduler, 16, 1);
+    add(&mut scheduler, 17, 2);
+    assert_eq!(actions(&mut scheduler, 1000), []);
+    scheduler.remove(id(16));
+    scheduler.probe_result(id(0), A, ProbeResult::Refused, 1000);
+    assert!(actions(&mut scheduler, 1000).contains(&probe(17, A)));
+}
+
+#[test]
+fn a_probe_that_was_not_sent_does_not_bring_a_dead_primary_back() {
+    let mut scheduler = scheduler();
+    for index in 0..10 {
+        scheduler.add(id(index), &peers(1), TimerLimits::default(), version(5, 10, 50_000), 1000);
+    }
+    actions(&mut scheduler, 1000);
+    (0..10).for_each(|index| scheduler.probe_result(id(index), A, ProbeResult::Timeout, 1000));
+    (0..10).for_each(|index| scheduler.refresh(id(index)));
+    actions(&mut scheduler, 1000);
+    let retry_at_s = scheduler.next_time().expect("it is tried again");
+    let [RefreshAction::Probe { zone, .. }] = actions(&mut scheduler, retry_at_s)[..] else { panic!("one probe") };
+    scheduler.remove(zone);
+    scheduler.probe_result(zone, A, ProbeResult::NotSent, retry_at_s);
+    assert_eq!(actions(&mut scheduler, retry_at_s).len(), 1, "still one at a time");
+}
+
+#[test]
+fn a_primary_that_is_slow_delays_no_newer_version_of_another_one() {
+    let mut scheduler = with_served_zone(2);
+    assert_eq!(actions(&mut scheduler, 1000), [probe(0, A), probe(0, B)]);
+    scheduler.probe_result(id(0), B, answer(5), 1000);
+    scheduler.probe_is_slow(id(0), A, 1003);
+    assert_eq!(actions(&mut scheduler, 1003), [], "the version that is served is no reason to stop waiting");
+    scheduler.probe_result(id(0), A, answer(6), 1004);
+    assert_eq!(actions(&mut scheduler, 1004), [transfer(0, A, Some(5))]);
+    let mut scheduler = with_served_zone(2);
+    actions(&mut scheduler, 1000);
+    scheduler.probe_result(id(0), B, answer(6), 1000);
+    assert_eq!(actions(&mut scheduler, 1002), []);
+    scheduler.probe_is_slow(id(0), A, 1003);
+    assert_eq!(actions(&mut scheduler, 1003), [transfer(0, B, Some(5))]);
+}
