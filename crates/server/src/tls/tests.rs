@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use rustls::client::Resumption;
-use rustls::{ClientConfig, HandshakeKind};
+use rustls::{CipherSuite, ClientConfig, HandshakeKind, RootCertStore};
 use wire::Name;
 
 use super::client_config::check_alpn;
@@ -221,6 +221,23 @@ fn rfc_9103_7_2_tls_1_2_is_refused() {
     assert!(error.to_string().contains("TLS"), "{error}");
     // Alert (21), fatal (2), protocol_version (70).
     assert_eq!(side.socket.outgoing, [21, 3, 3, 0, 2, 2, 70]);
+}
+
+#[test]
+fn the_suite_with_sha_256_is_chosen_from_a_client_that_prefers_sha_384() {
+    let certificates = TestCertificates::new();
+    let server = server(&certificates, &certificates.issue("server", &["ns1.example.net"]));
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    assert_eq!(provider.cipher_suites[0].suite(), CipherSuite::TLS13_AES_256_GCM_SHA384);
+    let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(&super::VERSIONS);
+    let config = builder.expect("TLS 1.3").with_root_certificates(RootCertStore::empty()).with_no_client_auth();
+    let session = rustls::ClientConnection::new(Arc::new(config), PRIMARY.into()).expect("valid settings");
+    let (mut client, mut side) =
+        (Side::new(TlsStream::client(session.into())), Side::new(server.accept().expect("valid settings")));
+    client.stream.flush(&mut client.socket).expect("a pipe");
+    side.take(&mut client, usize::MAX).expect("a ClientHello");
+    // After the record's header (5), the message's (4), version (2), random (32), and session with its length (33).
+    assert_eq!(side.socket.outgoing[76..78], [0x13, 0x01], "TLS_AES_128_GCM_SHA256 (RFC 8446 B.4)");
 }
 
 fn client_hello_of_tls_1_2() -> Vec<u8> {
