@@ -120,9 +120,9 @@ def test_a_level_with_a_zero_is_named_as_without_a_ratio(make_record: Make) -> N
     records = [make_record(b, server=s, udp_drops=n * (1 + b)) for b in range(5) for s, n in drops.items()]
     plan = AnalysisSpec(metric="udp_drops", compare="server.name", baseline="nsd")
     found = analysis.analyse(records, plan)[0]
-    assert found.strata[0].without_ratio == {"zonda": "a value is zero: no ratio"}
+    assert found.strata[0].without_ratio == {"zonda": "a value is not positive: no ratio"}
     table = next(p for p in metric_tables(found, plan, Echo(records)) if isinstance(p, Table) and "outcome" in p.head)
-    assert [(row[0], row[-1]) for row in table.rows][1:] == [("zonda", "a value is zero: no ratio")]
+    assert [(row[0], row[-1]) for row in table.rows][1:] == [("zonda", "a value is not positive: no ratio")]
     assert all(len(row) == len(table.head) for row in table.rows)
 
 

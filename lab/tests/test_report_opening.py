@@ -6,13 +6,13 @@ from collections.abc import Callable
 import pytest
 
 from zonda_lab.analysis.analysis import analyse_metric
-from zonda_lab.experiments.definition import AnalysisSpec
+from zonda_lab.experiments.definition import AnalysisSpec, Published
 from zonda_lab.report.build import Chapter
 from zonda_lab.report.conclusion import conclusion
 from zonda_lab.report.document import Figure, Table, Text
 from zonda_lab.report.opening import COST, opening
 from zonda_lab.report.plots import _x_label
-from zonda_lab.report.result_tables import Echo, metric_tables
+from zonda_lab.report.result_tables import Echo, measured_here, metric_tables
 from zonda_lab.report.validity_tables import false_alarms, rig_bound
 from zonda_lab.results.window_record import WindowRecord
 
@@ -136,6 +136,26 @@ def test_echo_among_the_servers_is_the_reference(make_record: Make) -> None:
     assert {row[head.index("echo's latency")] for row in rows} == {"25"}
     without = windows(make_record, {"nsd": 200_000}, {"nsd": 3.0})
     assert "share of echo" not in medians(without, "answered_qps")[0]
+
+
+def test_a_share_of_a_bound_is_a_bound(make_record: Make) -> None:
+    """It said “at least 103 %” of an echo server that might have answered more."""
+    records = windows(make_record, {"nsd": 200_000, "echo": 400_000}, {"nsd": 3.0, "echo": 1.0})
+    for record in records:
+        record.bounds = {"answered_qps": "at least"} if record.server["kind"] == "echo" else {}
+    head, rows = medians(records, "answered_qps")
+    assert [row[head.index("share of echo")] for row in rows] == ["at most 25%", "at most 50%", "", ""]
+    for record in records:
+        record.bounds = {"answered_qps": "at least"}
+    head, rows = medians(records, "answered_qps")
+    assert [row[head.index("share of echo")] for row in rows][:2] == ["unknown", "unknown"]
+
+
+def test_the_highest_rate_of_a_server_that_answered_everything_is_a_bound(make_record: Make) -> None:
+    """E1 said that servers answer 210,000 queries per second where no more were sent."""
+    records = windows(make_record, {"nsd": 200_000, "zonda": 500_000}, {"nsd": 6.0, "zonda": 3.0})
+    text = measured_here(Published("highest rate", "140,000", "answered_qps"), records, intervals=False)
+    assert text == "nsd 200,200 q/s; zonda at least 400,000 q/s"
 
 
 def test_rig_bound_figures_are_at_least_and_the_headline_is_cost(make_record: Make) -> None:

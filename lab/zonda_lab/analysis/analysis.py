@@ -18,6 +18,7 @@ from zonda_lab.statistics.group_tests import PairwiseTest, Test
 from zonda_lab.statistics.ratio_effect import Effect
 
 Levels = tuple[tuple[str, str], ...]
+ANSWERED = 0.999  # share of the queries from which on a server answered all of them
 
 
 @dataclass(frozen=True)
@@ -209,12 +210,21 @@ def cell_of(levels: dict[str, str], copy: int, sample: Sample) -> Cell:
 
 
 def best_of_each_block(records: Sequence[WindowRecord], metric: str) -> list[WindowRecord]:
-    """The window with the highest value in each block."""
+    """The window with the highest value in each block; a rate is a lower bound if more might have been answered."""
     best: dict[int, WindowRecord] = {}
+    offered: dict[int, float] = {}
     for record in valid(records, metric):
+        offered[record.block] = max(offered.get(record.block, 0.0), record.metrics.get("offered_qps", 0.0))
         if record.block not in best or record.metrics[metric] > best[record.block].metrics[metric]:
             best[record.block] = record
-    return list(best.values())
+    return [_bounded_by_offer(record, offered[block]) for block, record in best.items()]
+
+
+def _bounded_by_offer(record: WindowRecord, highest: float) -> WindowRecord:
+    """Marks the answered rate as `at least` if all queries of the highest offered rate were answered."""
+    if record.metrics.get("offered_qps") != highest or record.metrics.get("answered_share", 0.0) < ANSWERED:
+        return record
+    return replace(record, bounds={"answered_qps": "at least", **record.bounds})
 
 
 def _grouped(cells: Sequence[Cell], analysis: AnalysisSpec) -> dict[Levels, list[Cell]]:
@@ -247,7 +257,7 @@ def _without_ratio(base: Cell, others: Mapping[str, Cell], compared: Collection[
     if not compared and not any(value for cell in (base, *others.values()) for value in cell.values.values()):
         return {}
     return {
-        level: "a value is zero: no ratio" if base.values.keys() & cell.values.keys() else "no common block"
+        level: "a value is not positive: no ratio" if base.values.keys() & cell.values.keys() else "no common block"
         for level, cell in others.items()
         if level not in compared
     }

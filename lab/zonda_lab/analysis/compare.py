@@ -52,7 +52,7 @@ class Side:
 class MetricComparison:
     """One metric at the same levels on both sides; without values on a side that has none.
 
-    `effect` is None if ratios do not exist: a side has no value, or a value is zero.
+    `effect` is None if ratios do not exist: a side has no value, or a value is not positive.
     """
 
     experiment: str

@@ -93,7 +93,7 @@ def _change(line: "MetricComparison") -> str:
     if not (line.a.values and line.b.values):
         return f"not measured in {'B' if line.a.values else 'A'}"
     if effect is None:
-        return "a value is zero, so no ratio"
+        return "a value is not positive, so no ratio"
     change = f"{effect.ratio - 1:+.1%} ({effect.low - 1:+.1%} to {effect.high - 1:+.1%})"
     return f"{effect_text(effect, absolute) if absolute else change}, p {effect.p:.3f}, n {effect.n}"
 

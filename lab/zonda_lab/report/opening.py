@@ -1,9 +1,9 @@
 """The top of a page: one picture and three sentences: who answers most, who costs least, what cannot be said."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from zonda_lab.analysis.analysis import Cell, measured_for
+from zonda_lab.analysis.analysis import ANSWERED, Cell, measured_for
 from zonda_lab.experiments.definition import Published
 from zonda_lab.experiments.metrics import LIMITS
 from zonda_lab.report.document import Figure, Part, Text
@@ -13,7 +13,6 @@ from zonda_lab.results.window_record import WindowRecord
 
 RATES = ("answered_qps", "peak_999_qps")  # the first that was measured is shown
 COST = "cpu_us_per_query"
-ANSWERED = 0.999
 MOST = 3  # limits named in the sentence; the experiments below have all of them
 CLEAR = 3  # starts that a comparison needs
 
@@ -53,7 +52,7 @@ def opening(records: Sequence[WindowRecord], few: int) -> list[Part]:
 def _ranking(records: Sequence[WindowRecord], metric: str) -> Ranking | None:
     """Each server's best rate, or its cost where each answered everything, in the experiment with most servers."""
     groups: dict[tuple[str, ...], list[WindowRecord]] = {}
-    for record in _marked(records) if metric in RATES else records:
+    for record in records:
         if metric in record.metrics and record.counts_for(metric):
             at = _others(record.treatment) if metric in RATES else _conditions(record)
             if at is not None:
@@ -87,21 +86,6 @@ def _conditions(record: WindowRecord) -> tuple[str, ...] | None:
 
 def _others(levels: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(level for name, level in levels.items() if name != "server.name")
-
-
-def _marked(records: Sequence[WindowRecord]) -> list[WindowRecord]:
-    """The windows; where a server answered the highest rate offered in its start, its rate is at least that."""
-    highest: dict[str, float] = {}
-    for record in records:
-        if record.counts:
-            highest[record.start] = max(highest.get(record.start, 0.0), record.metrics.get("offered_qps", 0.0))
-
-    def marked(record: WindowRecord) -> WindowRecord:
-        offered, share = record.metrics.get("offered_qps"), record.metrics.get("answered_share", 0.0)
-        is_limited = offered is not None and offered == highest.get(record.start) and share >= ANSWERED
-        return replace(record, bounds={"answered_qps": "at least", **record.bounds}) if is_limited else record
-
-    return list(map(marked, records))
 
 
 def _comparable(cells: Sequence[Cell]) -> tuple[int, int]:

@@ -7,6 +7,7 @@ import numpy as np
 
 from zonda_lab.analysis.analysis import Cell, LevelComparison, MetricAnalysis, measured_for, tabulate
 from zonda_lab.analysis.claims import ClaimCheck
+from zonda_lab.analysis.effects import bound_of_ratio
 from zonda_lab.experiments.definition import AnalysisSpec, Published
 from zonda_lab.experiments.metrics import LIMITS, METRICS, factor_words, words
 from zonda_lab.report.document import Folded, Heading, Part, Table, Text
@@ -19,7 +20,7 @@ from zonda_lab.report.number_format import (
     p_value,
     resolution,
 )
-from zonda_lab.results.window_record import WindowRecord
+from zonda_lab.results.window_record import Bound, WindowRecord
 from zonda_lab.statistics.group_tests import PairwiseTest
 
 MOST_VALUES = 12  # beside a published figure
@@ -41,23 +42,32 @@ class Echo:
         recorded = [r.echo[metric] for r in self._like(cell) if metric in r.echo]
         if recorded:
             return float(np.median(recorded))
-        for own in tabulate(self.own, metric):
-            if {**own.levels, "server.name": ""} == {**cell.levels, "server.name": ""}:
-                return own.median
-        return None
+        same = self._beside(metric, cell)
+        return same.median if same else None
 
-    def share(self, metric: str, cell: Cell) -> float | None:
-        """The rate as a share of the echo's highest rate in the same rig and transport."""
+    def share(self, metric: str, cell: Cell) -> str:
+        """The rate as a share of the echo's highest rate in the same rig and transport; empty if not known."""
         if not METRICS[metric].capacity or cell.levels.get("server.name") in LIMITS:
-            return None
+            return ""
         limits = [limit for r in self._like(cell) if (limit := r.echo.get(CAPACITY) or r.metrics.get("echo_qps"))]
         if limits:
-            return cell.median / float(np.median(limits))
-        rates = [own.median for own in tabulate(self.own, metric)]
-        return cell.median / max(rates) if rates else None
+            same = self._beside(metric, cell)
+            return _share(cell, float(np.median(limits)), same.bound if same else "")
+        fastest = max(tabulate(self.own, metric), key=lambda own: own.median, default=None)
+        return _share(cell, fastest.median, fastest.bound) if fastest else ""
+
+    def _beside(self, metric: str, cell: Cell) -> Cell | None:
+        """The echo's own cell at the levels of this one."""
+        levels = {**cell.levels, "server.name": "echo"}
+        return next((own for own in tabulate(self.own, metric) if own.levels == levels), None)
 
     def _like(self, cell: Cell) -> list[WindowRecord]:
         return [record for record in self.records if record.levels == cell.levels]
+
+
+def _share(cell: Cell, limit: float, limit_bound: Bound = "") -> str:
+    bound = bound_of_ratio([limit_bound], [cell.bound])
+    return bound if bound == "unknown" else f"{bound} {cell.median / limit:.0%}".lstrip()
 
 
 def published(rows: Sequence[Published], records: Sequence[WindowRecord]) -> list[Part]:
@@ -141,8 +151,7 @@ def _beside(metric: str, cell: Cell, echo: Echo) -> str:
     if METRICS[metric].is_latency:
         floor = echo.latency(metric, cell)
         return "" if floor is None else number(floor)
-    share = echo.share(metric, cell)
-    return "" if share is None else f"{f'{cell.bound} ' if cell.bound else ''}{share:.0%}"
+    return echo.share(metric, cell)
 
 
 def _cell_row(cell: Cell, extra: list[str]) -> list[str]:
@@ -161,7 +170,7 @@ def _cell_row(cell: Cell, extra: list[str]) -> list[str]:
 
 
 def _comparison_table(found: MetricAnalysis, analysis: AnalysisSpec, absolute: float) -> Table:
-    """One row per level; those without a ratio, because a value is zero, stand last."""
+    """One row per level; those without a ratio, because a value is not positive, stand last."""
     ratio = f"{'difference from' if absolute else 'ratio to'} {analysis.baseline} (95 % interval)"
     head = [*map(factor_words, [*found.strata[0].levels, analysis.compare]), ratio]
     head += ["p (Holm)", "p Dunn", "p Dunnett", "outcome"]

@@ -29,6 +29,8 @@ SOURCES = "10.64.0.0/12"  # source addresses of the client
 CLONE_NEWNET = 0x40000000
 LIBC = ctypes.CDLL(None, use_errno=True)
 INSIDE = "ZONDA_LAB_IN_USER_NAMESPACE"
+CONGESTION = "net.ipv4.tcp_congestion_control"
+ALLOW = "namespaces may use the algorithms in net.ipv4.tcp_allowed_congestion_control of this machine only"
 LINK_S = 10.0  # to wait for the devices of `link.py`
 
 
@@ -227,7 +229,8 @@ class NamespaceNetwork:
         for end, settings in ((self.server, self.spec.sysctl), (self.client, self.spec.client_sysctl)):
             elsewhere = end.sysctl(settings)
             if elsewhere and len(elsewhere) == len(settings):
-                raise UnsupportedError(f"not per namespace on this kernel: {', '.join(elsewhere)}")
+                help_text = ALLOW if CONGESTION in elsewhere else ""
+                raise UnsupportedError(f"not per namespace on this kernel: {', '.join(elsewhere)}", help_text)
             self.notes += [f"not set, because it is not per namespace on this kernel: {key}" for key in elsewhere]
         if self.spec.qdisc:
             self._traffic_control(self.server, "server", self.spec.qdisc)
