@@ -140,10 +140,13 @@ pub fn number(value: &str) -> Option<f64> {
     digits[..end].replace(',', "").parse().ok()
 }
 
-/// The median of a server, if a record has it.
+/// The median of a server among 15,000 idle connections, the most that a record has.
 pub fn median(experiment: &'static str, metric: &'static str, server: &str) -> Option<f64> {
-    let is_server = |figure: &&Figure| figure.subject.split([',', ' ']).next() == Some(server);
-    medians(experiment, metric).figures().filter(is_server).last().and_then(|figure| number(&figure.value))
+    let subject = format!("{server}, 15,000 idle");
+    medians(experiment, metric)
+        .figures()
+        .find(|figure| figure.subject == subject)
+        .and_then(|figure| number(&figure.value))
 }
 
 #[cfg(test)]

@@ -56,7 +56,7 @@ fn the_memory_of_connections_is_compared_with_the_host() {
     let bind = evidence::median("E18", "Server memory per idle connection", "bind").expect("a committed median");
     assert!(bind > 1_000.0);
     let row = host.row(Workload { server: Server::Bind, ..tcp }, "memory of connections");
-    assert_eq!(row.action, Action::Set, "{}", row.why);
+    assert!(row.why.contains("3.7 GiB in the server"), "{}", row.why);
     // A cgroup leaves less than the host has.
     host.write("sys/fs/cgroup/memory.max", "1073741824");
     let row = host.row(tcp, "memory of connections");
@@ -79,7 +79,7 @@ fn the_memory_of_connections_counts_tls_and_quic_if_the_server_listens_for_them(
     assert!(!tcp.why.contains("TLS") && !tcp.why.contains("QUIC"), "{}", tcp.why);
     let over_tls = row(100_000, tls);
     assert!(
-        over_tls.why.starts_with("100000 connections over TLS need 391 MiB in the kernel, 100 MiB in the server"),
+        over_tls.why.starts_with("100000 connections over TLS need 391 MiB in the kernel, 107 MiB in the server"),
         "{}",
         over_tls.why
     );
