@@ -2,11 +2,13 @@
 
 import json
 import lzma
+import os
 import shutil
 import socket
 import struct
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -18,9 +20,11 @@ from zonda_lab.load.zonda_load import ZondaLoad
 from zonda_lab.measurement.harness import Harness
 from zonda_lab.measurement.validity import rig_bound
 from zonda_lab.rig import kernel_memory, server_sockets
+from zonda_lab.rig.process import IDLE, OWN_TREE, Process
 from zonda_lab.run.rig_limits import as_echo, kind_of, window_of
 from zonda_lab.servers import ADAPTERS
 from zonda_lab.servers.config import Endpoint, Primary, ServerConfig, Zone
+from zonda_lab.telemetry.sampler import Sampler
 from zonda_lab.zones import captures
 
 SERVER = """
@@ -149,3 +153,36 @@ def test_what_is_tuned_has_a_reason_and_is_not_in_the_defaults(name: str, tmp_pa
     for line in adapter.tuning(tuned):
         assert line.text in written and line.why
         assert line.text not in as_installed
+
+
+def test_an_idle_program_leaves_the_cpu_to_a_busy_one_of_another_session(tmp_path: Path) -> None:
+    spin = [*OWN_TREE, "taskset", "--cpu-list", str(min(os.sched_getaffinity(0)))]
+    loop = [sys.executable, "-c", "while True: pass"]
+    with (
+        Process("busy", [*spin, *loop], tmp_path / "busy.log") as busy,
+        Process("idle", [*spin, *IDLE, *loop], tmp_path / "idle.log") as idle,
+    ):
+        time.sleep(0.5)
+        before = busy.cpu_s(), idle.cpu_s()
+        time.sleep(1.5)
+        used = busy.cpu_s() - before[0], idle.cpu_s() - before[1]
+    assert used[1] < 0.3 * used[0], used
+
+
+def test_the_sampler_keeps_files_open_as_long_as_their_processes_live(tmp_path: Path) -> None:
+    labels = tmp_path / "labels.json"
+    sampling = Sampler(labels, {"host": ""})
+    with subprocess.Popen(["sleep", "60"]) as server:
+        labels.write_text(json.dumps({"server": server.pid, "lab": os.getpid()}))
+        first, later = sampling.sample(0.0, edge=True), sampling.sample(0.0)
+        opened = len(list(Path("/proc/self/fd").iterdir()))
+        assert sampling.sample(0.0)["net"].keys() == later["net"].keys() == {"host"}
+        assert len(list(Path("/proc/self/fd").iterdir())) == opened, "nothing is opened again"
+        server.kill()
+    last = sampling.sample(0.0)
+    assert len(list(Path("/proc/self/fd").iterdir())) < opened, "files of a process that is gone are closed"
+    thread = str(server.pid)
+    assert first["processes"]["server"]["names"] == {thread: "sleep"} and "names" not in later["processes"]["server"]
+    assert later["processes"]["server"]["threads"].keys() == {thread} and not last["processes"]["server"]["threads"]
+    own = [sample["processes"]["lab"] for sample in (first, last)]
+    assert own[0]["rss_kb"] > 5_000 and sum(own[1]["threads"].values()) > sum(own[0]["threads"].values()) > 0

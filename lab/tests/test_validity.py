@@ -18,7 +18,7 @@ def telemetry(seconds: float = 2.0, hz: int = 10, **change: Any) -> Telemetry:
     samples = []
     for i in range(int(seconds * hz) + 1):
         t = i / hz
-        threads = {label: {f"{label}/1": int(change.get(label, 0.4) * t * 1e9)} for label in ("server", "load")}
+        threads = {label: {label: int(change.get(label, 0.4) * t * 1e9)} for label in ("server", "load")}
         waits = {label: int(change.get(f"{label}_waits", 0.0) * t * 1e9) for label in threads}
         samples.append(
             {
@@ -41,6 +41,7 @@ def telemetry(seconds: float = 2.0, hz: int = 10, **change: Any) -> Telemetry:
                 "processes": {
                     label: {
                         "threads": found,
+                        "names": {label: f"main of {label}"},
                         "rss_kb": 1000,
                         "wait_ns": waits[label],
                         "disk_octets": 1 + int(change.get(f"{label}_disk", 0) * t),
@@ -219,7 +220,7 @@ def test_saturated_resources_are_listed_in_order() -> None:
     assert saturated(telemetry()) == []
     found = saturated(telemetry(server=0.99, server_drops=100))
     assert [what for _, what in found] == [
-        "server: thread server uses its whole core",
+        "server: thread main of server uses its whole core",
         "the server's socket buffers overflow",
     ]
 

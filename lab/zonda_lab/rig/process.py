@@ -21,7 +21,9 @@ from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.rig.procfs import Memory, cpu_s, descendants, memory_of
 
 GUARD = ["setpriv", "--pdeathsig", "KILL", "--"]
-IDLE = ["chrt", "--idle", "0"]  # gets a CPU only when nothing else wants it
+# Gets a CPU only when nothing else wants it: among the programs of its session by SCHED_IDLE, and among sessions, which
+# get equal shares where the kernel has autogroups (sched(7)), by the lowest weight.
+IDLE = ["sh", "-c", '{ echo 10 > /proc/self/autogroup; } 2> /dev/null; exec chrt --idle 0 "$@"', "sh"]
 OWN_TREE = ["unshare", "--pid", "--fork", "--kill-child=KILL", "--"]
 
 

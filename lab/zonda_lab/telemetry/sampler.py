@@ -12,9 +12,10 @@ import contextlib
 import ctypes
 import json
 import os
+import resource
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ COUNTERS = {
     # Received packets, counted one by one even if the kernel passes several on as one (GRO, GSO).
     "IpExt": ("InNoECTPkts",),
 }
+LONGEST = 1 << 20  # octets of a file of /proc
+PAGE = os.sysconf("SC_PAGE_SIZE")
 STOP, EDGE = signal.SIGTERM, signal.SIGUSR1
 
 
@@ -38,33 +41,100 @@ def main() -> None:
     arguments.add_argument("--hz", type=float, default=10.0)
     given = arguments.parse_args()
     paths = (item.partition("=") for item in given.net or ["host="])
-    nets = {name: NetCounters(path) for name, _, path in paths}
+    _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+    sampler = Sampler(given.labels, {name: path for name, _, path in paths})
     signal.pthread_sigmask(signal.SIG_BLOCK, (STOP, EDGE))
     clock = {"monotonic_ns": time.monotonic_ns(), "realtime_ns": time.time_ns()}
     header = {"clock": clock, "hz": given.hz, "tick": os.sysconf("SC_CLK_TCK"), "pid": os.getpid()}
     print(json.dumps(header), flush=True)
     due = time.monotonic()
     while True:
-        print(json.dumps(sample(due, labelled(given.labels), nets)), flush=True)
+        print(json.dumps(sampler.sample(due)), flush=True)
         due += 1 / given.hz
         while asked := signal.sigtimedwait((STOP, EDGE), max(0.0, due - time.monotonic())):
             if asked.si_signo == STOP:
                 return
-            edge = sample(time.monotonic(), labelled(given.labels), nets)
-            print(json.dumps({**edge, "edge": True}), flush=True)
+            print(json.dumps(sampler.sample(time.monotonic(), edge=True)), flush=True)
 
 
-def sample(due: float, labels: dict[str, int], nets: "dict[str, NetCounters]") -> dict[str, Any]:
-    """One sample; `late` is its delay after the scheduled time, in nanoseconds."""
-    now = time.monotonic_ns()
-    return {
-        "t": now,
-        "late": now - int(due * 1e9),
-        "cpu": [[int(n) for n in line.split()[1:9]] for line in lines("/proc/stat") if line[3:4].isdigit()],
-        "psi": {name: pressure(name) for name in ("cpu", "io", "memory")},
-        "processes": {label: process(pid) for label, pid in labels.items()},
-        "net": {name: counters.read() for name, counters in nets.items()},
-    }
+class Sampler:
+    """Reads everything that is sampled from files that stay open.
+
+    Opening and parsing them anew took 1.5 ms per sample, and 2.4 ms where the server has 25 threads. Queries waited for
+    that even at the 99th percentile, for servers with many threads longer than for others.
+    """
+
+    def __init__(self, labels: Path, nets: Mapping[str, str]) -> None:
+        self.labels = labels
+        self.nets = {name: NetCounters(path) for name, path in nets.items()}
+        self.files = OpenFiles()
+
+    def sample(self, due: float, *, edge: bool = False) -> dict[str, Any]:
+        """One sample; `late` is its delay after the scheduled time, in nanoseconds."""
+        now = time.monotonic_ns()
+        stat = self.files.read("/proc/stat").split(b"\nintr", 1)[0].splitlines()
+        taken = {
+            "t": now,
+            "late": now - int(due * 1e9),
+            "cpu": [[int(n) for n in line.split()[1:9]] for line in stat[1:]],
+            "psi": {name: self._pressure(name) for name in ("cpu", "io", "memory")},
+            "processes": {label: self._processes(pid, edge=edge) for label, pid in labelled(self.labels).items()},
+            "net": {name: counters.read() for name, counters in self.nets.items()},
+        }
+        self.files.close_unused()
+        return {**taken, "edge": True} if edge else taken
+
+    def _processes(self, root: int, *, edge: bool) -> dict[str, Any]:
+        """Of `root` and its descendants: CPU time per thread, time runnable without a CPU, memory in kB, disk octets.
+
+        Their names change while they start, so that they are read at the edges of windows only.
+        """
+        read, threads = self.files.read, dict[str, int]()
+        names, pages, waited, disk, todo = dict[str, str](), 0, 0, 0, [str(root)]
+        while todo:
+            pid = todo.pop()
+            pages += int((read(f"/proc/{pid}/statm").split() or (0, 0))[1])
+            disk += disk_octets(read(f"/proc/{pid}/io"))
+            for task in listed(f"/proc/{pid}/task"):
+                folder = f"/proc/{pid}/task/{task}"
+                todo += read(f"{folder}/children").decode().split()
+                if run := read(f"{folder}/schedstat").split():
+                    threads[task] = int(run[0])
+                    waited += int(run[1])
+                if edge:
+                    names[task] = read(f"{folder}/comm").decode(errors="replace").strip()
+        found = {"threads": threads, "rss_kb": pages * PAGE // 1024, "wait_ns": waited, "disk_octets": disk}
+        return {**found, "names": names} if edge else found
+
+    def _pressure(self, name: str) -> int:
+        """The total PSI `some` stall time in microseconds; 0 on kernels without PSI."""
+        some = self.files.read(f"/proc/pressure/{name}").split(b"\n", 1)[0]
+        return int(some.rpartition(b"=")[2] or 0)
+
+
+class OpenFiles:
+    """Files of /proc by path, each opened once."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, int] = {}
+        self._used: set[str] = set()
+
+    def read(self, path: str) -> bytes:
+        """The content of a file; empty if there is none, or its process is gone."""
+        try:
+            if path not in self._open:
+                self._open[path] = os.open(path, os.O_RDONLY)
+            self._used.add(path)
+            return os.pread(self._open[path], LONGEST, 0)
+        except OSError:
+            return b""
+
+    def close_unused(self) -> None:
+        """Closes the files that were not read since the last call: those of processes that are gone."""
+        for path in self._open.keys() - self._used:
+            os.close(self._open.pop(path))
+        self._used.clear()
 
 
 class NetCounters:
@@ -72,7 +142,8 @@ class NetCounters:
 
     def __init__(self, path: str = "") -> None:
         with inside(path) if path else contextlib.nullcontext():
-            self.files = {name: Path(f"/proc/thread-self/net/{name}").open() for name in NET_FILES}  # noqa: SIM115
+            self.files = {name: os.open(f"/proc/thread-self/net/{name}", os.O_RDONLY) for name in NET_FILES}
+        self._columns = {name: columns(self._lines(name)) for name in ("snmp", "netstat")}
 
     def read(self) -> dict[str, int]:
         """Sockets by state, drops and errors."""
@@ -81,21 +152,28 @@ class NetCounters:
             protocol, _, rest = line.partition(": ")
             values = dict(zip(rest.split()[::2], rest.split()[1::2], strict=False))
             found.update({f"{protocol}.{key}": int(values[key]) for key in SOCKSTAT.get(protocol, ()) if key in values})
-        for name in ("snmp", "netstat"):
-            found.update(self._paired(self._lines(name)))
+        for name, wanted in self._columns.items():
+            text = self._lines(name)
+            for number, positions in wanted:
+                fields = text[number].split()
+                found.update((key, int(fields[position])) for key, position in positions)
         found["softnet.dropped"] = sum(int(line.split()[1], 16) for line in self._lines("softnet_stat"))
         return found
 
     def _lines(self, name: str) -> list[str]:
-        self.files[name].seek(0)
-        return self.files[name].read().splitlines()
+        return os.pread(self.files[name], LONGEST, 0).decode().splitlines()
 
-    def _paired(self, text: list[str]) -> Iterator[tuple[str, int]]:
-        """Parses pairs of lines: `Udp: NAMES`, `Udp: VALUES`."""
-        for names, values in zip(text[::2], text[1::2], strict=False):
-            protocol = names.partition(":")[0]
-            table = dict(zip(names.split()[1:], values.split()[1:], strict=False))
-            yield from ((f"{protocol}.{key}", int(table[key])) for key in COUNTERS.get(protocol, ()) if key in table)
+
+def columns(text: list[str]) -> list[tuple[int, list[tuple[str, int]]]]:
+    """Where the counters are in pairs of lines, `Udp: NAMES` and `Udp: VALUES`: line, and key and position of each."""
+    found = []
+    for number, names in enumerate(text[::2]):
+        protocol = names.partition(":")[0]
+        known = names.split()
+        positions = [(f"{protocol}.{key}", known.index(key)) for key in COUNTERS.get(protocol, ()) if key in known]
+        if positions:
+            found.append((2 * number + 1, positions))
+    return found
 
 
 @contextlib.contextmanager
@@ -120,56 +198,16 @@ def labelled(path: Path) -> dict[str, int]:
     return labels
 
 
-def process(root: int) -> dict[str, Any]:
-    """Of `root` and its descendants: CPU time per thread, time runnable without a CPU, memory in kB, disk octets."""
-    found: dict[str, int] = {}
-    rss, waited, disk, todo = 0, 0, 0, [str(root)]
-    while todo:
-        pid = todo.pop()
-        rss += resident_kb(pid)
-        disk += disk_octets(pid)
-        for task in listed(f"/proc/{pid}/task"):
-            folder = f"/proc/{pid}/task/{task}"
-            todo += " ".join(lines(f"{folder}/children")).split()
-            run, comm = lines(f"{folder}/schedstat"), lines(f"{folder}/comm")
-            if run and comm:
-                on_cpu, waiting, _ = map(int, run[0].split())
-                found[f"{comm[0]}/{task}"] = on_cpu
-                waited += waiting
-    return {"threads": found, "rss_kb": rss, "wait_ns": waited, "disk_octets": disk}
-
-
-def resident_kb(pid: str) -> int:
-    """The resident memory of a process."""
-    statm = lines(f"/proc/{pid}/statm")
-    return int(statm[0].split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024 if statm else 0
-
-
-def disk_octets(pid: str) -> int:
+def disk_octets(counts: bytes) -> int:
     """What a process has read from disks and written to files on them; 0 if this may not be read (proc(5))."""
-    counts = dict(line.split(": ") for line in lines(f"/proc/{pid}/io"))
-    return int(counts.get("read_bytes", 0)) + int(counts.get("write_bytes", 0))
-
-
-def pressure(name: str) -> int:
-    """The total PSI `some` stall time in microseconds; 0 on kernels without PSI."""
-    some = lines(f"/proc/pressure/{name}")
-    return int(some[0].rpartition("=")[2]) if some else 0
+    values = dict(line.split(b": ") for line in counts.splitlines())
+    return int(values.get(b"read_bytes", 0)) + int(values.get(b"write_bytes", 0))
 
 
 def listed(path: str) -> list[str]:
     """The names in a folder; empty if it does not exist."""
     try:
         return os.listdir(path)  # noqa: PTH208  a hot loop
-    except OSError:
-        return []
-
-
-def lines(path: str) -> list[str]:
-    """The lines of a file; empty if it does not exist."""
-    try:
-        with open(path) as file:  # noqa: PTH123  a hot loop
-            return file.read().splitlines()
     except OSError:
         return []
 

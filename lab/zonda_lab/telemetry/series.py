@@ -101,7 +101,10 @@ class Telemetry:
     def used_cores(self, label: str) -> Floats:
         """CPUs used by a labelled process tree, between consecutive samples."""
         grown = [
-            sum(max(0, run - threads_of(before, label).get(name, 0)) for name, run in threads_of(after, label).items())
+            sum(
+                max(0, run - threads_of(before, label).get(thread, 0))
+                for thread, run in threads_of(after, label).items()
+            )
             for before, after in itertools.pairwise(self.samples)
         ]
         return np.array(grown, dtype=float) / 1e9 / np.diff(self.times)
@@ -123,10 +126,15 @@ class Telemetry:
         return bool(found) and max(found) > found[0]
 
     def thread_shares(self, label: str) -> dict[str, Floats]:
-        """The share of a core used by each thread of a process tree."""
-        names = sorted({name for sample in self.samples for name in threads_of(sample, label)})
-        run_ns = {name: [threads_of(sample, label).get(name, 0) for sample in self.samples] for name in names}
-        return {name: np.diff(found) / 1e9 / np.diff(self.times) for name, found in run_ns.items()}
+        """The share of a core used by each thread of a process tree, by thread id."""
+        threads = sorted({thread for sample in self.samples for thread in threads_of(sample, label)})
+        run_ns = {thread: [threads_of(sample, label).get(thread, 0) for sample in self.samples] for thread in threads}
+        return {thread: np.diff(found) / 1e9 / np.diff(self.times) for thread, found in run_ns.items()}
+
+    def thread_name(self, label: str, thread: str) -> str:
+        """The name of a thread when a window last began or ended; its id if it did not live then."""
+        names = [sample["processes"].get(label, {}).get("names", {}) for sample in self.samples]
+        return str(next((found[thread] for found in reversed(names) if thread in found), thread))
 
 
 def with_clients(server: Telemetry, clients: Sequence[Telemetry]) -> Telemetry:
@@ -168,8 +176,8 @@ def saturated(telemetry: Telemetry) -> list[tuple[float, str]]:
             found.append((float(times[over[0]]), what))
 
     for label in ("server", "load"):
-        for name, shares in telemetry.thread_shares(label).items():
-            watch(shares, FULL, f"{label}: thread {name.partition('/')[0]} uses its whole core")
+        for thread, shares in telemetry.thread_shares(label).items():
+            watch(shares, FULL, f"{label}: thread {telemetry.thread_name(label, thread)} uses its whole core")
     at, tick = CPU_FIELDS.index("softirq"), telemetry.header["tick"]
     softirq = np.array([[cpu[at] for cpu in sample["cpu"]] for sample in telemetry.samples])
     for cpu, ticks in enumerate(softirq.T):
