@@ -210,6 +210,8 @@ pub struct EngineLimits {
     pub connect_ms: u64,
     /// How long an idle connection is kept, in milliseconds (RFC 7766 6.2.3: the client closes it as soon as possible).
     pub idle_ms: u64,
+    /// The same for an encrypted one, which costs a handshake.
+    pub idle_encrypted_ms: u64,
     /// Connections to all primaries. At most half of them are to primaries that could not be reached the last time.
     pub connections: usize,
 }
@@ -221,8 +223,10 @@ impl Default for EngineLimits {
             session: SessionLimits::default(),
             connect_ms: 5000,
             // NSD 4.15 finishes a reload, and announces what it brought, when the connections to its old processes have ended, or
-            // after 3 seconds. Work for the same primary comes in bursts, within which no connection is idle for so long.
-            idle_ms: 200,
+            // after 3 seconds: an idle connection delays its next change. Work for the same primary comes in bursts, within which
+            // no connection is idle for so long.
+            idle_ms: 10,
+            idle_encrypted_ms: 200,
             connections: 256,
         }
     }

@@ -37,6 +37,8 @@ pub(super) struct Connection<T> {
     pub(super) is_established: bool,
     /// When it was opened, and since then when it last became idle, in milliseconds.
     pub(super) since_ms: u64,
+    /// How long it is kept while idle, in milliseconds.
+    pub(super) idle_ms: u64,
     /// Exchanges started on it.
     started: u64,
 }
@@ -99,8 +101,8 @@ impl Request {
 }
 
 impl<T: TransferSink> Connection<T> {
-    pub(super) fn new(session: Session<T>, now: Now) -> Connection<T> {
-        Connection { session, is_established: false, since_ms: now.ms, started: 0 }
+    pub(super) fn new(session: Session<T>, idle_ms: u64, now: Now) -> Connection<T> {
+        Connection { session, is_established: false, since_ms: now.ms, idle_ms, started: 0 }
     }
 
     pub(super) fn is_idle(&self) -> bool {

@@ -242,8 +242,10 @@ impl<T: TransferSink> TransferEngine<T> {
         let id = ConnectionId(self.next_connection);
         self.next_connection += 1;
         let session = Session::new(config.key.clone(), self.limits.session, self.random.u64(..), now);
-        let session = session.padded(config.tls > 0);
-        self.link(primary).connections.insert(id, Connection::new(session, now));
+        let is_encrypted = config.tls > 0;
+        let idle_ms = if is_encrypted { self.limits.idle_encrypted_ms } else { self.limits.idle_ms };
+        let connection = Connection::new(session.padded(is_encrypted), idle_ms, now);
+        self.link(primary).connections.insert(id, connection);
         self.by_connection.insert(id, primary);
         io.connect(id, &config);
         true
@@ -429,7 +431,7 @@ impl<T: TransferSink> TransferEngine<T> {
                     let is_late = age_ms >= self.limits.connect_ms;
                     is_late.then(|| Some(ConnectionEnd::Unreachable("not established in time".into())))
                 } else if connection.is_idle() {
-                    (age_ms >= self.limits.idle_ms).then_some(None)
+                    (age_ms >= connection.idle_ms).then_some(None)
                 } else {
                     let failure = connection.session.check_progress(now).err();
                     failure.map(|failure| Some(ConnectionEnd::Broken(failure)))
@@ -453,7 +455,7 @@ impl<T: TransferSink> TransferEngine<T> {
     pub(super) fn connection_times(&self, link: &Link<T>) -> impl Iterator<Item = u64> {
         link.connections.values().filter_map(|connection| match (connection.is_established, connection.is_idle()) {
             (false, _) => Some(connection.since_ms + self.limits.connect_ms),
-            (true, true) => Some(connection.since_ms + self.limits.idle_ms),
+            (true, true) => Some(connection.since_ms + connection.idle_ms),
             (true, false) => connection.session.next_time(),
         })
     }

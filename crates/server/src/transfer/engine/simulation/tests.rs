@@ -110,18 +110,26 @@ fn connections_are_reused_where_the_primary_allows_it() {
     assert!((1000..1200).contains(&simulation.world.opened), "{}", simulation.world.opened);
 }
 
+/// NSD announces its next change when the connections of secondaries have ended.
 #[test]
-fn idle_connections_are_closed() {
-    let mut simulation = Simulation::new(1, &[&[1]], 1);
-    let ended_ms = (0..4000).step_by(10).find(|at_ms| {
-        simulation.run_until(*at_ms);
-        simulation.outdated().is_empty()
-    });
-    let ended_ms = ended_ms.expect("transferred");
-    simulation.run_until(ended_ms + 150);
-    assert_eq!(simulation.world.connections.len(), 1);
-    simulation.run_until(ended_ms + 250);
-    assert_eq!(simulation.world.connections.len(), 0);
+fn idle_connections_are_closed_and_encrypted_ones_later() {
+    for (tls, open) in [(0, [0, 0]), (1, [1, 0])] {
+        let mut simulation = Simulation::new(1, &[&[1]], 1);
+        let (zone, ..) = simulation.zones[0];
+        let primaries = [PeerConfig { tls, ..PeerConfig::plain(([192, 0, 2, 1], 53).into()) }].into();
+        let limits = SecondaryLimits::default();
+        simulation.engine.command(TransferCommand::Reconfigure { zone, primaries, limits }, simulation.world.now);
+        let ended_ms = (0..4000).find(|at_ms| {
+            simulation.run_until(*at_ms);
+            simulation.outdated().is_empty()
+        });
+        let ended_ms = ended_ms.expect("transferred");
+        let found = [20, 250].map(|after_ms| {
+            simulation.run_until(ended_ms + after_ms);
+            simulation.world.connections.len()
+        });
+        assert_eq!(found, open, "{tls}");
+    }
 }
 
 #[test]
