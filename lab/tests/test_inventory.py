@@ -1,10 +1,13 @@
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from zonda_lab.command import cli
-from zonda_lab.errors import LabError
+from zonda_lab.errors import LabError, UnsupportedError
+from zonda_lab.experiments.definition import RigSpec, Settings
 from zonda_lab.fleet import Inventory, read
+from zonda_lab.fleet.network import FleetNetwork
 from zonda_lab.fleet.remote_host import ClockOffset, Exchange, drift_ppm, estimate
 from zonda_lab.schema import reference
 from zonda_lab.telemetry.series import Telemetry, with_clients
@@ -117,3 +120,19 @@ def test_client_counters_are_the_sum_over_players() -> None:
         [telemetry("client", (9, 1), (21, 5)), telemetry("client", (15, 2))],
     )
     assert [sample["net"]["client"].get("Udp.RcvbufErrors", 0) for sample in joined.samples] == [1, 3, 7]
+
+
+@pytest.mark.parametrize(
+    ("rig", "what"),
+    [
+        (RigSpec(queues=2), "receive queues"),
+        (RigSpec(rps_cpus=[0]), "RPS"),
+        (RigSpec(qdisc="fq"), "a queueing discipline"),
+        (RigSpec(delay_ms=0.1), "a delay"),
+        (RigSpec(loss_percent=0.1), "packet loss"),
+    ],
+)
+def test_what_only_namespaces_can_have_is_refused_on_real_machines(rig: RigSpec, what: str, tmp_path: Path) -> None:
+    fleet = SimpleNamespace(inventory=read(written(tmp_path, GOOD)), server=None, primary=None, players=[None])
+    with pytest.raises(UnsupportedError, match=f"{what} is set in namespaces only\n  help: run this without an inv"):
+        FleetNetwork(fleet, Settings(rig=rig)).__enter__()  # type: ignore[arg-type]

@@ -245,6 +245,7 @@ def _require_rig(server: RemoteHost, players: Sequence[RemoteHost], spec: RigSpe
         (bool(spec.rps_cpus), "RPS"),
         (bool(spec.qdisc), "a queueing discipline"),
         (spec.delay_ms > 0, "a delay"),
+        (spec.loss_percent > 0, "packet loss"),
     ):
         if asked:
             raise UnsupportedError(f"{what} is set in namespaces only", "run this without an inventory")
