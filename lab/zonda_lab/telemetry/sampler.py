@@ -45,8 +45,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
     sampler = Sampler(given.labels, {name: path for name, _, path in paths})
     signal.pthread_sigmask(signal.SIG_BLOCK, (STOP, EDGE))
-    clock = {"monotonic_ns": time.monotonic_ns(), "realtime_ns": time.time_ns()}
-    header = {"clock": clock, "hz": given.hz, "tick": os.sysconf("SC_CLK_TCK"), "pid": os.getpid()}
+    header = {"clock": clocks(), "hz": given.hz, "tick": os.sysconf("SC_CLK_TCK"), "pid": os.getpid()}
     print(json.dumps(header), flush=True)
     due = time.monotonic()
     while True:
@@ -56,6 +55,13 @@ def main() -> None:
             if asked.si_signo == STOP:
                 return
             print(json.dumps(sampler.sample(time.monotonic(), edge=True)), flush=True)
+
+
+def clocks() -> dict[str, int]:
+    """Both clocks at one time, within microseconds: of ten tries that in which nothing else ran."""
+    tries = [(time.monotonic_ns(), time.time_ns(), time.monotonic_ns()) for _ in range(10)]
+    before, realtime, after = min(tries, key=lambda found: found[2] - found[0])
+    return {"monotonic_ns": (before + after) // 2, "realtime_ns": realtime}
 
 
 class Sampler:
