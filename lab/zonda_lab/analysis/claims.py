@@ -112,18 +112,11 @@ def _check_ratio(claim: Claim, top: Sample, bottom: Sample) -> ClaimCheck:
     blocks = [block for block in top.values if block in bottom.values]
     if not blocks or min(min(top.values[block], bottom.values[block]) for block in blocks) <= 0:
         return ClaimCheck(claim, None)
-    ratios = np.log([top.values[block] / bottom.values[block] for block in blocks])
-    low, high = intervals.interval(ratios)
+    below, above = ([sample.values[block] for block in blocks] for sample in (bottom, top))
     lower, upper = ([sample.bounds.get(block, "") for block in blocks] for sample in (bottom, top))
-    bound = effects.bound_of_ratio(lower, upper)
-    return ClaimCheck(
-        claim,
-        math.exp(intervals.hodges_lehmann(ratios)),
-        math.exp(low) if bound in ("", "at least") else 0.0,
-        math.exp(high) if bound in ("", "at most") else math.inf,
-        len(blocks),
-        bound=bound,
-    )
+    effect = ratio_effect.paired_effect(below, above, 0.0)
+    found = effects.bounded(effect, effects.bound_of_ratio(lower, upper))
+    return ClaimCheck(claim, found.ratio, found.low, found.high, found.n, bound=found.bound)
 
 
 def _check_spread(records: Sequence[WindowRecord], claim: Claim) -> ClaimCheck:

@@ -4,8 +4,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from zonda_lab.doctor.machine import BAD, GOOD, LATE_US, NOTE, SINK_RATE, CheckResult, checked, run_check
-from zonda_lab.errors import LabError
+from zonda_lab.doctor.machine import BAD, GOOD, LATE_US, NOTE, SINK_RATE, CheckResult, checked, run_check, servers
 from zonda_lab.experiments.definition import QuerySpec, ServerSpec, Settings, TimingSpec, TrafficSpec
 from zonda_lab.fleet.inventory import HostSpec, read
 from zonda_lab.fleet.network import ROUGH_S, Fleet, FleetNetwork, require_sources
@@ -33,7 +32,7 @@ def examine(path: Path, generator: LoadGenerator) -> list[CheckResult]:
         if not all(reached):
             return found
         clocks = [(fleet.machine(spec).read_clock(), time.monotonic()) for spec in inventory.hosts]
-        run_check(found, _servers, fleet)
+        run_check(found, servers, fleet, f"{fleet.server.name}: ")
         if run_check(found, _generator, fleet, generator):
             for spec in inventory.player:
                 run_check(found, _player, fleet, spec, generator)
@@ -70,16 +69,6 @@ def _drift(machine: RemoteHost, first: ClockOffset, began: float) -> Iterator[Ch
         f"{machine.name}: in {seconds:.0f} s its clock ran {drift:+.0f} ± {uncertain:.0f} millionths faster than ours"
     )
     yield checked(abs(drift) <= DRIFT_PPM + uncertain, what, "is its clock source sound? run an NTP client")
-
-
-def _servers(fleet: Fleet) -> Iterator[CheckResult]:
-    """The servers installed on the server's machine."""
-    for adapter in ADAPTERS.values():
-        try:
-            installed = fleet.installed(adapter)
-            yield CheckResult(GOOD, f"{fleet.server.name}: {adapter.name} {installed.version}  {installed.program}")
-        except LabError as error:
-            yield CheckResult.of_error(NOTE, error)
 
 
 def _generator(fleet: Fleet, generator: LoadGenerator) -> Iterator[CheckResult]:

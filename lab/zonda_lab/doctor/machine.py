@@ -67,7 +67,7 @@ def examine(generator: LoadGenerator) -> list[CheckResult]:
         run_check(found, check)
     run_check(found, _generator, generator)
     run_check(found, _limits_of, generator)
-    run_check(found, _servers)
+    run_check(found, servers, Environment())
     return found
 
 
@@ -214,11 +214,12 @@ def _running(
         yield harness, harness.start_ready_server()
 
 
-def _servers() -> Iterator[CheckResult]:
+def servers(environment: Environment, where: str = "") -> Iterator[CheckResult]:
+    """The servers that are installed."""
     for adapter in ADAPTERS.values():
         try:
-            installed = adapter.installed()
-            yield CheckResult(GOOD, f"{adapter.name} {installed.version}")
+            installed = environment.installed(adapter)
+            yield CheckResult(GOOD, f"{where}{adapter.name} {installed.version}  {installed.program}")
         except LabError as error:
             yield CheckResult.of_error(NOTE, error)
 

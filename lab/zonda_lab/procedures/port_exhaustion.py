@@ -23,13 +23,11 @@ class PortBound:
         return TIME_WAIT_S * max(0, math.ceil(connections / self.tuples) - 1)
 
 
-def port_bound(
-    port_range: tuple[int, int], sources: int = 1, destinations: int = 1, time_wait_buckets: float = math.inf
-) -> PortBound:
-    """The bound for tuples (source, source port, destination, port), each usable once per TIME_WAIT_S.
+def port_bound(port_range: tuple[int, int], destinations: int = 1, time_wait_buckets: float = math.inf) -> PortBound:
+    """The bound for tuples (source port, destination, port) of one source, each usable once per TIME_WAIT_S.
 
     Sockets in excess of `time_wait_buckets` skip TIME_WAIT, so with fewer buckets than tuples there is no bound.
     """
     ports = port_range[1] - port_range[0] + 1
-    tuples = ports * sources * destinations
+    tuples = ports * destinations
     return PortBound(ports, tuples if time_wait_buckets >= tuples else math.inf)

@@ -3,12 +3,12 @@
 from zonda_lab.report.document import Document, Figure, Folded, Heading, Part, Table, Text
 
 
-def render(document: Document, figures: str = "figures") -> str:
-    """The whole text; `figures` is the folder of the SVG files."""
-    return f"# {document.title}\n\n" + "".join(part_markdown(part, figures) for part in document.parts)
+def render(document: Document) -> str:
+    """The whole text; the SVG files are in the folder `figures`."""
+    return f"# {document.title}\n\n" + "".join(map(part_markdown, document.parts))
 
 
-def part_markdown(part: Part, figures: str) -> str:
+def part_markdown(part: Part) -> str:
     """One part."""
     match part:
         case Heading():
@@ -19,7 +19,7 @@ def part_markdown(part: Part, figures: str) -> str:
             rows = [part.head, ["---"] * len(part.head), *part.rows]
             return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n" for row in rows) + "\n"
         case Figure():
-            return f"![{part.caption}]({figures}/{part.name}.svg)\n\n{part.caption}\n\n"
+            return f"![{part.caption}](figures/{part.name}.svg)\n\n{part.caption}\n\n"
         case Folded():
-            inner = "".join(part_markdown(each, figures) for each in part.parts)
+            inner = "".join(map(part_markdown, part.parts))
             return f"<details><summary>{part.title}</summary>\n\n{inner}</details>\n\n"

@@ -57,9 +57,9 @@ def svg(canvas: Canvas) -> str:
     return re.sub(r"^.*?(?=<svg)", "", buffer.getvalue(), flags=re.DOTALL)
 
 
-def canvas_of(width: float = 8.0, height: float = 4.0) -> tuple[Canvas, Axes]:
+def canvas_of(height: float = 4.0) -> tuple[Canvas, Axes]:
     """An empty plot."""
-    canvas = Canvas(figsize=(width, height))
+    canvas = Canvas(figsize=(8.0, height))
     axes = canvas.add_subplot()
     axes.xaxis.set_major_formatter(thousands)
     axes.yaxis.set_major_formatter(thousands)

@@ -34,11 +34,6 @@ ALLOW = "namespaces may use the algorithms in net.ipv4.tcp_allowed_congestion_co
 LINK_S = 10.0  # to wait for the devices of `link.py`
 
 
-def primary_address(number: int) -> str:
-    """The n-th address of the primary, in the client namespace."""
-    return f"10.53.{1 + number // 250}.{1 + number % 250}"
-
-
 class Namespace:
     """A network namespace that exists until `close`."""
 
@@ -169,7 +164,7 @@ class NamespaceNetwork:
         return [TelemetryTarget(self.client, ends, [f"--net={end.name}={end.path}" for end in ends], self._programs)]
 
     def primary_address(self, number: int) -> str:
-        return primary_address(number)
+        return f"10.53.{1 + number // 250}.{1 + number % 250}"
 
     def _namespace(self, name: str) -> Namespace:
         try:
@@ -195,7 +190,7 @@ class NamespaceNetwork:
             end.run("ip", "link", "set", device, "up")
             end.run("ip", "link", "set", "lo", "up")
         for number in range(primaries):
-            self.client.run("ip", "address", "add", f"{primary_address(number)}/16", "dev", "client")
+            self.client.run("ip", "address", "add", f"{self.primary_address(number)}/16", "dev", "client")
         self.client.run("ip", "route", "add", "local", SOURCES, "dev", "lo")
         self.server.run("ip", "route", "add", SOURCES, "via", CLIENT)
 

@@ -135,12 +135,12 @@ def exact_share(count: int, of: int) -> tuple[float, float]:
     return float(found.low), float(found.high)
 
 
-def outliers(values: Sequence[float], limit: float = 3.5) -> list[int]:
-    """Indices of values whose modified z score (Iglewicz and Hoaglin) exceeds the limit; none below five values."""
+def outliers(values: Sequence[float]) -> list[int]:
+    """Indices of values whose modified z score (Iglewicz and Hoaglin) exceeds 3.5; none below five values."""
     x = np.asarray(values, float)
     deviation = np.abs(x - np.median(x))
     mad = np.median(deviation)
-    return [] if mad == 0 or len(x) < 5 else [int(i) for i in np.flatnonzero(0.6745 * deviation / mad > limit)]
+    return [] if mad == 0 or len(x) < 5 else [int(i) for i in np.flatnonzero(0.6745 * deviation / mad > 3.5)]
 
 
 def falling(x: Sequence[float], y: Sequence[float]) -> Floats:

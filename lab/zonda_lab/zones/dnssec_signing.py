@@ -4,21 +4,16 @@ Deterministic, because keys come from a seed and times are fixed. Zones must hav
 would need in its chain; those of `zonegen` have none.
 """
 
-import base64
 import hashlib
-import struct
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
 import dns.dnssec
 import dns.name
-import dns.rdata
-import dns.rdataclass
 import dns.rdatatype
-import dns.rdtypes.util
+import dns.rrset
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-ALGORITHM = 15  # Ed25519, RFC 8080
 INCEPTION, EXPIRATION = 1577836800, 2145916800  # 2020-01-01 to 2038-01-01
 
 
@@ -42,23 +37,14 @@ class Signer:
         self.apex = dns.name.from_text(apex)
         secret = hashlib.sha256(f"zonda-lab {seed} {apex}".encode()).digest()
         self.private = Ed25519PrivateKey.from_private_bytes(secret)
-        public = base64.b64encode(self.private.public_key().public_bytes_raw()).decode()
-        self.dnskey = f"257 3 {ALGORITHM} {public}"  # flags: Zone Key and SEP
-        self.key_tag = dns.dnssec.key_id(dns.rdata.from_text("IN", "DNSKEY", self.dnskey))  # type: ignore[arg-type]
+        self.key = dns.dnssec.make_dnskey(self.private.public_key(), "ED25519", 257)  # flags: Zone Key and SEP
+        self.dnskey = self.key.to_text(chunksize=0)
 
     def rrsig(self, rrset: RRset) -> RRset:
-        """RFC 4034 3.1.8.1: RRSIG RDATA without the signature, then the RRset in canonical form and order."""
-        owner = dns.name.from_text(rrset.owner)
-        rdtype, labels = dns.rdatatype.from_text(rrset.type), len(owner.labels) - 1
-        wires = sorted(dns.rdata.from_text(dns.rdataclass.IN, rdtype, text).to_digestable() for text in rrset.rdatas)
-        prefix = struct.pack(">HBBIIIH", rdtype, ALGORITHM, labels, rrset.ttl, EXPIRATION, INCEPTION, self.key_tag)
-        prefix += self.apex.to_digestable()
-        head = owner.to_digestable() + struct.pack(">HHI", rdtype, 1, rrset.ttl)
-        covered = b"".join(head + struct.pack(">H", len(wire)) + wire for wire in wires)
-        signature = base64.b64encode(self.private.sign(prefix + covered)).decode()
-        times = "20380101000000 20200101000000"
-        text = f"{rrset.type} {ALGORITHM} {labels} {rrset.ttl} {times} {self.key_tag} {self.apex} {signature}"
-        return rrset._replace(type="RRSIG", rdatas=(text,))
+        """The signature of an RRset, RFC 4034 3.1."""
+        records = dns.rrset.from_text_list(rrset.owner, rrset.ttl, "IN", rrset.type, rrset.rdatas)
+        made = dns.dnssec.sign(records, self.private, self.apex, self.key, INCEPTION, EXPIRATION)
+        return rrset._replace(type="RRSIG", rdatas=(made.to_text(chunksize=0),))
 
 
 def signed(rrsets: Iterable[RRset], apex: str, denial: str, seed: int) -> Iterator[RRset]:

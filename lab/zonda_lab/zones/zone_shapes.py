@@ -5,6 +5,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import ClassVar
 
+import numpy as np
+
 from zonda_lab.experiments.definition import ZoneSpec
 from zonda_lab.zones.dnssec_signing import RRset
 
@@ -186,23 +188,13 @@ def mix(seed: int, number: int, salt: int = 0) -> int:
 
 def label(seed: int, number: int, shortest: int, longest: int) -> str:
     """A label of random letters that ends with its number, so labels are unique and unordered."""
-    noise, tail = mix(seed, number, 5), base36(number)
+    noise, tail = mix(seed, number, 5), np.base_repr(number, 36).lower()
     letters = []
     for _ in range(max(1, shortest + noise % (longest - shortest + 1) - len(tail))):
         noise, letter = divmod(noise // 3, 26)
         letters.append("abcdefghijklmnopqrstuvwxyz"[letter])
         noise = noise or mix(seed, number, 6)
     return "".join(letters) + tail
-
-
-def base36(number: int) -> str:
-    """The number in base 36."""
-    digits = ""
-    while True:
-        number, digit = divmod(number, 36)
-        digits = "0123456789abcdefghijklmnopqrstuvwxyz"[digit] + digits
-        if not number:
-            return digits
 
 
 def chosen(shares: tuple[tuple[int, float], ...], draw: float) -> int:
