@@ -24,7 +24,7 @@ from zonda_lab.rig.process import IDLE, OWN_TREE, Process
 from zonda_lab.run.rig_limits import as_echo, kind_of, window_of
 from zonda_lab.servers import ADAPTERS
 from zonda_lab.servers.config import Endpoint, Primary, ServerConfig, Zone
-from zonda_lab.telemetry.sampler import Sampler
+from zonda_lab.telemetry.sampler import NetCounters, Sampler
 from zonda_lab.zones import captures
 
 SERVER = """
@@ -186,3 +186,13 @@ def test_the_sampler_keeps_files_open_as_long_as_their_processes_live(tmp_path: 
     assert later["processes"]["server"]["threads"].keys() == {thread} and not last["processes"]["server"]["threads"]
     own = [sample["processes"]["lab"] for sample in (first, last)]
     assert own[0]["rss_kb"] > 5_000 and sum(own[1]["threads"].values()) > sum(own[0]["threads"].values()) > 0
+
+
+def test_counters_are_found_when_other_protocols_begin(tmp_path: Path) -> None:
+    counters, file = NetCounters(), tmp_path / "snmp"
+    file.write_text("Ip: Forwarding\nIp: 1\nUdp: InDatagrams InErrors\nUdp: 5 0\n")
+    counters.files["snmp"] = os.open(file, os.O_RDONLY)
+    assert counters.read()["Udp.InDatagrams"] == 5
+    file.write_text("Ip: Forwarding\nIp: 1\nIcmpMsg: InType3\nIcmpMsg: 1\nUdp: InDatagrams InErrors\nUdp: 7 1\n")
+    found = counters.read()
+    assert (found["Udp.InDatagrams"], found["Udp.InErrors"]) == (7, 1)

@@ -149,37 +149,38 @@ class NetCounters:
     def __init__(self, path: str = "") -> None:
         with inside(path) if path else contextlib.nullcontext():
             self.files = {name: os.open(f"/proc/thread-self/net/{name}", os.O_RDONLY) for name in NET_FILES}
-        self._columns = {name: columns(self._lines(name)) for name in ("snmp", "netstat")}
+        self._known: dict[str, list[tuple[str, int]]] = {}
 
     def read(self) -> dict[str, int]:
         """Sockets by state, drops and errors."""
         found: dict[str, int] = {}
         for line in self._lines("sockstat"):
             protocol, _, rest = line.partition(": ")
-            values = dict(zip(rest.split()[::2], rest.split()[1::2], strict=False))
-            found.update({f"{protocol}.{key}": int(values[key]) for key in SOCKSTAT.get(protocol, ()) if key in values})
-        for name, wanted in self._columns.items():
+            sockets = dict(zip(rest.split()[::2], rest.split()[1::2], strict=False))
+            wanted = SOCKSTAT.get(protocol, ())
+            found.update((f"{protocol}.{key}", int(sockets[key])) for key in wanted if key in sockets)
+        for name in ("snmp", "netstat"):
             text = self._lines(name)
-            for number, positions in wanted:
-                fields = text[number].split()
-                found.update((key, int(fields[position])) for key, position in positions)
+            for names, values in zip(text[::2], text[1::2], strict=False):
+                if positions := self._columns(names):
+                    fields = values.split()
+                    found.update((key, int(fields[position])) for key, position in positions)
         found["softnet.dropped"] = sum(int(line.split()[1], 16) for line in self._lines("softnet_stat"))
         return found
 
+    def _columns(self, names: str) -> list[tuple[str, int]]:
+        """Key and column of each counter in a line of names, `Udp: InDatagrams ...`; its values are in the next.
+
+        Protocols that were not used have no lines, so that the number of a line says nothing.
+        """
+        if names not in self._known:
+            protocol, known = names.partition(":")[0], names.split()
+            counted = COUNTERS.get(protocol, ())
+            self._known[names] = [(f"{protocol}.{key}", known.index(key)) for key in counted if key in known]
+        return self._known[names]
+
     def _lines(self, name: str) -> list[str]:
         return os.pread(self.files[name], LONGEST, 0).decode().splitlines()
-
-
-def columns(text: list[str]) -> list[tuple[int, list[tuple[str, int]]]]:
-    """Where the counters are in pairs of lines, `Udp: NAMES` and `Udp: VALUES`: line, and key and position of each."""
-    found = []
-    for number, names in enumerate(text[::2]):
-        protocol = names.partition(":")[0]
-        known = names.split()
-        positions = [(f"{protocol}.{key}", known.index(key)) for key in COUNTERS.get(protocol, ()) if key in known]
-        if positions:
-            found.append((2 * number + 1, positions))
-    return found
 
 
 @contextlib.contextmanager
