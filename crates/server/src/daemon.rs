@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use netio::signal::{Signal, Signals};
 use tracing::{error, info, warn};
+use wire::message::Rcode;
 
 use crate::added_zones::ADDED_ZONES;
 use crate::cli;
@@ -185,8 +186,11 @@ fn wait_for_stop(signals: &Signals, handle: &WriterHandle, threads: &ListenerThr
 fn log_counters(threads: &ListenerThreads) {
     for (transport, totals) in threads.counters().totals() {
         let counts = listen::METRICS.iter().zip(totals.values());
-        let counts: Vec<String> = counts.map(|(metric, count)| format!("{}={count}", metric.name)).collect();
-        info!(transport, rcodes = ?totals.rcodes, "{}", counts.join(" "));
+        let rcodes = (0..).zip(totals.rcodes).filter(|(_, count)| *count > 0);
+        let counts = counts.map(|(metric, count)| format!("{}={count}", metric.name));
+        let counts: Vec<String> =
+            counts.chain(rcodes.map(|(rcode, count)| format!("{}={count}", Rcode(rcode)))).collect();
+        info!(transport, "{}", counts.join(" "));
     }
 }
 

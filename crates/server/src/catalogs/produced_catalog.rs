@@ -271,7 +271,7 @@ fn zone_change(zone: ZoneId, change: Box<ChangeSet>, name: &Name, events: &Event
     let done = Box::new(move |result: Result<crate::zones::ChangedZone, crate::zones::ChangeRefusal>| {
         match &result {
             Ok(changed) => info!(%catalog, serial = changed.serial, "catalog changed"),
-            Err(reason) => error!(%catalog, "the catalog could not be changed: {reason:?}"),
+            Err(reason) => error!(%catalog, "the catalog could not be changed: {reason}"),
         }
         events(CatalogEvent::Changed(catalog, result.is_ok()));
     });

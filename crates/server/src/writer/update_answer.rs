@@ -26,7 +26,7 @@ impl PendingAnswer {
             Ok(changed) => self.send(Rcode::NOERROR, Some(changed), None),
             Err(refused) => {
                 let may_be_published = matches!(refused, ChangeRefusal::Overdue);
-                let (rcode, reason) = refusal(refused);
+                let (rcode, reason) = (rcode_of(&refused), refused.to_string());
                 if let Some(update) = self.recent.take() {
                     remember(update, rcode, may_be_published);
                 }
@@ -76,22 +76,18 @@ fn remember((recent, id): (RecentUpdates, UpdateId), rcode: Rcode, may_be_publis
     }
 }
 
-/// The RCODE of a change that was refused, and the reason.
-fn refusal(refused: ChangeRefusal) -> (Rcode, String) {
+/// The RCODE of a change that was refused.
+fn rcode_of(refused: &ChangeRefusal) -> Rcode {
     match refused {
-        ChangeRefusal::Refused(UpdateRefusal { rcode, reason }) => (rcode, reason),
+        ChangeRefusal::Refused(UpdateRefusal { rcode, .. }) => *rcode,
         // RFC 2136 3.3 leaves it to the server what else it refuses.
-        ChangeRefusal::Invalid(error) => (Rcode::REFUSED, error.to_string()),
-        ChangeRefusal::Rejected(rejection) => (Rcode::REFUSED, rejection.to_string()),
-        ChangeRefusal::Frozen => (Rcode::REFUSED, "the zone is frozen".into()),
-        ChangeRefusal::NotServed => (Rcode::SERVFAIL, "the zone has no content".into()),
-        ChangeRefusal::Replaced => (Rcode::SERVFAIL, "the zone was replaced meanwhile".into()),
-        ChangeRefusal::Busy => (Rcode::SERVFAIL, "too many updates wait for a large one".into()),
-        ChangeRefusal::Overdue => {
-            (Rcode::SERVFAIL, "the journal takes too long to write; it may be applied later".into())
-        }
-        ChangeRefusal::NotDurable => (Rcode::SERVFAIL, "the journal cannot be written".into()),
-        ChangeRefusal::Panicked => (Rcode::SERVFAIL, "zonda panicked; this is a bug, please report it".into()),
+        ChangeRefusal::Invalid(_) | ChangeRefusal::Rejected(_) | ChangeRefusal::Frozen => Rcode::REFUSED,
+        ChangeRefusal::NotServed
+        | ChangeRefusal::Replaced
+        | ChangeRefusal::Busy
+        | ChangeRefusal::Overdue
+        | ChangeRefusal::NotDurable
+        | ChangeRefusal::Panicked => Rcode::SERVFAIL,
     }
 }
 
