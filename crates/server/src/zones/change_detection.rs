@@ -11,7 +11,8 @@ use std::time::{Duration, SystemTime};
 
 use crate::printable::path_text;
 
-/// A 64-bit hash of device, inode, size, mtime and ctime of all files of a zone.
+/// A 64-bit hash of device, inode, size, mtime and ctime of all files of a zone. Its last bit is set if it is final: none of the
+/// files was so young that it could be written again without a new time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint(u64);
 
@@ -21,6 +22,22 @@ const MIN_AGE: Duration = Duration::from_secs(1);
 impl Fingerprint {
     /// Matches no files: the zone must be read.
     pub const NONE: Fingerprint = Fingerprint(0);
+
+    /// Whether files with this fingerprint need not be read: they were read before, when they had the fingerprint `self`.
+    pub fn is_unchanged(self, now: Fingerprint) -> bool {
+        self.0 & FINAL != 0 && self == now
+    }
+
+    /// The fingerprint of the same files, not final: they are read again.
+    pub fn not_final(self) -> Fingerprint {
+        Fingerprint(self.0 & !FINAL)
+    }
+
+    /// Whether both are of the same files, as far as their times show it. An edit of a young file may be missed, so this decides
+    /// nothing but what else could be an edit: whether a file was changed that does not fit the updates since it was read.
+    pub fn is_of_same_files(self, other: Fingerprint) -> bool {
+        self != Fingerprint::NONE && self.0 | FINAL == other.0 | FINAL
+    }
 
     /// As a number to be stored, 0 for [`Fingerprint::NONE`]. It is valid only with the same `rules` of reading the files.
     pub fn to_stored(self, rules: u64) -> u64 {
@@ -66,15 +83,17 @@ impl FilesRead {
 
     /// The fingerprint of all added files.
     pub fn fingerprint(&self) -> Fingerprint {
-        let mut hasher = DefaultHasher::new();
+        let (mut hasher, mut is_final) = (DefaultHasher::new(), true);
         for (path, fingerprint) in &*self.seen.lock().unwrap_or_else(PoisonError::into_inner) {
             if *fingerprint == CHANGED {
                 return Fingerprint::NONE;
             }
-            (path, fingerprint).hash(&mut hasher);
+            is_final &= fingerprint & FINAL != 0;
+            (path, fingerprint | FINAL).hash(&mut hasher);
         }
+        let hash = hasher.finish();
         // 0 is `NONE`.
-        Fingerprint(hasher.finish().max(1))
+        Fingerprint(if is_final { hash | FINAL } else { (hash & !FINAL).max(2) })
     }
 
     /// All added files except `main`, the zone file itself.
@@ -84,19 +103,24 @@ impl FilesRead {
     }
 }
 
-/// Hash of a file that must be read again, as it is missing or too young.
+/// The bit of a final hash.
+const FINAL: u64 = 1;
+
+/// Hash of a file that is missing, or so young that its time says nothing.
 const CHANGED: u64 = 0;
 
 fn hash_of(metadata: &Metadata) -> u64 {
     let age = metadata.modified().ok().and_then(|time| SystemTime::now().duration_since(time).ok());
-    if age.is_none_or(|age| age < MIN_AGE) {
+    let is_final = age.is_some_and(|age| age >= MIN_AGE);
+    // The file system keeps whole seconds.
+    if !is_final && metadata.ctime_nsec() == 0 {
         return CHANGED;
     }
     let mut hasher = DefaultHasher::new();
     (metadata.dev(), metadata.ino(), metadata.size(), metadata.mtime(), metadata.mtime_nsec()).hash(&mut hasher);
     // Unlike mtime, ctime cannot be set to that of another file, as `cp -p` does.
     (metadata.ctime(), metadata.ctime_nsec()).hash(&mut hasher);
-    hasher.finish().max(1)
+    if is_final { hasher.finish() | FINAL } else { (hasher.finish() & !FINAL).max(2) }
 }
 
 #[cfg(test)]
@@ -144,6 +168,17 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("main");
         write(&path, "a", 0);
-        assert_eq!(Fingerprint::current([path.as_path()].into_iter()), Fingerprint::NONE);
+        let fingerprint = || Fingerprint::current([path.as_path()].into_iter());
+        let young = fingerprint();
+        assert!(!young.is_unchanged(fingerprint()));
+        assert!(young.is_of_same_files(fingerprint()));
+        // The hash of a final fingerprint is that of a young one.
+        std::thread::sleep(MIN_AGE);
+        let last = fingerprint();
+        assert!(last.is_unchanged(fingerprint()) && !young.is_unchanged(last) && young.is_of_same_files(last));
+        write(&path, "ab", 0);
+        assert!(!young.is_of_same_files(fingerprint()));
+        std::fs::remove_file(&path).expect("it was there");
+        assert!(!fingerprint().is_of_same_files(fingerprint()));
     }
 }

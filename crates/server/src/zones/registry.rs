@@ -346,6 +346,11 @@ impl ZoneRegistry {
             && (Some(old.version()) != base || loaded.is_changed && self.updated.contains_key(&id))
             && !serial::is_later(new.serial(), old.serial())
         {
+            if loaded.fingerprint.is_of_same_files(self.zones.fingerprint(id)) {
+                // It was young when it was read, and so had to be read again.
+                self.zones.set_fingerprint(id, loaded.fingerprint);
+                return None;
+            }
             let (entry, serials) = (self.zones.get(id)?, [old.serial(), new.serial()]);
             loaded = rejected_as_stale(loaded, &entry.source, entry.served.apex(), serials);
         }
@@ -453,7 +458,7 @@ fn load_if_changed(task: &ReadTask<LoadJob>, limits: ReadLimits) -> Result<LoadR
     let LoadJob { served, policy, fingerprint, includes, .. } = &task.job;
     let includes = includes.iter().flat_map(|includes| includes.iter()).map(PathBuf::as_path);
     let files = std::iter::once::<&Path>(&task.file).chain(includes);
-    if *fingerprint != Fingerprint::NONE && *fingerprint == Fingerprint::current(files) {
+    if *fingerprint != Fingerprint::NONE && fingerprint.is_unchanged(Fingerprint::current(files)) {
         return Ok(LoadResult::Unchanged);
     }
     let purpose = LoadPurpose::Serve(served.zone());

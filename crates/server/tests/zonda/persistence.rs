@@ -146,6 +146,38 @@ fn a_file_wins_over_updates_only_with_a_later_serial() {
     assert!(daemon.ask("h2.a.example").has("192.0.2.1"), "{}", daemon.log());
 }
 
+/// A file is read again if it was young when it was read, or includes others: then it is not a new edit.
+#[test]
+fn an_unchanged_file_is_no_mistake_of_an_updated_zone() {
+    for includes in [false, true] {
+        let folder = TestFolder::new();
+        updated(&folder);
+        folder.write("more", "more A 192.0.2.3\n");
+        if includes {
+            folder.write("a.zone", &(zone(1, SLOW, 1) + "$INCLUDE more\n"));
+            // So that its files are not young.
+            std::thread::sleep(Duration::from_millis(1100));
+        }
+        let daemon = folder.serve(&["--config", "zonda.toml"]);
+        assert_eq!(add(&updater(daemon.address), 7), Some(NOERROR));
+        for _ in 0..2 {
+            let reload = folder.run(&["reload", "--config", "zonda.toml"]);
+            assert_eq!(reload.status, 0, "{}", reload.out);
+        }
+        daemon.stop();
+        let daemon = folder.serve(&["--config", "zonda.toml"]);
+        let reload = folder.run(&["reload", "--config", "zonda.toml"]);
+        assert_eq!(reload.status, 0, "{}", reload.out);
+        assert!(daemon.ask("u7.a.example").has("192.0.2.1"));
+        assert!(!daemon.log().contains("NOT LOADED"), "{}", daemon.log());
+        // An edit is still one.
+        folder.write(if includes { "more" } else { "a.zone" }, "more A 192.0.2.4\n; edited\n");
+        assert_eq!(folder.run(&["reload", "--config", "zonda.toml"]).status, 1);
+        assert!(daemon.ask("u7.a.example").has("192.0.2.1"));
+        daemon.stop();
+    }
+}
+
 #[test]
 fn secondaries_get_changes_after_a_restart_of_their_primary() {
     let (first, second) = (TestFolder::new(), TestFolder::new());

@@ -100,8 +100,11 @@ impl ZoneRegistry {
     pub(super) fn store_file_state(&mut self, id: ZoneId) {
         let Some(entry) = self.zones.get(id).filter(|entry| entry.source.has_file()) else { return };
         let Some(serial) = entry.served.zone().map(Zone::serial) else { return };
-        // The included files are not stored: such a zone is read again.
-        let fingerprint = if self.includes.contains_key(&id) { Fingerprint::NONE } else { self.zones.fingerprint(id) };
+        let mut fingerprint = self.zones.fingerprint(id);
+        if self.includes.contains_key(&id) {
+            // The paths of the included files are not stored: such a zone is read again.
+            fingerprint = fingerprint.not_final();
+        }
         let fingerprint = fingerprint.to_stored(entry.source.reading_rules_hash());
         let serial = self.updated.get(&id).copied().unwrap_or(serial);
         self.journal.set_timers(id, entry.served.apex(), Timers::of_file(fingerprint, serial));
