@@ -1,6 +1,5 @@
 //! Reads certificates and keys from PEM files; the errors name the file and say what to do.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,6 +10,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use rustls::{InconsistentKeys, RootCertStore};
 
+use crate::input;
 use crate::printable::printable_path;
 
 /// Larger files are refused: all authorities of a system take 250 KB.
@@ -164,9 +164,10 @@ fn not_pem(path: &Path, error: &pem::Error) -> TlsFileError {
     TlsFileError::NotPem { path: path.to_owned(), reason }
 }
 
+/// Pipes are refused: one without a writer would block this reload and all later ones.
 pub(super) fn read(path: &Path) -> Result<Vec<u8>, TlsFileError> {
     let mut octets = Vec::new();
-    let length = File::open(path).and_then(|file| file.take(MAX_FILE_LEN + 1).read_to_end(&mut octets));
+    let length = input::open(path).and_then(|file| file.take(MAX_FILE_LEN + 1).read_to_end(&mut octets));
     let checked = length.and_then(|length| match length as u64 {
         0..=MAX_FILE_LEN => Ok(octets),
         _ => Err(io::Error::other("the file has more than 16 MiB")),

@@ -370,6 +370,9 @@ fn errors_name_the_file_and_what_to_do() {
     let cut = error(&|files| files.certificate = certificates.path("cut.pem"));
     assert!(cut.contains("cut.pem is not a PEM file"), "{cut}");
     assert!(cut.contains("`-----END CERTIFICATE-----`"), "{cut}");
+    // As a pipe, which would block until somebody writes to it.
+    let device = error(&|files| files.key = "/dev/null".into());
+    assert_eq!(device, "cannot read /dev/null: it is not a regular file");
 
     let (_, result) = TlsPeers::new(None).number(Some(&strict("ns1.example.net.")));
     let error = result.expect_err("no authorities").to_string();

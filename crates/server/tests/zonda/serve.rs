@@ -268,7 +268,10 @@ fn sigusr1_logs_the_counters() {
     assert_eq!(daemon.ask("www.example.com").rcode(), NOERROR);
     daemon.signal("USR1");
     let (_, log) = daemon.stop();
-    assert!(log.lines().any(|line| line.contains("queries=1") && line.contains("udp") && line.contains("NOERROR=1")), "{log}");
+    assert!(
+        log.lines().any(|line| line.contains("queries=1") && line.contains("udp") && line.contains("NOERROR=1")),
+        "{log}"
+    );
 }
 
 #[test]
