@@ -153,6 +153,22 @@ fn an_update_is_served_when_it_is_answered_and_its_response_is_signed() {
     }
 }
 
+/// What a file would be warned of is not refused, but logged.
+#[test]
+fn warnings_about_an_updated_zone_are_logged() {
+    let folder = TestFolder::new();
+    let daemon = primary(&folder, "");
+    let mut client = Client::new(daemon.address);
+    // More than a message holds, in two updates.
+    for id in 0..2 {
+        let text = |number: u8| [&[255][..], &[number; 255]].concat().repeat(4);
+        let records = (0..33).map(|number| record("big.a.example", Class::IN, Rtype::TXT, &text(100 * id + number)));
+        assert_eq!(client.update("all.", &update(id.into(), records.collect()), true), Rcode::NOERROR);
+    }
+    let line = daemon.wait_for_log("after a change: ");
+    assert!(line.contains("zone=a.example.") && line.contains("warning: ") && line.contains("big.a.example"), "{line}");
+}
+
 #[test]
 fn names_types_keys_and_prerequisites_are_checked() {
     let folder = TestFolder::new();

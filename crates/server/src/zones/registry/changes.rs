@@ -15,15 +15,16 @@ mod tests;
 mod zone_change;
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tracing::warn;
 use zone::change::{Applied, ChangeRules};
 use zone::encoded_change::EncodedChange;
-use zone::{Difference, Zone};
+use zone::{Difference, Finding, Zone};
 
 use super::ZoneRegistry;
 use crate::clock;
+use crate::rate_limited_log::RateLimitedLog;
 use crate::zone_id::{ZoneId, ZoneIdMap};
 use crate::zones::acceptance::{self, AcceptedChange};
 use crate::zones::journal::JournalUnavailable;
@@ -52,6 +53,16 @@ pub(super) struct Changes {
     replaced: Vec<ZoneId>,
     /// Zones with a first version, read, received or restored, to be announced when the batch of loaded zones is published.
     loaded: Vec<ZoneId>,
+    warnings: WarningsLog,
+}
+
+/// Limits the lines about what is wrong after a change: each change of a zone may repeat those about its apex.
+struct WarningsLog(RateLimitedLog);
+
+impl Default for WarningsLog {
+    fn default() -> WarningsLog {
+        WarningsLog(RateLimitedLog::new(10, Duration::from_secs(10)))
+    }
 }
 
 struct Unsynced {
@@ -172,9 +183,15 @@ impl ZoneRegistry {
 
     /// Journals a version that was checked, and publishes it when its order says so.
     fn accept(&mut self, zone: ZoneId, accepted: AcceptedChange, order: PublishOrder, done: ChangeDone) {
-        let AcceptedChange { applied: Applied { zone: version, change, .. }, remarks } = accepted;
+        let AcceptedChange { applied: Applied { zone: version, change, warnings, .. }, remarks } = accepted;
         for remark in remarks {
             warn!(zone = %version.apex(), serial = version.serial(), "{remark}");
+        }
+        if !warnings.is_empty()
+            && let Some(left_out) = self.changes.warnings.0.permit()
+        {
+            let warnings = warnings.iter().map(Finding::to_string).collect::<Vec<_>>().join("; ");
+            warn!(zone = %version.apex(), serial = version.serial(), left_out, "after a change: {warnings}");
         }
         let Some(old) = self.latest(zone) else { return done(Err(ChangeRefusal::NotServed)) };
         let changed = ChangedZone { old_serial: old.serial(), serial: version.serial() };
