@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import ssl
 import subprocess
@@ -138,6 +139,19 @@ def test_broken_certificate_files_leave_the_old_ones_in_use(tls, broken):
     tls.cert.write_text(good)
     assert tls.server.reload().returncode == 0
     assert tls.transfer() > 0
+
+
+def test_a_pipe_as_a_key_file_does_not_block_later_reloads(tls):
+    contents = tls.key.read_bytes()
+    tls.key.unlink()
+    os.mkfifo(tls.key)
+    result = tls.server.reload(timeout_s=10)
+    assert result.returncode != 0
+    assert "it is not a regular file" in result.stdout + result.stderr
+    assert tls.transfer() > 0
+    tls.key.unlink()
+    tls.key.write_bytes(contents)
+    assert tls.server.reload(timeout_s=10).returncode == 0
 
 
 def test_handshakes_that_are_cut_do_not_use_up_memory(tls):
