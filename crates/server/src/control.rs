@@ -19,6 +19,7 @@ use tracing::{debug, warn};
 use zone::export::TextExport;
 
 use crate::printable::printable_path;
+use crate::rate_limited_log::RateLimitedLog;
 use crate::report::Report;
 use crate::state_dir::{CONTROL_SOCKET, StateDir, within};
 use crate::zone_status::ZoneStatus;
@@ -159,6 +160,7 @@ const MAX_WAITING: usize = 256;
 
 /// Pause after a failed accept, so that a lasting error does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Sends a request to the daemon that uses `state_dir` and waits for its response.
 pub fn request(state_dir: &Path, request: &ControlRequest) -> Result<ControlResponse, ControlError> {
@@ -192,6 +194,7 @@ pub struct ControlSocket {
     /// Clients that requested a reload. They have threads of their own, as a reload takes as long as the slowest zone: nothing
     /// else may wait for it.
     reloads: (SyncSender<UnixStream>, Mutex<Receiver<UnixStream>>),
+    accept_failures: Mutex<RateLimitedLog>,
 }
 
 impl ControlSocket {
@@ -210,7 +213,9 @@ impl ControlSocket {
         let listener = UnixListener::bind(&socket)?;
         fs::set_permissions(&socket, fs::Permissions::from_mode(0o600))?;
         let (sender, receiver) = sync_channel(MAX_WAITING);
-        Ok(ControlSocket { listener, state_dir, reading: AtomicUsize::new(0), reloads: (sender, Mutex::new(receiver)) })
+        let (reloads, accept_failures) =
+            ((sender, Mutex::new(receiver)), Mutex::new(RateLimitedLog::new(1, LOG_INTERVAL)));
+        Ok(ControlSocket { listener, state_dir, reading: AtomicUsize::new(0), reloads, accept_failures })
     }
 
     /// Removes the socket as the daemon ends. The next start removes one that is left.
@@ -228,10 +233,18 @@ impl ControlSocket {
                     }
                 }
                 Err(error) => {
-                    warn!(%error, "cannot accept a connection on the control socket");
+                    self.log_failed_accept(&error);
                     thread::sleep(ACCEPT_PAUSE);
                 }
             }
+        }
+    }
+
+    /// One line for all threads, which fail again and again while descriptors are missing.
+    fn log_failed_accept(&self, error: &io::Error) {
+        let permit = self.accept_failures.lock().unwrap_or_else(PoisonError::into_inner).permit();
+        if let Some(left_out) = permit {
+            warn!(%error, left_out, "cannot accept a connection on the control socket");
         }
     }
 

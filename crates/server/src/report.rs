@@ -71,7 +71,8 @@ impl fmt::Display for FindingReport {
 /// The result of the initial load or of a reload.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// Findings in the configuration; if one is an error, nothing was changed.
+    /// Findings in the configuration and in the certificates and keys that it names. An error in the configuration itself means that
+    /// nothing was changed, and no zone is counted; with one in the others, what was read before stays in use.
     pub configuration: Vec<FindingReport>,
     /// Changed keys that take effect after a restart.
     pub waiting_for_restart: Vec<String>,
@@ -127,6 +128,11 @@ impl Report {
         !self.configuration.iter().any(FindingReport::is_error) && self.failures() == 0
     }
 
+    /// Whether nothing was changed because of an error in the configuration.
+    fn is_rejected(&self) -> bool {
+        self.configuration.iter().any(FindingReport::is_error) && self.zones.is_empty() && self.unchanged == 0
+    }
+
     /// The number of zones that could not be loaded.
     pub fn failures(&self) -> usize {
         self.zones.iter().filter(|zone| zone.change.is_failure()).count()
@@ -166,7 +172,7 @@ impl fmt::Display for Report {
         for finding in &self.configuration {
             writeln!(f, "{finding}")?;
         }
-        if self.configuration.iter().any(FindingReport::is_error) {
+        if self.is_rejected() {
             return writeln!(f, "nothing was changed: fix the configuration first");
         }
         for zone in &self.zones {
@@ -184,5 +190,35 @@ impl fmt::Display for Report {
             self.failures(),
             self.seconds
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(zones: Vec<ZoneReport>) -> String {
+        let finding = Finding {
+            severity: Severity::Error,
+            position: FilePosition::default(),
+            message: "key.pem contains no private key".into(),
+            help: String::new(),
+        };
+        Report { configuration: vec![FindingReport::new(&finding, None)], zones, ..Report::default() }.to_string()
+    }
+
+    #[test]
+    fn zones_are_reported_beside_an_error_in_a_key_file() {
+        let changed = ZoneReport {
+            zone: "a.example.".into(),
+            change: Change::Changed,
+            old_serial: Some(1),
+            serial: Some(2),
+            findings: Vec::new(),
+        };
+        let text = report(vec![changed]);
+        assert!(text.contains("a.example.: changed, serial 1 -> 2\n1 zones changed, "), "{text}");
+        assert!(text.starts_with("error: key.pem") && !text.contains("nothing was changed"), "{text}");
+        assert!(report(Vec::new()).ends_with("nothing was changed: fix the configuration first\n"));
     }
 }
