@@ -213,9 +213,13 @@ impl ControlSocket {
         let listener = UnixListener::bind(&socket)?;
         fs::set_permissions(&socket, fs::Permissions::from_mode(0o600))?;
         let (sender, receiver) = sync_channel(MAX_WAITING);
-        let (reloads, accept_failures) =
-            ((sender, Mutex::new(receiver)), Mutex::new(RateLimitedLog::new(1, LOG_INTERVAL)));
-        Ok(ControlSocket { listener, state_dir, reading: AtomicUsize::new(0), reloads, accept_failures })
+        Ok(ControlSocket {
+            listener,
+            state_dir,
+            reading: AtomicUsize::new(0),
+            reloads: (sender, Mutex::new(receiver)),
+            accept_failures: Mutex::new(RateLimitedLog::new(1, LOG_INTERVAL)),
+        })
     }
 
     /// Removes the socket as the daemon ends. The next start removes one that is left.

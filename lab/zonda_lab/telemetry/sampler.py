@@ -131,10 +131,11 @@ class OpenFiles:
         try:
             if path not in self._open:
                 self._open[path] = os.open(path, os.O_RDONLY)
-            self._used.add(path)
-            return os.pread(self._open[path], LONGEST, 0)
+            content = os.pread(self._open[path], LONGEST, 0)
         except OSError:
             return b""
+        self._used.add(path)
+        return content
 
     def close_unused(self) -> None:
         """Closes the files that were not read since the last call: those of processes that are gone."""
