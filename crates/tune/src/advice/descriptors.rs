@@ -1,6 +1,6 @@
 //! Descriptors, and the memory of connections.
 
-use super::evidence::{effect, median, medians};
+use super::evidence::{effect, idle_connection_memory, medians};
 use super::sizes::octets;
 use super::sources::Document::{Diiner, Kernel, Liang, Usc};
 use super::sources::says;
@@ -170,7 +170,7 @@ pub(super) fn wanted(case: &Case) -> u64 {
 fn connection_memory(case: &Case) -> Advice {
     let connections = case.workload.connections;
     let server = case.workload.server.name();
-    let Some(user) = median("E18", "Server memory per idle connection", server) else {
+    let Some(user) = idle_connection_memory(server) else {
         return Advice::Leave(format!("the memory of a connection of {} is not in the records", case.workload.server));
     };
     // Any of them may be a TLS connection.

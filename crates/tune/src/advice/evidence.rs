@@ -140,13 +140,12 @@ pub fn number(value: &str) -> Option<f64> {
     digits[..end].replace(',', "").parse().ok()
 }
 
-/// The median of a server among 15,000 idle connections, the most that a record has.
-pub fn median(experiment: &'static str, metric: &'static str, server: &str) -> Option<f64> {
+/// The memory that a server needs for one of 15,000 idle connections, in octets: a median of E18.
+pub fn idle_connection_memory(server: &str) -> Option<f64> {
     let subject = format!("{server}, 15,000 idle");
-    medians(experiment, metric)
-        .figures()
-        .find(|figure| figure.subject == subject)
-        .and_then(|figure| number(&figure.value))
+    let of_server =
+        medians("E18", "Server memory per idle connection").figures().find(|figure| figure.subject == subject);
+    of_server.and_then(|figure| number(&figure.value))
 }
 
 #[cfg(test)]

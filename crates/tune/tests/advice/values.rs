@@ -53,7 +53,7 @@ fn the_memory_of_connections_is_compared_with_the_host() {
     let tcp = Workload { connections: 1_000_000, ..workload(Role::Tcp) };
     assert_eq!(host.row(tcp, "memory of connections").action, Action::Keep);
     // BIND needs kilobytes for each: the median of E18.
-    let bind = evidence::median("E18", "Server memory per idle connection", "bind").expect("a committed median");
+    let bind = evidence::idle_connection_memory("bind").expect("a committed median");
     assert!(bind > 1_000.0);
     let row = host.row(Workload { server: Server::Bind, ..tcp }, "memory of connections");
     assert!(row.why.contains("3.7 GiB in the server"), "{}", row.why);
