@@ -13,13 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from zonda_lab.doctor import machine as doctor
 from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.experiments.definition import QuerySpec, ServerSpec, Settings, TimingSpec, TrafficSpec, ZoneSpec
 from zonda_lab.load.result import LoadResult
 from zonda_lab.load.zonda_load import ZondaLoad
 from zonda_lab.measurement.harness import Harness
 from zonda_lab.measurement.validity import rig_bound
-from zonda_lab.rig import kernel_memory, server_sockets
+from zonda_lab.rig import kernel_memory, machine_info, server_sockets
 from zonda_lab.rig.process import IDLE, OWN_TREE, Process
 from zonda_lab.run.rig_limits import as_echo, kind_of, window_of
 from zonda_lab.servers import ADAPTERS
@@ -196,3 +197,12 @@ def test_counters_are_found_when_other_protocols_begin(tmp_path: Path) -> None:
     file.write_text("Ip: Forwarding\nIp: 1\nIcmpMsg: InType3\nIcmpMsg: 1\nUdp: InDatagrams InErrors\nUdp: 7 1\n")
     found = counters.read()
     assert (found["Udp.InDatagrams"], found["Udp.InErrors"]) == (7, 1)
+
+
+@pytest.mark.parametrize(("enabled", "advised"), [("1", True), ("0", False), ("", False)])
+def test_doctor_asks_for_autogroups_to_be_off(monkeypatch: pytest.MonkeyPatch, enabled: str, advised: bool) -> None:
+    described = machine_info.describe()
+    described["sysctl"]["kernel.sched_autogroup_enabled"] = enabled
+    monkeypatch.setattr(machine_info, "describe", lambda: described)
+    helps = [result.help for result in doctor._processors()]
+    assert ("sysctl kernel.sched_autogroup_enabled=0" in helps) == advised

@@ -23,6 +23,7 @@ SYSCTLS = (
     "net.ipv4.tcp_congestion_control",
     "fs.file-max",
     "fs.nr_open",
+    "kernel.sched_autogroup_enabled",
 )
 
 
