@@ -190,6 +190,8 @@ def test_rates_and_shares_are_computed_from_counters() -> None:
     assert seen.grown(net("server", "TCP.tw")) == 20
     assert seen.busy_cores() == pytest.approx(0.8, abs=0.02)
     assert len(seen.between(101.0, 101.55).samples) == 6
+    assert seen.around(101.05, 101.55).times.tolist() == pytest.approx([101.0 + i / 10 for i in range(7)])
+    assert len(seen.around(99.0, 103.0).samples) == len(seen.samples)
 
 
 def test_a_window_of_milliseconds_is_not_judged_by_single_ticks() -> None:

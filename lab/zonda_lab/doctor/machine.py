@@ -81,9 +81,6 @@ def _processors() -> Iterator[CheckResult]:
         yield CheckResult(NOTE, "few CPUs: peak rates are those of a server on one core", help_text)
     if described["governor"] not in ("performance", "unknown"):
         yield CheckResult(NOTE, f"frequency governor {described['governor']}", "cpupower frequency-set -g performance")
-    if described["sysctl"]["kernel.sched_autogroup_enabled"] == "1":
-        what = "autogroups let telemetry, on the server's CPU, delay up to 1 % of the queries"
-        yield CheckResult(NOTE, what, "sysctl kernel.sched_autogroup_enabled=0")
 
 
 def _quiet() -> Iterator[CheckResult]:

@@ -20,7 +20,7 @@ from zonda_lab.procedures.procedure import Procedure
 from zonda_lab.procedures.queries import estimate_s, measure_window, warm_up
 from zonda_lab.procedures.startup import NEW_SERIAL
 from zonda_lab.rig import readiness
-from zonda_lab.rig.process import IDLE, Program
+from zonda_lab.rig.process import YIELDING, Program
 from zonda_lab.servers import Feature
 from zonda_lab.servers.config import Zone
 from zonda_lab.zones.zonegen import set_serial
@@ -108,16 +108,16 @@ def _changed_ms(harness: Harness, primary: Server, server: Server, zone: Zone, s
 def _disturbed_window(harness: Harness, server: Server, settings: Settings) -> Window:
     """One window of queries; updates and transfers start before it and end after it.
 
-    Their clients share the generator's CPU, and run only when it has nothing to do, so that they delay no query.
+    Their clients share the generator's CPU, with little weight, so that they delay few queries.
     """
     change, seconds, config = settings.change, settings.timing.seconds + 1.0, server.config
     updates = transfers = None
     if change.updates_per_s:
         zone = config.zones[0].name
         update = harness.zonda_load.update(config.endpoint, zone, change.updates_per_s, seconds, config.tsig)
-        updates = harness.start_process("updates", [*IDLE, *update])
+        updates = harness.start_process("updates", [*YIELDING, *update])
     if change.transfers:
-        transfers = harness.start_process("transfers", [*IDLE, *_endless_pull(harness, server, change.transfers)])
+        transfers = harness.start_process("transfers", [*YIELDING, *_endless_pull(harness, server, change.transfers)])
     window = measure_window(harness, server, settings)
     if transfers is not None:
         _add_transfers(window, transfers)

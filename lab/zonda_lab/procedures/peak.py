@@ -74,7 +74,7 @@ def _disturbed_trials(telemetry: Telemetry, span: Span, trials: Sequence[tuple[f
     unlabelled = span.own_cpu_s / span.seconds - telemetry.labelled_cores()  # of the lab itself
     found = []
     for rate, began, ended in trials:
-        part = telemetry.between(began, ended)
+        part = telemetry.around(began, ended)
         if len(part.samples) > 1:
             reasons = machine_reasons(part, part.seconds, part.labelled_cores() + max(0.0, unlabelled))
             found += [f"trial at {rate:,.0f} queries per second: {reason}" for reason in reasons]

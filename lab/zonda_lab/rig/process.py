@@ -21,9 +21,9 @@ from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.rig.procfs import Memory, cpu_s, descendants, memory_of
 
 GUARD = ["setpriv", "--pdeathsig", "KILL", "--"]
-# Gets a CPU only when nothing else wants it. Where the kernel has autogroups (sched(7)), SCHED_IDLE counts within the
-# session only, and sessions share by weight: this one gets a tenth. `doctor` asks for autogroups to be off.
-IDLE = ["sh", "-c", '{ echo 10 > /proc/self/autogroup; } 2> /dev/null; exec chrt --idle 0 "$@"', "sh"]
+# Gets a tenth of a CPU that others want, whether sessions (with autogroups, sched(7)) or programs share it.
+# SCHED_IDLE would starve beside a saturated server where there are no autogroups.
+YIELDING = ["sh", "-c", '{ echo 10 > /proc/self/autogroup; } 2> /dev/null; exec nice -n 10 "$@"', "sh"]
 OWN_TREE = ["unshare", "--pid", "--fork", "--kill-child=KILL", "--"]
 
 

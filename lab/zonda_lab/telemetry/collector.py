@@ -8,12 +8,12 @@ from pathlib import Path
 
 from zonda_lab.errors import LabError
 from zonda_lab.rig.host import Host, TelemetryTarget
-from zonda_lab.rig.process import IDLE, Program
+from zonda_lab.rig.process import YIELDING, Program
 from zonda_lab.telemetry import sampler
 from zonda_lab.telemetry.series import Telemetry
 
 EDGE = '"edge": true}'  # end of the line of such a sample
-PATIENCE_S = 20.0  # with idle priority on a busy machine
+PATIENCE_S = 20.0  # on a busy machine
 
 
 class TelemetryCollector:
@@ -29,15 +29,15 @@ class TelemetryCollector:
     def start(self) -> Program:
         """Starts the sampler; the caller stops it.
 
-        It runs with SCHED_IDLE: at ten samples per second it would otherwise take 1 % of a CPU from the server or from
-        a load generator that never sleeps.
+        Its CPU is the server's or the generator's, and a query that arrives during a sample waits for it: it samples
+        rarely and with little weight.
         """
         self._labels.parent.mkdir(exist_ok=True)
         shutil.copyfile(sampler.__file__, self._script)
         self._labels.write_text("{}")
         self.host.place(self._labels, self._script)
         sampling: list[str | Path] = [self._script, "--labels", self._labels, *self.target.arguments]
-        self._program = self.host.start("telemetry", [*IDLE, self.host.python, *sampling], self.file)
+        self._program = self.host.start("telemetry", [*YIELDING, self.host.python, *sampling], self.file)
         self.label("telemetry", self._program)
         for label, program in self.target.programs.items():
             self.label(label, program)

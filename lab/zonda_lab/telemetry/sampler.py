@@ -1,4 +1,4 @@
-"""Samples CPU, pressure, processes and network counters ten times per second; a stand-alone program.
+"""Samples CPU, pressure, processes and network counters twice per second; a stand-alone program.
 
 `python telemetry_sampler.py --labels FILE [--net NAME=PATH]...` prints a JSON header line, then one sample per line
 with the cumulative counters of the kernel; `series.py` computes rates. FILE maps labels to process ids and
@@ -38,7 +38,7 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--labels", type=Path, required=True)
     arguments.add_argument("--net", action="append", default=[], metavar="NAME=PATH")
-    arguments.add_argument("--hz", type=float, default=10.0)
+    arguments.add_argument("--hz", type=float, default=2.0)
     given = arguments.parse_args()
     paths = (item.partition("=") for item in given.net or ["host="])
     _, files = resource.getrlimit(resource.RLIMIT_NOFILE)

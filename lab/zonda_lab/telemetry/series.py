@@ -44,6 +44,11 @@ class Telemetry:
         """The samples in an interval of the monotonic clock."""
         return replace(self, samples=[s for s in self.samples if began_s <= s["t"] / 1e9 <= ended_s])
 
+    def around(self, began_s: float, ended_s: float) -> Self:
+        """From the last sample before an interval of the monotonic clock to the first one after it."""
+        first = max(bisect.bisect_right(self.times, began_s) - 1, 0)
+        return replace(self, samples=self.samples[first : bisect.bisect_left(self.times, ended_s) + 1])
+
     @property
     def times(self) -> Floats:
         """The sample times in seconds of the monotonic clock."""
