@@ -37,7 +37,7 @@ impl Drop for Peer {
 /// port and the TLS port. `None` if the program is not installed.
 fn start(program: &str, arguments: &[&str], configuration: impl Fn(&Path, u16, u16) -> String) -> Option<Peer> {
     if !["/usr/sbin", "/usr/local/sbin", "/usr/bin"].iter().any(|folder| Path::new(folder).join(program).exists()) {
-        let _ = writeln!(std::io::stderr(), "skipped: {program} is not installed; help: interop/install-peers");
+        let _ = writeln!(std::io::stderr(), "skipped: {program} is not installed (help: interop/install-peers)");
         return None;
     }
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("peer-{program}"));
