@@ -23,7 +23,7 @@ try:
     from scenes import REFUSED, SCENES, Scene, scenes
     from servers import SERVERS, ProgramNotFound, Server
 except ModuleNotFoundError as missing:
-    sys.exit(f"{missing}; help: install the requirements (pip install -r interop/requirements.txt)")
+    sys.exit(f"{missing} (help: pip install -r interop/requirements.txt)")
 
 SUBJECT = "zonda"
 

@@ -22,7 +22,7 @@ try:
     from transfers.result_table import FAILED, Result
     from transfers.table_run import KINDS, PEERS, TableRun, find_builds, find_subject
 except ModuleNotFoundError as missing:
-    sys.exit(f"{missing}; help: install the requirements (pip install -r interop/requirements.txt)")
+    sys.exit(f"{missing} (help: pip install -r interop/requirements.txt)")
 
 QUICK = ("axfr", "notify", "ixfr")
 
@@ -40,7 +40,7 @@ def main() -> int:
     print(f"{subject.name:8} {subject.version} {subject.folder or ''}")
     peers = [peer for peer in find_builds(options.servers.split(","), peers_folder, print) if options.version in ("", peer.version)]
     if not peers:
-        print("no server to test with; help: run interop/install-peers, or name a folder of builds in PEERS")
+        print("no server to test with (help: run interop/install-peers, or name a folder of builds in PEERS)")
         return 0
     folder = Path(tempfile.mkdtemp(prefix="transfers-"))
     run = TableRun(subject, features(options), tuple(options.directions.split(",")), folder, options.all, print_failure)

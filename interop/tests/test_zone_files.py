@@ -22,7 +22,7 @@ def test_signed_zones_are_current(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """Run `sign-zones` after changing a zone file."""
     pytest.importorskip("cryptography")
     if not shutil.which("dnssec-signzone"):
-        pytest.skip("dnssec-signzone is not installed; help: apt-get install bind9-utils")
+        pytest.skip("dnssec-signzone is not installed (help: apt-get install bind9-utils)")
     loader = importlib.machinery.SourceFileLoader("sign_zones", str(ZONES.parent / "sign-zones"))
     spec = importlib.util.spec_from_loader("sign_zones", loader)
     assert spec is not None
