@@ -99,7 +99,7 @@ def namespaces() -> None:
     packages = {"ip": "iproute2"} | dict.fromkeys(("nsenter", "unshare", "setpriv", "taskset"), "util-linux")
     for tool, package in packages.items():
         if not shutil.which(tool):
-            pytest.skip(f"{tool} is not installed; help: apt-get install {package}")
+            pytest.skip(f"{tool} is not installed (help: apt-get install {package})")
     try:
         NamespaceNetwork(RigSpec()).close()
     except LabError as error:

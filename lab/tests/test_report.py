@@ -171,7 +171,7 @@ def test_a_browser_renders_the_page(page: Path, tmp_path: Path, width: int) -> N
     """Plots and tables have a size, nothing is fetched or overflows the width, and the console is empty."""
     browser = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
     if browser is None:
-        pytest.skip("chromium is not installed; help: apt-get install chromium")
+        pytest.skip("chromium is not installed (help: apt-get install chromium)")
     looked = tmp_path / "page.html"
     looked.write_text(page.read_text().replace("</body>", f"{LOOK}</body>"))
     flags = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}", "--virtual-time-budget=2000"]

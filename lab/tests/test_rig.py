@@ -37,7 +37,7 @@ print(tcp.getsockname()[1], flush=True); time.sleep(300)
 
 def test_buffers_and_backlogs_of_a_running_server_are_changed() -> None:
     if not shutil.which("ss"):
-        pytest.skip("ss is not installed; help: apt-get install iproute2")
+        pytest.skip("ss is not installed (help: apt-get install iproute2)")
     with subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None
@@ -68,7 +68,7 @@ def test_kernel_memory_is_that_of_the_caches_of_connections(tmp_path: Path) -> N
 
 def test_an_open_connection_needs_some_kilobytes_in_the_kernel() -> None:
     if not Path("/proc/slabinfo").exists() or not _is_readable(Path("/proc/slabinfo")):
-        pytest.skip("/proc/slabinfo is not readable; help: run as root")
+        pytest.skip("/proc/slabinfo is not readable (help: run as root)")
     count, opened = 300, []
     with socket.create_server(("127.0.0.1", 0), backlog=count) as listener:
         before = kernel_memory.slab_octets()
