@@ -57,5 +57,5 @@ fn explain(error: &io::Error) -> String {
         io::ErrorKind::InvalidInput => "the kernel refuses the value",
         _ => "set it by hand",
     };
-    format!("{error}; help: {help}")
+    format!("{error} (help: {help})")
 }

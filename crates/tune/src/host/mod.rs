@@ -50,11 +50,11 @@ impl fmt::Display for HostError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             HostError::NoProc => formatter.write_str(
-                "there is no /proc/sys, so the settings of this kernel cannot be read; help: `zonda tune` reads Linux, with /proc mounted",
+                "there is no /proc/sys, so the settings of this kernel cannot be read (help: `zonda tune` reads Linux, with /proc mounted)",
             ),
             HostError::OtherKernel(name) => write!(
                 formatter,
-                "the kernel is {name}, not Linux; help: `zonda tune` knows the settings of Linux only, and docs/manual/tuning.md lists them"
+                "the kernel is {name}, not Linux (help: `zonda tune` knows the settings of Linux only, and docs/manual/tuning.md lists them)"
             ),
         }
     }

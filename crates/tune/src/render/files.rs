@@ -46,7 +46,7 @@ fn write_file(path: &Path, text: &str) -> io::Result<PathBuf> {
     let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     match fs::read_to_string(path) {
         Ok(found) if !found.starts_with(MARK) => {
-            let message = "it exists and was not written by `zonda tune`; help: move it away or choose another folder";
+            let message = "it exists and was not written by `zonda tune` (help: move it away or choose another folder)";
             return Err(named(io::Error::new(io::ErrorKind::AlreadyExists, message)));
         }
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(named(error)),
