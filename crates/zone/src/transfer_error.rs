@@ -32,7 +32,7 @@ pub enum TransferError {
     OtherZone(Name, Name),
     /// An earlier version than the one that is held.
     #[error(
-        "the primary has serial {theirs}, which is earlier than {ours}; help: increase the serial at the primary, or force a transfer"
+        "the primary has serial {theirs}, which is earlier than {ours} (help: increase the serial at the primary, or force a transfer)"
     )]
     EarlierSerial {
         /// The serial of the primary.
@@ -78,13 +78,13 @@ pub enum TransferError {
     #[error("the primary sent a malformed {1} record of {0}: {2}")]
     Rdata(Name, Rtype, RdataError),
     /// More records than allowed.
-    #[error("the primary sent more than {0} records; help: raise max-records")]
+    #[error("the primary sent more than {0} records (help: raise max-records)")]
     TooManyRecords(u64),
     /// More octets than allowed.
     #[error("the primary sent more than {0} octets of records, which is more than this machine has memory")]
     TooManyOctets(u64),
     /// More memory than allowed.
-    #[error("the records that the primary sent take more than {0} octets of memory; help: raise max-bytes")]
+    #[error("the records that the primary sent take more than {0} octets of memory (help: raise max-bytes)")]
     TooLarge(u64),
     /// Hardly any records.
     #[error("the primary sent {sent} octets with only {records} octets of records")]

@@ -259,7 +259,7 @@ fn an_error_says_what_was_sent_and_what_was_expected() {
     for (request, answers, error) in [
         (AXFR, vec![host(1)], "the transfer starts with a record of type A; expected the SOA record"),
         (AXFR, vec![other], "the primary sent the SOA record of other.; expected that of z."),
-        (held, vec![soa(3)], "the primary has serial 3, which is earlier than 4; help: increase the serial"),
+        (held, vec![soa(3)], "the primary has serial 3, which is earlier than 4 (help: increase the serial"),
         (AXFR, vec![soa(3), ns()], "the primary ended the transfer before the last SOA record, after 2 records"),
         (
             AXFR,
@@ -360,7 +360,7 @@ fn endless_transfers_are_ended() {
         (0..100_000).find_map(|_| receiver.receive(&next).err()).expect("an end").to_string()
     };
     let limits = TransferLimits { max_records: 1000, ..TransferLimits::default() };
-    assert_eq!(endless(limits, vec![host(1)], 0), "the primary sent more than 1000 records; help: raise max-records");
+    assert_eq!(endless(limits, vec![host(1)], 0), "the primary sent more than 1000 records (help: raise max-records)");
     let limits = TransferLimits { max_octets: 1000, ..TransferLimits::default() };
     assert_eq!(
         endless(limits, vec![host(1)], 0),
@@ -368,7 +368,7 @@ fn endless_transfers_are_ended() {
     );
     // The same record again and again, and different ones.
     let limits = TransferLimits { max_memory: 1 << 20, ..TransferLimits::default() };
-    let expected = "the records that the primary sent take more than 1048576 octets of memory; help: raise max-bytes";
+    let expected = "the records that the primary sent take more than 1048576 octets of memory (help: raise max-bytes)";
     assert_eq!(endless(limits, vec![host(1)], 0), expected);
     assert_eq!(endless(limits, (1..100).map(host).collect(), 0), expected);
     // One record per message of 64 KiB, and none at all.
