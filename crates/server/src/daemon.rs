@@ -33,7 +33,7 @@ use crate::sources::Sources;
 use crate::state_dir::{self, StateDir, StateDirError};
 use crate::storage::{StorageThread, StoreLimits};
 use crate::systemd_notify::Notifier;
-use crate::tls::{DaemonTls, TlsFileError};
+use crate::tls::{self, DaemonTls, TlsFileError};
 use crate::writer::{self, EventQueue, Writer, WriterHandle, WriterSetup, log_finding};
 use crate::zones::check_command;
 use crate::zones::journal::{NoJournal, ZoneJournal};
@@ -114,6 +114,11 @@ fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<
         }
     }
     privileges::drop_to_user(&config.server)?;
+    if config.server.user.is_some()
+        && let Some(warning) = tls::reload::check_after_start(&config.server)
+    {
+        log_finding(&FindingReport::new(&warning, None));
+    }
     let state_dir = open_state_dir(&config.server, &state_dir)?;
     let (handle, queue) = writer::queue(MAX_WAITING_RELOADS);
     let (journal, storage) = open_journal(&config, state_dir.as_ref(), &queue)?;

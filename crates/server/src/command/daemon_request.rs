@@ -20,7 +20,7 @@ pub(super) fn request(state_dir: &Path, request: &ControlRequest) -> Result<Cont
 
 pub(super) fn unexpected(response: &ControlResponse) -> ExitCode {
     fail(&format!(
-        "the running zonda is of another version; help: use the `zonda` that it was started with (unexpected response: {response:?})"
+        "the running zonda is of another version and sent the unexpected response {response:?} (help: use the `zonda` that it was started with)"
     ))
 }
 

@@ -25,7 +25,7 @@ pub fn run(arguments: &ManArguments) -> ExitCode {
     match page(&arguments.page) {
         Some(page) => print(&page),
         None => {
-            eprintln!("zonda: there is no page {}; help: `zonda man --list` lists them", arguments.page);
+            eprintln!("zonda: there is no page {} (help: `zonda man --list` lists them)", arguments.page);
             ExitCode::FAILURE
         }
     }

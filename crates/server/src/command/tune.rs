@@ -55,7 +55,7 @@ pub fn run(arguments: &TuneArguments) -> ExitCode {
     let Some(case) = case(arguments, &host) else { return ExitCode::FAILURE };
     let mut rows = tune::advise(&case);
     if let Some(unknown) = keep_only(&mut rows, &arguments.only) {
-        return fail(&format!("there is no setting {unknown}; help: `zonda tune --list` lists them"));
+        return fail(&format!("there is no setting {unknown} (help: `zonda tune --list` lists them)"));
     }
     let notes = notes::notes(&case, &rows);
     let written = match arguments.write.as_deref().map(|folder| write(&case, &rows, folder)) {

@@ -63,7 +63,7 @@ key_table! {
         Restart "tls-self-signed" tls_self_signed: bool = "false";
 
         /// The processor time for TLS handshakes, in percent of one processor, so that a flood of them leaves the rest for answers.
-        /// QUIC handshakes get as much again.
+        /// QUIC handshakes get as much again. Those of TLS have one thread, so for them more than 100 is the same as 100.
         Restart "tls-handshake-percent" tls_handshake_percent: WholeNumber<1, 100_000> = "50";
 
         /// A file of keys for TLS session tickets, so that several servers resume each other's sessions (RFC 8446 4.6.1).

@@ -28,8 +28,8 @@ pub enum TlsError {
     /// A name is to be verified, but no authority is trusted. The system's list of authorities is not used: any of more
     /// than a hundred could vouch for a primary, which is an agreement of two operators.
     #[error(
-        "`tls = \"{0}\"` needs `tls-ca`; help: name a file with the authority of the primary, or its certificate, or the \
-         system's list, often /etc/ssl/certs/ca-certificates.crt"
+        "`tls = \"{0}\"` needs `tls-ca` (help: name a file with the authority of the primary, or its certificate, or the \
+         system's list, often /etc/ssl/certs/ca-certificates.crt)"
     )]
     NoAuthorities(wire::Name),
     /// No host name.
@@ -112,8 +112,8 @@ pub(super) fn check_alpn(stream: &TlsStream) -> Result<(), String> {
     match stream.session().and_then(|session| session.alpn_protocol()) {
         Some(ALPN_DOT) => Ok(()),
         Some(other) => Err(format!("the server chose the ALPN `{}`, not `dot`", other.escape_ascii())),
-        None => Err("the server chose no ALPN, but XoT needs `dot` (RFC 9103 7.1); help: update the server, or put a \
-                     TLS proxy that selects `dot` before it"
+        None => Err("the server chose no ALPN, but XoT needs `dot` (RFC 9103 7.1) (help: update the server, or put a \
+                     TLS proxy that selects `dot` before it)"
             .into()),
     }
 }

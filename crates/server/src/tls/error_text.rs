@@ -16,7 +16,7 @@ pub(super) fn describe(error: &Error) -> String {
             "the peer does not accept the ALPN `dot` (RFC 9103 7.1)".into()
         }
         Error::AlertReceived(AlertDescription::CertificateRequired) => {
-            "the peer requires a certificate; help: set `tls-client-cert` and `tls-client-key`".into()
+            "the peer requires a certificate (help: set `tls-client-cert` and `tls-client-key`)".into()
         }
         Error::AlertReceived(
             alert @ (AlertDescription::UnknownCA

@@ -36,11 +36,11 @@ pub enum TlsFileError {
         reason: String,
     },
     /// The file holds no certificate.
-    #[error("{} contains no certificate; help: it must have a line `-----BEGIN CERTIFICATE-----`", printable_path(.0))]
+    #[error("{} contains no certificate (help: it must have a line `-----BEGIN CERTIFICATE-----`)", printable_path(.0))]
     NoCertificate(PathBuf),
     /// The file holds no usable key.
     #[error(
-        "{} contains no private key that can be used; help: an encrypted key is decrypted by `openssl pkey -in KEY -out NEW`",
+        "{} contains no private key that can be used (help: an encrypted key is decrypted by `openssl pkey -in KEY -out NEW`)",
         printable_path(.0)
     )]
     NoKey(PathBuf),
@@ -62,7 +62,7 @@ pub enum TlsFileError {
     },
     /// The key is another certificate's.
     #[error(
-        "the private key in {} does not belong to the first certificate in {}; help: the server's own certificate comes first",
+        "the private key in {} does not belong to the first certificate in {} (help: the server's own certificate comes first)",
         printable_path(.key), printable_path(.certificate)
     )]
     KeyMismatch {
@@ -73,7 +73,7 @@ pub enum TlsFileError {
     },
     /// A line of the keys of session tickets is no key, or one too many.
     #[error(
-        "line {line} of {} is not the base64 of 32 octets, or the 17th key; help: `openssl rand -base64 32` makes a key",
+        "line {line} of {} is not the base64 of 32 octets, or the 17th key (help: `openssl rand -base64 32` makes a key)",
         printable_path(.path)
     )]
     BadTicketKey {
@@ -83,7 +83,7 @@ pub enum TlsFileError {
         line: usize,
     },
     /// There are no keys of session tickets.
-    #[error("{} contains no key; help: `openssl rand -base64 32` makes one", printable_path(.0))]
+    #[error("{} contains no key (help: `openssl rand -base64 32` makes one)", printable_path(.0))]
     NoTicketKey(PathBuf),
     /// Something that does not depend on the files.
     #[error("cannot set up TLS: {0}")]
@@ -92,7 +92,7 @@ pub enum TlsFileError {
 
 fn unreadable_help(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::PermissionDenied => "; help: the user that zonda runs as must be able to read it",
+        io::ErrorKind::PermissionDenied => " (help: the user that zonda runs as must be able to read it)",
         _ => "",
     }
 }

@@ -66,6 +66,13 @@ pub fn check(config: &Config) -> Vec<Finding> {
     of_server.into_iter().chain(of_peers).collect()
 }
 
+/// Why a reload could not read the files of the listeners, for the user that the daemon has become: it read them as root.
+pub fn check_after_start(server: &Server) -> Option<Finding> {
+    let finding = DaemonTls::start(server).err().map(|error| finding(error.into()))?;
+    let message = format!("{}; it was read as root, but reloads will fail", finding.message);
+    Some(Finding { severity: Severity::Warning, message, ..finding })
+}
+
 fn authorities(server: &Server) -> Option<&Path> {
     server.tls_ca.as_ref().map(|FilePath(path)| path.as_path())
 }

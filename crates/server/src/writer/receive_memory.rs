@@ -25,7 +25,7 @@ pub struct MemoryShare {
 /// A transfer takes too much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the transfers in progress take more than {0} octets of memory, half of what was available; help: if the zone is as large as that, set max-bytes for it, or add memory"
+    "the transfers in progress take more than {0} octets of memory, half of what was available (help: if the zone is as large as that, set max-bytes for it, or add memory)"
 )]
 pub struct TooMuchMemory(u64);
 

@@ -82,7 +82,7 @@ impl Shared {
                 // Once, as it probably fails again with every version.
                 Err(error) if failed.insert(zone) => {
                     let path = printable_path(&path);
-                    warn!(zone = %apex, "the text cannot be written to {path}: {error}; help: make its folder writable");
+                    warn!(zone = %apex, "the text cannot be written to {path}: {error} (help: make its folder writable)");
                 }
                 Err(_) => (),
             }

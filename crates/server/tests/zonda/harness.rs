@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write as _};
 use std::net::{SocketAddr, UdpSocket};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -282,6 +282,11 @@ fn listening(line: &str) -> Option<SocketAddr> {
     let (_, rest) = line.split_once("address")?;
     let rest = rest.trim_start_matches(['=', '"', ':']);
     rest.split(['"', ' ', ',', '}']).next()?.parse().ok()
+}
+
+/// Whether the tests run as root.
+pub fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
 /// Reports a skipped test directly to standard error, since the test runner hides the output of passing tests.

@@ -1,9 +1,9 @@
 //! `zonda serve`: starts, answers, ends.
 
 use std::net::UdpSocket;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 
-use crate::harness::{NOERROR, NXDOMAIN, REFUSED, SERVFAIL, TestFolder, outcome, report_skipped, zone_text};
+use crate::harness::{NOERROR, NXDOMAIN, REFUSED, SERVFAIL, TestFolder, is_root, outcome, report_skipped, zone_text};
 
 #[test]
 fn a_folder_is_served_without_any_configuration() {
@@ -244,10 +244,6 @@ fn privileges_are_dropped_and_reloads_still_work() {
     let reloaded = folder.run(&["reload", "--state-dir", state_dir.to_str().expect("a path")]);
     assert!(reloaded.out.starts_with("0 zones changed, 1 unchanged"), "{} {}", reloaded.out, reloaded.err);
     assert!(daemon.ask("www.example.com").has("192.0.2.1"));
-}
-
-fn is_root() -> bool {
-    std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
 #[test]

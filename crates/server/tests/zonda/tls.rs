@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
@@ -18,7 +19,7 @@ use server::zone_id::ZoneId;
 use zone::transfer_receiver::{Received, TransferLimits, TransferReceiver, TransferRequest};
 use zone::zone_builder::ZoneBuilderOptions;
 
-use crate::harness::{Daemon, TestFolder, outcome, report_skipped};
+use crate::harness::{Daemon, TestFolder, is_root, outcome, report_skipped};
 use crate::test_certificates::{CertificateFiles, TestCertificates};
 
 const SOON: Duration = Duration::from_secs(20);
@@ -96,6 +97,31 @@ fn kdig_queries_and_transfers_and_a_reload_brings_the_new_certificate() {
     assert_eq!(reload.status, 0, "{reload:?}");
     let answer = kdig(address, &[&pin, "www.example.com"]);
     assert!(answer.contains("192.0.2.1"), "{answer}");
+}
+
+#[test]
+fn a_key_that_only_root_can_read_is_warned_of_at_the_start() {
+    let folder = TestFolder::new();
+    if !is_root() {
+        return report_skipped("only root can become another user");
+    }
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let certificates = TestCertificates::new();
+    let own = certificates.issue("own", &["ns1.example.net"]);
+    for (name, file) in [("cert.pem", &own.certificate), ("key.pem", &own.key)] {
+        folder.write(name, &fs::read_to_string(file).expect("a file of the test"));
+    }
+    folder.write_zone("example.com", 1, "192.0.2.1");
+    let server =
+        "[server]\nuser = \"nobody\"\nlisten-tls = [\"127.0.0.1:0\"]\ntls-cert = \"cert.pem\"\ntls-key = \"key.pem\"\n";
+    folder.write("zonda.toml", &format!("{server}[[zone]]\nname = \"example.com\"\nfile = \"zones/{{name}}.zone\"\n"));
+    let key = folder.path().join("key.pem");
+    for (mode, is_warned) in [(0o600, true), (0o644, false)] {
+        fs::set_permissions(&key, fs::Permissions::from_mode(mode)).expect("it is ours");
+        let daemon = folder.serve(&["--config", "zonda.toml"]);
+        assert!(daemon.ask("www.example.com").has("192.0.2.1"));
+        assert_eq!(daemon.log().contains("it was read as root, but reloads will fail"), is_warned, "{}", daemon.log());
+    }
 }
 
 /// The transfer thread of a secondary.
