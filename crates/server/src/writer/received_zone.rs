@@ -254,7 +254,7 @@ mod tests {
         let (error, _) = endless(limits, &memory, |n| format!("{n}.z."));
         assert_eq!(error, "the primary sent more than 1000 records (help: raise max-records)");
         let (error, octets) = endless(SizeLimits { max_records: 0, ..limits }, &memory, |n| format!("{n}.z."));
-        assert!(error.ends_with("help: raise max-bytes") && octets < 40 * MIB, "{octets}: {error}");
+        assert!(error.ends_with("(help: raise max-bytes)") && octets < 40 * MIB, "{octets}: {error}");
     }
 
     #[test]
