@@ -10,7 +10,7 @@ use wire::message::{Message, Opcode, Record};
 use wire::{Class, Name, Rtype};
 
 use crate::acceptance::reload;
-use crate::harness::{Daemon, NOERROR, NXDOMAIN, REFUSED, SERVFAIL, TestFolder, report_skipped};
+use crate::harness::{Daemon, NOERROR, NXDOMAIN, REFUSED, SERVFAIL, TestFolder, report_skipped, uninterrupted};
 use crate::zone_status::{serves, status, wait_for};
 
 /// A zone with these timers and addresses.
@@ -64,7 +64,7 @@ fn add(socket: &UdpSocket, number: u16) -> Option<u8> {
     socket.send(&update.to_wire()).ok()?;
     let mut response = [0; 512];
     loop {
-        let len = socket.recv(&mut response).ok()?;
+        let len = uninterrupted(|| socket.recv(&mut response)).ok()?;
         if len > 3 && response[..2] == number.to_be_bytes() {
             return Some(response[3] & 15);
         }
@@ -211,7 +211,9 @@ fn on_a_full_disk_updates_fail_and_everything_else_goes_on() {
     let mut file = fs::File::create(&filler).expect("a file");
     while file.write_all(&[0; 1024]).is_ok() {}
     // What is left of the last page of the journal may take some.
-    let failed = (1..200).find(|number| add(&socket, *number) != Some(NOERROR)).expect("the disk is full");
+    let mut answers = (1..200).map(|number| (number, add(&socket, number)));
+    let (failed, rcode) = answers.find(|(_, rcode)| *rcode != Some(NOERROR)).expect("the disk is full");
+    assert_eq!(rcode, Some(SERVFAIL), "{}", daemon.log());
     assert_eq!(add(&socket, failed + 1), Some(SERVFAIL), "{}", daemon.log());
     daemon.wait_for_log("cannot write the journal");
     assert!(daemon.ask("u0.a.example").has("192.0.2.1"));
