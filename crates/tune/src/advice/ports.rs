@@ -86,7 +86,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             )
         },
         sources: &[says(LowerValues, "1 is not recommended"), says(Kernel, "2 by default; needs TCP timestamps")],
-        evidence: &[effect("E14", "Time to transfer all zones", "ports reused")],
+        evidence: &[],
         risk: "with 1 and without timestamps an old packet can reach a new connection",
         ..PORT
     },
