@@ -1,6 +1,6 @@
 //! The TCP connections of one thread: a slab of slots in two linked lists, idle and active, each ordered by last progress.
 //!
-//! An idle connection takes one slot of 48 octets. The connection to be closed first is the head of a list. The memory of all
+//! An idle connection takes one slot of 40 octets. The connection to be closed first is the head of a list. The memory of all
 //! connections and the number per client are counted here and nowhere else.
 
 use super::client_counts::ClientCounts;
@@ -21,6 +21,8 @@ struct Slot {
     previous: u32,
     next: u32,
 }
+
+const _: () = assert!(size_of::<Slot>() <= 40);
 
 /// The ends of a list of slots, least recent progress first.
 #[derive(Clone, Copy)]

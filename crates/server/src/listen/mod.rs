@@ -4,6 +4,7 @@
 //! have threads of their own, so that neither a flood of connections nor a transfer delays a datagram.
 
 mod bind;
+mod buffer;
 mod client_counts;
 mod connection_eviction;
 mod connection_limit;

@@ -1,10 +1,11 @@
 //! A TCP connection, or TLS over one: reads messages, has them answered in order, writes the responses or a transfer.
 //!
-//! An idle TCP connection takes 40 octets, 48 with its slot in the pool. [`ActiveState`] is allocated while a message is
+//! An idle TCP connection takes 32 octets, 40 with its slot in the pool. [`ActiveState`] is allocated while a message is
 //! incomplete or output waits.
 
 use super::RECEIVE_BUFFER;
 use super::Responder;
+use super::buffer::Buffer;
 use super::proxy::{self, ProxyError, ProxyHeader};
 use super::tcp_responder::{Client, Encryption, PREFIX_LEN, TcpResponder, first_message};
 use super::tls_connection::TlsConnection;
@@ -31,7 +32,16 @@ pub(super) struct TcpConnection {
     pub(super) last_progress_ms: u32,
     /// IPv4 addresses are mapped, which is unambiguous: IPv6 sockets here have IPv6 peers only.
     peer: [u8; 16],
-    tls: Option<Box<TlsConnection>>,
+    /// Nothing if it is an idle TCP connection.
+    state: Option<Box<State>>,
+}
+
+const _: () = assert!(size_of::<TcpConnection>() <= 32);
+
+/// What only some connections have, behind one pointer.
+#[derive(Default)]
+struct State {
+    tls: Option<TlsConnection>,
     active: Option<Box<ActiveState>>,
 }
 
@@ -55,35 +65,60 @@ struct ActiveState {
 
 impl TcpConnection {
     pub(super) fn new(stream: TcpStream, peer: IpAddr, now_ms: u32) -> TcpConnection {
-        TcpConnection { stream, last_progress_ms: now_ms, peer: peer_octets(peer), tls: None, active: None }
+        TcpConnection { stream, last_progress_ms: now_ms, peer: peer_octets(peer), state: None }
     }
 
     /// Has [`TcpConnection::receive_proxy_header`] called before anything else.
     pub(super) fn await_proxy_header(&mut self) {
-        self.active.get_or_insert_default().awaits_proxy_header = true;
+        self.activate().awaits_proxy_header = true;
     }
 
     pub(super) fn awaits_proxy_header(&self) -> bool {
-        self.active.as_ref().is_some_and(|active| active.awaits_proxy_header)
+        self.active().is_some_and(|active| active.awaits_proxy_header)
     }
 
     /// Makes it a TLS connection, of which nothing has been read.
     pub(super) fn start_tls(&mut self, tls: TlsConnection) {
-        self.tls = Some(Box::new(tls));
+        self.state.get_or_insert_default().tls = Some(tls);
     }
 
     pub(super) fn is_handshaking(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| tls.stream.is_handshaking())
+        self.tls().is_some_and(|tls| tls.stream.is_handshaking())
     }
 
     /// Whether its handshake is complete and resumed an earlier session.
     pub(super) fn is_resumed(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| tls.stream.is_resumed())
+        self.tls().is_some_and(|tls| tls.stream.is_resumed())
     }
 
     /// Whether its handshake needs nothing but the client's end of it.
     pub(super) fn awaits_finished(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| tls.stream.awaits_finished())
+        self.tls().is_some_and(|tls| tls.stream.awaits_finished())
+    }
+
+    fn tls(&self) -> Option<&TlsConnection> {
+        self.state.as_ref()?.tls.as_ref()
+    }
+
+    fn active(&self) -> Option<&ActiveState> {
+        self.state.as_ref()?.active.as_deref()
+    }
+
+    fn active_mut(&mut self) -> Option<&mut ActiveState> {
+        self.state.as_mut()?.active.as_deref_mut()
+    }
+
+    /// The state of an active connection, which it becomes if it is idle.
+    fn activate(&mut self) -> &mut ActiveState {
+        self.state.get_or_insert_default().active.get_or_insert_default()
+    }
+
+    /// Takes the state of an active connection if `condition` holds for it.
+    fn take_active(&mut self, condition: impl FnOnce(&ActiveState) -> bool) -> Option<Box<ActiveState>> {
+        let state = self.state.as_mut()?;
+        let active = state.active.take_if(|active| condition(active));
+        self.state.take_if(|state| state.tls.is_none() && state.active.is_none());
+        active
     }
 
     pub(super) fn stream(&self) -> &TcpStream {
@@ -95,7 +130,7 @@ impl TcpConnection {
     }
 
     pub(super) fn is_active(&self) -> bool {
-        self.active.is_some() || self.tls.as_ref().is_some_and(|tls| tls.stream.is_active())
+        self.active().is_some() || self.tls().is_some_and(|tls| tls.stream.is_active())
     }
 
     pub(super) fn set_peer(&mut self, peer: IpAddr) {
@@ -104,36 +139,36 @@ impl TcpConnection {
 
     /// The transfer in progress.
     pub(super) fn transfer(&self) -> Option<&ResponseStream> {
-        self.active.as_ref()?.transfer.as_deref()
+        self.active()?.transfer.as_deref()
     }
 
     /// Its memory besides the slot, including the kernel's, in octets.
     pub(super) fn memory(&self) -> usize {
-        let tls = self.tls.as_ref().map_or(0, |tls| tls.stream.memory());
+        let tls = self.tls().map_or(0, |tls| tls.stream.memory());
         let unread = if self.has_output() { UNREAD } else { 0 };
-        tls + unread + self.active.as_ref().map_or(0, |active| active.memory())
+        tls + unread + self.active().map_or(0, |active| active.memory())
     }
 
     fn has_output(&self) -> bool {
-        self.has_tls_output() || self.active.as_ref().is_some_and(|active| !active.output.is_empty())
+        self.has_tls_output() || self.active().is_some_and(|active| !active.output.is_empty())
     }
 
     fn has_tls_output(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| tls.stream.has_output())
+        self.tls().is_some_and(|tls| tls.stream.has_output())
     }
 
     fn has_tls_ended(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| tls.stream.is_closed())
+        self.tls().is_some_and(|tls| tls.stream.is_closed())
     }
 
     fn client(&self) -> Client<'_> {
-        let encryption = self.tls.as_ref().map_or(Encryption::Nothing, |tls| Encryption::Tls(tls.client_names()));
+        let encryption = self.tls().map_or(Encryption::Nothing, |tls| Encryption::Tls(tls.client_names()));
         Client { peer: self.peer(), encryption }
     }
 
     /// What to poll for; [`Interest::Nothing`] if it only waits for the kernel to deliver.
     pub(super) fn interest(&self) -> Interest {
-        match &self.active {
+        match self.active() {
             Some(active) if active.closing => Interest::Nothing,
             _ if self.has_tls_output() => Interest::Writable,
             Some(active) if active.has_work() => Interest::Writable,
@@ -152,11 +187,11 @@ impl TcpConnection {
         if self.has_tls_output() {
             return Ok(flushed);
         }
-        let result = match self.active.take_if(|active| !active.is_idle()) {
+        let result = match self.take_active(|active| !active.is_idle()) {
             None => self.idle_turn(responder, input),
             Some(mut active) => {
                 let result = self.active_turn(responder, &mut active, input);
-                self.active = Some(active);
+                self.state.get_or_insert_default().active = Some(active);
                 result
             }
         };
@@ -182,15 +217,15 @@ impl TcpConnection {
         let flushed = self.flush_tls()?;
         let received = self.receive(input)?;
         if let Some(octets) = received.filter(|octets| !octets.is_empty()) {
-            self.active.get_or_insert_default().input = Buffer::from(octets);
+            self.activate().input = Buffer::from(octets);
         }
-        let has_responded = self.tls.as_ref().is_some_and(|tls| tls.stream.has_responded());
+        let has_responded = self.tls().is_some_and(|tls| tls.stream.has_responded());
         Ok(flushed || has_responded || !self.is_handshaking())
     }
 
     /// Reads what has arrived of the PROXY header, and nothing after it; returns it once it is complete.
     pub(super) fn receive_proxy_header(&mut self) -> io::Result<Option<ProxyHeader>> {
-        let input = &mut self.active.get_or_insert_default().input;
+        let input = &mut self.state.get_or_insert_default().active.get_or_insert_default().input;
         loop {
             let missing = proxy::missing(input.octets())?;
             if missing == 0 {
@@ -203,7 +238,7 @@ impl TcpConnection {
             }
         }
         let header = proxy::parse(input.octets())?;
-        self.active = None;
+        self.take_active(|_| true);
         Ok(Some(header))
     }
 
@@ -216,7 +251,7 @@ impl TcpConnection {
         let answers = responder.output.filled();
         let sent = self.send(answers)?;
         if used < input.len() || sent < answers.len() || transfer.is_some() {
-            let active = self.active.get_or_insert_default();
+            let active = self.activate();
             (active.input, active.output) = (Buffer::from(&input[used..]), Buffer::from(&answers[sent..]));
             active.transfer = transfer;
         }
@@ -256,7 +291,7 @@ impl TcpConnection {
 
     /// Reads once into `input`, a half of which TLS needs for itself; returns what was received.
     fn receive<'i>(&mut self, input: &'i mut [u8]) -> io::Result<Option<&'i [u8]>> {
-        match &mut self.tls {
+        match tls_of(&mut self.state) {
             None => Ok(receive(&self.stream, input)?.map(|len| &input[..len])),
             Some(tls) => tls.receive(&self.stream, input),
         }
@@ -264,11 +299,11 @@ impl TcpConnection {
 
     /// Reads more of an incomplete message; with TLS what follows it, too, as that is decrypted already.
     fn receive_part(&mut self, active: &mut ActiveState, input: &mut [u8]) -> io::Result<()> {
-        match &mut self.tls {
+        match tls_of(&mut self.state) {
             None => active.receive_part(&self.stream),
             Some(tls) => {
                 let received = tls.receive(&self.stream, input)?;
-                active.input.octets.extend_from_slice(received.unwrap_or_default());
+                active.input.extend(received.unwrap_or_default());
                 Ok(())
             }
         }
@@ -276,7 +311,7 @@ impl TcpConnection {
 
     /// Writes what the kernel accepts, with TLS up to a buffer more; returns how many octets.
     fn send(&mut self, octets: &[u8]) -> io::Result<usize> {
-        match &mut self.tls {
+        match tls_of(&mut self.state) {
             None => send(&self.stream, octets),
             Some(tls) => tls.stream.send(&mut &self.stream, octets),
         }
@@ -284,16 +319,16 @@ impl TcpConnection {
 
     /// Writes encrypted octets that wait; returns whether the kernel accepted any.
     fn flush_tls(&mut self) -> io::Result<bool> {
-        self.tls.as_mut().map_or(Ok(false), |tls| tls.stream.flush(&mut &self.stream).map(|sent| sent > 0))
+        tls_of(&mut self.state).map_or(Ok(false), |tls| tls.stream.flush(&mut &self.stream).map(|sent| sent > 0))
     }
 
     /// Measures the kernel's memory if it may be much; frees the state of an idle connection.
     fn finish_turn<R>(&mut self, responder: &mut TcpResponder<R>) {
         let picked = responder.memory_sampler.pick(responder.output.filled().len());
-        if picked || self.active.as_ref().is_some_and(|active| active.kernel_memory > 0 || !active.output.is_empty()) {
+        if picked || self.active().is_some_and(|active| active.kernel_memory > 0 || !active.output.is_empty()) {
             self.measure_kernel_memory();
         } else {
-            self.active.take_if(|active| active.is_empty());
+            self.take_active(|active| active.is_empty());
         }
     }
 
@@ -304,14 +339,10 @@ impl TcpConnection {
             return;
         }
         let memory = Some(self.send_memory()).filter(|memory| *memory > IN_FLIGHT);
-        match &mut self.active {
-            Some(active) => active.kernel_memory = memory.unwrap_or(0),
-            None => {
-                self.active =
-                    memory.map(|kernel_memory| Box::new(ActiveState { kernel_memory, ..ActiveState::default() }))
-            }
+        if memory.is_some() || self.active().is_some() {
+            self.activate().kernel_memory = memory.unwrap_or(0);
         }
-        self.active.take_if(|active| active.is_empty());
+        self.take_active(|active| active.is_empty());
     }
 
     fn send_memory(&self) -> usize {
@@ -322,18 +353,18 @@ impl TcpConnection {
     /// The client has closed its half after a message whose response comes later.
     #[cold]
     fn await_response(&mut self) {
-        let active = self.active.get_or_insert_default();
+        let active = self.activate();
         (active.awaits_response, active.input) = (true, Buffer::default());
     }
 
     /// Queues a response to an earlier message. Output that waits ends with a complete message.
     #[cold]
     pub(super) fn queue_response(&mut self, response: &[u8]) {
-        let active = self.active.get_or_insert_default();
+        let active = self.activate();
         active.awaits_response = false;
         let prefix = u16::try_from(response.len()).expect("a message").to_be_bytes();
-        active.output.octets.extend_from_slice(&prefix);
-        active.output.octets.extend_from_slice(response);
+        active.output.extend(&prefix);
+        active.output.extend(response);
     }
 
     /// The client has closed its half. A closed connection escapes all limits while the kernel still delivers its data; if that
@@ -342,10 +373,10 @@ impl TcpConnection {
         if self.is_active() {
             self.measure_kernel_memory();
         }
-        let Some(active) = self.active.as_mut().filter(|active| active.kernel_memory > 0) else { return Err(end) };
+        let Some(active) = self.active_mut().filter(|active| active.kernel_memory > 0) else { return Err(end) };
         active.closing = true;
         active.input = Buffer::default();
-        if let Some(tls) = &mut self.tls {
+        if let Some(tls) = tls_of(&mut self.state) {
             tls.stream.close_notify(&mut &self.stream);
         }
         self.stream.shutdown(Shutdown::Write).map(|()| false)
@@ -353,7 +384,7 @@ impl TcpConnection {
 
     /// Closes a connection, by RST if the client has not received everything, so that the kernel frees its memory.
     pub(super) fn abort(self) {
-        let unsent = self.active.as_ref().is_some_and(|active| active.has_work());
+        let unsent = self.active().is_some_and(|active| active.has_work());
         if unsent || self.has_tls_output() || self.send_memory() > 0 {
             // If that fails, the socket is closed.
             let _ = tcp::reset(self.stream);
@@ -364,7 +395,7 @@ impl TcpConnection {
 
     /// Closes a connection; the kernel still delivers what it has.
     pub(super) fn close(mut self) {
-        if let Some(tls) = &mut self.tls {
+        if let Some(tls) = tls_of(&mut self.state) {
             tls.stream.close_notify(&mut &self.stream);
         }
     }
@@ -405,49 +436,9 @@ impl ActiveState {
     }
 }
 
-/// A queue of octets, consumed from the front.
-#[derive(Default)]
-struct Buffer {
-    octets: Vec<u8>,
-    start: usize,
-}
-
-impl From<&[u8]> for Buffer {
-    fn from(octets: &[u8]) -> Buffer {
-        Buffer { octets: octets.to_vec(), start: 0 }
-    }
-}
-
-impl Buffer {
-    fn octets(&self) -> &[u8] {
-        &self.octets[self.start..]
-    }
-
-    fn is_empty(&self) -> bool {
-        self.octets().is_empty()
-    }
-
-    fn memory(&self) -> usize {
-        self.octets.capacity()
-    }
-
-    /// Removes `len` octets from the front. When half are gone, the rest moves to a smaller allocation; in total that copies each
-    /// octet at most once.
-    fn consume(&mut self, len: usize) {
-        self.start += len;
-        if self.start * 2 >= self.octets.len() {
-            *self = Buffer::from(self.octets());
-        }
-    }
-
-    /// Appends what `receive` reads, at most `room` octets.
-    fn fill(&mut self, room: usize, receive: impl FnOnce(&mut [u8]) -> io::Result<Option<usize>>) -> io::Result<()> {
-        let len = self.octets.len();
-        self.octets.resize(len + room, 0);
-        let received = receive(&mut self.octets[len..]);
-        self.octets.truncate(len + received.as_ref().map_or(0, |received| received.unwrap_or(0)));
-        received.map(drop)
-    }
+/// Borrows nothing else of a connection.
+fn tls_of(state: &mut Option<Box<State>>) -> Option<&mut TlsConnection> {
+    state.as_mut()?.tls.as_mut()
 }
 
 fn peer_octets(peer: IpAddr) -> [u8; 16] {
@@ -487,31 +478,11 @@ pub(super) mod testing {
 
     /// Leaves the connection with `len` octets of input, or idle for 0; returns `true` for progress.
     pub(in crate::listen) fn set_input(connection: &mut TcpConnection, len: usize) -> bool {
-        let input = Buffer::from(&vec![0xff; len][..]);
-        connection.active = (len > 0).then(|| Box::new(ActiveState { input, ..ActiveState::default() }));
-        true
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn consuming_a_buffer_copies_each_octet_at_most_once() {
-        let all: Vec<u8> = (0..=255).cycle().take(200_000).collect();
-        let mut buffer = Buffer::from(&all[..]);
-        let (mut copied, mut taken) = (0, 0);
-        while !buffer.is_empty() {
-            assert_eq!(buffer.octets(), &all[taken..]);
-            let before = buffer.octets.as_ptr();
-            buffer.consume(1000);
-            taken += 1000;
-            if buffer.octets.as_ptr() != before {
-                copied += buffer.octets.len();
-            }
-            assert!(buffer.memory() <= 2 * (all.len() - taken), "{} for {}", buffer.memory(), all.len() - taken);
+        if len > 0 {
+            connection.activate().input = Buffer::from(&vec![0xff; len][..]);
+        } else {
+            connection.take_active(|_| true);
         }
-        assert!(copied <= all.len(), "{copied}");
+        true
     }
 }
