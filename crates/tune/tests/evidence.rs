@@ -96,9 +96,9 @@ fn figure(lookup: &Lookup, metric: &str, head: &[String], cells: &[String], prel
     })
 }
 
-/// The values of factors; a number gets the name of its factor.
+/// The values of factors; a number or percentage gets the name of its factor.
 fn words<'a>(factors: impl Iterator<Item = (&'a String, &'a String)>) -> String {
-    let word = |(name, cell): (&String, &String)| match cell.parse::<f64>() {
+    let word = |(name, cell): (&String, &String)| match cell.trim_end_matches(['%', ' ']).parse::<f64>() {
         Ok(_) => format!("{name} {cell}"),
         Err(_) => cell.clone(),
     };
@@ -108,13 +108,18 @@ fn words<'a>(factors: impl Iterator<Item = (&'a String, &'a String)>) -> String 
 #[test]
 fn the_figures_are_those_of_the_committed_records() {
     let mut expected = HEAD.to_owned();
-    for lookup in lookups() {
-        let record =
-            entry("records", lookup.experiment).unwrap_or_else(|| panic!("{} has no record", lookup.experiment));
+    // Several settings may quote the same measurement, each for other servers.
+    let measurements: BTreeSet<Lookup> =
+        lookups().into_iter().map(|lookup| Lookup { subjects: &[], ..lookup }).collect();
+    for measurement in measurements {
+        let record = entry("records", measurement.experiment)
+            .unwrap_or_else(|| panic!("{} has no record", measurement.experiment));
         let report = fs::read_to_string(record.join("report.md")).expect("the report of a record");
-        for figure in figures(&report, &lookup) {
-            expected += &figure.line();
-        }
+        let is_quoted = |figure: &Figure| {
+            let quoting = lookups().into_iter().filter(|lookup| Lookup { subjects: &[], ..*lookup } == measurement);
+            quoting.into_iter().any(|lookup| lookup.wants(&figure.subject))
+        };
+        expected.extend(figures(&report, &measurement).iter().filter(|figure| is_quoted(figure)).map(Figure::line));
     }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/advice/evidence.tsv");
     if std::env::var_os("UPDATE_EVIDENCE").is_some() {
@@ -137,6 +142,12 @@ fn what_is_looked_up_is_recorded_or_planned() {
         };
         let is_named =
             text("records", "report.md").contains(lookup.level) || text("experiments", "").contains(lookup.level);
+        let quoted: BTreeSet<&str> = lookup.figures().map(|figure| figure.subject.as_str()).collect();
+        assert!(quoted.len() <= 4 || lookup.is_of_group(), "{lookup:?} quotes {} figures", quoted.len());
+        assert!(
+            quoted.is_empty() || lookup.subjects.iter().all(|subject| quoted.contains(subject)),
+            "the record has no figure of one of these subjects: {lookup:?}"
+        );
         assert!(
             is_named,
             "neither record nor experiment {} has “{}”: look up its new name",
@@ -149,12 +160,12 @@ fn what_is_looked_up_is_recorded_or_planned() {
 fn a_report_is_read_by_heading_and_level() {
     let report = "### Mean latency, µs\n\n| server | load | setting | ratio to default (95 % interval) | p (Holm) | outcome |\n| --- |\n\
                   | bind | 95 % | sack 0 | 1.05 (0.93 – 1.18) | 0.6 | inconclusive |\n| bind | 95 % | sack 1 | 1 (1 – 1) | 1 | same |\n";
-    let lookup = Lookup { experiment: "E16", metric: "Mean latency", level: "sack 0" };
+    let lookup = Lookup { experiment: "E16", metric: "Mean latency", level: "sack 0", subjects: &[] };
     let found = figures(report, &lookup);
     assert_eq!(found.len(), 1);
     assert_eq!(
         found[0].line(),
-        "E16\tMean latency, µs\tsack 0\tbind, 95 %\tratio to default\t1.05 (0.93 – 1.18)\tinconclusive\tfinal\n"
+        "E16\tMean latency, µs\tsack 0\tbind, load 95 %\tratio to default\t1.05 (0.93 – 1.18)\tinconclusive\tfinal\n"
     );
     assert!(figures(report, &Lookup { metric: "Mean", ..lookup }).is_empty());
 }

@@ -14,7 +14,10 @@ pub(super) const SETTINGS: &[Setting] = &[
         rule: "--connections: the default of 150 is for a resolver at home",
         compute: |case| set(case.workload.connections, "150 by default"),
         sources: &[says(Usc, "6500000; the default is just 150"), says(BindManual, "150 by default")],
-        evidence: &[medians("E18", "Connections open"), medians("E18", "Server memory per idle connection")],
+        evidence: &[
+            medians("E18", "Connections open").only(&["bind, 15,000 idle"]),
+            medians("E18", "Server memory per idle connection").only(&["bind, 15,000 idle"]),
+        ],
         risk: "BIND needs kilobytes for each connection: see memory of connections",
         ..BIND
     },
@@ -29,7 +32,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             says(Usc, "0: the length of the system"),
             says(BindManual, "10 by default and at least; 0 takes a default of the system"),
         ],
-        evidence: &[medians("E18", "Connections accepted per second")],
+        evidence: &[medians("E18", "Connections accepted per second").only(&["bind, 15,000 idle"])],
         risk: "none known",
         ..BIND
     },
@@ -43,7 +46,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             ))
         },
         sources: &[says(Usc, "6500000"), says(BindManual, "deprecated in 9.18")],
-        evidence: &[medians("E19", "Share of UDP queries answered")],
+        evidence: &[medians("E19", "Share of UDP queries answered").only(&["bind"])],
         ..BIND
     },
     Setting {

@@ -17,6 +17,9 @@ const RING: &str = "NIC receive buffers (ring)";
 const OFFLOADS: &str = "offloads (GRO, GSO, TSO)";
 const QDISC: &str = "qdisc of the card";
 
+/// Queries from 1,000 addresses, as a server has them: with one address there is nothing to steer.
+const MANY_SOURCES: &[&str] = &["zonda, source addresses 1000", "nsd, source addresses 1000"];
+
 pub(super) const SETTINGS: &[Setting] = &[
     Setting {
         name: "net.core.default_qdisc",
@@ -75,7 +78,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             ),
             says(NlnetLabs, "readers: the card decides; on Linux the interrupt handler takes the rest of the cores"),
         ],
-        evidence: &[effect("E8", "Server CPU time per answer", "by the server's CPU")],
+        evidence: &[effect("E8", "Server CPU time per answer", "by the server's CPU").only(MANY_SOURCES)],
         risk: "the link goes down for a moment when the number changes",
         condition: "cards with several queues; sources disagree: fewer queues than cores (Microsoft), or one each; the record is of veth, where RPS stands for RSS",
         ..CARD
@@ -89,8 +92,8 @@ pub(super) const SETTINGS: &[Setting] = &[
             says(Microsoft, "from one source address all packets reach one core"),
         ],
         evidence: &[
-            effect("E8", "Server CPU time per answer", "by the server's CPU"),
-            effect("E8", "Answered rate", "by the server's CPU"),
+            effect("E8", "Server CPU time per answer", "by the server's CPU").only(MANY_SOURCES),
+            effect("E8", "Answered rate", "by the server's CPU").only(MANY_SOURCES),
         ],
         risk: "each packet wakes another processor: with few processors it costs more than it gains",
         condition: "one queue and at least four processors",

@@ -1,6 +1,6 @@
 //! Descriptors, and the memory of connections.
 
-use super::evidence::{effect, idle_connection_memory, medians};
+use super::evidence::{IDLE, effect, idle_connection_memory, medians};
 use super::sizes::octets;
 use super::sources::Document::{Diiner, Kernel, Liang, Usc};
 use super::sources::says;
@@ -108,8 +108,8 @@ pub(super) const SETTINGS: &[Setting] = &[
         compute: connection_memory,
         sources: &[says(Usc, "BIND has locked up with all file descriptors in use")],
         evidence: &[
-            medians("E18", "Server memory per idle connection"),
-            medians("E18", "Kernel memory per idle connection, both ends"),
+            medians("E18", "Server memory per idle connection").only(IDLE),
+            medians("E18", "Kernel memory per idle connection, both ends").only(&["zonda, 15,000 idle"]),
         ],
         risk: "without room for them the kernel kills the server",
         ..DESCRIPTOR

@@ -13,8 +13,10 @@ pub struct Lookup {
     pub experiment: &'static str,
     /// The heading of the metric in the report, without its unit.
     pub metric: &'static str,
-    /// The value of the factor that is compared; empty for the medians of all servers.
+    /// The value of the factor that is compared; empty for medians.
     pub level: &'static str,
+    /// The figures that are quoted: server and further conditions, as in the report. Empty for all.
+    pub subjects: &'static [&'static str],
 }
 
 /// One measured effect or median.
@@ -77,22 +79,48 @@ impl Lookup {
             metric == lookup.metric || metric.strip_prefix(lookup.metric).is_some_and(|unit| unit.starts_with(", "))
         };
         FIGURES.iter().filter(move |figure| {
-            figure.experiment == lookup.experiment && figure.level == lookup.level && is_metric(&figure.metric)
+            figure.experiment == lookup.experiment
+                && figure.level == lookup.level
+                && is_metric(&figure.metric)
+                && lookup.wants(&figure.subject)
         })
+    }
+
+    /// Whether figures of this subject are quoted.
+    pub fn wants(&self, subject: &str) -> bool {
+        self.subjects.is_empty() || self.subjects.contains(&subject)
+    }
+
+    /// Whether it compares a whole group of settings, which says little about one of them.
+    pub fn is_of_group(&self) -> bool {
+        self.experiment == "E17"
+    }
+
+    /// The same measurement for these subjects only.
+    pub(super) const fn only(self, subjects: &'static [&'static str]) -> Lookup {
+        Lookup { subjects, ..self }
     }
 }
 
 /// An effect of one level of a factor.
 pub(super) const fn effect(experiment: &'static str, metric: &'static str, level: &'static str) -> Lookup {
-    Lookup { experiment, metric, level }
+    Lookup { experiment, metric, level, subjects: &[] }
 }
 
-/// The medians of all servers.
+/// Medians of several servers.
 pub(super) const fn medians(experiment: &'static str, metric: &'static str) -> Lookup {
-    Lookup { experiment, metric, level: "" }
+    Lookup { experiment, metric, level: "", subjects: &[] }
 }
 
-/// The measurements in words; `not measured here` if the records have none.
+/// Why E3 cannot decide how many workers are best.
+pub(super) const SHARED_PROCESSOR: &str = "in E3 the second worker shares its processor with the load generator";
+
+/// 15,000 idle connections of E18, for each server.
+pub(super) const IDLE: &[&str] = &["zonda, 15,000 idle", "nsd, 15,000 idle", "knot, 15,000 idle", "bind, 15,000 idle"];
+
+/// The measurements in words, complete and in one line; `not measured here` if the records have none.
+///
+/// `render::evidence` has the short form for people.
 pub fn describe(lookups: &[Lookup]) -> String {
     let (found, absent): (Vec<&Lookup>, Vec<&Lookup>) =
         lookups.iter().partition(|lookup| lookup.figures().next().is_some());
@@ -110,11 +138,11 @@ pub fn describe(lookups: &[Lookup]) -> String {
 }
 
 impl Lookup {
-    /// The experiment and what it compares. The levels of E17 are whole groups of settings.
-    fn treatment(&self) -> String {
+    /// The experiment and what it compares: `E16 “sack 0”`.
+    pub(crate) fn treatment(&self) -> String {
         match (self.experiment, self.level) {
             (experiment, "") => experiment.to_owned(),
-            ("E17", level) => format!("E17 “{level}” (the whole group)"),
+            (experiment, level) if self.is_of_group() => format!("{experiment} “{level}” (the whole group)"),
             (experiment, level) => format!("{experiment} “{level}”"),
         }
     }

@@ -1,6 +1,6 @@
 //! Options of Knot DNS.
 
-use super::evidence::{effect, medians};
+use super::evidence::{SHARED_PROCESSOR, effect, medians};
 use super::sources::Document::{KnotManual, NlnetLabs};
 use super::sources::says;
 use super::workload::{Role, Server};
@@ -23,6 +23,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         },
         sources: &[says(KnotManual, "the number of online processors"), says(NlnetLabs, "4 of 4 cores on Linux")],
         evidence: &[effect("E3", "Answered rate", "2 workers")],
+        condition: SHARED_PROCESSOR,
         ..KNOT
     },
     Setting {
@@ -54,7 +55,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         rule: "--connections: the default is half of the limit of open files",
         compute: |case| set(case.workload.connections, "the default is half of LimitNOFILE"),
         sources: &[says(KnotManual, "below the limit of open files")],
-        evidence: &[medians("E18", "Connections open")],
+        evidence: &[medians("E18", "Connections open").only(&["knot, 15,000 idle"])],
         ..KNOT
     },
     Setting {

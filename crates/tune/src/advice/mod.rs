@@ -146,6 +146,9 @@ pub struct Row {
     pub why: String,
     /// Our own measurements, or that there are none.
     pub evidence: String,
+    /// Where they are found.
+    #[serde(skip)]
+    pub lookups: &'static [Lookup],
     /// What can go wrong.
     pub risk: &'static str,
     /// When the advice applies.
@@ -203,6 +206,7 @@ fn row(case: &Case, setting: &Setting) -> Row {
         advised,
         why,
         evidence: evidence::describe(setting.evidence),
+        lookups: setting.evidence,
         risk: setting.risk,
         condition: setting.condition,
         sources: setting.sources.iter().map(Source::to_string).collect(),

@@ -1,6 +1,6 @@
 //! Options of NSD.
 
-use super::evidence::effect;
+use super::evidence::{SHARED_PROCESSOR, effect};
 use super::sources::Document::{NlnetLabs, NsdManual};
 use super::sources::says;
 use super::workload::{Role, Server};
@@ -14,8 +14,9 @@ pub(super) const SETTINGS: &[Setting] = &[
         rule: "one process for each processor",
         compute: |case| set(case.processors(), "one process for each processor that it may use"),
         sources: &[says(NsdManual, "the number of cores; 1 by default"), says(NlnetLabs, "2 of 4 cores on Linux 3.9")],
-        evidence: &[effect("E3", "Answered rate", "2 workers")],
+        evidence: &[effect("E3", "Answered rate", "2 workers").only(&["nsd"])],
         risk: "tcp-count and memory multiply by it; sources disagree, years apart",
+        condition: SHARED_PROCESSOR,
         ..NSD
     },
     Setting {
@@ -86,7 +87,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             NsdManual,
             "one dedicated core for each process, no SMT siblings, one address and card for each",
         )],
-        evidence: &[effect("E20", "Server CPU time per answer", "server and load free")],
+        evidence: &[effect("E20", "Server CPU time per answer", "server and load free").only(&["nsd"])],
         ..NSD
     },
     Setting {

@@ -43,7 +43,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             effect("E3", "Server CPU time per answer", "2 workers"),
         ],
         risk: "more workers than processors take turns, and lose queries while they wait",
-        condition: "sources disagree, and differ by server and year",
+        condition: "sources disagree, and differ by server and year; in E3 the second worker shares its processor with the load generator",
         ..PROCESSOR
     },
     Setting {

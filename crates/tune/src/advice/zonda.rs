@@ -1,6 +1,6 @@
 //! Options of Zonda.
 
-use super::evidence::{effect, medians};
+use super::evidence::{SHARED_PROCESSOR, effect, medians};
 use super::workload::Server;
 use super::{Advice, Group, Place, SETTING, Setting};
 
@@ -25,7 +25,10 @@ pub(super) const SETTINGS: &[Setting] = &[
                 },
             }
         },
-        evidence: &[medians("E18", "Connections open"), medians("E18", "Server memory per idle connection")],
+        evidence: &[
+            medians("E18", "Connections open").only(&["zonda, 15,000 idle"]),
+            medians("E18", "Server memory per idle connection").only(&["zonda, 15,000 idle"]),
+        ],
         risk: "each connection takes kernel memory: see memory of connections",
         ..ZONDA
     },
@@ -56,7 +59,8 @@ pub(super) const SETTINGS: &[Setting] = &[
             Some("0") | None => Advice::Keep("one for each processor".into()),
             Some(_) => Advice::Leave("set by hand: see workers and processors".into()),
         },
-        evidence: &[effect("E3", "Answered rate", "2 workers")],
+        evidence: &[effect("E3", "Answered rate", "2 workers").only(&["zonda"])],
+        condition: SHARED_PROCESSOR,
         ..ZONDA
     },
     Setting {

@@ -2,11 +2,12 @@
 
 use std::fmt::Write;
 
+use super::evidence;
 use crate::advice::sizes::octets;
-use crate::advice::{Action, Case, Group, Row, Symptom};
+use crate::advice::{Action, Case, Group, Place, Row, Symptom};
 
 /// The width of a line.
-const WIDTH: usize = 110;
+const WIDTH: usize = 98;
 
 /// Where the sentences of a row begin.
 const INDENT: usize = 13;
@@ -25,6 +26,7 @@ pub fn text(case: &Case, rows: &[Row], symptoms: &[Symptom], notes: &[String]) -
         }
         append_row(&mut text, row);
     }
+    append_groups(&mut text, rows);
     text += "\nSymptoms since the start of the host or namespace\n";
     for symptom in symptoms {
         paragraph(
@@ -37,16 +39,44 @@ pub fn text(case: &Case, rows: &[Row], symptoms: &[Symptom], notes: &[String]) -
     if symptoms.is_empty() {
         text += "  none: no counter of lost queries or connections has counted\n";
     }
+    append_summary(&mut text, rows);
+    text
+}
+
+/// The measurements of whole groups of settings, to which the rows refer.
+fn append_groups(text: &mut String, rows: &[Row]) {
+    let groups = evidence::groups(rows.iter().flat_map(|row| row.lookups));
+    if groups.is_empty() {
+        return;
+    }
+    *text += "\nMeasured as a whole group: all settings of a source at once, which says little about each\n";
+    for (name, lines) in groups {
+        _ = writeln!(text, "  {name}");
+        for line in lines {
+            paragraph(text, "      ", &line, 8);
+        }
+    }
+}
+
+/// What is to set, again and without reasons, and how many settings have which advice.
+fn append_summary(text: &mut String, rows: &[Row]) {
+    let to_set: Vec<&Row> = rows.iter().filter(|row| row.action == Action::Set).collect();
+    if !to_set.is_empty() {
+        *text += "\nTo set\n";
+    }
+    for row in &to_set {
+        _ = writeln!(text, "  {:<32}  {}", row.name, values(row));
+    }
     let count = |action| rows.iter().filter(|row| row.action == action).count();
-    _ = write!(
-        text,
-        "\n{} to set, {} good as they are, {} to leave alone, {} not on this host. Nothing was changed; --write FOLDER and --apply change something.\n",
-        count(Action::Set),
+    let counts = format!(
+        "{} to set, {} good as they are, {} to leave alone, {} not on this host. Nothing was changed; --write FOLDER and --apply change something.",
+        to_set.len(),
         count(Action::Keep),
         count(Action::Leave),
         count(Action::Absent)
     );
-    text
+    text.push('\n');
+    paragraph(text, "", &counts, 0);
 }
 
 /// The heading of a part of the table.
@@ -65,12 +95,12 @@ pub fn title(group: Group) -> &'static str {
 
 fn head(case: &Case) -> String {
     let (host, workload) = (case.host, case.workload);
-    let rate = match workload.transfers_per_min() {
-        0 => format!("{} queries per second", workload.queries_per_s()),
-        transfers => format!("{transfers} transfers per minute"),
+    let (rate, unit) = match workload.transfers_per_min() {
+        0 => (workload.queries_per_s(), "queries per second"),
+        transfers => (transfers, "transfers per minute"),
     };
     format!(
-        "Host: Linux {}, {} processors, {} of memory\nAdvice for {}, role {}: {} connections, {} zones, {rate}\n",
+        "Host: Linux {}, {} processors, {} of memory\nAdvice for {}: --role {} --connections {} --zones {} --rate {rate} ({unit})\n",
         host.kernel,
         host.cpus.usable(),
         octets(host.usable_memory()),
@@ -82,14 +112,17 @@ fn head(case: &Case) -> String {
 }
 
 fn append_row(text: &mut String, row: &Row) {
-    let now = row.now.as_deref().unwrap_or("not set");
-    let (word, values) = match row.action {
-        Action::Set => ("set", format!("{now}  ->  {}", row.advised.as_deref().unwrap_or_default())),
-        Action::Keep => ("keep", now.to_owned()),
-        Action::Leave => ("leave", now.to_owned()),
-        Action::Absent => ("absent", String::new()),
+    let word = match row.action {
+        Action::Set => "set",
+        Action::Keep => "keep",
+        Action::Leave => "leave",
+        Action::Absent => "absent",
     };
-    _ = writeln!(text, "  {word:<8} {:<32} {values}", row.name);
+    let start = format!("  {word:<8} {:<32}", row.name);
+    match values(row).as_str() {
+        "" => _ = writeln!(text, "{}", start.trim_end()),
+        values => paragraph(text, &format!("{start}  "), values, INDENT),
+    }
     let mut sentence = |key: &str, words: &str| {
         if !words.is_empty() {
             paragraph(text, &format!("  {key:>9}: "), words, INDENT);
@@ -100,9 +133,22 @@ fn append_row(text: &mut String, row: &Row) {
         return;
     }
     sentence("sources", &row.sources.join("; "));
-    sentence("evidence", &row.evidence);
+    for (number, line) in evidence::lines(row.lookups).iter().enumerate() {
+        sentence(if number == 0 { "evidence" } else { "and" }, line);
+    }
     sentence("risk", row.risk);
     sentence("condition", row.condition);
+}
+
+/// The value now, and what to set. A habit has no value.
+fn values(row: &Row) -> String {
+    let unset = if row.place == Place::Habit { "" } else { "not set" };
+    let now = row.now.as_deref().unwrap_or(unset);
+    match row.action {
+        Action::Set => format!("{now}  ->  {}", row.advised.as_deref().unwrap_or_default()),
+        Action::Keep | Action::Leave => now.to_owned(),
+        Action::Absent => String::new(),
+    }
 }
 
 /// Words in lines of [`WIDTH`], the first after `start`, the others after `indent` blanks.
@@ -118,7 +164,7 @@ fn paragraph(text: &mut String, start: &str, words: &str, indent: usize) {
             text.push(' ');
             column += 1;
         }
-        text.push_str(word);
+        text.push_str(&word.replace(evidence::NO_BREAK, " "));
         column += length;
     }
     text.push('\n');

@@ -1,6 +1,6 @@
 //! Advised values change with memory, queues, processors, connections, rate and zones.
 
-use tune::advice::{Action, evidence};
+use tune::advice::{Action, evidence, sizes};
 use tune::{Case, Role, Server, ServerFacts, Workload, advise};
 
 use crate::synthetic::{TestHost, workload};
@@ -56,7 +56,8 @@ fn the_memory_of_connections_is_compared_with_the_host() {
     let bind = evidence::idle_connection_memory("bind").expect("a committed median");
     assert!(bind > 1_000.0);
     let row = host.row(Workload { server: Server::Bind, ..tcp }, "memory of connections");
-    assert!(row.why.contains("3.7 GiB in the server"), "{}", row.why);
+    let all = format!("{} in the server", sizes::octets((bind * 1e6) as u64));
+    assert!(all.contains("GiB") && row.why.contains(&all), "{all}: {}", row.why);
     // A cgroup leaves less than the host has.
     host.write("sys/fs/cgroup/memory.max", "1073741824");
     let row = host.row(tcp, "memory of connections");
