@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import pwd
+import re
 import resource
 import shutil
 import signal
@@ -28,6 +29,7 @@ from daemon import HOST, Daemon, program
 
 SMALL_PIPE = 4096
 FEW_DESCRIPTORS = 256
+CONTROL_THREADS = 8
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start as root and become another user")
 
@@ -173,13 +175,14 @@ def test_concurrent_reload_requests_are_all_answered(daemon):
     assert [one.wait(30) for one in asking] == [0] * 40
 
 
+def limit_descriptors(limit: int):
+    """What a child process runs first, to have no more descriptors."""
+    return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+
+
 def test_connections_leave_descriptors_for_reloads(daemon):
     server = daemon(server="tcp-connections = 10000")
-
-    def few_descriptors() -> None:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (FEW_DESCRIPTORS, FEW_DESCRIPTORS))
-
-    server.start(preexec_fn=few_descriptors)
+    server.start(preexec_fn=limit_descriptors(FEW_DESCRIPTORS))
     assert "tcp-connections" in server.log_text(), "no warning of the low limit"
     query = dns.message.make_query("www.example.", "A").to_wire()
     framed = len(query).to_bytes(2, "big") + query
@@ -205,6 +208,47 @@ def test_connections_leave_descriptors_for_reloads(daemon):
         is_done.set()
         bursts.join()
     assert "Too many open files" not in server.log_text()
+
+
+def test_a_start_says_how_many_descriptors_it_needs(daemon):
+    """With 24, a zone was not served now and then; with 16, the start failed without help."""
+    for limit in (5, 16, 24):
+        server = daemon().start(wait_for=None, preexec_fn=limit_descriptors(limit))
+        assert server.process.wait(5) == 1, server.log_text()
+        needed = re.search(rf"limit of open files is {limit}, but .* needs at least (\d+) .*\(help: .*LimitNOFILE=", server.log_text())
+        assert needed, server.log_text()
+    server = daemon().start(preexec_fn=limit_descriptors(int(needed[1])))
+    silent = [socket.socket(socket.AF_UNIX) for _ in range(6)]
+    for one in silent:
+        one.connect(str(server.state_dir / "control.sock"))
+    for _ in range(20):
+        server.zones.joinpath("example.zone").touch()
+        assert server.reload(timeout_s=10).returncode == 0, server.log_text()
+        assert server.ask("www.example.", tcp=True).rcode() == dns.rcode.NOERROR
+    for one in silent:
+        one.close()
+    assert "Too many open files" not in server.log_text()
+
+
+def test_control_threads_without_descriptors_log_one_line(daemon):
+    """Each of eight threads tried ten times per second, and logged each time."""
+    server = daemon().start()
+    limits = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (1, limits[1]))
+    with contextlib.ExitStack() as clients:
+        # Threads that wait for a client have the descriptor for it already.
+        for number in range(2 * CONTROL_THREADS):
+            client = clients.enter_context(socket.socket(socket.AF_UNIX))
+            client.connect(str(server.state_dir / "control.sock"))
+            if number < CONTROL_THREADS:
+                client.sendall(b"\n")
+        server.wait_until(lambda: "control socket" in server.log_text(), timeout_s=5)
+        time.sleep(1)
+        assert server.ask("www.example.").rcode() == dns.rcode.NOERROR
+    resource.prlimit(server.pid, resource.RLIMIT_NOFILE, limits)
+    assert server.reload(timeout_s=5).returncode == 0
+    lines = [line for line in server.log.read_text().splitlines() if "Too many open files" in line]
+    assert 1 <= len(lines) <= 2, lines
 
 
 # ---------- zonda check ----------

@@ -24,8 +24,9 @@ use crate::control::{self, ControlRequest, ControlSocket};
 use crate::control_service::ControlService;
 use crate::frozen_zones::{self, FROZEN_ZONES, FrozenZonesFile};
 use crate::listen::{self, EventSinks, ListenError, ListenerThreads, ZoneResponder};
-use crate::listener_setup::{addresses, listen_config};
+use crate::listener_setup::{addresses, listen_config, needed_files};
 use crate::log::{self, Log};
+use crate::open_files::{self, TooFewFiles};
 use crate::persistence::{JournalError, Persistence};
 use crate::privileges::{self, UserError};
 use crate::report::FindingReport;
@@ -41,6 +42,8 @@ use crate::zones::journal::{NoJournal, ZoneJournal};
 /// Why a daemon does not start. The message says what to do.
 #[derive(Debug, thiserror::Error)]
 enum StartError {
+    #[error(transparent)]
+    Files(#[from] TooFewFiles),
     #[error(transparent)]
     Listen(#[from] ListenError),
     #[error(transparent)]
@@ -93,6 +96,7 @@ pub fn serve(arguments: &cli::ServeArguments) -> ExitCode {
 fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<(), StartError> {
     info!(version = env!("CARGO_PKG_VERSION"), process = std::process::id(), "zonda starts");
     config.warnings.iter().for_each(|warning| log_finding(&FindingReport::new(warning, None)));
+    open_files::raise_limit(needed_files(&config.server))?;
     let state_dir = prepare_state_dir(&config.server)?;
     let mut listeners = listen::bind(&addresses(&config.server), &listen_config(&config.server))?;
     for address in listeners.addresses() {

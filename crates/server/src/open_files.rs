@@ -1,4 +1,4 @@
-//! How many connections the limit of open files (RLIMIT_NOFILE) and the memory allow.
+//! Whether the limit of open files (RLIMIT_NOFILE) suffices, and how many connections it and the memory allow.
 
 use std::thread;
 
@@ -14,11 +14,50 @@ const OTHER: usize = 64;
 /// What the transfer thread has open: connections to primaries, a socket for each primary, one for each source of NOTIFY.
 const TRANSFERS: usize = 512;
 
+/// What is open besides listeners, zone files and clients of the control socket: 12 after a start with a state-dir; twice that leaves room
+/// for what is open for a moment.
+const AT_LEAST: usize = 24;
+
+/// A limit of open files that is too low to start.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the limit of open files is {limit}, but zonda needs at least {needed} with this configuration (help: raise LimitNOFILE= in the unit, or run `ulimit -n {needed}` before)"
+)]
+pub struct TooFewFiles {
+    limit: usize,
+    needed: usize,
+}
+
+/// The descriptors that the threads of the listeners have open: sockets, and an epoll and an eventfd for each thread for streams,
+/// which also accepts a connection before it closes another for it.
+fn of_listeners(addresses: usize, workers: usize, stream_workers: usize) -> usize {
+    addresses * (workers + stream_workers) + 3 * stream_workers
+}
+
 /// How many descriptors the daemon may need besides its TCP connections.
-pub fn reserved(addresses: usize, workers: usize, tcp_workers: usize) -> usize {
-    let zone_files = thread::available_parallelism().map_or(1, usize::from) + MAX_STALLED;
-    // A TCP thread has an epoll and an eventfd, and accepts a connection before it closes another for it.
-    addresses * (workers + tcp_workers) + 3 * tcp_workers + zone_files + control::CLIENTS + TRANSFERS + OTHER
+pub fn reserved(addresses: usize, workers: usize, stream_workers: usize) -> usize {
+    let zone_files = reading() + MAX_STALLED;
+    of_listeners(addresses, workers, stream_workers) + zone_files + control::CLIENTS + TRANSFERS + OTHER
+}
+
+/// How many descriptors a start, a reload and the clients of the control socket need at least. With fewer, any of them may fail.
+pub fn needed(addresses: usize, workers: usize, stream_workers: usize) -> usize {
+    // A zone file may include another.
+    let zone_files = 2 * reading();
+    of_listeners(addresses, workers, stream_workers) + zone_files + control::CLIENTS + control::RELOADS + AT_LEAST
+}
+
+/// Raises the soft limit of open files to the hard limit, which must allow what is needed.
+pub fn raise_limit(needed: usize) -> Result<(), TooFewFiles> {
+    match netio::resource_limits::raise_open_files().map(usize::try_from) {
+        Ok(Ok(limit)) if limit < needed => Err(TooFewFiles { limit, needed }),
+        _ => Ok(()),
+    }
+}
+
+/// Zone files that are read at once.
+fn reading() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// The memory of an idle TCP connection with its share of buffers, in octets: 4.1 KiB of the kernel, up to 1 KiB here.
@@ -44,7 +83,13 @@ pub fn max_connections(configured: usize, reserved: usize) -> usize {
         warn!(
             limit,
             reserved,
-            "the limit of open files is too low for {configured} `tcp-connections`: at most {possible} are kept; raise LimitNOFILE= or `ulimit -n`"
+            "the limit of open files is too low for {configured} `tcp-connections`: at most {possible} are kept (help: raise LimitNOFILE= or `ulimit -n`)"
+        );
+    } else if limit <= reserved {
+        warn!(
+            limit,
+            reserved,
+            "the limit of open files leaves room for one TCP connection (help: raise LimitNOFILE= or `ulimit -n`)"
         );
     }
     configured.min(possible)
