@@ -17,7 +17,8 @@ impl Counters {
         add_snmp6(&files.text("proc/net/snmp6").unwrap_or_default(), &mut counters);
         add_sockstat(&files.text("proc/net/sockstat").unwrap_or_default(), &mut counters);
         if let Some(text) = files.text("proc/net/softnet_stat") {
-            let column = |number: usize| text.lines().filter_map(|line| hexadecimal(line, number)).sum();
+            let values = |number: usize| text.lines().filter_map(move |line| hexadecimal(line, number));
+            let column = |number: usize| values(number).fold(0, u64::saturating_add);
             counters.insert("softnet.dropped".into(), column(1));
             counters.insert("softnet.time_squeeze".into(), column(2));
         }

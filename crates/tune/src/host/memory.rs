@@ -29,7 +29,8 @@ impl Memory {
         let text = files.text("proc/meminfo").unwrap_or_default();
         let octets = |key: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
-            line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).map_or(0, |kib| kib << 10)
+            line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok())
+                .map_or(0, |kib| kib.saturating_mul(1024))
         };
         let share = |resource: &str| waiting(&files.text(&format!("proc/pressure/{resource}"))?);
         let pressure = || Some(Pressure { cpu: share("cpu")?, memory: share("memory")?, io: share("io")? });

@@ -148,6 +148,9 @@ fn number_list(text: &str) -> Vec<usize> {
         {
             numbers.extend(first..=last);
         }
+        if numbers.len() > MAX {
+            return Vec::new();
+        }
     }
     numbers
 }
@@ -161,6 +164,8 @@ mod tests {
         assert_eq!(number_list("0-3,8\n"), [0, 1, 2, 3, 8]);
         assert_eq!(number_list(""), [0; 0]);
         assert_eq!(number_list("0-99999999999"), [0; 0]);
+        assert_eq!(number_list("0-65535").len(), 65_536);
+        assert_eq!(number_list(&"0-65535,".repeat(1_000_000)), [0; 0]);
     }
 
     #[test]

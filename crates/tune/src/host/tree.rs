@@ -2,13 +2,15 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::fs;
-use std::io::ErrorKind;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The folder of a recorded host with the output of programs, one file for each command line.
 const OUTPUTS: &str = "command-output";
+/// The most octets that are read of a file: the list of tracked connections can be this long, no other.
+const MAX_OCTETS: u64 = 256 << 20;
 
 /// The files of a host. Paths are given without a leading slash.
 #[derive(Debug)]
@@ -34,9 +36,9 @@ impl Tree {
         self.path(path).exists()
     }
 
-    /// The contents of a file without white space at the ends; `None` if it is missing or cannot be read.
+    /// The contents of a regular file without white space at the ends; `None` if it is missing or cannot be read.
     pub fn text(&self, path: &str) -> Option<String> {
-        match fs::read(self.path(path)) {
+        match read(&self.path(path)) {
             Ok(octets) => Some(String::from_utf8_lossy(&octets).trim().to_owned()),
             Err(error) => {
                 if error.kind() == ErrorKind::PermissionDenied {
@@ -80,4 +82,14 @@ impl Tree {
     pub fn denied(&self) -> Vec<String> {
         self.denied.borrow().iter().cloned().collect()
     }
+}
+
+/// The start of a regular file, as those of `/proc` and `/sys` are: others may block or never end.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(ErrorKind::InvalidInput.into());
+    }
+    let mut octets = Vec::new();
+    File::open(path)?.take(MAX_OCTETS).read_to_end(&mut octets)?;
+    Ok(octets)
 }

@@ -1,5 +1,7 @@
 //! Hosts that are containers, old, foreign, or in trouble.
 
+use std::os::unix::fs::symlink;
+
 use tune::advice::{Action, symptoms};
 use tune::host::HostError;
 use tune::render::{notes, table};
@@ -147,4 +149,22 @@ fn limits_of_all_cgroups_above_count() {
     host.write("sys/fs/cgroup/cpu/server/cpu.cfs_period_us", "100000");
     let found = host.read().surroundings;
     assert_eq!((found.memory_limit, found.cpu_limit), (Some(1 << 30), Some(1.5)));
+}
+
+#[test]
+fn files_that_never_end_or_make_no_sense_count_as_missing() {
+    let host = TestHost::recorded();
+    for path in ["proc/meminfo", "proc/net/snmp", "sys/devices/system/cpu/online", "proc/sys/net/core/somaxconn"] {
+        std::fs::remove_file(host.path().join(path)).expect("the file");
+        symlink("/dev/zero", host.path().join(path)).expect("a link");
+    }
+    host.write("proc/self/status", &format!("Cpus_allowed_list:\t{}\n", "0-65535,".repeat(100_000)));
+    host.write("proc/net/softnet_stat", "1 ffffffffffffffff 0\n1 ffffffffffffffff 0\n");
+    let read = host.read();
+    assert_eq!((read.memory.total, read.cpus.usable(), read.sysctl("net.core.somaxconn")), (0, 1, None));
+    assert_eq!(read.counters.value("softnet.dropped"), Some(u64::MAX));
+    std::fs::remove_file(host.path().join("proc/meminfo")).expect("a link");
+    host.write("proc/meminfo", "MemTotal: 18446744073709551615 kB\n");
+    assert_eq!(host.read().memory.total, u64::MAX);
+    assert_eq!(host.row(workload(Role::Udp), "net.core.somaxconn").action, Action::Absent);
 }
