@@ -1,8 +1,8 @@
 //! Files for `--write FOLDER`: sysctl.d, limits.d and a systemd drop-in, with the reasons as comments.
 
 use std::fmt::Write as _;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read, Write as _};
 use std::path::{Path, PathBuf};
 
 use crate::advice::{Action, Case, Place, Row};
@@ -37,27 +37,53 @@ pub fn plan(case: &Case, rows: &[Row]) -> Vec<PlannedFile> {
 
 /// Writes the files below `folder`, which is made if it is missing; the paths written.
 ///
-/// A file of another author is an error. Each file is replaced as a whole.
+/// If there is a file of another author, that is an error and nothing is written. Each file is replaced as a whole.
 pub fn write(folder: &Path, files: &[PlannedFile]) -> io::Result<Vec<PathBuf>> {
-    files.iter().map(|file| write_file(&folder.join(&file.path), &file.text)).collect()
+    let paths: Vec<PathBuf> = files.iter().map(|file| folder.join(&file.path)).collect();
+    let named = |path: &Path, error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    for path in &paths {
+        check_author(path).map_err(|error| named(path, error))?;
+    }
+    for (path, file) in paths.iter().zip(files) {
+        replace(path, &file.text).map_err(|error| named(path, error))?;
+    }
+    Ok(paths)
 }
 
-fn write_file(path: &Path, text: &str) -> io::Result<PathBuf> {
-    let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-    match fs::read_to_string(path) {
-        Ok(found) if !found.starts_with(MARK) => {
-            let message = "it exists and was not written by `zonda tune` (help: move it away or choose another folder)";
-            return Err(named(io::Error::new(io::ErrorKind::AlreadyExists, message)));
-        }
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(named(error)),
-        _ => {}
+/// An error if there is a file that is not ours.
+fn check_author(path: &Path) -> io::Result<()> {
+    let mut start = Vec::new();
+    match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+        // Others than regular files may block or never end.
+        Ok(found) if found.is_file() => _ = File::open(path)?.take(MARK.len() as u64).read_to_end(&mut start)?,
+        Ok(_) => {}
     }
+    if start == MARK.as_bytes() {
+        return Ok(());
+    }
+    let message = "it exists and was not written by `zonda tune` (help: move it away or choose another folder)";
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, message))
+}
+
+fn replace(path: &Path, text: &str) -> io::Result<()> {
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(named)?;
+        fs::create_dir_all(folder)?;
     }
     let new = path.with_extension("new");
-    fs::write(&new, text).and_then(|()| fs::rename(&new, path)).map_err(named)?;
-    Ok(path.to_owned())
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    // O_EXCL follows no link: whoever may write to the folder must not choose what is overwritten.
+    let written = File::create_new(&new).and_then(|mut file| file.write_all(text.as_bytes()));
+    let replaced = written.and_then(|()| fs::rename(&new, path));
+    if replaced.is_err() {
+        // It may be incomplete, on a full disk for example.
+        _ = fs::remove_file(&new);
+    }
+    replaced
 }
 
 /// The settings of one place, each with its reasons; `None` if none is to set.

@@ -1,6 +1,7 @@
 //! The files of `--write`: as their readers parse them, they have the advised values and nothing else.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use tune::advice::{Action, Place};
@@ -60,4 +61,36 @@ fn nothing_is_written_where_nothing_is_to_set() {
     let host = TestHost::recorded().read();
     let case = Case { host: &host, workload: workload(Role::Udp), server: ServerFacts::default() };
     assert_eq!(files::plan(&case, &[]), []);
+}
+
+#[test]
+fn only_files_of_its_own_are_overwritten() {
+    let (host, folder) = (TestHost::large().read(), tempfile::tempdir().expect("a folder"));
+    let case = Case { host: &host, workload: workload(Role::Tcp), server: ServerFacts::default() };
+    let planned = files::plan(&case, &advise(&case));
+    let written = files::write(folder.path(), &planned).expect("the files");
+    let last = written.last().expect("a file");
+
+    // The name of the new file is known before: a link there is replaced, not followed.
+    let precious = folder.path().join("precious");
+    fs::write(&precious, "precious").expect("a file");
+    for path in &written {
+        symlink(&precious, path.with_extension("new")).expect("a link");
+    }
+    files::write(folder.path(), &planned).expect("the files again");
+    assert_eq!(read(&precious), "precious");
+
+    // A file that never ends, a link to another author's, and one that is no text; then nothing else is written either.
+    fs::write(&written[0], "# Written by `zonda tune`. This is an old one.").expect("a file");
+    for target in [Path::new("/dev/zero"), &precious, folder.path()] {
+        fs::remove_file(last).expect("it was written");
+        symlink(target, last).expect("a link");
+        let error = files::write(folder.path(), &planned).expect_err("not ours");
+        assert!(error.to_string().contains("was not written by `zonda tune`"), "{error}");
+    }
+    fs::remove_file(last).expect("a link");
+    fs::write(last, [0xff; 80]).expect("a file");
+    let error = files::write(folder.path(), &planned).expect_err("not ours");
+    assert!(error.to_string().contains("was not written by `zonda tune`"), "{error}");
+    assert!(read(&written[0]).contains("old one") && read(&precious) == "precious");
 }
