@@ -188,7 +188,10 @@ impl QuicConnection {
             return self.fail(turn);
         }
         let Some(at) = self.find(id) else { return false };
-        if self.inner.is_handshaking() && !is_replayable(message) {
+        // The names of a client are known once it has proved who it is: a query that needs them must not be refused before.
+        if self.inner.is_handshaking()
+            && (!is_replayable(message) || self.inner.crypto_session().peer_identity().is_some())
+        {
             self.streams[at].state = StreamState::Delayed(query);
             return false;
         }

@@ -83,8 +83,11 @@ impl Session for TlsSession {
         None
     }
 
+    /// That of a resumed session is there with the first query, before the client has proved that the session is its own.
     fn peer_identity(&self) -> Option<Box<dyn Any>> {
-        self.client.clone().map(|chain| -> Box<dyn Any> { Box::new(chain) })
+        let of_handshake = |tls: &ServerConnection| tls.peer_certificates().map(<[_]>::to_vec);
+        let chain = self.handshake.as_deref().map_or_else(|| self.client.clone(), of_handshake);
+        chain.map(|chain| -> Box<dyn Any> { Box::new(chain) })
     }
 
     fn early_crypto(&self) -> Option<(Box<dyn HeaderKey>, Box<dyn PacketKey>)> {

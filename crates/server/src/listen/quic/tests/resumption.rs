@@ -1,5 +1,7 @@
 //! Sessions that are resumed, and early data (0-RTT).
 
+use rustls::client::Resumption;
+
 use super::*;
 
 #[test]
@@ -35,6 +37,26 @@ fn rfc_9250_4_5_early_data_has_queries_and_others_wait_for_the_handshake() {
     assert!(world.clients[second].connection.accepted_0rtt());
     assert!(ids.iter().all(|id| world.clients[second].received[id].1 == StreamEnd::Finished));
     assert_eq!((world.totals().queries, world.totals().resumed), (5, 1));
+}
+
+#[test]
+fn early_queries_of_clients_with_a_certificate_wait_for_their_names() {
+    let mut world = World::new(|_| {});
+    let own = world.certificates.issue("client", &["secondary.example.net"]);
+    let remote = RemoteTls { client: Some((own.certificate, own.key)), ..RemoteTls::default() };
+    let mut tls = world.tls(&remote);
+    // Zonda itself does without, other clients do not.
+    tls.resumption = Resumption::in_memory_sessions(2);
+    let first = world.start(1, tls.clone());
+    world.run();
+    assert_eq!(world.exchange(first, &message(QUERY, CLIENT_NAMES, 9))[13], 1);
+    let second = world.start(2, tls);
+    assert!(world.clients[second].connection.has_0rtt(), "the client has a ticket");
+    let id = world.ask(second, &message(QUERY, CLIENT_NAMES, 9));
+    world.run();
+    assert!(world.clients[second].connection.accepted_0rtt());
+    assert_eq!(world.clients[second].received[&id].0[15], 1, "after the prefix of two octets");
+    assert_eq!(world.totals().resumed, 1);
 }
 
 /// Datagrams that arrive from an address.
