@@ -16,6 +16,10 @@ use crate::printable::printable_path;
 /// Larger files are refused: all authorities of a system take 250 KB.
 const MAX_FILE_LEN: u64 = 16 << 20;
 
+/// The most octets of the Certificate message of a handshake (RFC 8446 4.4.2). `rustls` has 64 KiB for it with what surrounds it, and
+/// OpenSSL takes 100 KiB.
+const MAX_CHAIN_LEN: usize = 60_000;
+
 /// A certificate or key that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsFileError {
@@ -38,6 +42,13 @@ pub enum TlsFileError {
     /// The file holds no certificate.
     #[error("{} contains no certificate (help: it must have a line `-----BEGIN CERTIFICATE-----`)", printable_path(.0))]
     NoCertificate(PathBuf),
+    /// The chain is longer than what others accept.
+    #[error(
+        "the certificates in {} are too long for a handshake: clients accept {MAX_CHAIN_LEN} octets (help: leave only the own \
+         certificate and those between it and an authority)",
+        printable_path(.0)
+    )]
+    LongChain(PathBuf),
     /// The file holds no usable key.
     #[error(
         "{} contains no private key that can be used (help: an encrypted key is decrypted by `openssl pkey -in KEY -out NEW`)",
@@ -104,6 +115,11 @@ pub(super) fn read_certified_key(
     crypto: &CryptoProvider,
 ) -> Result<Arc<CertifiedKey>, TlsFileError> {
     let chain = read_certificates(certificate)?;
+    // With the lengths of the list, of each certificate and of its extensions.
+    let chain_len: usize = 4 + chain.iter().map(|certificate| 5 + certificate.len()).sum::<usize>();
+    if chain_len > MAX_CHAIN_LEN {
+        return Err(TlsFileError::LongChain(certificate.to_owned()));
+    }
     let key_der = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|source| match source {
         pem::Error::NoItemsFound => TlsFileError::NoKey(key.to_owned()),
         error => not_pem(key, &error),

@@ -7,6 +7,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use rustls::client::Resumption;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use rustls::{CipherSuite, ClientConfig, HandshakeKind, RootCertStore};
 use wire::Name;
 
@@ -346,6 +348,24 @@ fn certificates_are_reloaded_for_new_connections_while_old_ones_go_on() {
     fs::write(&second.key, "nonsense").expect("written");
     assert!(server.reload(&files).is_err());
     assert_eq!(failure(&certificates, &pinned(second.pin), &server), None, "the last good certificate stays");
+}
+
+#[test]
+fn the_longest_chain_that_is_accepted_is_one_that_clients_accept() {
+    let certificates = TestCertificates::new();
+    let (own, other) = (certificates.issue("own", &["ns1.example.net"]), certificates.issue("other", &["b.example"]));
+    let [text, more] = [&own, &other].map(|files| fs::read_to_string(&files.certificate).expect("a certificate"));
+    let [len, more_len] = [&own, &other].map(|files| {
+        let first = CertificateDer::from_pem_file(&files.certificate).expect("a certificate");
+        first.len() + 5
+    });
+    let most = (60_000 - 4 - len) / more_len;
+    fs::write(&own.certificate, text.clone() + &more.repeat(most)).expect("written");
+    let server = ServerTls::read(&server_files(&certificates, &own)).expect("a chain that is not too long");
+    assert_eq!(failure(&certificates, &pinned(own.pin), &server), None);
+    fs::write(&own.certificate, text + &more.repeat(most + 1)).expect("written");
+    let error = ServerTls::read(&server_files(&certificates, &own)).err().map(|error| error.to_string());
+    assert!(error.is_some_and(|error| error.contains("own.pem are too long for a handshake")));
 }
 
 #[test]

@@ -1,0 +1,189 @@
+"""Who gets a transfer over TLS: certificates of clients, session tickets and their keys, certificates that a reload brings."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import datetime
+import os
+import socket
+import ssl
+from pathlib import Path
+
+import dns.message
+import dns.query
+import dns.rcode
+import pytest
+from servers import free_port
+
+x509 = pytest.importorskip("cryptography.x509", reason="cryptography is not installed")
+from cryptography.hazmat.primitives import hashes, serialization  # noqa: E402 - the line above skips without it
+from cryptography.hazmat.primitives.asymmetric import ec  # noqa: E402
+
+from daemon import HOST, Daemon  # noqa: E402
+
+CLIENT = "secondary.example"
+DAY = datetime.timedelta(days=1)
+
+
+class Certificate:
+    """A certificate and its key, by itself or by an authority; `pem` and `key` are files."""
+
+    def __init__(self, folder: Path, file: str, name: str, issuer: Certificate | None = None, days: int = 1) -> None:
+        self.private, self.pem, self.key = ec.generate_private_key(ec.SECP256R1()), folder / f"{file}.pem", folder / f"{file}.key"
+        self.subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, file)])
+        now, public = datetime.datetime.now(datetime.UTC), self.private.public_key()
+        builder = x509.CertificateBuilder(issuer.subject if issuer else self.subject, self.subject, public, x509.random_serial_number())
+        builder = builder.not_valid_before(now - 9 * DAY).not_valid_after(now + days * DAY)
+        builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        builder = builder.add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
+        made = builder.sign(issuer.private if issuer else self.private, hashes.SHA256())
+        self.pem.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+        form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        self.key.write_bytes(self.private.private_bytes(*form))
+
+
+def ticket_key() -> str:
+    return base64.b64encode(os.urandom(32)).decode() + "\n"
+
+
+class TransferServer:
+    """A server that transfers its zone to clients with the certificate of `CLIENT` only."""
+
+    def __init__(self, daemon, folder: Path, authority: Certificate, keys: Path) -> None:
+        self.port, self.own, self.keys = free_port(), Certificate(folder, f"own-{keys.name}", "localhost", authority), keys
+        more = f'listen-tls = ["{HOST}:{self.port}"]\ntls-cert = "{self.own.pem}"\ntls-key = "{self.own.key}"\n'
+        self.server: Daemon = daemon(server=f'{more}tls-ca = "{authority.pem}"\ntls-ticket-keys = "{keys}"')
+        allowed = f'[{{ address = "127.0.0.0/8", tls = "{CLIENT}" }}]'
+        self.server.config.write_text(self.server.config.read_text().replace('["127.0.0.0/8"]', allowed))
+        self.server.start()
+
+    def transfer(self, context: ssl.SSLContext, session: ssl.SSLSession | None = None) -> tuple[dns.rcode.Rcode, bool, ssl.SSLSession]:
+        """The response code of a transfer, whether the session was resumed, and the session."""
+        connection = socket.create_connection((HOST, self.port), timeout=5)
+        with context.wrap_socket(connection, session=session) as stream:
+            dns.query.send_tcp(stream, dns.message.make_query("example.", "AXFR"))
+            response, _ = dns.query.receive_tcp(stream)
+            return response.rcode(), bool(stream.session_reused), stream.session
+
+
+def client(certificate: Certificate | None) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols(["dot"])
+    if certificate:
+        context.load_cert_chain(certificate.pem, certificate.key)
+    return context
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Certificate:
+    return Certificate(tmp_path, "authority", "authority.example")
+
+
+@pytest.fixture
+def primary(daemon, tmp_path: Path, authority: Certificate) -> TransferServer:
+    keys = tmp_path / "tickets"
+    keys.write_text(ticket_key())
+    return TransferServer(daemon, tmp_path, authority, keys)
+
+
+def test_only_the_named_client_gets_a_transfer(primary, authority, tmp_path):
+    good = Certificate(tmp_path, "good", CLIENT, authority)
+    assert primary.transfer(client(good))[0] == dns.rcode.NOERROR
+    others = [None, Certificate(tmp_path, "name", "other.example", authority)]
+    assert [primary.transfer(client(one))[0] for one in others] == [dns.rcode.REFUSED] * 2
+    foreign = Certificate(tmp_path, "foreign", CLIENT, Certificate(tmp_path, "elsewhere", "elsewhere.example"))
+    expired = Certificate(tmp_path, "expired", CLIENT, authority, days=-1)
+    for one in (foreign, expired):
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            primary.transfer(client(one))
+    good.pem.write_bytes(good.pem.read_bytes() + foreign.pem.read_bytes() * 80)
+    assert primary.transfer(client(good))[0] == dns.rcode.NOERROR, "a long chain of certificates that nobody asked for"
+
+
+def test_tickets_end_with_their_key_and_are_good_where_it_is(primary, authority, tmp_path, daemon):
+    context = client(Certificate(tmp_path, "good", CLIENT, authority))
+    old, (_, _, session) = primary.keys.read_text(), primary.transfer(context)
+    assert primary.transfer(context, session)[:2] == (dns.rcode.NOERROR, True)
+    primary.keys.write_text(ticket_key() + old)
+    assert primary.server.reload().returncode == 0
+    assert primary.transfer(context, session)[:2] == (dns.rcode.NOERROR, True)
+    primary.keys.write_text(ticket_key())
+    assert primary.server.reload().returncode == 0
+    assert primary.transfer(context, session)[:2] == (dns.rcode.NOERROR, False)
+    for keys, is_resumed in ((old, True), (ticket_key(), False)):
+        path = tmp_path / f"tickets-{is_resumed}"
+        path.write_text(keys)
+        other = TransferServer(daemon, tmp_path, authority, path)
+        assert other.transfer(context, session)[:2] == (dns.rcode.NOERROR, is_resumed)
+
+
+def test_a_ticket_is_worth_no_more_than_its_certificate(primary, authority, tmp_path):
+    """The authority is replaced: a session that it let in is refused, too."""
+    context = client(Certificate(tmp_path, "good", CLIENT, authority))
+    session = primary.transfer(context)[2]
+    Certificate(tmp_path, "authority", "authority.example")
+    assert primary.server.reload().returncode == 0
+    with contextlib.suppress(ssl.SSLError, ConnectionError):  # after a full handshake
+        assert primary.transfer(context, session)[0] == dns.rcode.REFUSED
+
+
+def test_odd_files_of_keys_leave_the_old_ones_in_use(primary, authority, tmp_path):
+    context = client(Certificate(tmp_path, "good", CLIENT, authority))
+    session, keys, old = primary.transfer(context)[2], primary.keys, primary.keys.read_text()
+    for text in ("", old[:20], "\0" * 44, "A" * 1_000_000, ticket_key() * 17):
+        keys.write_text(text)
+        assert primary.server.reload().returncode == 1
+        assert "openssl rand -base64 32" in primary.server.log_text()
+    makers = [lambda: None, keys.mkdir, lambda: os.mkfifo(keys), lambda: keys.symlink_to("/dev/zero"), lambda: keys.symlink_to(keys)]
+    for make in makers:
+        keys.rmdir() if keys.is_dir() else keys.unlink(missing_ok=True)
+        make()
+        refused = primary.server.reload(timeout_s=5)
+        assert refused.returncode == 1
+        assert "what was read before stays in use" in refused.stdout + refused.stderr
+        assert primary.transfer(context, session)[:2] == (dns.rcode.NOERROR, True)
+
+
+def test_certificates_that_no_client_accepts_are_not_served(primary, authority, tmp_path):
+    """A bundle of authorities as `tls-cert`: the handshake would be longer than clients read."""
+    context, pem = client(Certificate(tmp_path, "good", CLIENT, authority)), primary.own.pem
+    pem.write_bytes(pem.read_bytes() + authority.pem.read_bytes() * 300)
+    refused = primary.server.reload()
+    assert refused.returncode == 1
+    assert "too long for a handshake" in refused.stdout + refused.stderr
+    assert primary.transfer(context)[0] == dns.rcode.NOERROR
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        b"\x17\x03\x03\0\0" * 100,
+        b"\x17\x03\x03\x40\x01" + bytes(16385),
+        b"\x17\x03\x03\xff\xff" + bytes(65535),
+        b"\x17\x03\x03\0\x20" + bytes(32),
+        b"\x15\x03\x03\0\x02\x01\0",
+        b"\x14\x03\x03\0\x01\x01" * 2000,
+        b"\x16\x03\x03\0\x04\x01\0\0\0",
+    ],
+    ids=["empty", "16,385 octets", "65,535 octets", "forged", "plain alert", "ChangeCipherSpec", "plain handshake"],
+)
+def test_a_record_that_is_not_of_the_session_ends_it(primary, record):
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = client(None).wrap_bio(incoming, outgoing)
+    with socket.create_connection((HOST, primary.port), timeout=5) as stream:
+        while True:
+            try:
+                tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                stream.sendall(outgoing.read())
+                incoming.write(stream.recv(65536))
+        stream.sendall(outgoing.read() + record)
+        try:
+            while stream.recv(65536):
+                pass
+        except ConnectionError:
+            pass
+    assert primary.server.ask("www.example.").rcode() == dns.rcode.NOERROR
