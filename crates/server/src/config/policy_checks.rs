@@ -1,13 +1,14 @@
 //! Checks of the settings that zones share: contradictions, and settings without effect in this release.
 
 use std::collections::HashSet;
+use std::net::SocketAddr;
 
 use zone::{Finding, Severity};
 
 use super::keys::Server;
 use super::reader::{ConfigReader, PendingZone};
 use super::resolve::ResolvedKeys;
-use super::value::{CatalogRole, TlsEndpoint};
+use super::value::{CatalogRole, Endpoint, TlsEndpoint};
 use super::zone_checks::{error, help_for_template};
 use super::zone_config::ZonePolicy;
 use super::zone_path::expand;
@@ -113,6 +114,31 @@ impl ConfigReader {
             self.add_error(position(key), format!("`{key}` needs {missing}"), format!("set {missing} too"));
         }
     }
+
+    /// Reports an address of `listen-tls` or `listen-quic` that `listen` has: a start would take itself for another program.
+    pub(super) fn check_addresses(&mut self) {
+        let Server { listen, listen_tls, listen_quic, .. } = &self.server;
+        let conflict = |encrypted: &[TlsEndpoint]| {
+            let mut addresses = encrypted.iter().map(|TlsEndpoint(address)| *address);
+            addresses.find(|address| listen.iter().any(|Endpoint(other)| overlap(*address, *other)))
+        };
+        // Another error has port 53.
+        let of_quic = conflict(listen_quic).filter(|address| address.port() != 53);
+        for (key, transport, address) in [("listen-tls", "TCP", conflict(listen_tls)), ("listen-quic", "UDP", of_quic)]
+        {
+            let Some(address) = address else { continue };
+            let position = self.set_at.get(key).cloned().unwrap_or_default();
+            let message = format!("`{key}` has {address}, where `listen` has DNS over {transport}");
+            self.add_error(position, message, "choose another port; clients expect 853");
+        }
+    }
+}
+
+/// Whether two sockets of one protocol cannot have these addresses.
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let (ip, other_ip) = (one.ip(), other.ip());
+    let is_any = ip.is_ipv4() == other_ip.is_ipv4() && (ip.is_unspecified() || other_ip.is_unspecified());
+    one.port() == other.port() && one.port() != 0 && (ip == other_ip || is_any)
 }
 
 /// Whether the zone accepts updates, which must not be lost.

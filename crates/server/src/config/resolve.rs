@@ -57,6 +57,7 @@ impl ConfigReader {
         self.check_text_files(&pending, &resolved);
         self.check_key_names();
         self.check_tls();
+        self.check_addresses();
         if self.server.listen.is_empty() {
             let position = self.set_at.get("listen").cloned().unwrap_or_default();
             self.add_error(position, "`listen` is empty", "name an address, or remove the key");

@@ -274,6 +274,14 @@ fn mistakes_in_keys_are_found_where_they_are() {
             format!("[server]\ntls-cert = \"c\"\ntls-key = \"k\"\nlisten-quic = [\"[::1]:53\"]\n{ZONE}"),
             "4:1: error: `listen-quic` has port 53, which is for DNS over UDP",
         ),
+        (
+            format!("[server]\ntls-self-signed = true\nlisten-tls = [\"::1\"]\nlisten = [\"[::]:853\"]\n{ZONE}"),
+            "3:1: error: `listen-tls` has [::1]:853, where `listen` has DNS over TCP",
+        ),
+        (
+            format!("[server]\ntls-self-signed = true\nlisten-quic = [\"::1\"]\nlisten = [\"[::1]:853\"]\n{ZONE}"),
+            "3:1: error: `listen-quic` has [::1]:853, where `listen` has DNS over UDP",
+        ),
         (format!("[server]\ntls-key = \"k\"\n{ZONE}"), "2:1: error: `tls-key` needs `tls-cert`"),
     ]);
 }
