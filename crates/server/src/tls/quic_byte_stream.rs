@@ -210,7 +210,11 @@ impl QuicByteStream {
             }
         }
         _ = chunks.finalize(); // Window updates are sent with the next datagrams.
-        let used = take_messages(&exchange.input, exchange.id, &mut self.ready);
+        let Some(used) = take_messages(&exchange.input, exchange.id, &mut self.ready) else {
+            self.exchanges.remove(&id);
+            self.lost.get_or_insert("QUIC: the primary sent a message ID other than 0 (RFC 9250 4.3.3)".into());
+            return;
+        };
         exchange.input.drain(..used);
         if has_ended
             && let Some(exchange) = self.exchanges.remove(&id)
@@ -314,18 +318,23 @@ fn first_message(octets: &[u8]) -> Option<&[u8]> {
     octets.get(..PREFIX_LEN + usize::from(len))
 }
 
-/// Appends the whole messages at the start of `input` to `ready`, with this ID; returns how many octets they take.
-fn take_messages(input: &[u8], id: [u8; ID_LEN], ready: &mut Vec<u8>) -> usize {
+/// Appends the whole messages at the start of `input` to `ready`, with this ID; returns how many octets they take. RFC 9250 4.3.3:
+/// `None` if one has another ID than 0 on the wire.
+fn take_messages(input: &[u8], id: [u8; ID_LEN], ready: &mut Vec<u8>) -> Option<usize> {
     let mut used = 0;
     while let Some(message) = first_message(&input[used..]) {
         let at = ready.len();
         ready.extend_from_slice(message);
         if let Some(theirs) = ready[at + PREFIX_LEN..].first_chunk_mut() {
+            if *theirs != [0; ID_LEN] {
+                ready.truncate(at);
+                return None;
+            }
             *theirs = id;
         }
         used += message.len();
     }
-    used
+    Some(used)
 }
 
 #[cfg(test)]
@@ -336,9 +345,16 @@ mod tests {
     fn messages_get_their_ids_back_once_they_are_whole() {
         let input = [0, 3, 0, 0, 7, 0, 2, 0, 0, 0, 1, 9, 0, 5, 0];
         let mut ready = vec![1];
-        assert_eq!(take_messages(&input, [0xab, 0xcd], &mut ready), 12);
+        assert_eq!(take_messages(&input, [0xab, 0xcd], &mut ready), Some(12));
         // The third message is too short for an ID.
         assert_eq!(ready, [1, 0, 3, 0xab, 0xcd, 7, 0, 2, 0xab, 0xcd, 0, 1, 9]);
-        assert_eq!(take_messages(&[0], [1, 2], &mut ready), 0);
+        assert_eq!(take_messages(&[0], [1, 2], &mut ready), Some(0));
+    }
+
+    #[test]
+    fn rfc_9250_4_3_3_another_message_id_than_0_is_an_error() {
+        let mut ready = Vec::new();
+        assert_eq!(take_messages(&[0, 2, 0, 0, 0, 2, 0, 1], [1, 2], &mut ready), None);
+        assert_eq!(ready, [0, 2, 1, 2], "what came before");
     }
 }

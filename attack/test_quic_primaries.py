@@ -1,0 +1,121 @@
+"""Primaries that answer over QUIC as RFC 9250 forbids. Needs aioquic (`pip install aioquic`)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import dns.message
+import dns.rrset
+import pytest
+from servers import free_port
+
+from daemon import HOST, Daemon, program
+from test_encrypted_transfers import certificate
+
+quic_asyncio = pytest.importorskip("aioquic.asyncio", reason="aioquic is not installed")
+from aioquic.quic.configuration import QuicConfiguration  # noqa: E402 - the line above skips without it
+from aioquic.quic.events import QuicEvent, StreamDataReceived  # noqa: E402
+
+Answer = Callable[["Primary", int, bytes], None]
+
+
+def transfer(serial: int, query: dns.message.Message) -> bytes:
+    """The response to a query for the SOA record or the zone, with its length."""
+    soa = dns.rrset.from_text("example.", 60, "IN", "SOA", f"ns.example. host.example. {serial} 3600 900 604800 300")
+    records = [dns.rrset.from_text(f"t{number}.example.", 60, "IN", "TXT", "x" * 200) for number in range(50)]
+    records.append(dns.rrset.from_text("example.", 60, "IN", "NS", "ns.example."))
+    response = dns.message.make_response(query)
+    response.answer = [soa] if query.question[0].rdtype == dns.rdatatype.SOA else [soa, *records, soa]
+    wire = response.to_wire(max_size=65535)
+    return len(wire).to_bytes(2, "big") + wire
+
+
+class Primary(quic_asyncio.QuicConnectionProtocol):
+    """Answers the complete query of a stream as `answer` says."""
+
+    serial = 1
+    answer: Answer
+    asked = 0
+
+    def __init__(self, *arguments: object, **named: object) -> None:
+        super().__init__(*arguments, **named)
+        self.queries: dict[int, bytes] = {}
+
+    def quic_event_received(self, event: QuicEvent) -> None:
+        if isinstance(event, StreamDataReceived):
+            query = self.queries[event.stream_id] = self.queries.get(event.stream_id, b"") + event.data
+            if event.end_stream:
+                Primary.asked += 1
+                Primary.answer(self, event.stream_id, transfer(Primary.serial, dns.message.from_wire(query[2:])))
+                self.transmit()
+
+    def send(self, stream: int, octets: bytes, ends: bool = True) -> None:
+        self._quic.send_stream_data(stream, octets, ends)
+
+    def reset(self, stream: int, octets: bytes) -> None:
+        self.send(stream, octets[:500], ends=False)
+        self.transmit()
+        self._quic.reset_stream(stream, 3)
+
+    def end(self, stream: int, octets: bytes) -> None:
+        self._quic.close(error_code=2)
+
+
+@pytest.fixture
+def secondary(daemon, tmp_path: Path) -> Iterator[Daemon]:
+    """A server whose zone comes from `Primary`."""
+    cert, key = certificate(tmp_path)
+    port, loop, configuration = free_port(), asyncio.new_event_loop(), QuicConfiguration(is_client=False, alpn_protocols=["doq"])
+    configuration.load_cert_chain(cert, key)
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    start = quic_asyncio.serve(HOST, port, configuration=configuration, create_protocol=Primary)
+    primary = asyncio.run_coroutine_threadsafe(start, loop).result(5)
+    Primary.serial, Primary.answer = 1, Primary.send
+    server = daemon()
+    text = server.config.read_text().split("[[zone]]")[0]
+    peer = f'{{ address = "{HOST}:{port}", tls = true, quic = true }}'
+    server.config.write_text(f'{text}[[zone]]\nname = "example"\nprimaries = [{peer}]\nmin-refresh-s = 1\nmin-retry-s = 1\n')
+    server.quic_port = port
+    yield server.start()
+    loop.call_soon_threadsafe(primary.close)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+
+
+def retransfer(server: Daemon) -> None:
+    subprocess.run([program(), "zone", "retransfer", "--config", server.config, "example"], capture_output=True, timeout=10, check=True)
+
+
+def serial(server: Daemon) -> int:
+    return server.ask("example.", "SOA").answer[0][0].serial
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda primary, stream, octets: primary.send(stream, octets[: len(octets) // 2]),
+        lambda primary, stream, octets: primary.send(stream, octets[:2] + b"\x09" + octets[3:]),
+        lambda primary, stream, octets: primary.send(stream, os.urandom(2000)),
+        lambda primary, stream, octets: primary.send(stream, b"\0\0" * 10_000),
+        Primary.reset,
+        Primary.end,
+    ],
+    ids=["half", "another message ID", "noise", "empty messages", "reset", "closed"],
+)
+def test_what_is_no_response_is_not_taken(secondary, answer):
+    Primary.serial, Primary.answer, asked, before_s = 2, answer, Primary.asked, secondary.cpu_s()
+    retransfer(secondary)
+    secondary.wait_until(lambda: Primary.asked > asked, timeout_s=5)
+    time.sleep(0.5)
+    assert serial(secondary) == 1
+    assert secondary.cpu_s() - before_s < 0.5
+    Primary.answer = Primary.send
+    secondary.wait_until(lambda: serial(secondary) == 2 or retransfer(secondary), timeout_s=15)
+    assert "bug" not in secondary.log_text()
