@@ -180,14 +180,15 @@ def test_handshakes_that_are_never_completed_are_forgotten(quic):
     assert server.cpu_s() - used < 0.1
 
 
-@pytest.mark.slow
-def test_a_stop_waits_for_half_handshakes_as_long_as_for_responses(quic):
-    server, port = quic
-    for number in range(200):
+def test_a_stop_does_not_wait_for_half_handshakes(quic, daemon):
+    """It waited as long as for responses: whoever sent one datagram each second made every stop last 5 s."""
+    port = free_port()
+    server = daemon(server=f'listen-quic = ["{HOST}:{port}"]\ntls-self-signed = true').start()
+    for number in range(HANDSHAKES // 2):
         client = QuicClient(port, f"127.2.0.{number + 1}")
         client.send()
         client.socket.close()
+    time.sleep(0.1)
     began = time.monotonic()
     assert server.stop(timeout_s=10) == 0
-    assert time.monotonic() - began < 7, "5 s"
-    server.start()
+    assert time.monotonic() - began < 3

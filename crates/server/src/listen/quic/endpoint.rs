@@ -431,15 +431,15 @@ impl<R: Responder> QuicEndpoint<R> {
 
     //---------- Stop
 
-    /// Accepts no more connections, and closes those that wait for no response. Returns whether none are left.
+    /// Accepts no more connections, and closes those that wait for no response; handshakes too, as anybody can leave some incomplete.
+    /// Returns whether none are left.
     pub(super) fn stop(&mut self, now: Instant) -> bool {
         self.is_stopping = true;
         while let Some((_, incoming)) = self.waiting.pop_front() {
             self.endpoint.ignore(incoming);
         }
-        let finished = self.table.iter().filter(|(_, connection)| {
-            !connection.inner.is_closed() && !connection.inner.is_handshaking() && !connection.owes_response()
-        });
+        let finished =
+            self.table.iter().filter(|(_, connection)| !connection.inner.is_closed() && !connection.owes_response());
         let finished: Vec<u32> = finished.map(|(index, _)| index).collect();
         for index in finished {
             self.close(index, DoqError::NoError, now);

@@ -254,6 +254,21 @@ fn a_stop_ends_attempts_that_wait() {
 }
 
 #[test]
+fn a_stop_does_not_wait_for_handshakes() {
+    let mut world = World::new(|_| {});
+    let tls = world.tls(&RemoteTls::default());
+    let client = world.start(1, tls);
+    world.deliver_to_server();
+    assert_eq!((world.server.connections(), world.server.waiting()), (1, 0));
+    assert!(!world.server.stop(world.now), "it is told");
+    world.server.finish_round(world.now, &mut world.network);
+    assert!(world.server.stop(world.now));
+    world.run();
+    // RFC 9000 10.2.3: without the code of the application.
+    assert!(matches!(world.clients[client].closed, Some(ConnectionError::ConnectionClosed(_))));
+}
+
+#[test]
 fn a_stop_lets_responses_be_read() {
     let mut world = World::new(|_| {});
     let [reading, idle] = [1, 2].map(|number| world.connect(number));
