@@ -11,7 +11,7 @@ MANUAL = packaging/man
 COMPLETIONS = packaging/completions
 # The Python of this project, with what its parts need; made on first use.
 VENV = .venv
-PYTHON_PARTS = $(wildcard lab/pyproject.toml interop/requirements.txt)
+PYTHON_PARTS = $(wildcard lab/pyproject.toml interop/requirements.txt attack/requirements.txt)
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -125,6 +125,7 @@ $(VENV)/ready: $(PYTHON_PARTS)
 	$(VENV)/bin/pip install --quiet ruff pytest
 	if [ -f lab/pyproject.toml ]; then $(VENV)/bin/pip install --quiet --editable 'lab[hosts,test]'; fi
 	if [ -f interop/requirements.txt ]; then $(VENV)/bin/pip install --quiet --requirement interop/requirements.txt; fi
+	if [ -f attack/requirements.txt ]; then $(VENV)/bin/pip install --quiet --requirement attack/requirements.txt; fi
 	touch $@
 
 include lab/lab.mk

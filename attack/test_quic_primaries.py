@@ -1,4 +1,4 @@
-"""Primaries that answer over QUIC as RFC 9250 forbids. Needs aioquic (`pip install aioquic`)."""
+"""Primaries that answer over QUIC as RFC 9250 forbids. Needs aioquic (`requirements.txt`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""QUIC clients that send nonsense, half of what they should, or what others have sent. Needs aioquic (`pip install aioquic`)."""
+"""QUIC clients that send nonsense, half of what they should, or what others have sent. Needs aioquic (`requirements.txt`)."""
 
 from __future__ import annotations
 
