@@ -25,17 +25,12 @@ pub struct LoadOptions<'a> {
     pub thorough: bool,
     /// A zone with more NSEC3 iterations is an error: each adds to the cost of every negative response.
     pub nsec3_max_iterations: u16,
-    /// The serial of a changed zone that is not later than that of the previous version.
-    pub serial_policy: SerialPolicy,
-    /// The time in seconds since 1970, for the serial policy.
-    pub now_s: u64,
 }
 
 impl<'a> LoadOptions<'a> {
     /// A first load without the checks of `zonda check`, with any number of NSEC3 iterations.
     pub fn new(text: text::ParseOptions<'a>) -> LoadOptions<'a> {
-        let serial_policy = SerialPolicy::Keep;
-        LoadOptions { text, previous: None, thorough: false, nsec3_max_iterations: u16::MAX, serial_policy, now_s: 0 }
+        LoadOptions { text, previous: None, thorough: false, nsec3_max_iterations: u16::MAX }
     }
 }
 
@@ -83,35 +78,58 @@ pub fn load<T: ReadAt + ?Sized>(source: Source<'_, T>, options: &LoadOptions<'_>
     findings.sort_by_position();
     outcome.findings.extend(findings.finish(&outcome.files[0]));
     if let Some((zone, difference)) = built.filter(|_| is_readable) {
-        let (zone, difference) = advance_serial(options, zone, difference);
-        let is_changed = difference != Some(Difference::default());
-        let previous = options.previous.filter(|_| is_changed);
-        outcome.findings.extend(
-            previous.and_then(|previous| check_serial(previous, &zone, &outcome.files, options.text.check_mode)),
-        );
         (outcome.zone, outcome.difference) = (Some(zone), difference);
     }
     outcome.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     outcome
 }
 
-/// Gives a changed zone whose serial is not later the next one by the policy. Only the signer of a signed zone can do that.
-fn advance_serial(options: &LoadOptions<'_>, zone: Zone, difference: Option<Difference>) -> (Zone, Option<Difference>) {
-    let is_advanced = |previous: &&Zone| {
-        let is_changed = difference != Some(Difference::default());
-        let has_policy = options.serial_policy != SerialPolicy::Keep && !zone.is_signed();
-        is_changed && has_policy && !is_later(zone.serial(), previous.serial())
-    };
-    let Some(previous) = options.previous.filter(is_advanced) else { return (zone, difference) };
-    if is_same_but_for_serial(previous, &zone, difference) {
-        // The file has the serial that was advanced before.
-        return (previous.clone(), Some(Difference::default()));
-    }
-    (zone.with_serial(options.serial_policy.next(previous.serial(), options.now_s)), difference)
+/// The serial of a zone that differs from the version served.
+pub struct SerialRules<'a> {
+    /// The version that is served now.
+    pub previous: &'a Zone,
+    /// The serial, if that of the text is not later.
+    pub policy: SerialPolicy,
+    /// The time in seconds since 1970, for the policy.
+    pub now_s: u64,
+    /// Whether a serial that is not later is an error.
+    pub check_mode: CheckMode,
 }
 
-/// Whether two versions have the same records, except for the serial.
-fn is_same_but_for_serial(old: &Zone, new: &Zone, difference: Option<Difference>) -> bool {
+impl LoadOutcome {
+    /// Whether the zone differs from the previous version.
+    pub fn is_changed(&self) -> bool {
+        self.difference != Some(Difference::default())
+    }
+
+    /// Gives a changed zone whose serial is not later the next one by the policy, and reports a serial that is still not later. Only the signer
+    /// of a signed zone can change it. RFC 8976 4: another serial makes a digest stale. It is removed, so that it must be checked before; returns
+    /// whether there was one.
+    pub fn settle_serial(&mut self, rules: &SerialRules<'_>) -> bool {
+        let previous = rules.previous;
+        let is_changed = self.is_changed();
+        let Some(zone) = self.zone.take_if(|_| is_changed) else { return false };
+        let has_policy = rules.policy != SerialPolicy::Keep && !zone.is_signed();
+        let (settled, is_digest_removed) = if !has_policy || is_later(zone.serial(), previous.serial()) {
+            (zone, false)
+        } else if is_same(previous, &zone.with_serial(previous.serial()), self.difference) {
+            // The file has the serial that was advanced before.
+            self.difference = Some(Difference::default());
+            (previous.clone(), false)
+        } else {
+            (zone.with_serial(rules.policy.next(previous.serial(), rules.now_s)), zone.has_digest())
+        };
+        if self.is_changed() {
+            self.findings.extend(check_serial(previous, &settled, &self.files, rules.check_mode));
+            self.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+        }
+        self.zone = Some(settled);
+        is_digest_removed
+    }
+}
+
+/// Whether two versions have the same records, if `difference` of the second one, before its serial was changed, is no larger than that.
+fn is_same(old: &Zone, new: &Zone, difference: Option<Difference>) -> bool {
     const APEX_ONLY: Difference = Difference { added: 0, removed: 0, changed: 1 };
     /// Zones that were built anew because they are small are compared.
     const SMALL: usize = 1 << 20;
@@ -119,13 +137,8 @@ fn is_same_but_for_serial(old: &Zone, new: &Zone, difference: Option<Difference>
         return false;
     }
     let change = EncodedChange::between(old, new);
-    let (old_soa, new_soa) = (change.old_soa(), change.new_soa());
-    // RFC 1035 3.3.13: the serial is the first of five numbers at the end.
-    let parts = [old_soa, new_soa].map(|soa| {
-        let at = soa.rdata.len() - 20;
-        (soa.ttl, &soa.rdata[..at], &soa.rdata[at + 4..])
-    });
-    parts[0] == parts[1] && change.removed().next().is_none() && change.added().next().is_none()
+    let [old_soa, new_soa] = [change.old_soa(), change.new_soa()].map(|soa| (soa.ttl, soa.rdata));
+    old_soa == new_soa && change.removed().next().is_none() && change.added().next().is_none()
 }
 
 /// RFC 1035 3.3.13, RFC 1982 3: a change increases the serial, or secondaries do not transfer it.

@@ -12,7 +12,8 @@ use crate::zonemd;
 const RULES: ChangeRules = ChangeRules { check_mode: CheckMode::Lenient, nsec3_max_iterations: u16::MAX };
 
 impl Zone {
-    /// The zone with another serial. Costs as much as a change of one record.
+    /// The unsigned zone with another serial, and without the ZONEMD records that this makes stale. Costs as much as a change of
+    /// a few records.
     pub fn with_serial(&self, serial: u32) -> Zone {
         let mut rdata = self.soa_rdata();
         let mut change = ChangeSet::new(self.apex());
@@ -21,7 +22,8 @@ impl Zone {
         let at = rdata.len() - 20;
         rdata[at..at + 4].copy_from_slice(&serial.to_be_bytes());
         change.add(self.apex(), Rtype::SOA, self.soa().ttl, &rdata).expect(APEX);
-        self.edited(change)
+        let edited = self.edited(change);
+        edited.without_stale_digest().unwrap_or(edited)
     }
 
     /// The zone without its ZONEMD records if none has its serial: a change has made them stale. `None` if there is nothing to remove.
@@ -94,6 +96,13 @@ mod tests {
         assert_eq!((change.from_serial(), change.to_serial()), (7, 9));
         assert_eq!(change.removed().count() + change.added().count(), 0);
         assert_eq!(change.new_soa().ttl, 300);
+    }
+
+    #[test]
+    fn rfc_8976_4_another_serial_makes_digests_stale() {
+        let with = |digests: String| zone_of(&digests).with_serial(9);
+        assert!(!with(digest(7)).has_digest());
+        assert!(with(digest(7) + &digest(9)).has_digest());
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Checks across the records of a zone, and its denial of existence.
 
 use wire::{Name, Rtype};
-use zone::load::{LoadOptions, LoadOutcome, load};
+use zone::load::{LoadOptions, LoadOutcome, SerialRules, load};
+use zone::serial_policy::SerialPolicy;
 use zone::text::{self, Source};
 use zone::{CheckMode, Denial, Nsec3Chain, Severity, Zone};
 
@@ -19,7 +20,12 @@ fn loaded_by(checks: CheckMode, text: &str, previous: Option<&Zone>) -> LoadOutc
     let apex: Name = "example.".parse().expect("a name");
     let source = Source { name: "test".into(), bytes: text.as_bytes() };
     let text_options = text::ParseOptions { threads: 2, check_mode: checks, ..text::ParseOptions::new(apex.as_ref()) };
-    load(source, &LoadOptions { previous, thorough: true, nsec3_max_iterations: 150, ..LoadOptions::new(text_options) })
+    let options = LoadOptions { previous, thorough: true, nsec3_max_iterations: 150, ..LoadOptions::new(text_options) };
+    let mut outcome = load(source, &options);
+    if let Some(previous) = previous {
+        outcome.settle_serial(&SerialRules { previous, policy: SerialPolicy::Keep, now_s: 0, check_mode: checks });
+    }
+    outcome
 }
 
 /// Severity, line and message of the findings in a zone with these lines after the apex records.

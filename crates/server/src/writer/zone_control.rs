@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
+use tracing::warn;
 use wire::Name;
 use zone::Zone;
 
@@ -11,6 +12,7 @@ use super::Writer;
 use crate::config::ZonePolicy;
 use crate::storage::{StoreUsage, ZoneUsage};
 use crate::zone_id::ZoneId;
+use crate::zones::acceptance::Remark;
 use crate::zones::{ControlRefused, Rollback};
 
 /// A request about single zones.
@@ -114,6 +116,9 @@ impl KeptVersion {
         }
         let serial = policy.serial_policy.next(current.serial(), now_s);
         let version = kept.with_serial(serial);
+        if kept.has_digest() && !version.has_digest() {
+            warn!(zone = %version.apex(), serial, "{}", Remark::StaleDigest);
+        }
         let change = zone::encoded_change::EncodedChange::between(&current, &version);
         Rollback { base, version, change: Some(change) }
     }

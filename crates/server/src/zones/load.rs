@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use wire::NameRef;
 use zone::encoded_change::EncodedChange;
-use zone::load::{LoadOptions, LoadOutcome};
+use zone::load::{LoadOptions, LoadOutcome, SerialRules};
 use zone::text::{ErrorText, IncludedFile, ReadAt, RecordLimits};
-use zone::{CheckMode, Difference, FilePosition, Finding, Severity, Zone, text};
+use zone::{CheckMode, FilePosition, Finding, Severity, Zone, text};
 
 use super::acceptance::{self, Candidate, Rejection, Remark, VersionOrigin};
 use super::change_detection::{FilesRead, Fingerprint};
@@ -79,10 +79,11 @@ pub fn load(
     // A bug in the parser must not end the server.
     let read = catch_unwind(AssertUnwindSafe(|| job.read(metadata, limits.threads)));
     let mut read = read.unwrap_or_else(|_| failed(path, "zonda panicked while reading it".into(), REPORT));
-    let is_changed = read.difference.is_none_or(|difference| difference != Difference::default());
-    if is_changed {
+    if read.is_changed() {
         check_acceptance(purpose.base(), &mut read, policy);
+        purpose.base().into_iter().for_each(|base| settle_serial(base, &mut read, policy));
     }
+    let is_changed = read.is_changed();
     // A zone that failed is read again by the next reload even if its files are unchanged.
     let fingerprint = if read.zone.is_some() { job.files.fingerprint() } else { Fingerprint::NONE };
     let change = read
@@ -98,16 +99,26 @@ pub fn load(
 fn check_acceptance(base: Option<&Zone>, read: &mut LoadOutcome, policy: &ZonePolicy) {
     let Some(version) = &read.zone else { return };
     match acceptance::check(Candidate { base, version, origin: VersionOrigin::Whole }, policy) {
-        Ok(remarks) => {
-            let warning =
-                |remark: &Remark| finding(Severity::Warning, read.files[0].clone(), format!("the zone: {remark}"));
-            read.findings.extend(remarks.iter().map(warning));
-        }
+        Ok(remarks) => read.findings.extend(remarks.iter().map(|remark| warning(read.files[0].clone(), remark))),
         Err(rejection) => {
             read.findings.insert(0, refusal(read.files[0].clone(), &rejection));
             read.zone = None;
         }
     }
+}
+
+/// Sets the serial by the policy of the zone.
+fn settle_serial(previous: &Zone, read: &mut LoadOutcome, policy: &ZonePolicy) {
+    let now_s = clock::real().as_secs();
+    let rules = SerialRules { previous, policy: policy.serial_policy, now_s, check_mode: policy.checks };
+    if read.settle_serial(&rules) {
+        read.findings.push(warning(read.files[0].clone(), &Remark::StaleDigest));
+    }
+}
+
+/// The finding for what is said about a zone that may be published.
+fn warning(file: Arc<str>, remark: &Remark) -> Finding {
+    finding(Severity::Warning, file, format!("the zone: {remark}"))
 }
 
 /// The finding for a zone that may not be published.
@@ -164,8 +175,7 @@ impl ZoneLoad<'_> {
         };
         let text = WatchedText { text, progress: self.progress };
         let source = text::Source { name: path_text(self.path).into(), bytes: &text };
-        let (serial_policy, now_s) = (self.policy.serial_policy, clock::real().as_secs());
-        let options = LoadOptions { text: options, previous, thorough, nsec3_max_iterations, serial_policy, now_s };
+        let options = LoadOptions { text: options, previous, thorough, nsec3_max_iterations };
         zone::load::load(source, &options)
     }
 

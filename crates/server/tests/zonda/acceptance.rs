@@ -73,6 +73,34 @@ fn rfc_8976_4_a_file_with_a_wrong_digest_is_refused() {
     assert!(daemon.ask("ns1.example").has("203.0.113.63"));
 }
 
+/// The digest is that of the file, and is stale with any other serial.
+#[test]
+fn rfc_8976_4_another_serial_removes_the_digest() {
+    let folder = TestFolder::new();
+    let settings = "keep-versions = 2\nserial-policy = \"increment\"\nzonemd = \"full-transfers\"\n";
+    folder.write("zonda.toml", &format!("[[zone]]\nname = \"example\"\nfile = \"a.zone\"\n{settings}"));
+    folder.write("a.zone", DIGEST);
+    let _daemon = folder.serve(&["--config", "zonda.toml"]);
+    let has = |serial: u32, has_digest: bool| {
+        let text = folder.run(&["zone", "export", "example", "--config", "zonda.toml"]).out;
+        assert!(text.contains(&format!(" {serial} ")) && text.contains("ZONEMD") == has_digest, "{serial}: {text}");
+    };
+    has(2018031900, true);
+    folder.write("a.zone", &zone_text(2018031909, "192.0.2.1"));
+    assert_eq!(reload(&folder).status, 0);
+    folder.write("a.zone", &DIGEST.replace("63", "64"));
+    let wrong = reload(&folder);
+    assert!(wrong.status == 1 && wrong.out.contains("its digest does not match its ZONEMD record"), "{wrong:?}");
+    for _ in 0..2 {
+        folder.write("a.zone", DIGEST);
+        assert_eq!(reload(&folder).status, 0);
+        has(2018031910, false);
+    }
+    let rollback = ["zone", "rollback", "example", "--to", "2018031900", "--config", "zonda.toml"];
+    assert_eq!(folder.run(&rollback).status, 0);
+    has(2018031911, false);
+}
+
 #[test]
 fn a_changed_file_gets_a_serial_by_the_policy() {
     let folder = folder("serial-policy = \"increment\"", &zone_text(5, "192.0.2.1"));
