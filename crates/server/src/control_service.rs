@@ -254,21 +254,27 @@ impl ControlService {
             return ControlResponse::Refused("name the zones to roll back".into());
         }
         let Ok(StatusPage { zones, mut failures, .. }) = self.named_zones(zones) else { return writer_is_gone() };
-        let mut done = 0;
+        let (mut done, mut frozen) = (0, 0);
         for zone in zones {
             match self.roll_back_one(&zone, to) {
                 None => return writer_is_gone(),
-                Some(Ok(_)) => done += 1,
+                Some(Ok(is_frozen)) => {
+                    done += 1;
+                    frozen += usize::from(is_frozen);
+                }
                 Some(Err(reason)) => failures.push(ZoneFailure { zone: zone.1.name, reason: reason.to_string() }),
             }
         }
-        // The versions are served again; a failure is logged.
-        _ = self.store_frozen_zones();
-        ControlResponse::ZoneAction { done, failures }
+        match self.store_frozen_zones() {
+            Err(error) if frozen > 0 => ControlResponse::Refused(format!(
+                "{done} zones are rolled back, but {frozen} of them are not frozen after a restart, when a later version may replace them: `{FROZEN_ZONES}` in the state-dir cannot be written: {error}; free some space, then use `zonda zone freeze`"
+            )),
+            _ => ControlResponse::ZoneAction { done, failures },
+        }
     }
 
-    /// Serves an earlier version again; `None` if there is no writer any more.
-    fn roll_back_one(&self, zone: &(ZoneId, ZoneStatus), serial: Option<u32>) -> Option<Result<u32, ControlRefused>> {
+    /// Serves an earlier version again; returns whether the zone is frozen for that. `None` if there is no writer any more.
+    fn roll_back_one(&self, zone: &(ZoneId, ZoneStatus), serial: Option<u32>) -> Option<Result<bool, ControlRefused>> {
         let (id, status) = zone;
         let (mut result, mut is_frozen) = (Err(ControlRefused::Changed), status.is_frozen);
         // Updates may come faster than the version can be made.
@@ -297,7 +303,7 @@ impl ControlService {
         if result.is_err() && is_frozen && !status.is_frozen {
             self.freeze(false, std::slice::from_ref(zone))?;
         }
-        Some(result)
+        Some(result.map(|_| is_frozen))
     }
 
     //----------- export -------------------------------------------------------

@@ -111,6 +111,23 @@ fn a_signed_zone_returns_to_its_own_serial_and_is_frozen() {
     assert!(daemon.ask("www.a.example").has("192.0.2.3"));
 }
 
+/// As on a full disk: the new file would need the name of a folder.
+#[test]
+fn a_rollback_that_is_not_frozen_after_a_restart_is_no_success() {
+    for (end, status, words) in
+        [("@ DNSKEY 256 3 13 AAAA\n", 1, "1 of them are not frozen after a restart"), ("", 0, "")]
+    {
+        let folder = folder("keep-versions = 1", &(zone_text(1, "192.0.2.1") + end));
+        let daemon = folder.serve(&["--config", "zonda.toml"]);
+        folder.write("a.zone", &(zone_text(2, "192.0.2.2") + end));
+        assert_eq!(reload(&folder).status, 0);
+        std::fs::create_dir(folder.path().join("state/zonda/.frozen-zones.new")).expect("a folder");
+        let rollback = zone(&folder, &["rollback"]);
+        assert!(rollback.status == status && rollback.err.contains(words), "{rollback:?}");
+        assert!(daemon.ask("www.a.example").has("192.0.2.1"));
+    }
+}
+
 #[test]
 fn rolled_back_and_frozen_zones_stay_so_over_a_restart() {
     let signed = |serial, address| zone_text(serial, address) + "@ DNSKEY 256 3 13 AAAA\n";
