@@ -135,8 +135,9 @@ fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<
     let mut writer = Writer::new(WriterSetup { config, sources, log, tls, queue, journal })
         .map_err(|error| StartError::System("the system has no random numbers", error))?;
     writer.freeze_later(frozen_before);
-    if let Some(control) = &control {
-        writer.open_added_zones(&control.state_file(ADDED_ZONES));
+    match &control {
+        Some(control) => writer.open_added_zones(&control.state_file(ADDED_ZONES)),
+        None => writer.keep_stored_zones(),
     }
     let (notify_handle, update_handle) = (handle.clone(), handle.clone());
     let sinks = EventSinks {

@@ -87,6 +87,8 @@ pub struct Writer {
     catalogs: Catalogs,
     /// Whether all zones are loaded that the start loads, and stored zones are to be forgotten that no catalog adds.
     has_started: bool,
+    /// Whether stored zones that nothing adds are kept until another start: see [`Writer::keep_stored_zones`].
+    keeps_stored: bool,
     /// Keeps the zones of `zonda zone add`; none without a state-dir.
     saver: Option<Saver>,
     /// The templates and catalogs of the configuration that is being applied.
@@ -169,6 +171,7 @@ impl Writer {
             catalogs,
             saver: None,
             has_started: false,
+            keeps_stored: false,
             new_catalogs: None,
             sources,
             server: config.server,

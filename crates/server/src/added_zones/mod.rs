@@ -52,13 +52,16 @@ impl AddedZonesFile {
         let mut text = Vec::new();
         open_no_link(path, true)?.read_to_end(&mut text)?;
         let (zones, is_compact) = replay(&text);
-        if !is_compact {
-            rewrite(path, &zones)?;
+        if !is_compact && let Err(error) = rewrite(path, &zones) {
+            // The disk may be full. Either file has all zones.
+            warn!("`{ADDED_ZONES}` in the state-dir cannot be rewritten, it grows until that works: {error}");
         }
-        let file = open_no_link(path, false)?;
+        let mut file = open_no_link(path, false)?;
+        text.clear();
+        file.read_to_end(&mut text)?;
+        let synced_len = complete_len(&text) as u64;
         // A new file must survive a crash, too.
         open_directory(&path.with_file_name("."))?.sync_all()?;
-        let synced_len = file.metadata()?.len();
         // It may be new.
         sync_folder(path)?;
         let file = AddedZonesFile { path: path.to_owned(), file, synced_len, rewritten_len: synced_len };
@@ -130,7 +133,7 @@ impl AddedZonesFile {
 /// The zones after all lines, and whether there is nothing else in the file.
 fn replay(text: &[u8]) -> (AddedZones, bool) {
     let (mut zones, mut lines, mut damaged) = (AddedZones::new(), 0, 0);
-    let end = text.iter().rposition(|&octet| octet == b'\n').map_or(0, |newline| newline + 1);
+    let end = complete_len(text);
     for line in text[..end].split_inclusive(|&octet| octet == b'\n') {
         lines += 1;
         match parse(&line[..line.len() - 1]) {
@@ -150,6 +153,11 @@ fn replay(text: &[u8]) -> (AddedZones, bool) {
     }
     let is_compact = lines == zones.len() && end == text.len();
     (zones, is_compact)
+}
+
+/// The length of the lines that are complete.
+fn complete_len(text: &[u8]) -> usize {
+    text.iter().rposition(|&octet| octet == b'\n').map_or(0, |newline| newline + 1)
 }
 
 fn parse(line: &[u8]) -> Option<Edit> {
@@ -260,6 +268,20 @@ mod tests {
         file.append("+ d. t\n").expect("space");
         let expected = ["a.", "c.", "d."].map(|zone| (name(zone), "t".into()));
         assert_eq!(AddedZonesFile::open(&path).expect("it is ours").1, AddedZones::from(expected));
+    }
+
+    /// As on a full disk: the new file would need the name of a folder.
+    #[test]
+    fn a_file_that_cannot_be_rewritten_is_used_as_it_is() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join(ADDED_ZONES);
+        fs::create_dir(path.with_file_name(format!(".{ADDED_ZONES}.new"))).expect("a folder");
+        fs::write(&path, "+ a. t\n+ b. t\n- a.\n+ cut of").expect("a file");
+        let (mut file, zones) = AddedZonesFile::open(&path).expect("it can be read");
+        assert_eq!(zones, AddedZones::from([(name("b."), "t".into())]));
+        file.append("+ c. t\n").expect("space");
+        let expected = ["b.", "c."].map(|zone| (name(zone), "t".into()));
+        assert_eq!(AddedZonesFile::open(&path).expect("it can be read").1, AddedZones::from(expected));
     }
 
     #[test]

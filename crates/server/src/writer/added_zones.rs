@@ -30,11 +30,19 @@ impl Writer {
                 self.saver = Some(saver);
                 self.restore_added(zones);
             }
-            Err(error) => error!(
-                file = added_zones::ADDED_ZONES,
-                "the file in the state-dir cannot be used: zones that were added are not served: {error}"
-            ),
+            Err(error) => {
+                error!(
+                    file = added_zones::ADDED_ZONES,
+                    "the file in the state-dir cannot be used: zones that were added are not served: {error}"
+                );
+                self.keep_stored_zones();
+            }
         }
+    }
+
+    /// Not all zones that were added are in the registry: what is stored of them must not be forgotten.
+    pub fn keep_stored_zones(&mut self) {
+        self.keeps_stored = true;
     }
 
     fn restore_added(&mut self, zones: AddedZones) {
@@ -44,7 +52,8 @@ impl Writer {
             if self.zones.find(name.as_ref()).is_some() {
                 forgotten.push(name);
             } else if let Err(reason) = self.add_zone(&name, &template) {
-                // It is kept in the file: the template may come back.
+                // It is kept in the file, and what is stored of it: the template may come back.
+                self.keep_stored_zones();
                 error!(zone = %name, "a zone that was added is not served: {reason}");
             }
         }

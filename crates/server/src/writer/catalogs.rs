@@ -22,7 +22,9 @@ impl Writer {
         // A catalog that cannot be read may still list zones that are stored.
         if self.has_started && !is_busy && self.catalogs.are_settled() {
             self.has_started = false;
-            self.zones.forget_stored_zones();
+            if !self.keeps_stored {
+                self.zones.forget_stored_zones();
+            }
         }
         is_busy
     }
