@@ -183,7 +183,7 @@ pub enum TransferCommand {
     Rejected {
         /// The zone.
         zone: ZoneId,
-        /// Whether its changes did not fit the version served.
+        /// Whether its changes did not fit the version served, or led to another one than that of the primary.
         needs_whole_zone: bool,
     },
     /// A version of any zone was published: send NOTIFY.

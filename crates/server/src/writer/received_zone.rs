@@ -60,6 +60,9 @@ pub enum ReceivedError {
     /// The changes do not fit the version served: the whole zone is needed.
     #[error("the changes do not fit the version served: {0}")]
     DoesNotFit(ChangeError),
+    /// The changes do not lead to the version of the primary (RFC 8976 4): the whole zone is needed.
+    #[error("after the changes, {0}")]
+    LeadsElsewhere(Rejection),
     /// The new version would be invalid.
     #[error("the zone is invalid: {0}")]
     Invalid(String),
@@ -142,7 +145,11 @@ impl ZoneReceiver {
             check_serial(base, &version.zone)?;
         }
         let origin = if is_full { VersionOrigin::Whole } else { VersionOrigin::Changes };
-        version.remarks.extend(acceptance::check_all(Candidate { base, version: &version.zone, origin }, policy)?);
+        let checked = acceptance::check_all(Candidate { base, version: &version.zone, origin }, policy);
+        version.remarks.extend(checked.map_err(|rejection| match rejection {
+            Rejection::Digest if !is_full => ReceivedError::LeadsElsewhere(rejection),
+            rejection => rejection.into(),
+        })?);
         Ok(version)
     }
 }

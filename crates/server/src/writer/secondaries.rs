@@ -296,7 +296,7 @@ impl Writer {
             self.log_zone(zone, |apex| log_failed(apex, report, &reason));
         }
         self.note_failed(zone, report, &reason, &reason);
-        let needs_whole_zone = matches!(error, ReceivedError::DoesNotFit(_));
+        let needs_whole_zone = matches!(error, ReceivedError::DoesNotFit(_) | ReceivedError::LeadsElsewhere(_));
         self.secondaries.send(TransferCommand::Rejected { zone, needs_whole_zone });
     }
 
