@@ -1,0 +1,187 @@
+"""The state-dir is damaged, or its zones cannot be served for a while: what was acknowledged comes back, and nothing wrong is served."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import dns.exception
+import dns.query
+import dns.rcode
+import dns.update
+import pytest
+
+from daemon import HOST, TINY_ZONE, Daemon, program
+from test_slow_zone_files import serial
+from test_state_and_control import kill, zone_command
+
+FLIPS = 6
+
+
+def server_with_added_zone(daemon) -> Daemon:
+    """A server whose zone `added.` was added and updated, and where another one was added and removed."""
+    server = daemon()
+    for name in ("added", "removed"):
+        (server.zones / f"{name}.zone").write_text(TINY_ZONE)
+    template = f"[template.more]\nfile = '{server.zones}/{{name}}.zone'\nallow-update = ['127.0.0.1']\nkeep-versions = 9\n"
+    server.config.write_text(server.config.read_text() + template)
+    server.start()
+    for words in (("add", "removed.", "--template", "more"), ("add", "added.", "--template", "more"), ("remove", "removed.")):
+        assert zone_command(server, *words).returncode == 0
+    assert update(server, "first") == dns.rcode.NOERROR
+    return server
+
+
+def update(server: Daemon, owner: str) -> dns.rcode.Rcode:
+    message = dns.update.UpdateMessage("added.")
+    message.add(owner, 60, "A", "192.0.2.1")
+    return dns.query.tcp(message, HOST, timeout=30, port=server.port).rcode()
+
+
+def start_without(server: Daemon, name: str) -> None:
+    """Starts it, and stops it once it has removed from the journal what no zone needs."""
+    server.start()
+    assert server.ask(name, "SOA").rcode() == dns.rcode.REFUSED
+    server.wait_until(lambda: "ready" in server.log.read_text())
+    server.stop()
+
+
+@pytest.mark.parametrize("what", ["file", "template"])
+def test_updates_of_an_added_zone_survive_a_start_without_it(daemon, what: str):
+    server = server_with_added_zone(daemon)
+    kill(server)
+    path = server.state_dir / "added-zones" if what == "file" else server.config
+    aside = path.with_name("aside")
+    path.rename(aside)
+    if what == "file":
+        path.mkdir()
+    else:
+        path.write_text(aside.read_text().partition("[template.more]")[0])
+    start_without(server, "added.")
+    if what == "file":
+        path.rmdir()
+    aside.replace(path)
+    server.start("added")
+    assert server.ask("first.added.").answer, server.log_text()
+
+
+def test_added_zones_are_served_although_their_file_cannot_be_rewritten(daemon):
+    """As on a full disk: the new file would need the name of a folder."""
+    server = server_with_added_zone(daemon)
+    kill(server)
+    (server.state_dir / ".added-zones.new").mkdir()
+    server.start("added")
+    assert server.ask("first.added.").answer, server.log_text()
+    assert zone_command(server, "add", "removed.", "--template", "more").returncode == 0
+    kill(server)
+    server.start("added")
+    assert server.ask("removed.", "SOA").rcode() == dns.rcode.NOERROR
+
+
+def versions(server: Daemon, rounds: int) -> list[set[str]]:
+    """The names in each version after the first of `added.`, each round in a journal file of its own; the server is not running then."""
+    names, found = {"first"}, []
+    for number in range(rounds):
+        if number > 0:
+            server.start("added")
+        names = names | {f"n{number}"}
+        assert update(server, f"n{number}") == dns.rcode.NOERROR
+        found.append(names)
+        kill(server)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["two are swapped", "one is missing", "one is there twice", "one is empty"])
+def test_of_wrong_journal_files_only_sound_versions_are_served(daemon, how: str):
+    server = server_with_added_zone(daemon)
+    expected = versions(server, rounds=4)
+    files = sorted((server.state_dir / "journal").glob("journal-*"))
+    match how:
+        case "two are swapped":
+            octets = [file.read_bytes() for file in files[1:3]]
+            files[1].write_bytes(octets[1])
+            files[2].write_bytes(octets[0])
+        case "one is missing":
+            files[2].unlink()
+        case "one is there twice":
+            shutil.copy(files[1], files[3])
+        case "one is empty":
+            files[2].write_bytes(b"")
+    server.start("added")
+    served = {owner for owner in expected[-1] if server.ask(f"{owner}.added.").answer}
+    assert served in expected
+    assert served == expected[-1] or "damaged" in server.log.read_text()
+    assert update(server, "after") == dns.rcode.NOERROR
+    kill(server)
+    server.start("added")
+    assert server.ask("after.added.").answer
+
+
+@pytest.mark.slow
+def test_kills_while_versions_are_rolled_back_take_no_serial_back(daemon):
+    server = server_with_added_zone(daemon)
+    latest, ends = 0, threading.Event()
+
+    def send() -> None:
+        number = 0
+        while not ends.is_set():
+            number += 1
+            with suppress(OSError, EOFError, dns.exception.DNSException):
+                update(server, f"n{number}")
+
+    client = threading.Thread(target=send)
+    client.start()
+    try:
+        for number in range(30):
+            zone_command(server, "rollback", "added.")
+            before, latest = latest, serial(server, "added")
+            assert latest >= before
+            if number % 10 == 9:
+                kill(server)
+                server.start("added")
+                assert serial(server, "added") >= latest, server.log_text()
+    finally:
+        ends.set()
+        client.join()
+    assert "panicked" not in server.log.read_text()
+
+
+def flipped(path: Path, at: int) -> None:
+    """Changes one bit of a file."""
+    octets = bytearray(path.read_bytes())
+    octets[at] ^= 1 << at % 8
+    path.write_bytes(octets)
+
+
+@pytest.mark.slow
+def test_flipped_bits_of_the_journal_are_never_served(daemon):
+    server = server_with_added_zone(daemon)
+    for number in range(3):
+        assert update(server, f"n{number}") == dns.rcode.NOERROR
+    assert zone_command(server, "rollback", "added.").returncode == 0
+    kill(server)
+    good = server.state_dir.with_name("good")
+    shutil.copytree(server.state_dir, good, ignore=shutil.ignore_patterns("control.sock"))
+    journal = max((good / "journal").glob("journal-*"))
+    owners = {"@", "added.", "www", "first", "n0", "n1", "n2"}
+    for at in random.Random(1).sample(range(journal.stat().st_size), FLIPS):
+        shutil.rmtree(server.state_dir)
+        shutil.copytree(good, server.state_dir)
+        flipped(server.state_dir / "journal" / journal.name, at)
+        server.start("added")
+        words = server.log.read_text()
+        assert "damaged" in words or "has cut the journal" in words, at
+        export = [program(), "zone", "export", "added.", "--config", server.config]
+        text = subprocess.run(export, capture_output=True, text=True, timeout=30, check=True).stdout
+        served = {line.split()[0].removesuffix(".added.") for line in text.splitlines() if line[0] not in "$;"}
+        assert served <= owners, (at, text)
+        assert update(server, "after") == dns.rcode.NOERROR, at
+        kill(server)
+        server.start("added")
+        assert server.ask("after.added.").answer, at
+        kill(server)
