@@ -5,7 +5,6 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use crate::printable::path_text;
@@ -31,22 +30,23 @@ impl ZoneFile {
         if !metadata.is_file() {
             return Ok(None);
         }
-        wait_for_tick(metadata);
         let opened = ZoneFile::new(File::open(path)?)?;
         // The path may lead to another file by now.
         Ok(is_regular(&opened.file, &opened.begin)?.then_some(opened))
     }
 
+    /// It may have changed since its path was looked at: what counts is the state that reading begins with.
     fn new(file: File) -> io::Result<ZoneFile> {
-        Ok(ZoneFile { begin: file.metadata()?, file })
+        let begin = file.metadata()?;
+        wait_for_tick(&begin);
+        Ok(ZoneFile { begin, file })
     }
 }
 
-/// Waits until a further change of the file would alter its mtime; returns whether it had to wait.
-fn wait_for_tick(metadata: &Metadata) -> bool {
+/// Waits until a further change of the file would alter its mtime. One wait is enough for all files that were written before.
+fn wait_for_tick(metadata: &Metadata) {
     let age = metadata.modified().ok().and_then(|time| SystemTime::now().duration_since(time).ok());
-    let rest = age.and_then(|age| TICK.checked_sub(age));
-    rest.inspect(|rest| std::thread::sleep(*rest)).is_some()
+    age.and_then(|age| TICK.checked_sub(age)).into_iter().for_each(std::thread::sleep);
 }
 
 impl ReadAt for ZoneFile {
@@ -78,8 +78,6 @@ impl ReadAt for ZoneFile {
 pub struct IncludeFolders<'p> {
     named: Vec<&'p Path>,
     resolved: OnceLock<Vec<PathBuf>>,
-    /// One wait is enough for all files that were written before the load.
-    has_waited: AtomicBool,
 }
 
 const HELP_OUTSIDE: &str =
@@ -88,7 +86,7 @@ const HELP_OUTSIDE: &str =
 impl<'p> IncludeFolders<'p> {
     /// These folders; those that do not exist are ignored.
     pub fn new(named: impl Iterator<Item = &'p Path>) -> IncludeFolders<'p> {
-        IncludeFolders { named: named.collect(), resolved: OnceLock::new(), has_waited: AtomicBool::new(false) }
+        IncludeFolders { named: named.collect(), resolved: OnceLock::new() }
     }
 
     /// Opens an included file, after links and `..` are resolved. A file outside of the folders is not even opened: error
@@ -104,9 +102,6 @@ impl<'p> IncludeFolders<'p> {
         let metadata = found.metadata().map_err(unreadable)?;
         if !found.is_regular_file().map_err(unreadable)? {
             return Err(refused("it is not a regular file", "copy its content to a regular file"));
-        }
-        if !self.has_waited.load(Ordering::Relaxed) {
-            self.has_waited.store(wait_for_tick(&metadata), Ordering::Relaxed);
         }
         let file = found.open().and_then(ZoneFile::new).map_err(unreadable)?;
         let id = (metadata.dev(), metadata.ino());
@@ -141,6 +136,26 @@ mod tests {
             std::fs::write(&path, change).expect("a file");
             assert!(file.check_unchanged().is_err(), "{change}");
         }
+    }
+
+    /// An editor truncates the file once its path was looked at, and writes it a moment later.
+    #[test]
+    fn a_file_that_is_being_written_when_it_is_opened_is_not_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("zone");
+        std::fs::write(&path, "all of it").expect("a file");
+        std::thread::sleep(2 * TICK);
+        let metadata = path.metadata().expect("the file");
+        std::fs::write(&path, "all").expect("a file");
+        let end = path.clone();
+        let editor = std::thread::spawn(move || {
+            std::thread::sleep(TICK / 4);
+            std::fs::write(end, "all of it").expect("a file");
+        });
+        let file = ZoneFile::open(&path, &metadata).expect("the file").expect("a regular file");
+        let read = file.check_unchanged();
+        editor.join().expect("it does not panic");
+        assert!(read.is_err() || file.size() == 9);
     }
 
     /// Their size is 0, and some have no end.
