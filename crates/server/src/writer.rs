@@ -325,7 +325,8 @@ impl Writer {
     /// Frees replaced versions that nobody reads any more; after loads, returns memory to the system once all are settled.
     fn reclaim(&mut self) {
         let unreclaimed = self.zones.publisher.reclaim();
-        let is_busy = self.zones.needs_step() || !self.zones.is_settled();
+        // A batch of transferred zones replaces as many versions once it is published.
+        let is_busy = self.zones.needs_step() || !self.zones.is_settled() || self.zones.publisher.due().is_some();
         if self.memory_return.is_due(unreclaimed, is_busy, clock::now()) {
             memory_return::return_memory();
         }
