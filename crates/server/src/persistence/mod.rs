@@ -11,6 +11,7 @@ mod stored_zones;
 #[cfg(test)]
 mod tests;
 mod timer_batch;
+mod waiting_timers;
 
 use std::io;
 use std::path::PathBuf;
@@ -345,6 +346,7 @@ impl<D: Disk> ZoneJournal for Persistence<D> {
     fn write_image(&mut self, zone: ZoneId, version: Option<Zone>) {
         let Some(version) = version else {
             self.images.remove(zone);
+            self.timers.forget_waiting(zone);
             return self.stored.clear_pending(zone);
         };
         let (writer, events) = (self.storage.image_writer(), self.events.clone());
@@ -355,11 +357,15 @@ impl<D: Disk> ZoneJournal for Persistence<D> {
     }
 
     fn set_timers(&mut self, zone: ZoneId, apex: NameRef<'_>, timers: Timers) {
-        if timers.is_of_secondary() || self.stored.is_pending(zone) {
+        let (is_pending, number) = (self.stored.is_pending(zone), self.stored.number(zone));
+        if timers.is_of_secondary() && is_pending && number.is_none() {
+            return self.timers.put_with_image(zone, timers);
+        }
+        if timers.is_of_secondary() || is_pending {
             return self.timers.put(zone, apex.to_owned(), timers);
         }
         // The state of a file must be stored before the changes that follow.
-        let Some(number) = self.stored.number(zone) else { return };
+        let Some(number) = number else { return };
         if self.append(number, apex, AppendRecord::Timers(timers)).is_err() {
             self.timers.put(zone, apex.to_owned(), timers);
         }

@@ -96,7 +96,11 @@ impl PendingImages {
             return None;
         }
         loop {
-            let zone = self.waiting.pop_front()?;
+            let Some(zone) = self.waiting.pop_front() else {
+                // A million zones may have waited.
+                self.waiting = VecDeque::new();
+                return None;
+            };
             if !self.removed.remove(&zone) {
                 self.active.insert(zone, ActiveImage::default());
                 return Some(zone);

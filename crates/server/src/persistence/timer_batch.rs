@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use wire::Name;
 
+use super::waiting_timers::WaitingTimers;
 use crate::clock;
 use crate::storage::Timers;
 use crate::zone_id::ZoneId;
@@ -20,12 +21,15 @@ const MAX_TIMERS: usize = 2 << 10;
 #[derive(Default)]
 pub struct TimerBatch {
     timers: HashMap<ZoneId, (Name, Timers)>,
+    /// Those that are written with the first image of their zone.
+    waiting: WaitingTimers,
     due: Option<Instant>,
 }
 
 impl TimerBatch {
     /// Adds the timers of a zone, in place of earlier ones.
     pub fn put(&mut self, zone: ZoneId, apex: Name, timers: Timers) {
+        self.waiting.take(zone);
         self.timers.insert(zone, (apex, timers));
         let now = clock::now();
         let due = self.due.get_or_insert(now + INTERVAL);
@@ -34,8 +38,13 @@ impl TimerBatch {
         }
     }
 
-    /// Adds timers that could not be written yet. They wait for the next interval, however many they are: else a million zones whose
-    /// images are being written would be looked at again and again.
+    /// Adds the timers of a secondary zone that is not stored: they are written with its image, in place of earlier ones.
+    pub fn put_with_image(&mut self, zone: ZoneId, timers: Timers) {
+        self.waiting.put(zone, timers);
+    }
+
+    /// Adds timers that could not be written yet. They wait for the next interval, however many they are: else zones whose images
+    /// are being written would be looked at again and again.
     pub fn put_back(&mut self, zone: ZoneId, apex: Name, timers: Timers) {
         self.timers.insert(zone, (apex, timers));
         self.due.get_or_insert(clock::now() + INTERVAL);
@@ -43,10 +52,16 @@ impl TimerBatch {
 
     /// Takes the timers of a zone.
     pub fn take(&mut self, zone: ZoneId) -> Option<Timers> {
-        self.timers.remove(&zone).map(|(_, timers)| timers)
+        let waiting = self.waiting.take(zone);
+        self.timers.remove(&zone).map(|(_, timers)| timers).or(waiting)
     }
 
-    /// Takes all.
+    /// Forgets timers that were to be written with an image.
+    pub fn forget_waiting(&mut self, zone: ZoneId) {
+        self.waiting.take(zone);
+    }
+
+    /// Takes all that do not wait for an image.
     pub fn take_all(&mut self) -> Vec<(ZoneId, Name, Timers)> {
         self.due = None;
         std::mem::take(&mut self.timers).into_iter().map(|(zone, (apex, timers))| (zone, apex, timers)).collect()
