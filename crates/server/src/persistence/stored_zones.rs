@@ -8,9 +8,12 @@ use crate::zone_id::ZoneId;
 pub struct StoredZones {
     /// By slot of the registry: the number in the store plus 1, 0 for none; and [`PENDING`].
     numbers: Vec<u32>,
-    /// By number in the store.
-    zones: Vec<Option<ZoneId>>,
+    /// By number in the store; [`NO_ZONE`] for none.
+    zones: Vec<ZoneId>,
 }
+
+/// No slot has this index, as [`ZoneTimers`](crate::zone_timers::ZoneTimers) has fewer zones.
+const NO_ZONE: ZoneId = ZoneId { index: u32::MAX, generation: 0 };
 
 /// An image of the zone waits to be written, or is being written. The store has fewer zones than this.
 const PENDING: u32 = 1 << 31;
@@ -24,7 +27,7 @@ impl StoredZones {
 
     /// The zone with this number.
     pub fn zone(&self, number: StoredZone) -> Option<ZoneId> {
-        self.zones.get(number.0 as usize).copied().flatten()
+        self.zones.get(number.0 as usize).copied().filter(|zone| *zone != NO_ZONE)
     }
 
     /// Sets the number of a zone.
@@ -33,9 +36,9 @@ impl StoredZones {
         *slot = *slot & PENDING | (number.0 + 1);
         let index = number.0 as usize;
         if index >= self.zones.len() {
-            self.zones.resize(index + 1, None);
+            self.zones.resize(index + 1, NO_ZONE);
         }
-        self.zones[index] = Some(zone);
+        self.zones[index] = zone;
     }
 
     /// Whether an image of the zone is to be written.
@@ -63,7 +66,7 @@ impl StoredZones {
             *slot = 0;
         }
         if let Some(number) = number {
-            self.zones[number.0 as usize] = None;
+            self.zones[number.0 as usize] = NO_ZONE;
         }
         number
     }

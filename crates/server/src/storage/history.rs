@@ -54,14 +54,14 @@ impl<D: Disk> Store<D> {
 
     /// The durable changes after the image of a zone.
     pub fn changes_after_image(&self, zone: StoredZone) -> ChangeReader<D::File> {
-        let changes = self.index.zones.get(zone.0 as usize).and_then(|slot| slot.changes.as_ref());
-        self.reader(changes.iter().flat_map(|changes| changes.entries.range(changes.history_count..)))
+        let changes = self.index.changes(zone.0);
+        self.reader(changes.into_iter().flat_map(|changes| changes.entries.range(changes.history_count..)))
     }
 
     /// The latest durable changes that lead to the image: at most `max_count`, and of at most `max_octets`.
     pub fn changes_before_image(&self, zone: StoredZone, max_count: usize, max_octets: u64) -> ChangeReader<D::File> {
-        let changes = self.index.zones.get(zone.0 as usize).and_then(|slot| slot.changes.as_ref());
-        self.reader(changes.iter().flat_map(|changes| {
+        let changes = self.index.changes(zone.0);
+        self.reader(changes.into_iter().flat_map(|changes| {
             let history = changes.entries.range(..changes.history_count);
             let mut octets = 0;
             let fits = |entry: &&ChangeEntry| {
@@ -75,7 +75,7 @@ impl<D: Disk> Store<D> {
 
     /// The durable changes that lead from the version with this serial to the newest one; `None` if they are not there (any more).
     pub fn history(&self, zone: StoredZone, serial: u32) -> Option<ChangeReader<D::File>> {
-        let changes = self.index.zones.get(zone.0 as usize)?.changes.as_ref()?;
+        let changes = self.index.changes(zone.0)?;
         let first = changes.entries.iter().rposition(|entry| entry.from == serial)?;
         Some(self.reader(changes.entries.range(first..)))
     }

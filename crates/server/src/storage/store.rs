@@ -297,7 +297,7 @@ impl<D: Disk> Store<D> {
         let is_replaced = pending.clone().any(|header| is_replacement(&header));
         let pending = pending.take_while(|header| !is_replacement(header));
         let pending = pending.filter(|header| header.kind == RecordKind::Change);
-        let entries = slot.and_then(|slot| slot.changes.as_ref()).filter(|_| !is_replaced);
+        let entries = slot.and_then(|_| self.index.changes(zone.0)).filter(|_| !is_replaced);
         let entries = entries.iter().flat_map(|changes| changes.entries.iter().rev());
         let all = pending.map(|header| (header.sequence, header.from, header.to));
         for (sequence, from, to) in all.chain(entries.map(|entry| (entry.sequence, entry.from, entry.to))) {

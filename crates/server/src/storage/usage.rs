@@ -38,7 +38,7 @@ impl<D: Disk> Store<D> {
     /// What is held of a zone; `None` if it has no image.
     pub fn zone_usage(&self, zone: StoredZone) -> Option<ZoneUsage> {
         let slot = self.index.zones.get(zone.0 as usize).filter(|slot| slot.image.is_some())?;
-        let changes = slot.changes.as_ref();
+        let changes = self.index.changes(zone.0);
         Some(ZoneUsage {
             image_octets: slot.image_len.into(),
             change_octets: changes.map_or(0, |changes| changes.required_len),

@@ -1,6 +1,6 @@
-//! Where the records of each zone are: the only thing that the store keeps in memory per zone, 40 octets unless the zone has changes.
+//! Where the records of each zone are: the only thing that the store keeps in memory per zone, 32 octets unless the zone has changes.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::limits::StoreLimits;
@@ -29,7 +29,6 @@ pub(super) struct ZoneSlot {
     /// The octets of the image, at most `u32::MAX`.
     pub(super) image_len: u32,
     pub(super) timers: Location,
-    pub(super) changes: Option<Box<ZoneChanges>>,
     /// The serial that the last image or change leads to, durable or not. Void without `has_version`.
     pub(super) serial: u32,
     pub(super) has_version: bool,
@@ -38,7 +37,7 @@ pub(super) struct ZoneSlot {
     pub(super) is_due: bool,
 }
 
-const _: () = assert!(size_of::<ZoneSlot>() <= 40);
+const _: () = assert!(size_of::<ZoneSlot>() <= 32);
 
 /// The changes of a zone, oldest first: each starts at the serial that the one before it ends at.
 #[derive(Default)]
@@ -66,6 +65,8 @@ pub(super) struct ChangeEntry {
 #[derive(Default)]
 pub(super) struct ZoneIndex {
     pub(super) zones: Vec<ZoneSlot>,
+    /// The changes of the zones that have any.
+    changes: HashMap<u32, Box<ZoneChanges>>,
     /// The octets of each segment that are still needed.
     pub(super) live: BTreeMap<u32, u64>,
     /// The octets of all changes kept only as history.
@@ -91,6 +92,11 @@ impl ZoneIndex {
         &mut self.zones[index]
     }
 
+    /// The changes of a zone, if it has any.
+    pub(super) fn changes(&self, zone: u32) -> Option<&ZoneChanges> {
+        self.changes.get(&zone).map(Box::as_ref)
+    }
+
     /// Takes a record that is durable at `location`.
     pub(super) fn add(&mut self, header: &RecordHeader, location: Location, image_len: u64, limits: &StoreLimits) {
         self.slot(header.zone).name_len = header.name_len;
@@ -112,7 +118,7 @@ impl ZoneIndex {
         (slot.image, slot.image_file, slot.is_due) = (location, header.to, false);
         slot.image_len = u32::try_from(image_len).unwrap_or(u32::MAX);
         self.keep(location, header.record_len());
-        let Some(mut changes) = self.slot(header.zone).changes.take() else { return };
+        let Some(mut changes) = self.changes.remove(&header.zone) else { return };
         if header.base == header.sequence {
             // A new version of the zone: no change leads to it.
             while let Some(entry) = changes.entries.pop_front() {
@@ -124,14 +130,13 @@ impl ZoneIndex {
         let old = changes.history_len;
         changes.set_base(header.base);
         self.history_total = self.history_total - old + changes.history_len;
-        self.slot(header.zone).changes = Some(changes);
+        self.changes.insert(header.zone, changes);
     }
 
     fn add_change(&mut self, header: &RecordHeader, location: Location, limits: &StoreLimits) {
         let len = header.record_len();
         self.keep(location, len);
-        let slot = self.slot(header.zone);
-        let changes = slot.changes.get_or_insert_default();
+        let changes = self.changes.entry(header.zone).or_default();
         let (sequence, from, to) = (header.sequence, header.from, header.to);
         changes.entries.push_back(ChangeEntry { sequence, location, from, to, len: len as u32 });
         changes.required_len += len as u64;
@@ -161,15 +166,15 @@ impl ZoneIndex {
         let mut changes = ZoneChanges { entries: changes.into(), ..ZoneChanges::default() };
         changes.set_base(header.base);
         self.history_total += changes.history_len;
-        self.slot(zone).changes = Some(Box::new(changes));
+        self.changes.insert(zone, Box::new(changes));
         self.check_size(zone, limits);
     }
 
     /// Asks for a new image once the changes after the image are too long.
     fn check_size(&mut self, zone: u32, limits: &StoreLimits) {
-        let slot = self.slot(zone);
-        let threshold = limits.min_changes_len.max(u64::from(slot.image_len) / limits.image_share);
-        if slot.changes.as_ref().is_some_and(|changes| changes.required_len > threshold) {
+        let image_len = self.slot(zone).image_len;
+        let threshold = limits.min_changes_len.max(u64::from(image_len) / limits.image_share);
+        if self.changes(zone).is_some_and(|changes| changes.required_len > threshold) {
             self.ask_for_image(zone);
         }
     }
@@ -190,7 +195,7 @@ impl ZoneIndex {
 
     /// Forgets the oldest history of a zone that exceeds the limit for one zone.
     pub(super) fn limit_history(&mut self, zone: u32, max_len: u64) {
-        let Some(changes) = self.zones.get(zone as usize).and_then(|slot| slot.changes.as_ref()) else { return };
+        let Some(changes) = self.changes(zone) else { return };
         let (mut excess, mut count) = (changes.history_len.saturating_sub(max_len), 0);
         while excess > 0 && count < changes.history_count {
             excess = excess.saturating_sub(changes.entries[count].len.into());
@@ -201,15 +206,14 @@ impl ZoneIndex {
 
     /// Forgets the oldest `count` changes of a zone, which are history.
     pub(super) fn drop_history(&mut self, zone: u32, count: usize) {
-        let slot = self.slot(zone);
-        let Some(changes) = &mut slot.changes else { return };
+        let Some(changes) = self.changes.get_mut(&zone) else { return };
         let count = count.min(changes.history_count);
         let dropped: Vec<_> = changes.entries.drain(..count).collect();
         let len: u64 = dropped.iter().map(|entry| u64::from(entry.len)).sum();
         changes.history_count -= count;
         changes.history_len -= len;
         if changes.entries.is_empty() {
-            slot.changes = None;
+            self.changes.remove(&zone);
         }
         self.history_total -= len;
         self.dropped = (self.dropped.0 + dropped.len() as u64, self.dropped.1 + len);
@@ -220,7 +224,7 @@ impl ZoneIndex {
         self.release_image(zone);
         let slot = std::mem::take(self.slot(zone));
         self.release(slot.timers, record_len(slot.name_len.into(), super::timers::TIMERS_LEN));
-        if let Some(changes) = slot.changes {
+        if let Some(changes) = self.changes.remove(&zone) {
             self.history_total -= changes.history_len;
             changes.entries.iter().for_each(|entry| self.release(entry.location, entry.len as usize));
         }
@@ -242,7 +246,7 @@ impl ZoneIndex {
         match header.kind {
             RecordKind::Image => slot.image == location,
             RecordKind::Timers => slot.timers == location,
-            RecordKind::Change => slot.changes.as_ref().is_some_and(|changes| {
+            RecordKind::Change => self.changes(header.zone).is_some_and(|changes| {
                 let index = changes.position(header.sequence);
                 index.is_some_and(|index| {
                     changes.entries[index].location == location && (keep_history || index >= changes.history_count)
@@ -257,16 +261,16 @@ impl ZoneIndex {
         if !self.needs(header, from, true) {
             return;
         }
-        let slot = self.slot(header.zone);
-        match (header.kind, &mut slot.changes) {
-            (RecordKind::Image, _) => slot.image = to,
-            (RecordKind::Timers, _) => slot.timers = to,
-            (_, Some(changes)) => {
+        match header.kind {
+            RecordKind::Image => self.slot(header.zone).image = to,
+            RecordKind::Timers => self.slot(header.zone).timers = to,
+            RecordKind::Change => {
+                let Some(changes) = self.changes.get_mut(&header.zone) else { return };
                 if let Some(index) = changes.position(header.sequence) {
                     changes.entries[index].location = to;
                 }
             }
-            _ => return,
+            RecordKind::Removed => return,
         }
         self.release(from, header.record_len());
         self.keep(to, header.record_len());
@@ -274,13 +278,13 @@ impl ZoneIndex {
 
     /// The zones with records in this segment.
     pub(super) fn zones_in(&self, segment: u32) -> Vec<u32> {
-        let is_in = |slot: &ZoneSlot| {
-            let mut changes = slot.changes.iter().flat_map(|changes| &changes.entries);
+        let is_in = |zone: u32, slot: &ZoneSlot| {
+            let mut changes = self.changes(zone).into_iter().flat_map(|changes| &changes.entries);
             slot.image.segment == segment
                 || slot.timers.segment == segment
                 || changes.any(|entry| entry.location.segment == segment)
         };
-        (0..).zip(&self.zones).filter(|(_, slot)| is_in(slot)).map(|(zone, _)| zone).collect()
+        (0..).zip(&self.zones).filter(|(zone, slot)| is_in(*zone, slot)).map(|(zone, _)| zone).collect()
     }
 
     /// Forgets what the zone can do without of its records in this segment, timers and history; returns whether it needs the others.
@@ -290,7 +294,7 @@ impl ZoneIndex {
             slot.timers = Location::default();
         }
         let mut needs_image = slot.image.segment == segment;
-        if let Some(changes) = &slot.changes {
+        if let Some(changes) = self.changes(zone) {
             let is_lost = |entry: &ChangeEntry| entry.location.segment == segment;
             let history = changes.entries.range(..changes.history_count).rposition(is_lost);
             needs_image |= changes.entries.range(changes.history_count..).any(is_lost);
@@ -311,7 +315,7 @@ impl ZoneIndex {
 
     /// The octets of memory in use.
     pub(super) fn memory(&self) -> usize {
-        let changes = self.zones.iter().flat_map(|slot| &slot.changes);
+        let changes = self.changes.values();
         let changes =
             changes.map(|changes| size_of::<ZoneChanges>() + changes.entries.capacity() * size_of::<ChangeEntry>());
         self.zones.capacity() * size_of::<ZoneSlot>() + changes.sum::<usize>()

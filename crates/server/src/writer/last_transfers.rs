@@ -1,9 +1,10 @@
-//! What happened last to each secondary zone, for `zonda zone status`: 36 octets per zone, as there may be a million.
+//! What happened last to each secondary zone, for `zonda zone status`: 24 octets per zone, as there may be a million.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use crate::transfer::engine::TransferReport;
+use crate::transfer::session::ExchangeCounts;
 use crate::zone_id::ZoneId;
 use crate::zone_status::{self, rfc3339};
 
@@ -12,9 +13,11 @@ use crate::zone_status::{self, rfc3339};
 pub(super) struct LastTransfers {
     /// By the index of the zone.
     slots: Vec<Slot>,
+    /// The counts that have no room in their slots, by index.
+    large: HashMap<u32, Counts>,
     /// The primaries that the slots name, each once.
     primaries: Vec<SocketAddr>,
-    numbers: HashMap<SocketAddr, u32>,
+    numbers: HashMap<SocketAddr, usize>,
     /// What is wrong with the zones that have trouble, by index.
     troubles: HashMap<u32, Trouble>,
 }
@@ -26,17 +29,57 @@ struct Slot {
     /// Seconds since 1970; 0 if there was none.
     ended_at_s: u32,
     serial: u32,
-    records: u32,
-    messages: u32,
-    duration_ms: u32,
-    /// Its index in [`LastTransfers::primaries`].
-    primary: u32,
-    octets_low: u32,
-    octets_high: u16,
+    counts: SmallCounts,
     is_ixfr: bool,
 }
 
-const _: () = assert!(size_of::<Slot>() <= 36, "a million zones take 36 MB");
+const _: () = assert!(size_of::<Slot>() <= 24, "a million zones take 24 MB");
+
+/// What was transferred, if it was little: else it is in [`LastTransfers::large`].
+#[derive(Clone, Copy, Default)]
+struct SmallCounts {
+    octets: u16,
+    records: u16,
+    duration_ms: u16,
+    primary: u16,
+    messages: u8,
+}
+
+/// What was transferred.
+#[derive(Clone, Copy)]
+struct Counts {
+    octets: u64,
+    records: u64,
+    messages: u64,
+    duration_ms: u64,
+    /// The index of the primary in [`LastTransfers::primaries`].
+    primary: usize,
+}
+
+impl SmallCounts {
+    /// `None` if they have no room.
+    fn of(counts: &Counts) -> Option<SmallCounts> {
+        Some(SmallCounts {
+            octets: counts.octets.try_into().ok()?,
+            records: counts.records.try_into().ok()?,
+            duration_ms: counts.duration_ms.try_into().ok()?,
+            primary: counts.primary.try_into().ok()?,
+            messages: counts.messages.try_into().ok()?,
+        })
+    }
+}
+
+impl From<SmallCounts> for Counts {
+    fn from(small: SmallCounts) -> Counts {
+        Counts {
+            octets: small.octets.into(),
+            records: small.records.into(),
+            messages: small.messages.into(),
+            duration_ms: small.duration_ms.into(),
+            primary: small.primary.into(),
+        }
+    }
+}
 
 #[derive(Default)]
 struct Trouble {
@@ -54,7 +97,7 @@ impl LastTransfers {
         let trouble = self.troubles.get(&zone.index);
         let problem = trouble.and_then(|trouble| trouble.problem.as_deref()).map(str::to_owned);
         let failure = trouble.and_then(|trouble| trouble.failure.as_deref()).map(str::to_owned);
-        let report = (slot.ended_at_s != 0).then(|| self.report(slot, failure));
+        let report = (slot.ended_at_s != 0).then(|| self.report(zone, slot, failure));
         (report, problem)
     }
 
@@ -96,6 +139,7 @@ impl LastTransfers {
     pub(super) fn forget(&mut self, zone: ZoneId) {
         if self.slots.get(zone.index as usize).is_some_and(|slot| slot.generation == zone.generation) {
             self.troubles.remove(&zone.index);
+            self.large.remove(&zone.index);
         }
     }
 
@@ -109,57 +153,58 @@ impl LastTransfers {
         if slot.generation != zone.generation {
             *slot = Slot { generation: zone.generation, ..Slot::default() };
             self.troubles.remove(&zone.index);
+            self.large.remove(&zone.index);
         }
         slot
     }
 
     fn slot_of(&mut self, zone: ZoneId, report: &TransferReport, now_s: u32) -> Slot {
-        let counts = report.counts;
+        let ExchangeCounts { octets, messages, duration_ms, .. } = report.counts;
+        // Forgets those of another zone.
+        self.slot(zone);
+        let primary = self.number(report.primary);
+        let counts = Counts { octets, records: report.records, messages, duration_ms, primary };
+        let small = SmallCounts::of(&counts);
+        match small {
+            Some(_) => self.large.remove(&zone.index),
+            None => self.large.insert(zone.index, counts),
+        };
         Slot {
             generation: zone.generation,
             ended_at_s: now_s.max(1),
             serial: 0,
-            records: saturated(report.records),
-            messages: saturated(counts.messages),
-            duration_ms: saturated(counts.duration_ms),
-            primary: self.number(report.primary),
-            octets_low: counts.octets as u32,
-            octets_high: (counts.octets >> 32) as u16,
+            counts: small.unwrap_or_default(),
             is_ixfr: report.from_serial.is_some(),
         }
     }
 
-    fn number(&mut self, primary: SocketAddr) -> u32 {
+    fn number(&mut self, primary: SocketAddr) -> usize {
         let primaries = &mut self.primaries;
         *self.numbers.entry(primary).or_insert_with(|| {
             primaries.push(primary);
-            primaries.len() as u32 - 1
+            primaries.len() - 1
         })
     }
 
-    fn report(&self, slot: &Slot, failure: Option<String>) -> zone_status::TransferReport {
+    fn report(&self, zone: ZoneId, slot: &Slot, failure: Option<String>) -> zone_status::TransferReport {
+        let counts = self.large.get(&zone.index).copied().unwrap_or(slot.counts.into());
         zone_status::TransferReport {
             kind: if slot.is_ixfr { "ixfr" } else { "axfr" }.into(),
-            primary: self.primaries[slot.primary as usize].to_string(),
+            primary: self.primaries[counts.primary].to_string(),
             ended_at: rfc3339(slot.ended_at_s.into()),
             serial: failure.is_none().then_some(slot.serial),
-            messages: slot.messages.into(),
-            octets: u64::from(slot.octets_high) << 32 | u64::from(slot.octets_low),
-            records: slot.records.into(),
-            seconds: f64::from(slot.duration_ms) / 1000.0,
+            messages: counts.messages,
+            octets: counts.octets,
+            records: counts.records,
+            seconds: counts.duration_ms as f64 / 1000.0,
             failure,
         }
     }
 }
 
-fn saturated(value: u64) -> u32 {
-    value.try_into().unwrap_or(u32::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transfer::session::ExchangeCounts;
 
     fn report(octets: u64) -> TransferReport {
         let counts = ExchangeCounts { octets, messages: 2, duration_ms: 1500, expire_s: None };
@@ -177,6 +222,12 @@ mod tests {
         assert_eq!((transfer.octets, transfer.messages, transfer.records), (5 << 32 | 7, 2, 3));
         assert_eq!((transfer.ended_at.as_str(), transfer.seconds), ("2026-11-22T12:00:00Z", 1.5));
         assert_eq!((transfer.serial, transfer.failure), (Some(7), None));
+        assert_eq!(last.large.len(), 1);
+        last.succeeded(zone, &report(8), true, 7, 1_795_348_800);
+        assert_eq!((last.get(zone).0.map(|transfer| transfer.octets), last.large.len()), (Some(8), 0));
+        last.succeeded(zone, &report(1 << 16), true, 7, 1_795_348_800);
+        last.forget(zone);
+        assert_eq!(last.large.len(), 0);
     }
 
     #[test]

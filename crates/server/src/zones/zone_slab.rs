@@ -13,7 +13,9 @@ use crate::zone_id::ZoneId;
 /// The zones of the registry, each in a numbered slot.
 #[derive(Default)]
 pub struct ZoneSlab {
-    slots: Vec<Slot>,
+    slots: Vec<Option<ZoneEntry>>,
+    /// How often each slot has lost a zone.
+    generations: Vec<u32>,
     /// The fingerprints of the files of zones, by slot. Those of the slots after the end are [`Fingerprint::NONE`], as all of a server
     /// without zone files are.
     fingerprints: Vec<Fingerprint>,
@@ -24,13 +26,8 @@ pub struct ZoneSlab {
     hasher: RandomState,
 }
 
-struct Slot {
-    generation: u32,
-    entry: Option<ZoneEntry>,
-}
-
 #[cfg(target_pointer_width = "64")]
-const _: () = assert!(size_of::<Slot>() <= 24, "a million zones take 24 MB");
+const _: () = assert!(size_of::<Option<ZoneEntry>>() <= 16, "a million zones take 16 MB, and 4 for their generations");
 
 impl ZoneSlab {
     /// Adds a zone whose apex is not in the slab yet. Returns `None`, and drops the entry, if it is.
@@ -44,11 +41,11 @@ impl ZoneSlab {
         vacant.insert(index);
         if index as usize == self.slots.len() {
             self.reserve(self.slots.len() / GROWTH_FRACTION + 1);
-            self.slots.push(Slot { generation: 0, entry: None });
+            self.slots.push(None);
+            self.generations.push(0);
         }
-        let slot = &mut self.slots[index as usize];
-        slot.entry = Some(entry);
-        Some(ZoneId { index, generation: slot.generation })
+        self.slots[index as usize] = Some(entry);
+        self.id_at(index as usize)
     }
 
     /// Removes a zone; `None` if it was removed before.
@@ -56,13 +53,13 @@ impl ZoneSlab {
         let apex = self.get(id)?.served.apex();
         let found = self.by_apex.find_entry(hash(&self.hasher, apex), |&index| index == id.index);
         found.expect("every zone of a slot is in the index").remove();
-        let slot = &mut self.slots[id.index as usize];
-        slot.generation = slot.generation.wrapping_add(1);
+        let generation = &mut self.generations[id.index as usize];
+        *generation = generation.wrapping_add(1);
         if let Some(fingerprint) = self.fingerprints.get_mut(id.index as usize) {
             *fingerprint = Fingerprint::NONE;
         }
         self.free.push(id.index);
-        slot.entry.take()
+        self.slots[id.index as usize].take()
     }
 
     /// The zone with this apex.
@@ -74,14 +71,14 @@ impl ZoneSlab {
 
     /// The zone with this number, unless it was removed.
     pub fn get(&self, id: ZoneId) -> Option<&ZoneEntry> {
-        let slot = self.slots.get(id.index as usize).filter(|slot| slot.generation == id.generation)?;
-        slot.entry.as_ref()
+        let index = id.index as usize;
+        self.slots.get(index).filter(|_| self.generations[index] == id.generation)?.as_ref()
     }
 
     /// The zone with this number, unless it was removed. The apex must stay the same.
     pub fn get_mut(&mut self, id: ZoneId) -> Option<&mut ZoneEntry> {
-        let slot = self.slots.get_mut(id.index as usize).filter(|slot| slot.generation == id.generation)?;
-        slot.entry.as_mut()
+        let index = id.index as usize;
+        self.slots.get_mut(index).filter(|_| self.generations[index] == id.generation)?.as_mut()
     }
 
     /// The state of its files that a zone was read from.
@@ -104,14 +101,15 @@ impl ZoneSlab {
 
     /// The zone in this slot, if there is one.
     pub fn id_at(&self, index: usize) -> Option<ZoneId> {
-        let slot = self.slots.get(index).filter(|slot| slot.entry.is_some())?;
-        Some(ZoneId { index: index as u32, generation: slot.generation })
+        self.slots.get(index)?.as_ref()?;
+        Some(ZoneId { index: index as u32, generation: self.generations[index] })
     }
 
     /// Prepares for this many more zones.
     pub fn reserve(&mut self, zones: usize) {
         if self.slots.len() + zones > self.slots.capacity() + self.free.len() {
             self.slots.reserve_exact(zones);
+            self.generations.reserve_exact(zones);
         }
     }
 
@@ -129,8 +127,8 @@ impl ZoneSlab {
 /// The slots grow by 1/`GROWTH_FRACTION`: doubling them would leave much memory unused.
 const GROWTH_FRACTION: usize = 16;
 
-fn apex_of(slots: &[Slot], index: u32) -> Option<NameRef<'_>> {
-    slots[index as usize].entry.as_ref().map(|entry| entry.served.apex())
+fn apex_of(slots: &[Option<ZoneEntry>], index: u32) -> Option<NameRef<'_>> {
+    slots[index as usize].as_ref().map(|entry| entry.served.apex())
 }
 
 /// The hash of an apex, which is in lower case.

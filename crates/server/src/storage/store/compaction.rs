@@ -92,7 +92,7 @@ impl<D: Disk> Store<D> {
         if self.index.history_total <= self.limits.history_total {
             return true;
         }
-        let changes = self.index.zones[header.zone as usize].changes.as_ref();
+        let changes = self.index.changes(header.zone);
         let position = changes.and_then(|changes| changes.position(header.sequence));
         self.index.drop_history(header.zone, position.map_or(0, |position| position + 1));
         false
