@@ -195,12 +195,11 @@ impl RefreshScheduler {
         if slot.expires_at_s <= now_s {
             self.expire(zone.index);
         } else {
-            let expires_at_s = slot.expires_at_s;
-            self.timers.set(zone.index, TimerKind::Expire, expires_at_s);
             match stored.check_at_s.min(latest.check_at_s).min(soon_s) {
                 at_s if at_s <= now_s => self.enqueue(zone.index, Lane::Refresh),
                 at_s => self.timers.set(zone.index, TimerKind::Refresh, at_s),
             }
+            self.time_expiry(zone.index);
         }
     }
 
@@ -255,6 +254,16 @@ impl RefreshScheduler {
             self.delivery_ended();
         }
         self.release(group);
+    }
+
+    /// Sets or clears the timer that ends the service of a served zone. While the next check is due before that, the zone does without:
+    /// a million idle zones have one timer each, and [`Self::enqueue`] sets the other.
+    fn time_expiry(&mut self, index: u32) {
+        let expires_at_s = self.slots[index as usize].expires_at_s;
+        match self.timers.get(index, TimerKind::Refresh) {
+            Some(check_at_s) if check_at_s < expires_at_s => self.timers.clear(index, TimerKind::Expire),
+            _ => self.timers.set(index, TimerKind::Expire, expires_at_s),
+        }
     }
 
     /// The intervals of a zone within its limits.
@@ -353,9 +362,12 @@ impl RefreshScheduler {
         // The order among urgent and unserved zones is that of arrival; served zones go by expiry, the earliest first.
         let order = if lane == Lane::Refresh { slot.expires_at_s } else { self.arrivals };
         (slot.state, slot.lane) = (ZoneState::Waiting, lane);
-        let group = slot.group;
+        let (group, is_served) = (slot.group, slot.is_served());
         self.arrivals = self.arrivals.wrapping_add(1);
         self.timers.clear(index, TimerKind::Refresh);
+        if is_served {
+            self.time_expiry(index);
+        }
         self.groups[group.0 as usize].waiting.push(Reverse((lane, order, index)));
         self.activate(group);
     }

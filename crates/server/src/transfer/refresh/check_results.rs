@@ -204,7 +204,7 @@ impl RefreshScheduler {
         if slot.state == ZoneState::Idle {
             self.timers.set(index, TimerKind::Refresh, timers.check_at_s);
         }
-        self.timers.set(index, TimerKind::Expire, timers.expires_at_s);
+        self.time_expiry(index);
         timers
     }
 
