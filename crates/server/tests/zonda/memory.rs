@@ -9,6 +9,11 @@ const ZONES: usize = 10_000;
 /// Octets a zone in anonymous memory, if all zones have the same records and share them, and if each has its own. They were 1,660 when
 /// the threads that read zones left holes between them.
 const MAX_OCTETS: [usize; 2] = [320, 450];
+/// The same of a secondary with a journal, whose zones have the same records: of each zone after the first [`FEW_ZONES`], as buffers
+/// for transfers do not depend on how many follow each other.
+const MAX_SECONDARY_OCTETS: usize = 450;
+const FEW_ZONES: usize = 5_000;
+const MANY_ZONES: usize = 30_000;
 /// Replaced data is freed soon after a load.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -19,12 +24,30 @@ fn serve(folder: &TestFolder, zones: usize, differ: bool) -> Daemon {
         folder.write(&format!("z{number}.test.zone"), &format!("$TTL 3600\n{soa}\n@ NS ns.example.\n"));
     }
     let file = if differ { "{name}.zone" } else { "z0.test.zone" };
-    folder.write("zonda.toml", &format!("zone-list = [\"zones.list\"]\n[template.default]\nfile = \"{file}\"\n"));
-    let list: Vec<String> = (0..zones).map(|number| format!("z{number}.test.\n")).collect();
-    folder.write("zones.list", &list.concat());
+    let template = format!("[template.default]\nfile = \"{file}\"\nallow-transfer = [\"127.0.0.0/8\"]\n");
+    folder.write("zonda.toml", &format!("zone-list = [\"zones.list\"]\n{template}"));
+    write_list(folder, zones);
     let daemon = folder.serve(&["--config", "zonda.toml"]);
     daemon.wait_for_log(&format!("served={zones} "));
     daemon
+}
+
+/// A secondary of this many zones that has transferred all of them.
+fn secondary(folder: &TestFolder, zones: usize, primary: &Daemon) -> Daemon {
+    let template = format!("[template.default]\nprimaries = [\"{}\"]\n", primary.address);
+    folder.write("zonda.toml", &format!("zone-list = [\"zones.list\"]\n{template}"));
+    write_list(folder, zones);
+    let (daemon, begin) = (folder.serve(&["--config", "zonda.toml"]), Instant::now());
+    while daemon.log().matches("zone received").count() < zones {
+        assert!(begin.elapsed() < TIMEOUT, "zones are missing");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    daemon
+}
+
+fn write_list(folder: &TestFolder, zones: usize) {
+    let list: Vec<String> = (0..zones).map(|number| format!("z{number}.test.\n")).collect();
+    folder.write("zones.list", &list.concat());
 }
 
 /// The anonymous memory of a process, in octets.
@@ -44,14 +67,27 @@ fn tiny_zones_that_differ_leave_no_holes_in_the_heap() {
     check_memory(true);
 }
 
+#[test]
+fn a_tiny_zone_of_a_secondary_takes_little() {
+    let (first, second) = (TestFolder::new(), TestFolder::new());
+    let primary = serve(&first, MANY_ZONES, false);
+    let few = secondary(&TestFolder::new(), FEW_ZONES, &primary);
+    let many = secondary(&second, MANY_ZONES, &primary);
+    expect_octets(&many, (MANY_ZONES - FEW_ZONES, || anonymous(&few)), MAX_SECONDARY_OCTETS);
+}
+
 fn check_memory(differ: bool) {
     let folder = TestFolder::new();
     let few = anonymous(&serve(&folder, 1, differ));
-    let daemon = serve(&folder, ZONES, differ);
+    expect_octets(&serve(&folder, ZONES, differ), (ZONES, || few), MAX_OCTETS[usize::from(differ)]);
+}
+
+/// Waits until a zone takes no more than `max` octets: those of `zones` more than a daemon with so little memory has.
+fn expect_octets(daemon: &Daemon, (zones, few): (usize, impl Fn() -> usize), max: usize) {
     let begin = Instant::now();
     loop {
-        let octets = anonymous(&daemon).saturating_sub(few) / ZONES;
-        if octets <= MAX_OCTETS[usize::from(differ)] {
+        let octets = anonymous(daemon).saturating_sub(few()) / zones;
+        if octets <= max {
             break;
         }
         assert!(begin.elapsed() < TIMEOUT, "a zone takes {octets} octets");
