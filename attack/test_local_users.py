@@ -183,7 +183,7 @@ def limit_descriptors(limit: int):
 def test_connections_leave_descriptors_for_reloads(daemon):
     server = daemon(server="tcp-connections = 10000")
     server.start(preexec_fn=limit_descriptors(FEW_DESCRIPTORS))
-    assert "tcp-connections" in server.log_text(), "no warning of the low limit"
+    server.wait_until(lambda: "tcp-connections" in server.log_text())  # a warning of the low limit
     query = dns.message.make_query("www.example.", "A").to_wire()
     framed = len(query).to_bytes(2, "big") + query
     is_done = threading.Event()

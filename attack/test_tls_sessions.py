@@ -132,10 +132,10 @@ def test_a_ticket_is_worth_no_more_than_its_certificate(primary, authority, tmp_
 def test_odd_files_of_keys_leave_the_old_ones_in_use(primary, authority, tmp_path):
     context = client(Certificate(tmp_path, "good", CLIENT, authority))
     session, keys, old = primary.transfer(context)[2], primary.keys, primary.keys.read_text()
-    for text in ("", old[:20], "\0" * 44, "A" * 1_000_000, ticket_key() * 17):
+    for number, text in enumerate(("", old[:20], "\0" * 44, "A" * 1_000_000, ticket_key() * 17), start=1):
         keys.write_text(text)
         assert primary.server.reload().returncode == 1
-        assert "openssl rand -base64 32" in primary.server.log_text()
+        primary.server.wait_until(lambda count=number: primary.server.log_text().count("openssl rand -base64 32") == count)
     makers = [lambda: None, keys.mkdir, lambda: os.mkfifo(keys), lambda: keys.symlink_to("/dev/zero"), lambda: keys.symlink_to(keys)]
     for make in makers:
         keys.rmdir() if keys.is_dir() else keys.unlink(missing_ok=True)
