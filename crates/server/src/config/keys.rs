@@ -353,7 +353,8 @@ key_table! {
         ///
         /// With `full-transfers`, whole zones are checked: those of zone files and of AXFR. With `always`, changes by IXFR and
         /// dynamic update are checked as well, each of which then costs as much as the zone is big. A version whose digest is
-        /// wrong, or whose ZONEMD record has another serial, is refused. A zone without ZONEMD records passes.
+        /// wrong, or whose ZONEMD record has another serial, is refused. After an IXFR with a wrong digest, a secondary asks for
+        /// the whole zone. A zone without ZONEMD records passes.
         ///
         /// In every mode, a change of an unsigned zone that does not update its ZONEMD record removes it, as it has become
         /// stale; the log says so.
