@@ -260,7 +260,7 @@ fn a_stop_does_not_wait_for_handshakes() {
     let client = world.start(1, tls);
     world.deliver_to_server();
     assert_eq!((world.server.connections(), world.server.waiting()), (1, 0));
-    assert!(!world.server.stop(world.now), "it is told");
+    assert!(!world.server.stop(world.now), "the client must be sent the end");
     world.server.finish_round(world.now, &mut world.network);
     assert!(world.server.stop(world.now));
     world.run();
