@@ -11,7 +11,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use netio::file::{open_directory, open_no_link};
+use netio::file::open_no_link;
 use tracing::{error, warn};
 use wire::{Name, NameRef};
 
@@ -53,16 +53,14 @@ impl AddedZonesFile {
         open_no_link(path, true)?.read_to_end(&mut text)?;
         let (zones, is_compact) = replay(&text);
         if !is_compact && let Err(error) = rewrite(path, &zones) {
-            // The disk may be full. Either file has all zones.
+            // The disk may be full. Whichever file is there now has all zones, so its length is read anew.
             warn!("`{ADDED_ZONES}` in the state-dir cannot be rewritten, it grows until that works: {error}");
         }
         let mut file = open_no_link(path, false)?;
         text.clear();
         file.read_to_end(&mut text)?;
         let synced_len = complete_len(&text) as u64;
-        // A new file must survive a crash, too.
-        open_directory(&path.with_file_name("."))?.sync_all()?;
-        // It may be new.
+        // It may be new, and must survive a crash.
         sync_folder(path)?;
         let file = AddedZonesFile { path: path.to_owned(), file, synced_len, rewritten_len: synced_len };
         Ok((file, zones))
