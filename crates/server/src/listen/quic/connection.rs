@@ -16,8 +16,9 @@ use quinn_proto::{Connection, Dir, Event, ReadError, StreamEvent, StreamId, VarI
 use rustls::pki_types::CertificateDer;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
-use wire::Name;
 use wire::message::Opcode;
+use wire::name::skip_name;
+use wire::{HEADER_LEN, Name, Rtype};
 
 /// The memory that `quinn-proto` keeps for more than the first streams, in octets: for each 84 in tables that are half empty, and 384
 /// to receive in.
@@ -190,7 +191,7 @@ impl QuicConnection {
         let Some(at) = self.find(id) else { return false };
         // The names of a client are known once it has proved who it is: a query that needs them must not be refused before.
         if self.inner.is_handshaking()
-            && (!is_replayable(message) || self.inner.crypto_session().peer_identity().is_some())
+            && (!may_be_early(message) || self.inner.crypto_session().peer_identity().is_some())
         {
             self.streams[at].state = StreamState::Delayed(query);
             return false;
@@ -415,7 +416,15 @@ impl Stream {
     }
 }
 
-/// RFC 9250 4.5: what may be answered before the handshake is complete. It may be a copy of what another client has sent.
-fn is_replayable(message: &[u8]) -> bool {
-    message.get(2).is_none_or(|octet| matches!(Opcode((octet >> 3) & 15), Opcode::QUERY | Opcode::NOTIFY))
+/// Whether a message may be answered before the handshake is complete. It may be a copy of what another client has sent, so
+/// RFC 9250 4.5 allows QUERY and NOTIFY. NOTIFY and transfers wait all the same: they start more work than an answer.
+fn may_be_early(message: &[u8]) -> bool {
+    let Some(&flags) = message.get(2) else { return true };
+    Opcode((flags >> 3) & 15) == Opcode::QUERY && !matches!(question_type(message), Some(Rtype::AXFR | Rtype::IXFR))
+}
+
+/// The type of the first question.
+fn question_type(message: &[u8]) -> Option<Rtype> {
+    let end = skip_name(message, HEADER_LEN)?;
+    Some(Rtype(u16::from_be_bytes(*message.get(end..)?.first_chunk()?)))
 }

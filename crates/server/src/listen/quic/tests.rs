@@ -134,6 +134,12 @@ fn message(opcode: u8, command: u8, last: u8) -> [u8; 14] {
     [0, 0, opcode, 0, command, 0, 0, 0, 0, 0, 0, 0, 1, last]
 }
 
+/// A query for the root.
+fn question(rtype: Rtype) -> Vec<u8> {
+    let header = [0, 0, QUERY, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    [&header[..], &[0], &rtype.0.to_be_bytes(), &[0, 1]].concat()
+}
+
 fn code(error: DoqError) -> u64 {
     error as u64
 }
