@@ -1,7 +1,8 @@
 //! A produced catalog: lists the zones of this server that name it as their `catalog-member`.
 //!
-//! Its zone is the only state: the label of a member is a digest of its name, and what a restart or a reload has changed is found by
-//! listing the members. Changes go through the registry, so that consumers get a NOTIFY and IXFR.
+//! Its zone is the only state: a zone keeps the label that it has in the latest version, and one that is not in there gets a new label. What
+//! a restart or a reload has changed is found by listing the members. Changes go through the registry, so that consumers get a NOTIFY and
+//! IXFR.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,6 +42,8 @@ pub struct ProducedCatalog {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing {
     group: Option<String>,
+    /// The zone was removed and added again: it gets another label, even if no version of the catalog was without it (RFC 9432 5.6).
+    is_reset: bool,
 }
 
 #[derive(Default)]
@@ -67,7 +70,8 @@ const BATCH: usize = 16_384;
 impl ProducedCatalog {
     /// The zone is to be listed.
     pub fn list(&mut self, zone: Name, group: Option<String>) {
-        self.pending.insert(zone, Some(Listing { group }));
+        let is_reset = self.pending.get(&zone).is_some_and(is_reset);
+        self.pending.insert(zone, Some(Listing { group, is_reset }));
     }
 
     /// The zone is to be listed no more.
@@ -115,7 +119,10 @@ impl ProducedCatalog {
     fn try_again_later(&mut self) {
         for (zone, listing) in self.changing.drain(..) {
             // What came since is newer.
-            self.pending.entry(zone).or_insert(listing);
+            let is_reset = is_reset(&listing);
+            if let Some(newer) = self.pending.entry(zone).or_insert(listing) {
+                newer.is_reset |= is_reset;
+            }
         }
         self.paused_until = Some(clock::now() + PAUSE);
     }
@@ -199,10 +206,11 @@ impl ProducedCatalog {
     ) {
         for member in members.by_ref().take(STEP) {
             let policy = zones.find(member.zone.as_ref()).and_then(|id| zones.policy(id));
-            let listing = policy.filter(|policy| policy.catalog_member.as_ref() == Some(name));
-            let listing = listing.map(|policy| Listing { group: policy.catalog_group.clone() });
-            if listing.as_ref().is_none_or(|listing| groups(listing) != member.groups) {
-                self.pending.insert(member.zone, listing);
+            let policy = policy.filter(|policy| policy.catalog_member.as_ref() == Some(name));
+            match policy.map(|policy| policy.catalog_group.clone()) {
+                None => self.unlist(member.zone),
+                Some(group) if groups(group.as_deref()) != member.groups => self.list(member.zone, group),
+                Some(_) => (),
             }
         }
         self.task = match (last, zones.latest(id)) {
@@ -220,19 +228,26 @@ fn list(pool: &WorkPool<MemberWork>, version: Zone, after: Option<Box<[u8]>>) ->
     }))
 }
 
-fn groups(listing: &Listing) -> Vec<Box<[u8]>> {
-    listing.group.iter().map(|group| group.as_bytes().into()).collect()
+fn groups(group: Option<&str>) -> Vec<Box<[u8]>> {
+    group.iter().map(|group| group.as_bytes().into()).collect()
 }
 
-fn member(zone: Name, listing: &Listing) -> CatalogMember {
-    let label = catalog::unique_label(zone.as_ref());
-    CatalogMember { label: Box::new(label), zone, groups: groups(listing), change_of_ownership: None }
+/// Whether a zone that was to be listed like this, and is listed again before the catalog is changed, gets another label.
+fn is_reset(listing: &Option<Listing>) -> bool {
+    listing.as_ref().is_none_or(|listing| listing.is_reset)
+}
+
+fn member(zone: Name, label: Box<[u8]>, listing: &Listing) -> CatalogMember {
+    CatalogMember { label, zone, groups: groups(listing.group.as_deref()), change_of_ownership: None }
 }
 
 fn first_version(name: NameRef<'_>, members: Vec<(Name, Option<Listing>)>, serial: u32) -> MemberWork {
     let mut builder = ZoneBuilder::new(name, ZoneBuilderOptions::default());
     builder.push(name, Rtype::SOA, TTL, &catalog::soa_rdata(serial));
-    let members = members.into_iter().filter_map(|(zone, listing)| Some(member(zone, &listing?)));
+    let members = members.into_iter().filter_map(|(zone, listing)| {
+        let label = catalog::unique_label(zone.as_ref());
+        Some(member(zone, label.into(), &listing?))
+    });
     let records = members.flat_map(|member| catalog::member_records(name, &member));
     for (owner, rtype, rdata) in catalog::apex_records(name).into_iter().chain(records) {
         builder.push(owner.as_ref(), rtype, TTL, &rdata);
@@ -246,9 +261,12 @@ fn next_change(base: &Zone, batch: Vec<(Name, Option<Listing>)>, serial: u32) ->
     let catalog = base.apex();
     let mut change = ChangeSet::new(catalog);
     for (zone, listing) in batch {
-        let label = catalog::unique_label(zone.as_ref());
-        let old = catalog::member(base, &label).ok().flatten();
-        let new = listing.map(|listing| member(zone, &listing));
+        let old = catalog::produced_member(base, zone.as_ref());
+        let new = listing.map(|listing| {
+            let kept = old.as_ref().filter(|_| !listing.is_reset).map(|old| old.label.clone());
+            let label = kept.unwrap_or_else(|| catalog::unique_label_since(zone.as_ref(), serial).into());
+            member(zone, label, &listing)
+        });
         if old == new {
             continue;
         }
