@@ -112,6 +112,21 @@ def test_a_state_dir_that_is_a_link_is_not_followed(privileged):
     assert not list(secrets.iterdir())
 
 
+@needs_root
+def test_the_help_for_a_state_dir_that_cannot_be_written_fits_the_error(privileged):
+    """No space has to be freed if a permission is missing."""
+    state_dir = privileged.own(privileged.folder / "state")
+    server = Daemon(privileged.folder, server='user = "nobody"').start()
+    os.chown(state_dir, 0, 0)
+    freeze = [program(), "zone", "freeze", "example", "--config", server.config]
+    result = subprocess.run(freeze, capture_output=True, text=True, check=False)
+    server.stop()
+    assert result.returncode != 0
+    assert f"let user {privileged.user}, which zonda runs as, own the state-dir or write to it" in result.stderr
+    assert "then repeat the command" in result.stderr
+    assert "space" not in result.stderr + server.log_text()
+
+
 # ---------- the log ----------
 
 

@@ -18,12 +18,13 @@ use netio::privilege::{Identity, current_user};
 use crate::added_zones::ADDED_ZONES;
 use crate::frozen_zones::FROZEN_ZONES;
 use crate::printable::printable_path;
+use crate::write_help::write_help;
 
 /// Why a state-dir cannot be used. The message says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum StateDirError {
     /// The folder cannot be created or written.
-    #[error("the state-dir {path} cannot be used: {1}; make it writable for this user or set `state-dir`", path = printable_path(.0))]
+    #[error("the state-dir {path} cannot be used: {1}; {help}, or set `state-dir`", path = printable_path(.0), help = write_help(.1, "it"))]
     Unusable(PathBuf, io::Error),
     /// The path leads through a link to nothing.
     #[error(

@@ -12,6 +12,7 @@ use super::disk::Disk;
 use super::limits::CommitLimits;
 use super::storage_handle::{DueImage, StorageEvent, StorageHandle};
 use super::store::{ImageBase, Store, StoreError, StoredZone};
+use crate::write_help::write_help;
 
 /// When [`Committer::step`] is to be called again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -219,9 +220,10 @@ impl<D: Disk> Committer<D> {
         let (since, delay) = match &self.outage {
             Some(outage) => (outage.since, (outage.delay * 2).min(self.limits.max_retry)),
             None => {
+                let help = write_help(&error.error, "the state-dir");
                 tracing::error!(
                     %error,
-                    help = "make room on the disk of the state-dir, or replace the disk",
+                    help,
                     "cannot write the journal: no change is acknowledged until this works again"
                 );
                 (now, self.limits.min_retry)
