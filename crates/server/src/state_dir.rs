@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use netio::file::{is_link_loop, open_directory, open_no_link};
 use netio::privilege::{Identity, current_user};
 
-use crate::added_zones::ADDED_ZONES;
+use crate::added_zones::{ADDED_ZONES, DAMAGED_ZONES};
 use crate::frozen_zones::FROZEN_ZONES;
 use crate::printable::printable_path;
 use crate::write_help::write_help;
@@ -153,7 +153,7 @@ fn chown_to(path: &Path, identity: &Identity) -> io::Result<()> {
     }
     // With anything else in it, it was never a state-dir: a typo in the configuration must not chown /var/lib/dpkg.
     for entry in fs::read_dir(path)? {
-        if ![LOCK, CONTROL_SOCKET, FROZEN_ZONES, ADDED_ZONES, JOURNAL]
+        if ![LOCK, CONTROL_SOCKET, FROZEN_ZONES, ADDED_ZONES, DAMAGED_ZONES, JOURNAL]
             .map(OsStr::new)
             .contains(&entry?.file_name().as_os_str())
         {
@@ -161,7 +161,7 @@ fn chown_to(path: &Path, identity: &Identity) -> io::Result<()> {
         }
     }
     // The files first: while the folder is root's, nobody can replace them.
-    for name in [LOCK, FROZEN_ZONES, ADDED_ZONES] {
+    for name in [LOCK, FROZEN_ZONES, ADDED_ZONES, DAMAGED_ZONES] {
         chown_file(&folder, name, identity)?;
     }
     chown_journal(&folder, identity)?;

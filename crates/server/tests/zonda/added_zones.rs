@@ -48,7 +48,11 @@ fn added_zones_survive_reloads_and_kill_9() {
     let daemon = serve(&folder);
     wait_for_rcode(&daemon, "b", NOERROR);
     assert_eq!((daemon.ask("www.a").rcode(), daemon.ask("www.c").rcode()), (REFUSED, REFUSED));
-    assert_eq!(std::fs::read_to_string(&saved).expect("text"), "+ b. default\n");
+    let text = std::fs::read_to_string(&saved).expect("text");
+    assert!(
+        text.starts_with("= added-zones 2 ") && text.lines().count() == 2 && text.contains("+ b. default "),
+        "{text}"
+    );
     // The configuration wins, and later removes it.
     folder.write("zonda.toml", &(CONFIG.to_owned() + "[[zone]]\nname = \"b\"\nfile = \"zones/c.zone\"\n"));
     assert_eq!(folder.run(&["reload", "--config", "zonda.toml"]).status, 0);
@@ -56,6 +60,33 @@ fn added_zones_survive_reloads_and_kill_9() {
     folder.write("zonda.toml", CONFIG);
     assert_eq!(folder.run(&["reload", "--config", "zonda.toml"]).status, 0);
     wait_for_rcode(&daemon, "b", REFUSED);
+}
+
+#[test]
+fn a_damaged_line_of_added_zones_is_reported_and_the_others_are_served() {
+    let folder = folder();
+    let daemon = serve(&folder);
+    assert_eq!(zone(&folder, &["add", "a", "b", "c"]).status, 0);
+    drop(daemon);
+    let saved = folder.path().join("state/zonda/added-zones");
+    let text = std::fs::read_to_string(&saved).expect("text");
+    let line = 1 + text.lines().position(|line| line.starts_with("+ b. ")).expect("it was added");
+    // One bit: the zone r. instead of b.
+    std::fs::write(&saved, text.replace("+ b. ", "+ r. ")).expect("space");
+    let daemon = serve(&folder);
+    wait_for_rcode(&daemon, "a", NOERROR);
+    wait_for_rcode(&daemon, "c", NOERROR);
+    assert_eq!(daemon.ask("www.b").rcode(), REFUSED);
+    let log = daemon.log();
+    let message =
+        format!("`added-zones` in the state-dir is damaged at line {line}, which is left out: `+ r. default ");
+    assert_eq!(log.matches(&message).count(), 1, "{log}");
+    assert!(
+        log.contains("damaged_lines=1") && log.contains("the damaged file is kept as `added-zones.damaged`"),
+        "{log}"
+    );
+    assert_eq!(zone(&folder, &["add", "b"]).status, 0);
+    wait_for_rcode(&daemon, "b", NOERROR);
 }
 
 #[test]
