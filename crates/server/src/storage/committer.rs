@@ -27,6 +27,10 @@ pub enum NextStep {
     WhenQueued,
 }
 
+/// The help if the folder of the journal is not in its place.
+const FOLDER_HELP: &str =
+    "put the folder back; a start without it reads and transfers zones anew, and changes by updates are lost";
+
 /// The state machine.
 pub struct Committer<D: Disk> {
     store: Store<D>,
@@ -220,7 +224,10 @@ impl<D: Disk> Committer<D> {
         let (since, delay) = match &self.outage {
             Some(outage) => (outage.since, (outage.delay * 2).min(self.limits.max_retry)),
             None => {
-                let help = write_help(&error.error, "the state-dir");
+                let help = match error.action {
+                    super::store::FOUND => FOLDER_HELP.into(),
+                    _ => write_help(&error.error, "the state-dir"),
+                };
                 tracing::error!(
                     %error,
                     help,
