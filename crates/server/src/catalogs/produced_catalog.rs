@@ -4,7 +4,7 @@
 //! a restart or a reload has changed is found by listing the members. Changes go through the registry, so that consumers get a NOTIFY and
 //! IXFR.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -31,6 +31,8 @@ pub struct ProducedCatalog {
     pending: BTreeMap<Name, Option<Listing>>,
     /// Those of the change that is being made: if it is refused, they are pending again.
     changing: Vec<(Name, Option<Listing>)>,
+    /// Without a journal: the zones that were removed since the start.
+    removed: BTreeSet<Name>,
     task: Task,
     /// When the catalog is changed again after a change that was refused.
     paused_until: Option<Instant>,
@@ -70,12 +72,13 @@ const BATCH: usize = 16_384;
 impl ProducedCatalog {
     /// The zone is to be listed.
     pub fn list(&mut self, zone: Name, group: Option<String>) {
-        let is_reset = self.pending.get(&zone).is_some_and(is_reset);
+        let is_reset = self.pending.get(&zone).is_some_and(is_reset) | self.removed.remove(&zone);
         self.pending.insert(zone, Some(Listing { group, is_reset }));
     }
 
     /// The zone is to be listed no more.
     pub fn unlist(&mut self, zone: Name) {
+        self.removed.insert(zone.clone());
         self.pending.insert(zone, None);
     }
 
@@ -168,6 +171,11 @@ impl ProducedCatalog {
 
     fn begin(&mut self, name: &Name, id: ZoneId, zones: &ZoneRegistry, pool: &WorkPool<MemberWork>) -> bool {
         self.paused_until = None;
+        let has_journal = zones.has_journal();
+        if has_journal {
+            // The latest version knows which zones are new.
+            self.removed.clear();
+        }
         let now_s = clock::real().as_secs();
         let Some(base) = zones.latest(id).cloned() else {
             if zones.is_restoring(id) {
@@ -189,8 +197,9 @@ impl ProducedCatalog {
             let batch = self.changing.clone();
             let serial = zones.policy(id).map_or(SerialPolicy::Unix, serial_policy);
             let serial = serial.next(base.serial(), now_s);
-            self.task =
-                Task::Making(pool.submit(move || MemberWork::Change(Box::new(next_change(&base, batch, serial)))));
+            self.task = Task::Making(
+                pool.submit(move || MemberWork::Change(Box::new(next_change(&base, batch, serial, has_journal)))),
+            );
         }
         false
     }
@@ -257,14 +266,19 @@ fn first_version(name: NameRef<'_>, members: Vec<(Name, Option<Listing>)>, seria
 }
 
 /// The change that lists these zones, or does not any more; empty if that is so already.
-fn next_change(base: &Zone, batch: Vec<(Name, Option<Listing>)>, serial: u32) -> ChangeSet {
+///
+/// Without a journal the next start lists all zones as in a first version, so that only those that were removed get another label.
+fn next_change(base: &Zone, batch: Vec<(Name, Option<Listing>)>, serial: u32, has_journal: bool) -> ChangeSet {
     let catalog = base.apex();
     let mut change = ChangeSet::new(catalog);
     for (zone, listing) in batch {
         let old = catalog::produced_member(base, zone.as_ref());
         let new = listing.map(|listing| {
             let kept = old.as_ref().filter(|_| !listing.is_reset).map(|old| old.label.clone());
-            let label = kept.unwrap_or_else(|| catalog::unique_label_since(zone.as_ref(), serial).into());
+            let label = kept.unwrap_or_else(|| match has_journal || listing.is_reset {
+                true => catalog::unique_label_since(zone.as_ref(), serial).into(),
+                false => catalog::unique_label(zone.as_ref()).into(),
+            });
             member(zone, label, &listing)
         });
         if old == new {

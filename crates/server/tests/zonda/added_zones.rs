@@ -197,3 +197,50 @@ fn a_produced_catalog_lists_zones_and_its_consumer_serves_them() {
     assert_eq!(export.matches(" PTR ").count(), 3, "{export}");
     assert!(consumer.ask("www.b").has("192.0.2.1") && consumer.ask("www.own").has("192.0.2.1"));
 }
+
+/// RFC 9432 5.6: a consumer that sees no version of the catalog without the zone starts it anew nevertheless. Otherwise it would keep the
+/// later serial.
+#[test]
+fn rfc_9432_5_6_a_consumer_that_was_away_resets_a_zone_that_was_added_again() {
+    let (first, second) = (folder(), TestFolder::new());
+    first.write(
+        "zonda.toml",
+        "[template.default]\nfile = \"zones/{name}.zone\"\nallow-transfer = [\"127.0.0.1\"]\ncatalog-member = \"p.\"\n\
+         [[zone]]\nname = \"p.\"\ncatalog = \"produce\"\n[[zone]]\nname = \"own\"\n[server]\nstate-dir = \"kept\"\n",
+    );
+    first.write_zone("a", 5, "192.0.2.5");
+    let producer = serve(&first);
+    producer.wait_for_log("catalog produced");
+    assert_eq!(zone(&first, &["add", "a"]).status, 0);
+    let primaries = format!("primaries = [\"{}\"]\n", producer.address);
+    second.write(
+        "zonda.toml",
+        &format!(
+            "[template.default]\n{primaries}[[zone]]\nname = \"p.\"\ncatalog = \"consume\"\n{primaries}[server]\nstate-dir = \"kept\"\n"
+        ),
+    );
+    let consumer = serve(&second);
+    wait_until("transferred", &consumer, || consumer.ask("www.a").has("192.0.2.5"));
+    drop(consumer);
+    let labels = || -> Vec<String> {
+        let export = zone(&first, &["export", "p."]).out;
+        export.lines().filter(|line| line.contains(" PTR ")).map(str::to_owned).collect()
+    };
+    let before = labels();
+    assert_eq!(before.len(), 2, "{before:?}");
+    // A restart keeps the labels.
+    let address = producer.address.to_string();
+    drop(producer);
+    let producer = first.serve(&["--config", "zonda.toml", "--listen", &address]);
+    wait_for_rcode(&producer, "a", NOERROR);
+    assert_eq!(zone(&first, &["add", "b"]).status, 0);
+    wait_until("listed", &producer, || labels().len() == 3);
+    assert!(before.iter().all(|line| labels().contains(line)), "{before:?} {:?}", labels());
+    first.write_zone("a", 1, "192.0.2.1");
+    assert_eq!((zone(&first, &["remove", "a"]).status, zone(&first, &["add", "a"]).status), (0, 0));
+    let listed = |name: &str, lines: &[String]| lines.iter().find(|line| line.ends_with(name)).cloned();
+    wait_until("listed again", &producer, || labels().len() == 3 && listed(" a.", &labels()) != listed(" a.", &before));
+    assert_eq!(listed(" own.", &labels()), listed(" own.", &before));
+    let consumer = serve(&second);
+    wait_until("transferred anew", &consumer, || consumer.ask("www.a").has("192.0.2.1"));
+}
