@@ -95,9 +95,7 @@ def test_networks_that_shared_a_bucket_are_limited(daemon):
         pytest.param([b"\x00\x01\x00\x00\x00\x01" + bytes(6) + b"\x40"], id="malformed"),
         pytest.param([b"\x00\x01\x18\x00\x00\x00" + bytes(6)], id="unknown operation"),
         pytest.param([b"\x00\x01\x28\x00\x00\x00" + bytes(6)], id="update"),
-        pytest.param(
-            [dns.message.make_query(f"r{n}.example.", "A", use_edns=1).to_wire() for n in range(FLOOD)], id="another version of EDNS"
-        ),
+        pytest.param([dns.message.make_query(f"r{n}.example.", "A", use_edns=1).to_wire() for n in range(FLOOD)], id="another version of EDNS"),
     ],
 )
 def test_errors_are_limited(daemon, queries):
@@ -118,9 +116,10 @@ def test_queries_without_a_question_are_limited(daemon):
 def test_nsec3_work_of_a_query_is_bounded(daemon):
     """With 65,535 iterations and the longest salt, a query costs little CPU time, whether the zone is served or not."""
     salt = "ab" * 255
-    zone = TINY_ZONE + f"@ NSEC3PARAM 1 0 65535 {salt}\n" + "".join(
-        f"{hashed} NSEC3 1 0 65535 {salt} {following} A\n"
-        for hashed, following in [("0" * 32, "g" * 32), ("g" * 32, "0" * 32)]
+    zone = (
+        TINY_ZONE
+        + f"@ NSEC3PARAM 1 0 65535 {salt}\n"
+        + "".join(f"{hashed} NSEC3 1 0 65535 {salt} {following} A\n" for hashed, following in [("0" * 32, "g" * 32), ("g" * 32, "0" * 32)])
     )
     server = daemon({"example": TINY_ZONE, "costly": zone}).start()
     server.wait_until(lambda: server.ask("costly.", "SOA").rcode() in (dns.rcode.NOERROR, dns.rcode.SERVFAIL))

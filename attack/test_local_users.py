@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import termios
 import threading
 import time
 import tomllib
@@ -111,6 +112,21 @@ def test_a_state_dir_that_is_a_link_is_not_followed(privileged):
     assert not list(secrets.iterdir())
 
 
+@needs_root
+def test_the_help_for_a_state_dir_that_cannot_be_written_fits_the_error(privileged):
+    """No space has to be freed if a permission is missing."""
+    state_dir = privileged.own(privileged.folder / "state")
+    server = Daemon(privileged.folder, server='user = "nobody"').start()
+    os.chown(state_dir, 0, 0)
+    freeze = [program(), "zone", "freeze", "example", "--config", server.config]
+    result = subprocess.run(freeze, capture_output=True, text=True, check=False)
+    server.stop()
+    assert result.returncode != 0
+    assert f"let user {privileged.user}, which zonda runs as, own the state-dir or write to it" in result.stderr
+    assert "then repeat the command" in result.stderr
+    assert "space" not in result.stderr + server.log_text()
+
+
 # ---------- the log ----------
 
 
@@ -134,23 +150,33 @@ def test_an_unread_log_does_not_block_the_server(daemon):
 @pytest.mark.slow
 def test_dropped_log_lines_are_counted(daemon):
     server = daemon()
-    # Every load logs that each of these files is missing.
-    absent = "".join(f'[[zone]]\nname = "z{number}"\nfile = "absent/{number}"\n' for number in range(30_000))
-    server.config.write_text(server.config.read_text() + absent)
+    # Every load logs that these files are missing, with their long paths: of more zones it would log a part only.
+    absent = "/".join(["absent"] + ["x" * 250] * 13)
+    zones = "".join(f'[[zone]]\nname = "z{number}"\nfile = "{absent}/{number}"\n' for number in range(100))
+    server.config.write_text(server.config.read_text() + zones)
     reader, writer = os.pipe()
     server.start(stderr=writer)
     os.close(writer)
-    for _ in range(2):
+    reloads = 40  # each logs 355 KB, and 8 MiB may wait
+    for _ in range(reloads - 1):
         assert server.reload(timeout_s=60).returncode == 1
     read = threading.Thread(target=lambda: server.log.write_bytes(Path(f"/dev/fd/{reader}").read_bytes()))
     read.start()
+    # Half of what waits must be written before more lines are taken.
+    server.wait_until(lambda: fcntl.ioctl(reader, termios.FIONREAD, b"    ") == bytes(4))
     assert server.reload(timeout_s=60).returncode == 1
     assert server.stop() == 0
     read.join()
     os.close(reader)
-    log = server.log.read_text()
-    assert "log lines were dropped: standard error was not read" in log
-    assert "zonda has stopped" in log.splitlines()[-1], "the last line is written"
+    lines = server.log.read_text().splitlines()
+    assert "zonda has stopped" in lines[-1], "the last line is written"
+    notices = [found for line in lines if (found := re.search(r"log lines were dropped: standard error was not read lines=(\d+)", line))]
+    dropped = sum(int(found[1]) for found in notices)
+    assert dropped > 0
+    # All reloads log as many lines, and the first two are complete.
+    first, second = [number for number, line in enumerate(lines) if line.endswith("INFO reloading")][:2]
+    expected = first + (second - first) * reloads + len(["stopping", "zonda has stopped"])
+    assert len(lines) - len(notices) + dropped == expected
 
 
 # ---------- the control socket and descriptors ----------

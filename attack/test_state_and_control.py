@@ -93,8 +93,46 @@ def test_updates_are_not_acknowledged_into_a_journal_that_was_removed(daemon):
     assert update(server, "second") == dns.rcode.SERVFAIL
     assert server.ask("second.added.").rcode() == dns.rcode.NXDOMAIN
     assert server.ask("first.added.").rcode() == dns.rcode.NOERROR
-    assert "a file of the journal was removed" in server.log_text()
-    assert "no change is acknowledged until this works again" in server.log_text()
+    check_place_is_reported_once(server)
+
+
+def check_place_is_reported_once(server: Daemon) -> None:
+    log = server.log.read_text()
+    assert log.count("no change is acknowledged until this works again") == 1, log
+    assert "was moved away or removed while zonda uses it" in log
+    assert "put the folder back" in log
+    assert log.count(" ERROR ") == 1, log
+
+
+@pytest.mark.parametrize("what", ["journal", "state-dir"])
+def test_updates_are_not_acknowledged_into_a_folder_that_was_moved_away(daemon, what: str):
+    """A restart would find no folder, and create another one."""
+    server = updated_server(daemon)
+    path = server.state_dir / "journal" if what == "journal" else server.state_dir
+    moved = path.with_name("moved")
+    path.rename(moved)
+    for number in range(3):
+        assert update(server, f"moved{number}") == dns.rcode.SERVFAIL
+        assert server.ask(f"moved{number}.added.").rcode() == dns.rcode.NXDOMAIN
+        assert server.ask("first.added.").rcode() == dns.rcode.NOERROR
+    check_place_is_reported_once(server)
+    moved.rename(path)
+    server.wait_until(lambda: update(server, "back") == dns.rcode.NOERROR)
+    assert "the journal is written again" in server.log_text()
+    kill(server)
+    server.start("added")
+    for owner in ("first", "back"):
+        assert server.ask(f"{owner}.added.").answer, owner
+
+
+def test_updates_are_not_acknowledged_if_another_folder_is_in_the_place_of_the_journal(daemon):
+    server = updated_server(daemon)
+    journal = server.state_dir / "journal"
+    journal.rename(journal.with_name("moved"))
+    journal.mkdir(mode=0o700)
+    assert update(server, "second") == dns.rcode.SERVFAIL
+    assert "is another one since zonda has started" in server.log_text()
+    assert server.ask("first.added.").answer
 
 
 def test_damage_of_the_newest_journal_file_is_reported(daemon):

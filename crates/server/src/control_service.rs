@@ -18,6 +18,7 @@ use crate::metrics;
 use crate::transfer::engine::TransferCommand;
 use crate::transfer::network::TransferHandle;
 use crate::transfer::refresh::RefreshStatus;
+use crate::write_help::write_help;
 use crate::writer::{ControlEvent, EditRequest, StatusPage, StatusRequest, WriterHandle};
 use crate::zone_id::ZoneId;
 use crate::zone_status::{ZoneStatus, rfc3339};
@@ -173,7 +174,8 @@ impl ControlService {
         match self.store_frozen_zones() {
             Ok(()) => ControlResponse::ZoneAction { done, failures },
             Err(error) => ControlResponse::Refused(format!(
-                "{done} zones are frozen or thawed, but not after a restart: `{FROZEN_ZONES}` in the state-dir cannot be written: {error}; free some space, then repeat the command"
+                "{done} zones are frozen or thawed, but not after a restart: `{FROZEN_ZONES}` in the state-dir cannot be written: {error}; {}, then repeat the command",
+                write_help(&error, "the state-dir")
             )),
         }
     }
@@ -214,6 +216,7 @@ impl ControlService {
         };
         self.frozen_zones.write(names).inspect_err(|error| {
             error!(
+                help = write_help(error, "the state-dir"),
                 "`{FROZEN_ZONES}` in the state-dir cannot be written: {error}; zones are not frozen after a restart"
             );
         })
@@ -267,7 +270,8 @@ impl ControlService {
         }
         match self.store_frozen_zones() {
             Err(error) if frozen > 0 => ControlResponse::Refused(format!(
-                "{done} zones are rolled back, but {frozen} of them are not frozen after a restart, when a later version may replace them: `{FROZEN_ZONES}` in the state-dir cannot be written: {error}; free some space, then use `zonda zone freeze`"
+                "{done} zones are rolled back, but {frozen} of them are not frozen after a restart, when a later version may replace them: `{FROZEN_ZONES}` in the state-dir cannot be written: {error}; {}, then use `zonda zone freeze`",
+                write_help(&error, "the state-dir")
             )),
             _ => ControlResponse::ZoneAction { done, failures },
         }

@@ -38,6 +38,7 @@ pub mod systemd_notify;
 pub mod tls;
 pub mod transfer;
 pub mod updates;
+mod write_help;
 pub mod writer;
 pub mod zone_id;
 pub mod zone_status;

@@ -15,15 +15,16 @@ use std::path::{Path, PathBuf};
 use netio::file::{is_link_loop, open_directory, open_no_link};
 use netio::privilege::{Identity, current_user};
 
-use crate::added_zones::ADDED_ZONES;
+use crate::added_zones::{ADDED_ZONES, DAMAGED_ZONES};
 use crate::frozen_zones::FROZEN_ZONES;
 use crate::printable::printable_path;
+use crate::write_help::write_help;
 
 /// Why a state-dir cannot be used. The message says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum StateDirError {
     /// The folder cannot be created or written.
-    #[error("the state-dir {path} cannot be used: {1}; make it writable for this user or set `state-dir`", path = printable_path(.0))]
+    #[error("the state-dir {path} cannot be used: {1}; {help}, or set `state-dir`", path = printable_path(.0), help = write_help(.1, "it"))]
     Unusable(PathBuf, io::Error),
     /// The path leads through a link to nothing.
     #[error(
@@ -152,7 +153,7 @@ fn chown_to(path: &Path, identity: &Identity) -> io::Result<()> {
     }
     // With anything else in it, it was never a state-dir: a typo in the configuration must not chown /var/lib/dpkg.
     for entry in fs::read_dir(path)? {
-        if ![LOCK, CONTROL_SOCKET, FROZEN_ZONES, ADDED_ZONES, JOURNAL]
+        if ![LOCK, CONTROL_SOCKET, FROZEN_ZONES, ADDED_ZONES, DAMAGED_ZONES, JOURNAL]
             .map(OsStr::new)
             .contains(&entry?.file_name().as_os_str())
         {
@@ -160,7 +161,7 @@ fn chown_to(path: &Path, identity: &Identity) -> io::Result<()> {
         }
     }
     // The files first: while the folder is root's, nobody can replace them.
-    for name in [LOCK, FROZEN_ZONES, ADDED_ZONES] {
+    for name in [LOCK, FROZEN_ZONES, ADDED_ZONES, DAMAGED_ZONES] {
         chown_file(&folder, name, identity)?;
     }
     chown_journal(&folder, identity)?;

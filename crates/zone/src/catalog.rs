@@ -112,11 +112,20 @@ pub fn members_after(
     catalog: &Zone,
     label: Option<&[u8]>,
 ) -> impl Iterator<Item = Result<CatalogMember, CatalogError>> {
-    let prefix = key_of(&[ZONES]);
     let start = label.map_or_else(|| key_of(&[ZONES]), |label| key_of(&[ZONES, label]));
-    let mut cursor = catalog.seek(start.as_bytes());
+    members_from(catalog, start.as_bytes(), label)
+}
+
+/// The members whose keys follow `start`, which is below `zones`, but the one with the label `last`.
+fn members_from<'z>(
+    catalog: &'z Zone,
+    start: &[u8],
+    last: Option<&[u8]>,
+) -> impl Iterator<Item = Result<CatalogMember, CatalogError>> + use<'z> {
+    let prefix = key_of(&[ZONES]);
+    let mut cursor = catalog.seek(start);
     let mut next = cursor.next();
-    let mut last: Option<Box<[u8]>> = label.map(Into::into);
+    let mut last: Option<Box<[u8]>> = last.map(Into::into);
     std::iter::from_fn(move || {
         while let Some(entry) = next.take() {
             next = cursor.next();
@@ -163,7 +172,8 @@ fn changed_labels<'n>(catalog: &Zone, owners: impl IntoIterator<Item = NameRef<'
 
 //----------- producing --------------------------------------------------------
 
-/// The unique label that a producer gives a zone: the SHA-1 of its name in hexadecimal, so that it needs no storage.
+/// The unique label of a zone in the first version of a produced catalog: the SHA-1 of its name in hexadecimal. Producers with the same
+/// zones agree on it, and one that has lost its state-dir makes it again.
 pub fn unique_label(zone: NameRef<'_>) -> [u8; 40] {
     use sha1::Digest;
     let digest = sha1::Sha1::digest(zone.to_owned().to_lowercase().wire());
@@ -172,8 +182,28 @@ pub fn unique_label(zone: NameRef<'_>) -> [u8; 40] {
     label
 }
 
+/// The unique label of a zone that a later version lists first: the digest of its name, and the serial of that version. A zone that was
+/// removed and is added again has another label, so that consumers reset its state (RFC 9432 5.6), and the names of earlier members need
+/// not be stored.
+pub fn unique_label_since(zone: NameRef<'_>, serial: u32) -> [u8; 48] {
+    let mut label = [0; 48];
+    let (digest, suffix) = label.split_at_mut(40);
+    digest.copy_from_slice(&unique_label(zone));
+    data_encoding::HEXLOWER.encode_mut(&serial.to_be_bytes(), suffix);
+    label
+}
+
+/// The member of a produced catalog that has this zone. All labels of a zone begin with the digest of its name.
+pub fn produced_member(catalog: &Zone, zone: NameRef<'_>) -> Option<CatalogMember> {
+    let digest = unique_label(zone);
+    let start = [key_of(&[ZONES]).as_bytes(), &digest].concat();
+    let members = members_from(catalog, &start, None).map_while(Result::ok);
+    let mut members = members.take_while(|member| member.label.starts_with(&digest));
+    members.find(|member| member.zone.as_ref() == zone)
+}
+
 /// The longest name of a catalog that this module can produce: it leaves room for `group.LABEL.zones`.
-pub const MAX_PRODUCED_NAME_LEN: usize = wire::MAX_NAME_LEN - 6 - 41 - 6;
+pub const MAX_PRODUCED_NAME_LEN: usize = wire::MAX_NAME_LEN - 6 - 49 - 6;
 
 /// The records of a catalog without members but the SOA record: the NS record and the version.
 pub fn apex_records(catalog: NameRef<'_>) -> [(Name, Rtype, Vec<u8>); 2] {

@@ -143,3 +143,30 @@ fn produced_members_are_read_again() {
     assert_eq!(catalog::check(&zone), Ok(()));
     assert_eq!(catalog::members_after(&zone, None).collect::<Vec<_>>(), [Ok(produced)]);
 }
+
+#[test]
+fn produced_members_are_found_by_their_zones() {
+    let apex = name("c.");
+    let labels = [
+        catalog::unique_label(name("x.").as_ref()).to_vec(),
+        catalog::unique_label_since(name("y.").as_ref(), 7).to_vec(),
+        catalog::unique_label_since(name("Z.").as_ref(), 0xfedc_ba98).to_vec(),
+    ];
+    let members = labels.iter().zip(["x.", "y.", "z."]).map(|(label, zone)| {
+        let label = std::str::from_utf8(label).expect("hexadecimal digits");
+        member(label, zone, &["g"], None)
+    });
+    let members: Vec<CatalogMember> = members.collect();
+    let mut change = ChangeSet::new(apex.as_ref());
+    for (owner, rtype, rdata) in members.iter().flat_map(|member| catalog::member_records(apex.as_ref(), member)) {
+        change.add(owner.as_ref(), rtype, 0, &rdata).expect("in the zone");
+    }
+    let rules = ChangeRules { check_mode: zone::CheckMode::Lenient, nsec3_max_iterations: 0 };
+    let zone = zone_of("version 0 TXT 2").apply(change, rules).expect("a valid change").zone;
+    for member in &members {
+        assert_eq!(catalog::produced_member(&zone, member.zone.as_ref()).as_ref(), Some(member));
+    }
+    assert_eq!(catalog::produced_member(&zone, name("w.").as_ref()), None);
+    assert_eq!(catalog::produced_member(&zone_of(""), name("x.").as_ref()), None);
+    assert!(labels[2].ends_with(b"fedcba98") && labels[1].ends_with(b"00000007"));
+}

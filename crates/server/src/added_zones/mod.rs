@@ -1,11 +1,16 @@
 //! The zones of `zonda zone add`, kept in the state-dir: a text file that every addition and removal is appended to.
 //!
-//! A line is `+ NAME TEMPLATE` or `- NAME`. It counts once its newline is on disk: a line that a crash has cut off is dropped. The
-//! file is rewritten without the zones that were removed at a start, and when it has doubled.
+//! The first line is `= added-zones 2`, with the version of the format; the others are `+ NAME TEMPLATE` or `- NAME`. Each ends with a space
+//! and its checksum: the CRC-32C of what precedes that, in hexadecimal. A line counts once its newline is on disk: one that a crash has cut
+//! off is dropped. The file is rewritten without the zones that were removed at a start, and when it has doubled.
+//!
+//! Format 1 had no first line and no checksums. It is read, and rewritten in format 2 at the next start: until that works, a file begins
+//! with lines of format 1.
 
 mod saver;
 
 use std::collections::HashMap;
+use std::fmt::{Arguments, Write as _};
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -15,7 +20,9 @@ use netio::file::open_no_link;
 use tracing::{error, warn};
 use wire::{Name, NameRef};
 
+use crate::printable::quoted;
 use crate::replace_file::{replace_file, sync_folder};
+use crate::write_help::write_help;
 pub use saver::{SaveRequest, Saver};
 
 /// The file in the state-dir.
@@ -43,18 +50,42 @@ pub struct AddedZonesFile {
     rewritten_len: u64,
 }
 
+/// A copy of a file with damaged lines, beside it.
+pub const DAMAGED_ZONES: &str = "added-zones.damaged";
+
+/// What the file has.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Contents {
+    /// The zones after all lines.
+    pub zones: AddedZones,
+    /// Lines were left out: there may have been more zones, and some may have been removed.
+    pub is_damaged: bool,
+    /// There is nothing else in the file.
+    is_compact: bool,
+}
+
+/// The first line of a file, without its checksum.
+const HEADER: &str = "= added-zones ";
+/// The format that is written.
+const FORMAT_VERSION: &str = "2";
+/// The length of a checksum, and of the space before it.
+const CHECKSUM_LEN: usize = 9;
+
 /// A file that has not grown by this much is not rewritten.
 const MIN_GROWTH: u64 = 64 << 10;
 
 impl AddedZonesFile {
     /// Opens the file and returns the zones in it.
-    pub fn open(path: &Path) -> io::Result<(AddedZonesFile, AddedZones)> {
+    pub fn open(path: &Path) -> io::Result<(AddedZonesFile, Contents)> {
         let mut text = Vec::new();
         open_no_link(path, true)?.read_to_end(&mut text)?;
-        let (zones, is_compact) = replay(&text);
-        if !is_compact && let Err(error) = rewrite(path, &zones) {
+        let contents = replay(&text)?;
+        if !contents.is_compact
+            && let Err(error) = keep_and_rewrite(path, &text, &contents)
+        {
             // The disk may be full. Whichever file is there now has all zones, so its length is read anew.
-            warn!("`{ADDED_ZONES}` in the state-dir cannot be rewritten, it grows until that works: {error}");
+            let help = write_help(&error, "the state-dir");
+            warn!(help, "`{ADDED_ZONES}` in the state-dir cannot be rewritten, it grows until that works: {error}");
         }
         let mut file = open_no_link(path, false)?;
         text.clear();
@@ -63,7 +94,7 @@ impl AddedZonesFile {
         // It may be new, and must survive a crash.
         sync_folder(path)?;
         let file = AddedZonesFile { path: path.to_owned(), file, synced_len, rewritten_len: synced_len };
-        Ok((file, zones))
+        Ok((file, contents))
     }
 
     /// Appends text and waits until it is on disk. After an error none of it counts.
@@ -92,7 +123,7 @@ impl AddedZonesFile {
         warn!("`{ADDED_ZONES}` in the state-dir was removed or replaced while zonda uses it; it is written again");
         let mut text = vec![0; len as usize];
         self.file.read_exact_at(&mut text, 0)?;
-        rewrite(&self.path, &replay(&text).0)?;
+        keep_and_rewrite(&self.path, &text, &replay(&text)?)?;
         self.open_rewritten()
     }
 
@@ -105,7 +136,8 @@ impl AddedZonesFile {
         self.rewritten_len = self.synced_len;
         let mut text = Vec::new();
         open_no_link(&self.path, true)?.read_to_end(&mut text)?;
-        let rewritten = rewrite(&self.path, &replay(&text).0);
+        let contents = replay(&text)?;
+        let rewritten = keep_and_rewrite(&self.path, &text, &contents);
         // Either file has all zones, and only whole lines.
         self.open_rewritten()?;
         rewritten
@@ -128,29 +160,82 @@ impl AddedZonesFile {
     }
 }
 
-/// The zones after all lines, and whether there is nothing else in the file.
-fn replay(text: &[u8]) -> (AddedZones, bool) {
-    let (mut zones, mut lines, mut damaged) = (AddedZones::new(), 0, 0);
+/// Reads all lines. Fails only if another version of zonda has written them.
+fn replay(text: &[u8]) -> io::Result<Contents> {
+    let (mut zones, mut lines, mut damage) = (AddedZones::new(), 0, Damage::default());
+    // No line after the first one with a checksum is of format 1.
+    let mut has_checksums = false;
     let end = complete_len(text);
     for line in text[..end].split_inclusive(|&octet| octet == b'\n') {
         lines += 1;
-        match parse(&line[..line.len() - 1]) {
+        let line = &line[..line.len() - 1];
+        let checked = checked(line);
+        has_checksums |= checked.is_some();
+        let words = checked.or_else(|| Some(line).filter(|_| !has_checksums));
+        if let Some(version) = checked.and_then(|words| words.strip_prefix(HEADER.as_bytes())) {
+            check_version(version)?;
+            continue;
+        }
+        match words.and_then(parse) {
             Some(Edit::Add(name, template)) => _ = zones.insert(name, template),
             Some(Edit::Remove(name)) => _ = zones.remove(&name),
-            None => damaged += 1,
+            None => damage.note(lines, line),
         }
     }
     if end < text.len() {
         warn!("the last line of `{ADDED_ZONES}` was cut off by a crash: it was not acknowledged");
     }
-    if damaged > 0 {
-        error!(
-            "{damaged} lines of `{ADDED_ZONES}` are damaged and were left out: compare `zonda zone status` with the zones \
-                that you added"
-        );
+    damage.report();
+    let is_damaged = damage.lines > 0;
+    let is_compact = !is_damaged && end == text.len() && has_checksums && lines == 1 + zones.len();
+    Ok(Contents { zones, is_damaged, is_compact })
+}
+
+/// The octets before the checksum, if that is right.
+fn checked(line: &[u8]) -> Option<&[u8]> {
+    let (words, checksum) = line.split_at_checked(line.len().checked_sub(CHECKSUM_LEN)?)?;
+    (*checksum == *checksum_of(words).as_bytes()).then_some(words)
+}
+
+/// What follows the words of a line.
+fn checksum_of(words: &[u8]) -> String {
+    format!(" {:08x}", crc32c::crc32c(words))
+}
+
+fn check_version(version: &[u8]) -> io::Result<()> {
+    if version == FORMAT_VERSION.as_bytes() {
+        return Ok(());
     }
-    let is_compact = lines == zones.len() && end == text.len();
-    (zones, is_compact)
+    let version = String::from_utf8_lossy(version);
+    Err(io::Error::other(format!("its format is {}: use the version of zonda that wrote it", quoted(&version))))
+}
+
+/// Lines that are left out.
+#[derive(Default)]
+struct Damage {
+    lines: usize,
+    /// The number of the first one, and its text.
+    first: Option<(usize, String)>,
+}
+
+impl Damage {
+    fn note(&mut self, number: usize, line: &[u8]) {
+        self.lines += 1;
+        self.first.get_or_insert_with(|| (number, quoted(&String::from_utf8_lossy(line))));
+    }
+
+    fn report(&self) {
+        if let Some((line, text)) = &self.first {
+            error!(
+                damaged_lines = self.lines,
+                help = format!(
+                    "compare `zonda zone status` with the zones that you added, and repeat `zonda zone add` or `zonda zone remove` for \
+                     those that differ; the damaged file is kept as `{DAMAGED_ZONES}`"
+                ),
+                "`{ADDED_ZONES}` in the state-dir is damaged at line {line}, which is left out: {text}"
+            );
+        }
+    }
 }
 
 /// The length of the lines that are complete.
@@ -158,8 +243,8 @@ fn complete_len(text: &[u8]) -> usize {
     text.iter().rposition(|&octet| octet == b'\n').map_or(0, |newline| newline + 1)
 }
 
-fn parse(line: &[u8]) -> Option<Edit> {
-    let mut words = line.split(|&octet| octet == b' ');
+fn parse(words: &[u8]) -> Option<Edit> {
+    let mut words = words.split(|&octet| octet == b' ');
     let (kind, name) = (words.next()?, words.next()?);
     let name = Name::from_text(name, Some(NameRef::ROOT)).ok()?.to_lowercase();
     let template = words.next().map(|template| String::from_utf8(template.to_vec()));
@@ -170,24 +255,40 @@ fn parse(line: &[u8]) -> Option<Edit> {
     }
 }
 
+/// Writes the file anew. One with damaged lines is kept under another name, or as it is if that fails.
+fn keep_and_rewrite(path: &Path, text: &[u8], contents: &Contents) -> io::Result<()> {
+    if contents.is_damaged {
+        replace_file(&path.with_file_name(DAMAGED_ZONES), 0o600, |mut file| file.write_all(text))?;
+    }
+    rewrite(path, &contents.zones)
+}
+
 /// Writes the file anew, with a line for each zone.
 fn rewrite(path: &Path, zones: &AddedZones) -> io::Result<()> {
     let mut text = String::new();
+    append_line(&mut text, format_args!("{HEADER}{FORMAT_VERSION}"));
     for (name, template) in zones {
         Edit::Add(name.clone(), template.clone()).append(&mut text);
     }
     replace_file(path, 0o600, |mut file| file.write_all(text.as_bytes()))
 }
 
+fn append_line(text: &mut String, words: Arguments<'_>) {
+    let start = text.len();
+    // Writing to a string cannot fail.
+    _ = text.write_fmt(words);
+    let checksum = checksum_of(&text.as_bytes()[start..]);
+    text.push_str(&checksum);
+    text.push('\n');
+}
+
 impl Edit {
     /// Appends the line.
     pub fn append(&self, text: &mut String) {
-        use std::fmt::Write;
-        // Writing to a string cannot fail.
-        _ = match self {
-            Edit::Add(name, template) => writeln!(text, "+ {name} {template}"),
-            Edit::Remove(name) => writeln!(text, "- {name}"),
-        };
+        match self {
+            Edit::Add(name, template) => append_line(text, format_args!("+ {name} {template}")),
+            Edit::Remove(name) => append_line(text, format_args!("- {name}")),
+        }
     }
 }
 
@@ -206,31 +307,42 @@ mod tests {
 
     fn write(path: &Path, text: &[u8]) -> AddedZones {
         fs::write(path, text).expect("a file");
-        AddedZonesFile::open(path).expect("it is ours").1
+        zones(path)
+    }
+
+    fn zones(path: &Path) -> AddedZones {
+        AddedZonesFile::open(path).expect("it is ours").1.zones
+    }
+
+    fn lines(edits: &[Edit]) -> String {
+        let mut text = String::new();
+        edits.iter().for_each(|edit| edit.append(&mut text));
+        text
+    }
+
+    fn add(zone: &str) -> Edit {
+        Edit::Add(name(zone), "t".into())
+    }
+
+    fn remove(zone: &str) -> Edit {
+        Edit::Remove(name(zone))
     }
 
     #[test]
     fn lines_are_replayed_and_the_file_is_rewritten() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join(ADDED_ZONES);
-        let (mut file, zones) = AddedZonesFile::open(&path).expect("a new file");
-        assert!(zones.is_empty());
-        let mut text = String::new();
+        let (mut file, contents) = AddedZonesFile::open(&path).expect("a new file");
+        assert_eq!((contents.zones.len(), contents.is_damaged), (0, false));
         let odd = Name::from_wire(b"\x04a \nb\x01-\0").expect("a name");
-        for edit in [
-            Edit::Add(name("a."), "t".into()),
-            Edit::Add(odd.clone(), "t".into()),
-            Edit::Remove(name("a.")),
-            Edit::Add(name("b."), "u".into()),
-        ] {
-            edit.append(&mut text);
-        }
-        file.append(&text).expect("space");
+        let edits = [add("a."), Edit::Add(odd.clone(), "t".into()), remove("a."), Edit::Add(name("b."), "u".into())];
+        file.append(&lines(&edits)).expect("space");
         let expected = AddedZones::from([(odd, "t".into()), (name("b."), "u".into())]);
-        let (_, zones) = AddedZonesFile::open(&path).expect("it is ours");
-        assert_eq!(zones, expected);
-        assert_eq!(fs::read_to_string(&path).expect("text").lines().count(), 2);
-        assert_eq!(AddedZonesFile::open(&path).expect("it is ours").1, expected);
+        assert_eq!(zones(&path), expected);
+        assert_eq!(fs::read_to_string(&path).expect("text").lines().count(), 3);
+        let inode = || fs::metadata(&path).expect("it is there").ino();
+        let before = inode();
+        assert_eq!((zones(&path), inode()), (expected, before), "it is not rewritten again");
     }
 
     /// A catalog of short-lived zones would fill the disk until the next start.
@@ -239,17 +351,16 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join(ADDED_ZONES);
         let (mut file, _) = AddedZonesFile::open(&path).expect("a new file");
-        file.append("+ kept. t\n").expect("space");
+        file.append(&lines(&[add("kept.")])).expect("space");
         let mut longest = 0;
         for _ in 0..20_000 {
-            file.append("+ a.example. t\n- a.example.\n").expect("space");
+            file.append(&lines(&[add("a.example."), remove("a.example.")])).expect("space");
             file.rewrite_if_grown().expect("space");
             longest = longest.max(file.synced_len);
         }
         assert!(longest < MIN_GROWTH + 1000, "{longest}");
-        file.append("+ last. t\n").expect("space");
-        let zones = AddedZonesFile::open(&path).expect("it is ours").1;
-        assert_eq!(zones, AddedZones::from([(name("kept."), "t".into()), (name("last."), "t".into())]));
+        file.append(&lines(&[add("last.")])).expect("space");
+        assert_eq!(zones(&path), AddedZones::from([(name("kept."), "t".into()), (name("last."), "t".into())]));
     }
 
     #[test]
@@ -257,15 +368,15 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join(ADDED_ZONES);
         let (mut file, _) = AddedZonesFile::open(&path).expect("a new file");
-        file.append("+ a. t\n+ b. t\n").expect("space");
+        file.append(&lines(&[add("a."), add("b.")])).expect("space");
         fs::remove_file(&path).expect("it is there");
-        file.append("- a. t\n- b.\n+ c. t\n").expect("space");
+        file.append(&lines(&[remove("b."), add("c.")])).expect("space");
         fs::rename(&path, folder.path().join("elsewhere")).expect("it is there again");
         fs::write(&path, "+ other. t\n").expect("space");
         file.reopen().expect("it stays open");
-        file.append("+ d. t\n").expect("space");
+        file.append(&lines(&[add("d.")])).expect("space");
         let expected = ["a.", "c.", "d."].map(|zone| (name(zone), "t".into()));
-        assert_eq!(AddedZonesFile::open(&path).expect("it is ours").1, AddedZones::from(expected));
+        assert_eq!(zones(&path), AddedZones::from(expected));
     }
 
     /// As on a full disk: the new file would need the name of a folder.
@@ -275,28 +386,82 @@ mod tests {
         let path = folder.path().join(ADDED_ZONES);
         fs::create_dir(path.with_file_name(format!(".{ADDED_ZONES}.new"))).expect("a folder");
         fs::write(&path, "+ a. t\n+ b. t\n- a.\n+ cut of").expect("a file");
-        let (mut file, zones) = AddedZonesFile::open(&path).expect("it can be read");
-        assert_eq!(zones, AddedZones::from([(name("b."), "t".into())]));
-        file.append("+ c. t\n").expect("space");
-        let expected = ["b.", "c."].map(|zone| (name(zone), "t".into()));
-        assert_eq!(AddedZonesFile::open(&path).expect("it can be read").1, AddedZones::from(expected));
+        let (mut file, contents) = AddedZonesFile::open(&path).expect("it can be read");
+        assert_eq!(contents.zones, AddedZones::from([(name("b."), "t".into())]));
+        file.append(&lines(&[add("c.")])).expect("space");
+        let expected = AddedZones::from(["b.", "c."].map(|zone| (name(zone), "t".into())));
+        assert_eq!(zones(&path), expected, "format 1, then 2");
+        fs::remove_dir(path.with_file_name(format!(".{ADDED_ZONES}.new"))).expect("it is there");
+        assert_eq!(zones(&path), expected);
+        assert!(fs::read(&path).expect("text").starts_with(b"= added-zones 2 "));
     }
 
     #[test]
     fn a_line_counts_once_it_is_complete() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join(ADDED_ZONES);
-        let text = b"+ a. t\n+ b.example. t\n- a.\n";
-        for len in 0..=text.len() {
-            let complete = text[..len].iter().filter(|octet| **octet == b'\n').count();
-            let zones = write(&path, &text[..len]);
-            assert_eq!(zones.contains_key(&name("a.")), matches!(complete, 1 | 2), "{len}");
-            assert_eq!(zones.contains_key(&name("b.example.")), complete > 1, "{len}");
-            assert_eq!(AddedZonesFile::open(&path).expect("it is ours").1, zones, "{len}");
+        let new = lines(&[add("a."), add("b.example."), remove("a.")]);
+        for text in ["+ a. t\n+ b.example. t\n- a.\n", &new] {
+            for len in 0..=text.len() {
+                let complete = text.as_bytes()[..len].iter().filter(|octet| **octet == b'\n').count();
+                let found = write(&path, &text.as_bytes()[..len]);
+                assert_eq!(found.contains_key(&name("a.")), matches!(complete, 1 | 2), "{len}");
+                assert_eq!(found.contains_key(&name("b.example.")), complete > 1, "{len}");
+                assert_eq!(zones(&path), found, "{len}");
+            }
         }
         for damage in [&b"\0\0\0\n"[..], b"+ a..b t\n", b"* a. t\n", b"+ a.\n", b"- a. t\n", b"+ a. t u\n", b"\n"] {
             let zones = write(&path, &[b"+ x. t\n", damage, b"+ y. t\n"].concat());
             assert_eq!(zones.len(), 2, "{damage:?}");
         }
+    }
+
+    /// A zone is never served under another name or with another template, and a damaged line takes at most the next one with it.
+    #[test]
+    fn every_flipped_bit_is_noticed_and_the_other_lines_count() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join(ADDED_ZONES);
+        assert!(zones(&path).is_empty());
+        let edits = [add("a.example."), add("b.example."), remove("a.example."), add("c.example."), add("d.example.")];
+        let text = [fs::read(&path).expect("the first line"), lines(&edits).into()].concat();
+        let all = write(&path, &text);
+        assert_eq!(all.len(), 3);
+        for at in 0..8 * (text.len() - 1) {
+            let mut damaged = text.clone();
+            damaged[at / 8] ^= 1 << (at % 8);
+            let contents = replay(&damaged).expect("this version wrote it");
+            assert!(contents.is_damaged && !contents.is_compact, "bit {at}");
+            let lost = all.keys().filter(|zone| !contents.zones.contains_key(*zone)).count();
+            assert!(lost <= 2, "bit {at}: {:?}", contents.zones);
+            let mut wrong = contents.zones.iter().filter(|(zone, template)| all.get(*zone) != Some(template));
+            assert!(wrong.all(|(zone, template)| *zone == name("a.example.") && template == "t"), "bit {at}");
+        }
+    }
+
+    #[test]
+    fn a_damaged_file_is_kept_under_another_name() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join(ADDED_ZONES);
+        let text = lines(&[add("a."), add("b."), add("c.")]).replace("+ b.", "+ B.");
+        fs::write(&path, &text).expect("a file");
+        let (_, contents) = AddedZonesFile::open(&path).expect("it is ours");
+        assert!(contents.is_damaged);
+        assert_eq!(contents.zones, AddedZones::from(["a.", "c."].map(|zone| (name(zone), "t".into()))));
+        assert_eq!(fs::read_to_string(path.with_file_name(DAMAGED_ZONES)).expect("the copy"), text);
+        let (_, contents) = AddedZonesFile::open(&path).expect("it is ours");
+        assert_eq!((contents.is_damaged, contents.zones.len()), (false, 2), "it is rewritten without the damage");
+    }
+
+    #[test]
+    fn a_file_of_another_format_is_left_alone() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join(ADDED_ZONES);
+        let mut text = String::new();
+        append_line(&mut text, format_args!("{HEADER}3"));
+        text.push_str("@ something new\n");
+        fs::write(&path, &text).expect("a file");
+        let error = AddedZonesFile::open(&path).err().expect("nobody knows what it means").to_string();
+        assert!(error.contains("its format is `3`: use the version of zonda that wrote it"), "{error}");
+        assert_eq!(fs::read_to_string(&path).expect("it is there"), text);
     }
 }

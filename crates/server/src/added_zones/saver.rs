@@ -8,6 +8,7 @@ use std::time::Duration;
 use tracing::{error, warn};
 
 use super::{ADDED_ZONES, AddedZonesFile, Edit};
+use crate::write_help::write_help;
 
 /// Edits to write, in the order in which the writer made them.
 pub struct SaveRequest {
@@ -59,7 +60,8 @@ fn save_all(mut file: AddedZonesFile, requests: &Receiver<SaveRequest>) {
         match &result {
             Ok(()) => unsaved.clear(),
             Err(error) => {
-                error!("added and removed zones cannot be saved, zonda tries again every 10 s: {error}");
+                let help = write_help(error, "the state-dir");
+                error!(help, "added and removed zones cannot be saved, zonda tries again every 10 s: {error}");
                 _ = file.reopen();
             }
         }
@@ -67,7 +69,8 @@ fn save_all(mut file: AddedZonesFile, requests: &Receiver<SaveRequest>) {
         // A client that has left gets no reply.
         replies.into_iter().for_each(|reply| _ = reply.send(result.clone()));
         if let Err(error) = file.rewrite_if_grown() {
-            warn!("`{ADDED_ZONES}` in the state-dir cannot be rewritten, it grows until that works: {error}");
+            let help = write_help(&error, "the state-dir");
+            warn!(help, "`{ADDED_ZONES}` in the state-dir cannot be rewritten, it grows until that works: {error}");
         }
     }
 }

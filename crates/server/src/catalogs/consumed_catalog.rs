@@ -1,6 +1,6 @@
 //! A consumed catalog: compares its versions, a few members at a time. [`super::member_placement`] serves, removes and hands over members.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use tracing::{error, info};
 use wire::{Name, NameRef};
@@ -97,6 +97,12 @@ impl ConsumedCatalog {
         self.applied.as_ref().filter(|_| is_idle).map(Zone::serial)
     }
 
+    /// Whether it has nothing under way.
+    #[cfg(test)]
+    pub fn is_idle(&self) -> bool {
+        matches!(self.task, Task::Idle)
+    }
+
     /// Whether this job of the pool is for this catalog.
     pub fn is_waiting_for(&self, work: WorkId) -> bool {
         matches!(&self.task, Task::Comparing(id, _) | Task::WaitingForList(id) if *id == work)
@@ -145,6 +151,11 @@ impl ConsumedCatalog {
     }
 
     fn begin(&mut self, name: &Name, context: &Context<'_>, pool: &WorkPool<MemberWork>) -> bool {
+        // First, so that a change of the next version finds in the registry what it is to remove.
+        if std::mem::take(&mut self.needs_relisting) && self.applied.is_some() {
+            self.list(pool, None);
+            return false;
+        }
         if std::mem::take(&mut self.has_new_version) {
             let new = context.zones.find(name.as_ref()).and_then(|id| served_or_expired(context.zones, id)).cloned();
             let applied = self.applied.as_ref().map(Zone::version);
@@ -152,16 +163,13 @@ impl ConsumedCatalog {
                 let (old, version) = (self.applied.clone(), new.clone());
                 let id = pool.submit(move || {
                     MemberWork::Compared(match old {
-                        Some(old) => catalog::changes(&old, &version).map(Some),
+                        Some(old) => catalog::changes(&old, &version).map(|changes| Some(in_order(changes))),
                         None => catalog::check(&version).map(|()| None),
                     })
                 });
                 self.task = Task::Comparing(id, new);
                 return false;
             }
-        }
-        if std::mem::take(&mut self.needs_relisting) && self.applied.is_some() {
-            self.list(pool, None);
         }
         false
     }
@@ -184,17 +192,25 @@ impl ConsumedCatalog {
             None if end < changes.len() => Task::Checking { new, changes, removed, next: end },
             None => {
                 self.accept(new);
-                Task::Applying(in_order(changes).into_iter())
+                Task::Applying(changes.into_iter())
             }
         };
     }
 
     fn apply(&mut self, name: &Name, context: &mut Context<'_>, mut changes: std::vec::IntoIter<MemberChange>) {
         for MemberChange { old, new } in changes.by_ref().take(STEP) {
-            // RFC 9432 5.4: a zone with another label is removed with its data and added again.
-            if let Some(old) = old.filter(|old| new.as_ref().is_none_or(|new| new.zone != old.zone)) {
-                context.displace(name, &old.zone);
-                self.counts.removed += 1;
+            match (old, &new) {
+                (Some(old), None) => {
+                    context.displace(name, &old.zone);
+                    context.place_next(&old.zone);
+                    self.counts.removed += 1;
+                }
+                // RFC 9432 5.4: a zone with another label is removed with its data and added again, in the same catalog.
+                (Some(old), Some(new)) if old.label != new.label => {
+                    context.displace(name, &old.zone);
+                    self.counts.removed += 1;
+                }
+                _ => (),
             }
             if let Some(new) = new {
                 self.place_one(name, context, new);
@@ -267,19 +283,16 @@ fn served_or_expired(zones: &ZoneRegistry, id: ZoneId) -> Option<&Zone> {
     zones.served(id)?.zone().or_else(|| zones.version_or_expired(id))
 }
 
-/// Removals first: a zone may move from one label to another.
+/// Removals first: a label may go from one zone to another. The change of a zone has both members, whatever their labels.
 fn in_order(changes: Vec<MemberChange>) -> Vec<MemberChange> {
-    let (mut removals, rest): (Vec<_>, Vec<_>) = changes.into_iter().partition(|change| change.new.is_none());
+    let mut removals = BTreeMap::new();
     let mut additions = Vec::new();
-    for MemberChange { old, new } in rest {
-        match (old, new) {
-            (Some(old), Some(new)) if old.zone != new.zone => {
-                removals.push(MemberChange { old: Some(old), new: None });
-                additions.push(MemberChange { old: None, new: Some(new) });
-            }
-            (old, new) => additions.push(MemberChange { old, new }),
-        }
+    for MemberChange { old, new } in changes {
+        removals.extend(old.map(|old| (old.zone.clone(), old)));
+        additions.extend(new);
     }
-    removals.append(&mut additions);
-    removals
+    let additions = additions.into_iter().map(|new| MemberChange { old: removals.remove(&new.zone), new: Some(new) });
+    let additions: Vec<_> = additions.collect();
+    let removals = removals.into_values().map(|old| MemberChange { old: Some(old), new: None });
+    removals.chain(additions).collect()
 }

@@ -123,7 +123,7 @@ impl Context<'_> {
         }
     }
 
-    /// RFC 9432 5.3: removes a zone that is no longer a member, if it was served as a member of this catalog.
+    /// RFC 9432 5.3: removes a zone with its data if it is served as a member of this catalog.
     pub fn displace(&mut self, catalog: &Name, zone: &Name) {
         self.forget_waiting(catalog, zone);
         self.forget_leaving(catalog, zone);
@@ -132,7 +132,6 @@ impl Context<'_> {
             return;
         }
         self.zones.remove(id);
-        self.place_next(zone);
     }
 
     /// Serves a zone that is free as a member of the first catalog that lists it.

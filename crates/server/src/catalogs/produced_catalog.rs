@@ -1,9 +1,10 @@
 //! A produced catalog: lists the zones of this server that name it as their `catalog-member`.
 //!
-//! Its zone is the only state: the label of a member is a digest of its name, and what a restart or a reload has changed is found by
-//! listing the members. Changes go through the registry, so that consumers get a NOTIFY and IXFR.
+//! Its zone is the only state: a zone keeps the label that it has in the latest version, and one that is not in there gets a new label. What
+//! a restart or a reload has changed is found by listing the members. Changes go through the registry, so that consumers get a NOTIFY and
+//! IXFR.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -30,6 +31,8 @@ pub struct ProducedCatalog {
     pending: BTreeMap<Name, Option<Listing>>,
     /// Those of the change that is being made: if it is refused, they are pending again.
     changing: Vec<(Name, Option<Listing>)>,
+    /// Without a journal: the zones that were removed since the start.
+    removed: BTreeSet<Name>,
     task: Task,
     /// When the catalog is changed again after a change that was refused.
     paused_until: Option<Instant>,
@@ -41,6 +44,8 @@ pub struct ProducedCatalog {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing {
     group: Option<String>,
+    /// The zone was removed and added again: it gets another label, even if no version of the catalog was without it (RFC 9432 5.6).
+    is_reset: bool,
 }
 
 #[derive(Default)]
@@ -67,11 +72,13 @@ const BATCH: usize = 16_384;
 impl ProducedCatalog {
     /// The zone is to be listed.
     pub fn list(&mut self, zone: Name, group: Option<String>) {
-        self.pending.insert(zone, Some(Listing { group }));
+        let is_reset = self.pending.get(&zone).is_some_and(is_reset) | self.removed.remove(&zone);
+        self.pending.insert(zone, Some(Listing { group, is_reset }));
     }
 
     /// The zone is to be listed no more.
     pub fn unlist(&mut self, zone: Name) {
+        self.removed.insert(zone.clone());
         self.pending.insert(zone, None);
     }
 
@@ -115,7 +122,10 @@ impl ProducedCatalog {
     fn try_again_later(&mut self) {
         for (zone, listing) in self.changing.drain(..) {
             // What came since is newer.
-            self.pending.entry(zone).or_insert(listing);
+            let is_reset = is_reset(&listing);
+            if let Some(newer) = self.pending.entry(zone).or_insert(listing) {
+                newer.is_reset |= is_reset;
+            }
         }
         self.paused_until = Some(clock::now() + PAUSE);
     }
@@ -161,6 +171,11 @@ impl ProducedCatalog {
 
     fn begin(&mut self, name: &Name, id: ZoneId, zones: &ZoneRegistry, pool: &WorkPool<MemberWork>) -> bool {
         self.paused_until = None;
+        let has_journal = zones.has_journal();
+        if has_journal {
+            // The latest version knows which zones are new.
+            self.removed.clear();
+        }
         let now_s = clock::real().as_secs();
         let Some(base) = zones.latest(id).cloned() else {
             if zones.is_restoring(id) {
@@ -182,8 +197,9 @@ impl ProducedCatalog {
             let batch = self.changing.clone();
             let serial = zones.policy(id).map_or(SerialPolicy::Unix, serial_policy);
             let serial = serial.next(base.serial(), now_s);
-            self.task =
-                Task::Making(pool.submit(move || MemberWork::Change(Box::new(next_change(&base, batch, serial)))));
+            self.task = Task::Making(
+                pool.submit(move || MemberWork::Change(Box::new(next_change(&base, batch, serial, has_journal)))),
+            );
         }
         false
     }
@@ -199,10 +215,11 @@ impl ProducedCatalog {
     ) {
         for member in members.by_ref().take(STEP) {
             let policy = zones.find(member.zone.as_ref()).and_then(|id| zones.policy(id));
-            let listing = policy.filter(|policy| policy.catalog_member.as_ref() == Some(name));
-            let listing = listing.map(|policy| Listing { group: policy.catalog_group.clone() });
-            if listing.as_ref().is_none_or(|listing| groups(listing) != member.groups) {
-                self.pending.insert(member.zone, listing);
+            let policy = policy.filter(|policy| policy.catalog_member.as_ref() == Some(name));
+            match policy.map(|policy| policy.catalog_group.clone()) {
+                None => self.unlist(member.zone),
+                Some(group) if groups(group.as_deref()) != member.groups => self.list(member.zone, group),
+                Some(_) => (),
             }
         }
         self.task = match (last, zones.latest(id)) {
@@ -220,19 +237,26 @@ fn list(pool: &WorkPool<MemberWork>, version: Zone, after: Option<Box<[u8]>>) ->
     }))
 }
 
-fn groups(listing: &Listing) -> Vec<Box<[u8]>> {
-    listing.group.iter().map(|group| group.as_bytes().into()).collect()
+fn groups(group: Option<&str>) -> Vec<Box<[u8]>> {
+    group.iter().map(|group| group.as_bytes().into()).collect()
 }
 
-fn member(zone: Name, listing: &Listing) -> CatalogMember {
-    let label = catalog::unique_label(zone.as_ref());
-    CatalogMember { label: Box::new(label), zone, groups: groups(listing), change_of_ownership: None }
+/// Whether a zone that was to be listed like this, and is listed again before the catalog is changed, gets another label.
+fn is_reset(listing: &Option<Listing>) -> bool {
+    listing.as_ref().is_none_or(|listing| listing.is_reset)
+}
+
+fn member(zone: Name, label: Box<[u8]>, listing: &Listing) -> CatalogMember {
+    CatalogMember { label, zone, groups: groups(listing.group.as_deref()), change_of_ownership: None }
 }
 
 fn first_version(name: NameRef<'_>, members: Vec<(Name, Option<Listing>)>, serial: u32) -> MemberWork {
     let mut builder = ZoneBuilder::new(name, ZoneBuilderOptions::default());
     builder.push(name, Rtype::SOA, TTL, &catalog::soa_rdata(serial));
-    let members = members.into_iter().filter_map(|(zone, listing)| Some(member(zone, &listing?)));
+    let members = members.into_iter().filter_map(|(zone, listing)| {
+        let label = catalog::unique_label(zone.as_ref());
+        Some(member(zone, label.into(), &listing?))
+    });
     let records = members.flat_map(|member| catalog::member_records(name, &member));
     for (owner, rtype, rdata) in catalog::apex_records(name).into_iter().chain(records) {
         builder.push(owner.as_ref(), rtype, TTL, &rdata);
@@ -242,13 +266,21 @@ fn first_version(name: NameRef<'_>, members: Vec<(Name, Option<Listing>)>, seria
 }
 
 /// The change that lists these zones, or does not any more; empty if that is so already.
-fn next_change(base: &Zone, batch: Vec<(Name, Option<Listing>)>, serial: u32) -> ChangeSet {
+///
+/// Without a journal the next start lists all zones as in a first version, so that only those that were removed get another label.
+fn next_change(base: &Zone, batch: Vec<(Name, Option<Listing>)>, serial: u32, has_journal: bool) -> ChangeSet {
     let catalog = base.apex();
     let mut change = ChangeSet::new(catalog);
     for (zone, listing) in batch {
-        let label = catalog::unique_label(zone.as_ref());
-        let old = catalog::member(base, &label).ok().flatten();
-        let new = listing.map(|listing| member(zone, &listing));
+        let old = catalog::produced_member(base, zone.as_ref());
+        let new = listing.map(|listing| {
+            let kept = old.as_ref().filter(|_| !listing.is_reset).map(|old| old.label.clone());
+            let label = kept.unwrap_or_else(|| match has_journal || listing.is_reset {
+                true => catalog::unique_label_since(zone.as_ref(), serial).into(),
+                false => catalog::unique_label(zone.as_ref()).into(),
+            });
+            member(zone, label, &listing)
+        });
         if old == new {
             continue;
         }

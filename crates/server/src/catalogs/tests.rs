@@ -176,6 +176,108 @@ fn a_member_with_another_label_starts_anew() {
     assert_ne!(id(&bench, "z."), z, "another label");
 }
 
+/// RFC 9432 5.4: it is "immediately followed by processing the member as a newly configured zone in the same catalog".
+#[test]
+fn rfc_9432_5_4_a_member_with_another_label_stays_in_its_catalog() {
+    let mut bench = Bench::new();
+    let id = |bench: &Bench| bench.zones.find(name("x.").as_ref()).expect("a member");
+    bench.publish("c.", version("c.", 1, [member(b"1", name("x."))]));
+    bench.publish("d.", version("d.", 1, [member(b"1", name("x."))]));
+    let x = id(&bench);
+    // Labels sort before and after the one that is replaced, and go from one zone to another.
+    for (serial, members) in [
+        (2, vec![member(b"9", name("x."))]),
+        (3, vec![member(b"0", name("x."))]),
+        (4, vec![member(b"1", name("x.")), member(b"0", name("y."))]),
+        (5, vec![member(b"0", name("x.")), member(b"1", name("y."))]),
+    ] {
+        let before = id(&bench);
+        bench.publish("c.", version("c.", serial, members));
+        assert_eq!(bench.owner("x.").as_deref(), Some("c."), "serial {serial}");
+        assert_ne!(id(&bench), before, "serial {serial}");
+    }
+    assert_ne!(id(&bench), x);
+    bench.publish("c.", version("c.", 6, []));
+    assert_eq!(bench.owner("x.").as_deref(), Some("d."), "a zone that is no member is free");
+}
+
+/// A server that starts serves a stored catalog, and its primary may send the next version before the members are placed. What it is to
+/// reset is then still in the journal.
+#[test]
+fn rfc_9432_5_4_a_label_that_changes_before_the_first_members_are_placed_is_noticed() {
+    let mut bench = Bench::new();
+    let catalog = bench.zones.find(name("c.").as_ref()).expect("it is configured");
+    let id = |bench: &Bench| bench.zones.find(name("x.").as_ref());
+    bench.zones.replace(catalog, version("c.", 1, [member(b"1", name("x."))]), &[]);
+    while bench.catalogs.consumed[&name("c.")].is_idle() {
+        bench.step(Instant::now());
+    }
+    bench.zones.replace(catalog, version("c.", 2, [member(b"2", name("x."))]), &[]);
+    bench.run_until(Instant::now(), |bench| id(bench).is_some());
+    let first = id(&bench);
+    let is_processed = |bench: &Bench| bench.catalogs.processed_serial(name("c.").as_ref()) == Some(2);
+    bench.run_until(Instant::now(), is_processed);
+    assert_ne!(id(&bench), first, "the member of the first version was placed, and removed");
+}
+
+/// RFC 9432 5.6: the label of a zone changes if it was removed and added again, and only then.
+#[test]
+fn rfc_9432_5_6_a_zone_that_is_added_again_gets_another_label() {
+    let template = "[template.t]\nprimaries = [\"192.0.2.1\"]\ncatalog-member = \"p.\"\n";
+    let produced = "[[zone]]\nname = \"p.\"\ncatalog = \"produce\"\n";
+    let configured = "[[zone]]\nname = \"a.\"\ntemplate = \"t\"\n";
+    let mut bench = Bench::configured(&format!("{template}{produced}{configured}"));
+    let catalog = bench.zones.find(name("p.").as_ref()).expect("it is configured");
+    let label = |bench: &Bench, zone: &str| -> Option<String> {
+        let member = catalog::produced_member(bench.zones.latest(catalog)?, name(zone).as_ref())?;
+        Some(String::from_utf8(member.label.into()).expect("hexadecimal digits"))
+    };
+    let add = |bench: &mut Bench, zone: &str| {
+        let template = bench.catalogs.templates().usable("t").expect("it is configured");
+        bench.zones.add_dynamic(name(zone), template, ZoneOrigin::Added { template: "t".into() }).expect("it is new");
+    };
+    let remove = |bench: &mut Bench, zone: &str| {
+        let id = bench.zones.find(name(zone).as_ref()).expect("it is there");
+        assert!(bench.zones.remove(id));
+    };
+    let start = Instant::now();
+    bench.run_until(start, |bench| label(bench, "a.").is_some());
+    let plain = String::from_utf8(catalog::unique_label(name("a.").as_ref()).into()).expect("hexadecimal digits");
+    assert_eq!(label(&bench, "a."), Some(plain), "the first version");
+    // A version of the catalog is without it.
+    add(&mut bench, "x.");
+    bench.run_until(start, |bench| label(bench, "x.").is_some());
+    let first = label(&bench, "x.");
+    remove(&mut bench, "x.");
+    bench.run_until(start, |bench| label(bench, "x.").is_none());
+    add(&mut bench, "x.");
+    bench.run_until(start, |bench| label(bench, "x.").is_some());
+    let second = label(&bench, "x.");
+    assert_ne!(second, first);
+    // No version is without it.
+    remove(&mut bench, "x.");
+    add(&mut bench, "x.");
+    bench.run_until(start, |bench| label(bench, "x.") != second);
+    let third = label(&bench, "x.");
+    assert!(third.is_some() && third != first, "{third:?}");
+    // The removal is refused, and the zone is added again before the next attempt.
+    bench.zones.freeze(catalog).expect("it is served");
+    remove(&mut bench, "x.");
+    bench.run_until(start, |bench| bench.refused > 0);
+    add(&mut bench, "x.");
+    bench.zones.thaw(catalog).expect("it is frozen");
+    let due = bench.catalogs.due(start).expect("it is tried again");
+    bench.run_until(due, |bench| label(bench, "x.") != third);
+    let fourth = label(&bench, "x.");
+    assert!(fourth.is_some(), "it is still listed");
+    // Another reload, as after a restart, keeps all labels.
+    let before = label(&bench, "a.");
+    bench.catalogs.produced.values_mut().for_each(ProducedCatalog::relist);
+    add(&mut bench, "y.");
+    bench.run_until(due, |bench| label(bench, "y.").is_some());
+    assert_eq!((label(&bench, "x."), label(&bench, "a.")), (fourth, before));
+}
+
 /// A change of a produced catalog is refused while an operator has frozen it. That must neither be tried again at once, for ever, nor
 /// lose the zones that it was to list.
 #[test]

@@ -31,6 +31,7 @@ use crate::storage::{
     Append, AppendError, AppendRecord, CommitLimits, DueImage, ImageBase, Recovery, StorageEvent, StorageHandle,
     StorageThread, Store, StoreError, StoreLimits, StoreUsage, StoredImage, StoredZone, Timers, ZoneUsage,
 };
+use crate::write_help::write_help;
 use crate::zone_id::ZoneId;
 use crate::zones::journal::{
     JournalEvent, JournalOutcome, JournalUnavailable, LatestVersion, Readiness, RestoredZone, StoreRule, WriteDueImage,
@@ -54,7 +55,7 @@ const MIN_FILE_ZONE_LEN: usize = 256 << 10;
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// Its folder cannot be opened.
-    #[error("the folder {path} cannot be used: {error}; correct its owner and permissions, or move it away: then zones are read and transferred anew, and changes by updates are lost", path = printable_path(.path))]
+    #[error("the folder {path} cannot be used: {error}; {help}. Without this folder zones are read and transferred anew, and changes by updates are lost", path = printable_path(.path), help = write_help(.error, "it"))]
     Folder {
         /// The folder.
         path: PathBuf,
@@ -286,7 +287,8 @@ impl<D: Disk> Persistence<D> {
         self.image_pool.submit(move || {
             let apex = latest.version.apex().to_owned();
             if let Err(error) = write(latest) {
-                warn!(zone = %apex, %error, "cannot write an image of the zone; its changes are kept until that works");
+                let help = write_help(&error, "the state-dir");
+                warn!(zone = %apex, %error, help, "cannot write an image of the zone; its changes are kept until that works");
             }
         });
     }

@@ -13,6 +13,7 @@ use zone::image::ImageEncoder;
 use crate::clock;
 use crate::storage::disk::Disk;
 use crate::storage::{ImageWriter, StoredImage};
+use crate::write_help::write_help;
 use crate::zone_id::ZoneId;
 
 /// Images that are being written, or wait for room in the queue of the storage thread. Small ones are in memory then.
@@ -165,7 +166,7 @@ impl PendingImages {
             (Some(active), Err(error)) => {
                 if !std::mem::replace(&mut self.is_failing, true) {
                     let zone = active.version.as_ref().map(|version| version.apex().to_string());
-                    let help = "make room on the disk of the state-dir, or replace the disk";
+                    let help = write_help(&error, "the state-dir");
                     error!(zone, %error, help, "cannot write images: zones are served, but not kept if zonda is restarted");
                 }
                 self.active.remove(&zone);

@@ -12,6 +12,7 @@ use super::disk::Disk;
 use super::limits::CommitLimits;
 use super::storage_handle::{DueImage, StorageEvent, StorageHandle};
 use super::store::{ImageBase, Store, StoreError, StoredZone};
+use crate::write_help::write_help;
 
 /// When [`Committer::step`] is to be called again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +26,10 @@ pub enum NextStep {
     /// When something is queued.
     WhenQueued,
 }
+
+/// The help if the folder of the journal is not in its place.
+const FOLDER_HELP: &str =
+    "put the folder back; a start without it reads and transfers zones anew, and changes by updates are lost";
 
 /// The state machine.
 pub struct Committer<D: Disk> {
@@ -219,9 +224,13 @@ impl<D: Disk> Committer<D> {
         let (since, delay) = match &self.outage {
             Some(outage) => (outage.since, (outage.delay * 2).min(self.limits.max_retry)),
             None => {
+                let help = match error.action {
+                    super::store::FOUND => FOLDER_HELP.into(),
+                    _ => write_help(&error.error, "the state-dir"),
+                };
                 tracing::error!(
                     %error,
-                    help = "make room on the disk of the state-dir, or replace the disk",
+                    help,
                     "cannot write the journal: no change is acknowledged until this works again"
                 );
                 (now, self.limits.min_retry)

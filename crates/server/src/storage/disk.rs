@@ -1,12 +1,14 @@
 //! The files of the store: what it needs of a file system, so that a simulation can take the place of one.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::path::PathBuf;
 
 use netio::file::{open_directory, open_no_link};
 use netio::privilege::current_user;
 
+use crate::printable::printable_path;
 use crate::state_dir::{StateDir, within};
 
 /// A folder of files. What was written to a file survives a crash only after [`DiskFile::sync`], and that a file was created or
@@ -26,6 +28,8 @@ pub trait Disk: Send + Sync + 'static {
     /// Makes durable which files there are.
     #[track_caller]
     fn sync_directory(&self) -> io::Result<()>;
+    /// Fails if a start would find another folder or none: this one was moved away, removed or replaced. Cheap: called for each commit.
+    fn check_place(&self) -> io::Result<()>;
 }
 
 /// An open file of a [`Disk`].
@@ -42,14 +46,20 @@ pub trait DiskFile: Send + Sync + 'static {
 }
 
 /// A folder of the state-dir. Nothing in it is a link or another user's.
-pub struct StateFolder(File);
+pub struct StateFolder {
+    folder: File,
+    /// Where a start finds it.
+    path: PathBuf,
+    /// Its device and inode.
+    id: (u64, u64),
+}
 
 impl StateFolder {
     /// Opens the folder with this name in the state-dir, and creates it if it is missing.
     pub fn open(state_dir: &StateDir, name: &str) -> io::Result<StateFolder> {
         let path = state_dir.file(name);
         match fs::DirBuilder::new().mode(0o700).create(&path) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
             _ => (),
         }
         let folder = open_directory(&path)?;
@@ -59,7 +69,9 @@ impl StateFolder {
         }
         // The new folder itself must survive a crash.
         open_directory(&state_dir.file("."))?.sync_all()?;
-        Ok(StateFolder(folder))
+        // The path counts as it is configured: a start follows links in it anew.
+        let path = std::path::absolute(state_dir.path().join(name))?;
+        Ok(StateFolder { folder, path, id: (metadata.dev(), metadata.ino()) })
     }
 }
 
@@ -67,17 +79,17 @@ impl Disk for StateFolder {
     type File = File;
 
     fn list(&self) -> io::Result<Vec<String>> {
-        let entries = fs::read_dir(within(&self.0, "."))?;
+        let entries = fs::read_dir(within(&self.folder, "."))?;
         entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
     }
 
     fn create(&self, name: &str) -> io::Result<File> {
         // O_EXCL follows no link.
-        File::options().read(true).write(true).create_new(true).mode(0o600).open(within(&self.0, name))
+        File::options().read(true).write(true).create_new(true).mode(0o600).open(within(&self.folder, name))
     }
 
     fn open(&self, name: &str) -> io::Result<File> {
-        let file = open_no_link(&within(&self.0, name), false)?;
+        let file = open_no_link(&within(&self.folder, name), false)?;
         let metadata = file.metadata()?;
         // Another name of it could be a hard link to someone else's file.
         if !metadata.is_file() || metadata.uid() != current_user() || metadata.nlink() != 1 {
@@ -87,11 +99,31 @@ impl Disk for StateFolder {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        fs::remove_file(within(&self.0, name))
+        fs::remove_file(within(&self.folder, name))
     }
 
     fn sync_directory(&self) -> io::Result<()> {
-        self.0.sync_all()
+        self.folder.sync_all()
+    }
+
+    fn check_place(&self) -> io::Result<()> {
+        let there = match fs::symlink_metadata(&self.path) {
+            Ok(metadata) => Some((metadata.dev(), metadata.ino())),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => None,
+            // It may be in its place, where this user cannot see it.
+            Err(_) => return Ok(()),
+        };
+        let path = printable_path(&self.path);
+        match there {
+            Some(id) if id == self.id => Ok(()),
+            Some(_) => {
+                Err(io::Error::new(ErrorKind::NotFound, format!("{path} is another one since zonda has started")))
+            }
+            None => Err(io::Error::new(
+                ErrorKind::NotFound,
+                format!("{path} was moved away or removed while zonda uses it"),
+            )),
+        }
     }
 }
 
@@ -112,12 +144,7 @@ impl DiskFile for File {
         self.sync_data()?;
         // What is written to a file without a name is lost as soon as it is closed.
         match self.metadata()?.nlink() {
-            0 => {
-                tracing::error!(
-                    "a file of the journal was removed while zonda uses it: what it had is lost with a restart"
-                );
-                Err(io::Error::other("the file was removed while zonda uses it"))
-            }
+            0 => Err(io::Error::new(ErrorKind::NotFound, "the file was removed while zonda uses it")),
             _ => Ok(()),
         }
     }
@@ -130,9 +157,34 @@ pub(super) fn read_full(file: &impl DiskFile, out: &mut [u8], offset: u64) -> io
         match file.read_at(&mut out[done..], offset + done as u64) {
             Ok(0) => break,
             Ok(len) => done += len,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
+            Err(error) if error.kind() == ErrorKind::Interrupted => (),
             Err(error) => return Err(error),
         }
     }
     Ok(done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_is_not_in_its_place_is_noticed() {
+        let root = tempfile::tempdir().expect("a folder");
+        let (path, moved) = (root.path().join("state"), root.path().join("moved"));
+        let state_dir = StateDir::open(&path).expect("a fresh folder");
+        let folder = StateFolder::open(&state_dir, "journal").expect("a fresh folder");
+        folder.check_place().expect("it is there");
+        let problem = || folder.check_place().map_err(|error| error.to_string()).err().unwrap_or_default();
+        for (from, to) in [(path.join("journal"), path.join("elsewhere")), (path.clone(), moved)] {
+            fs::rename(&from, &to).expect("it is ours");
+            assert!(problem().ends_with("was moved away or removed while zonda uses it"), "{}", problem());
+            fs::create_dir_all(path.join("journal")).expect("nothing is there");
+            assert!(problem().ends_with("is another one since zonda has started"), "{}", problem());
+            fs::remove_dir_all(&from).and_then(|()| fs::rename(&to, &from)).expect("it is ours");
+            folder.check_place().expect("it is back");
+        }
+        fs::remove_dir(path.join("journal")).expect("it is empty");
+        assert!(problem().ends_with("was moved away or removed while zonda uses it"), "{}", problem());
+    }
 }

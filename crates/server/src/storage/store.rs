@@ -36,11 +36,14 @@ pub struct StoredZone(pub u32);
 pub struct StoreError {
     /// The name of the file.
     pub file: String,
-    /// "written", "synced"...
+    /// "written", "synced"..., or [`FOUND`].
     pub action: &'static str,
     /// The reason.
     pub error: io::Error,
 }
+
+/// The action of the error for a folder that is not in its place.
+pub(super) const FOUND: &str = "found";
 
 /// Why a change is refused. The store has nothing of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -319,13 +322,26 @@ impl<D: Disk> Store<D> {
         }
         // The second attempt is for a segment that failed to sync.
         if let Err(error) = self.write_batch() {
+            // The reason for an error may be that nothing is in its place.
+            self.check_place()?;
             if self.current.is_some() || error.action != "synced" {
                 return Err(error);
             }
             self.write_batch()?;
-            tracing::warn!(%error, "this part of the journal was written again to a new file");
+            match error.error.kind() {
+                io::ErrorKind::NotFound => tracing::error!(
+                    file = error.file,
+                    "a file of the journal was removed while zonda uses it: what it had is lost with a restart"
+                ),
+                _ => tracing::warn!(%error, "this part of the journal was written again to a new file"),
+            }
         }
         self.after_sync()
+    }
+
+    /// Fails if a start would not find the folder: what is durable in it counts for nothing.
+    fn check_place(&self) -> Result<(), StoreError> {
+        self.disk.check_place().map_err(|error| StoreError { file: "the folder".into(), action: FOUND, error })
     }
 
     /// Writes and syncs the pending records to the current segment, or to a new one.
@@ -350,6 +366,7 @@ impl<D: Disk> Store<D> {
             self.segments.entry(number).and_modify(|segment| segment.has_tail = true);
             return Err(failed("synced", error));
         }
+        self.check_place()?;
         self.commit(number, start);
         Ok(())
     }
@@ -387,7 +404,8 @@ impl<D: Disk> Store<D> {
         file.write_at(&header.to_bytes(), 0).map_err(|error| ("written", error))?;
         file.write_at(&self.pending, RECORDS_START.into()).map_err(|error| ("written", error))?;
         file.sync().map_err(|error| ("synced", error))?;
-        self.disk.sync_directory().map_err(|error| ("synced", error))
+        self.disk.sync_directory().map_err(|error| ("synced", error))?;
+        self.disk.check_place().map_err(|error| (FOUND, error))
     }
 
     fn seal(&mut self, salt: u32, start: u32) {

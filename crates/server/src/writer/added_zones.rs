@@ -24,11 +24,14 @@ pub struct EditRequest {
 impl Writer {
     /// Adds the zones that were added before the start, and keeps those that will be.
     pub fn open_added_zones(&mut self, path: &Path) {
-        let opened = AddedZonesFile::open(path).and_then(|(file, zones)| Ok((Saver::start(file)?, zones)));
+        let opened = AddedZonesFile::open(path).and_then(|(file, contents)| Ok((Saver::start(file)?, contents)));
         match opened {
-            Ok((saver, zones)) => {
+            Ok((saver, contents)) => {
                 self.saver = Some(saver);
-                self.restore_added(zones);
+                if contents.is_damaged {
+                    self.keep_stored_zones();
+                }
+                self.restore_added(contents.zones);
             }
             Err(error) => {
                 error!(

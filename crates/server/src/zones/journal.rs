@@ -47,6 +47,11 @@ pub trait ZoneJournal: Send {
     /// Keeps the timers of a zone, if the zone is stored. They are written soon, not at once.
     fn set_timers(&mut self, _zone: ZoneId, _apex: NameRef<'_>, _timers: Timers) {}
 
+    /// Whether versions are there after a restart.
+    fn keeps_versions(&self) -> bool {
+        true
+    }
+
     /// The zone is no longer configured, or its stored version is useless: nothing of it is kept.
     fn removed(&mut self, _zone: ZoneId, _apex: NameRef<'_>) {}
 
@@ -108,7 +113,11 @@ pub struct LatestVersion {
 /// Keeps nothing.
 pub struct NoJournal;
 
-impl ZoneJournal for NoJournal {}
+impl ZoneJournal for NoJournal {
+    fn keeps_versions(&self) -> bool {
+        false
+    }
+}
 
 /// Whether a change can be appended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

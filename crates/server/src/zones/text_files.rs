@@ -15,6 +15,7 @@ use zone::export::TextExport;
 
 use crate::printable::printable_path;
 use crate::replace_file::replace_file;
+use crate::write_help::write_help;
 use crate::zone_id::ZoneId;
 
 /// The time between two versions of one file.
@@ -81,8 +82,8 @@ impl Shared {
                 Ok(()) => (),
                 // Once, as it probably fails again with every version.
                 Err(error) if failed.insert(zone) => {
-                    let path = printable_path(&path);
-                    warn!(zone = %apex, "the text cannot be written to {path}: {error} (help: make its folder writable)");
+                    let help = write_help(&error, "its folder");
+                    warn!(zone = %apex, "the text cannot be written to {}: {error} (help: {help})", printable_path(&path));
                 }
                 Err(_) => (),
             }

@@ -170,7 +170,7 @@ fn logged(run: impl FnOnce()) -> Vec<String> {
 }
 
 /// Makes the disk fail for a minute, and work again.
-fn outage(fails: impl Fn(&SimulatedDisk, bool)) {
+fn outage(fails: impl Fn(&SimulatedDisk, bool), expected: &str) {
     let lines = logged(|| {
         let mut bench = Bench::new();
         fails(&bench.disk, true);
@@ -191,18 +191,23 @@ fn outage(fails: impl Fn(&SimulatedDisk, bool)) {
     });
     assert_eq!(lines.len(), 2, "{lines:#?}");
     assert!(lines[0].contains("ERROR") && lines[0].contains("cannot write the journal"), "{lines:#?}");
-    assert!(lines[0].contains("journal-0000000") && lines[0].contains("help"), "{lines:#?}");
+    assert!(lines[0].contains(expected) && lines[0].contains("help"), "{lines:#?}");
     assert!(lines[1].contains("INFO") && lines[1].contains("written again"), "{lines:#?}");
 }
 
 #[test]
 fn a_full_disk_is_retried_and_reported_once() {
-    outage(SimulatedDisk::set_full);
+    outage(SimulatedDisk::set_full, "free space on the disk");
 }
 
 #[test]
 fn failing_syncs_are_retried_and_reported_once() {
-    outage(SimulatedDisk::set_failing);
+    outage(SimulatedDisk::set_failing, "error=journal-0000000");
+}
+
+#[test]
+fn nothing_is_acknowledged_while_the_folder_is_not_in_its_place() {
+    outage(SimulatedDisk::set_moved, "put the folder back");
 }
 
 /// The writer refuses changes while older ones wait for the disk: it must know that they are durable before anyone reads in the log that

@@ -48,6 +48,8 @@ struct DiskState {
     fails_syncs: bool,
     /// Writes fail: the disk is full.
     is_full: bool,
+    /// The folder is not in its place.
+    is_moved: bool,
     /// Syncs from this line do nothing.
     ignored: Option<SyncSite>,
     /// The lines that synced.
@@ -98,6 +100,10 @@ impl SimulatedDisk {
         self.lock().is_full = is_full;
     }
 
+    pub fn set_moved(&self, is_moved: bool) {
+        self.lock().is_moved = is_moved;
+    }
+
     /// Syncs from this line do nothing from now on.
     pub fn ignore(&self, site: Option<SyncSite>) {
         self.lock().ignored = site;
@@ -113,6 +119,7 @@ impl SimulatedDisk {
         let mut state = self.lock();
         let state = &mut *state;
         (state.crash_in, state.fails_sync, state.fails_syncs, state.is_full) = (None, false, false, false);
+        state.is_moved = false;
         let mut names: Vec<String> = state.visible.keys().chain(state.durable.keys()).cloned().collect();
         names.dedup();
         for name in names {
@@ -239,6 +246,10 @@ impl Disk for SimulatedDisk {
             state.durable = state.visible.clone();
         }
         Ok(())
+    }
+
+    fn check_place(&self) -> io::Result<()> {
+        if self.lock().is_moved { Err(io::ErrorKind::NotFound.into()) } else { Ok(()) }
     }
 }
 

@@ -48,7 +48,11 @@ fn added_zones_survive_reloads_and_kill_9() {
     let daemon = serve(&folder);
     wait_for_rcode(&daemon, "b", NOERROR);
     assert_eq!((daemon.ask("www.a").rcode(), daemon.ask("www.c").rcode()), (REFUSED, REFUSED));
-    assert_eq!(std::fs::read_to_string(&saved).expect("text"), "+ b. default\n");
+    let text = std::fs::read_to_string(&saved).expect("text");
+    assert!(
+        text.starts_with("= added-zones 2 ") && text.lines().count() == 2 && text.contains("+ b. default "),
+        "{text}"
+    );
     // The configuration wins, and later removes it.
     folder.write("zonda.toml", &(CONFIG.to_owned() + "[[zone]]\nname = \"b\"\nfile = \"zones/c.zone\"\n"));
     assert_eq!(folder.run(&["reload", "--config", "zonda.toml"]).status, 0);
@@ -56,6 +60,33 @@ fn added_zones_survive_reloads_and_kill_9() {
     folder.write("zonda.toml", CONFIG);
     assert_eq!(folder.run(&["reload", "--config", "zonda.toml"]).status, 0);
     wait_for_rcode(&daemon, "b", REFUSED);
+}
+
+#[test]
+fn a_damaged_line_of_added_zones_is_reported_and_the_others_are_served() {
+    let folder = folder();
+    let daemon = serve(&folder);
+    assert_eq!(zone(&folder, &["add", "a", "b", "c"]).status, 0);
+    drop(daemon);
+    let saved = folder.path().join("state/zonda/added-zones");
+    let text = std::fs::read_to_string(&saved).expect("text");
+    let line = 1 + text.lines().position(|line| line.starts_with("+ b. ")).expect("it was added");
+    // One bit: the zone r. instead of b.
+    std::fs::write(&saved, text.replace("+ b. ", "+ r. ")).expect("space");
+    let daemon = serve(&folder);
+    wait_for_rcode(&daemon, "a", NOERROR);
+    wait_for_rcode(&daemon, "c", NOERROR);
+    assert_eq!(daemon.ask("www.b").rcode(), REFUSED);
+    let log = daemon.log();
+    let message =
+        format!("`added-zones` in the state-dir is damaged at line {line}, which is left out: `+ r. default ");
+    assert_eq!(log.matches(&message).count(), 1, "{log}");
+    assert!(
+        log.contains("damaged_lines=1") && log.contains("the damaged file is kept as `added-zones.damaged`"),
+        "{log}"
+    );
+    assert_eq!(zone(&folder, &["add", "b"]).status, 0);
+    wait_for_rcode(&daemon, "b", NOERROR);
 }
 
 #[test]
@@ -165,4 +196,51 @@ fn a_produced_catalog_lists_zones_and_its_consumer_serves_them() {
     let export = zone(&first, &["export", "p."]).out;
     assert_eq!(export.matches(" PTR ").count(), 3, "{export}");
     assert!(consumer.ask("www.b").has("192.0.2.1") && consumer.ask("www.own").has("192.0.2.1"));
+}
+
+/// RFC 9432 5.6: a consumer that sees no version of the catalog without the zone starts it anew nevertheless. Otherwise it would keep the
+/// later serial.
+#[test]
+fn rfc_9432_5_6_a_consumer_that_was_away_resets_a_zone_that_was_added_again() {
+    let (first, second) = (folder(), TestFolder::new());
+    first.write(
+        "zonda.toml",
+        "[template.default]\nfile = \"zones/{name}.zone\"\nallow-transfer = [\"127.0.0.1\"]\ncatalog-member = \"p.\"\n\
+         [[zone]]\nname = \"p.\"\ncatalog = \"produce\"\n[[zone]]\nname = \"own\"\n[server]\nstate-dir = \"kept\"\n",
+    );
+    first.write_zone("a", 5, "192.0.2.5");
+    let producer = serve(&first);
+    producer.wait_for_log("catalog produced");
+    assert_eq!(zone(&first, &["add", "a"]).status, 0);
+    let primaries = format!("primaries = [\"{}\"]\n", producer.address);
+    second.write(
+        "zonda.toml",
+        &format!(
+            "[template.default]\n{primaries}[[zone]]\nname = \"p.\"\ncatalog = \"consume\"\n{primaries}[server]\nstate-dir = \"kept\"\n"
+        ),
+    );
+    let consumer = serve(&second);
+    wait_until("transferred", &consumer, || consumer.ask("www.a").has("192.0.2.5"));
+    drop(consumer);
+    let labels = || -> Vec<String> {
+        let export = zone(&first, &["export", "p."]).out;
+        export.lines().filter(|line| line.contains(" PTR ")).map(str::to_owned).collect()
+    };
+    let before = labels();
+    assert_eq!(before.len(), 2, "{before:?}");
+    // A restart keeps the labels.
+    let address = producer.address.to_string();
+    drop(producer);
+    let producer = first.serve(&["--config", "zonda.toml", "--listen", &address]);
+    wait_for_rcode(&producer, "a", NOERROR);
+    assert_eq!(zone(&first, &["add", "b"]).status, 0);
+    wait_until("listed", &producer, || labels().len() == 3);
+    assert!(before.iter().all(|line| labels().contains(line)), "{before:?} {:?}", labels());
+    first.write_zone("a", 1, "192.0.2.1");
+    assert_eq!((zone(&first, &["remove", "a"]).status, zone(&first, &["add", "a"]).status), (0, 0));
+    let listed = |name: &str, lines: &[String]| lines.iter().find(|line| line.ends_with(name)).cloned();
+    wait_until("listed again", &producer, || labels().len() == 3 && listed(" a.", &labels()) != listed(" a.", &before));
+    assert_eq!(listed(" own.", &labels()), listed(" own.", &before));
+    let consumer = serve(&second);
+    wait_until("transferred anew", &consumer, || consumer.ask("www.a").has("192.0.2.1"));
 }

@@ -26,6 +26,11 @@ impl ZoneRegistry {
         begins
     }
 
+    /// Whether versions are there after a restart.
+    pub fn has_journal(&self) -> bool {
+        self.journal.keeps_versions()
+    }
+
     /// Whether a stored version of the zone will be read.
     pub fn is_restoring(&self, id: ZoneId) -> bool {
         let entry = self.zones.get(id);
