@@ -27,7 +27,7 @@ use wire::serial::is_later;
 use super::primary::{GroupId, PeerConfig, PrimaryId, PrimaryTable, SecondaryLimits, SizeLimits};
 use super::soa_timers::{SoaTimers, StoredTimers, TimerLimits, jittered};
 use crate::zone_id::ZoneId;
-use crate::zone_timers::{TimerKind, ZoneTimers};
+use crate::zone_timers::ZoneTimers;
 pub use actions::{CheckFailure, ProbeResult, RefreshAction, RefreshStatus, TransferResult, ZoneVersion};
 use fastrand::Rng;
 use primary_state::{PrimaryState, QueueEntry};
@@ -87,6 +87,7 @@ struct Candidate {
 /// The scheduler of all secondary zones.
 pub struct RefreshScheduler {
     slots: Vec<ZoneSlot>,
+    /// When each zone is checked or expires: whichever comes first, as a zone that expires is checked as well.
     timers: ZoneTimers,
     table: PrimaryTable,
     groups: Vec<GroupState>,
@@ -197,9 +198,8 @@ impl RefreshScheduler {
         } else {
             match stored.check_at_s.min(latest.check_at_s).min(soon_s) {
                 at_s if at_s <= now_s => self.enqueue(zone.index, Lane::Refresh),
-                at_s => self.timers.set(zone.index, TimerKind::Refresh, at_s),
+                at_s => self.set_timer(zone.index, Some(at_s)),
             }
-            self.time_expiry(zone.index);
         }
     }
 
@@ -247,7 +247,7 @@ impl RefreshScheduler {
         };
         let (group, state) = (slot.group, slot.state);
         *slot = ZoneSlot::VACANT;
-        self.timers.clear_zone(index);
+        self.timers.clear(index);
         self.checks.remove(&index);
         self.quick_checks.forget(index);
         if state == ZoneState::Delivered {
@@ -256,14 +256,19 @@ impl RefreshScheduler {
         self.release(group);
     }
 
-    /// Sets or clears the timer that ends the service of a served zone. While the next check is due before that, the zone does without:
-    /// a million idle zones have one timer each, and [`Self::enqueue`] sets the other.
-    fn time_expiry(&mut self, index: u32) {
-        let expires_at_s = self.slots[index as usize].expires_at_s;
-        match self.timers.get(index, TimerKind::Refresh) {
-            Some(check_at_s) if check_at_s < expires_at_s => self.timers.clear(index, TimerKind::Expire),
-            _ => self.timers.set(index, TimerKind::Expire, expires_at_s),
+    /// Sets the timer of a zone for its next check, if that is known, and its expiry; clears it if neither is to come.
+    fn set_timer(&mut self, index: u32, check_at_s: Option<u32>) {
+        let slot = &self.slots[index as usize];
+        let expires_at_s = slot.is_served().then_some(slot.expires_at_s);
+        match check_at_s.into_iter().chain(expires_at_s).min() {
+            Some(at_s) => self.timers.set(index, at_s),
+            None => self.timers.clear(index),
         }
+    }
+
+    /// When an idle zone is checked next.
+    fn check_at_s(&self, index: u32) -> Option<u32> {
+        self.timers.get(index).filter(|_| self.slots[index as usize].state == ZoneState::Idle)
     }
 
     /// The intervals of a zone within its limits.
@@ -336,7 +341,7 @@ impl RefreshScheduler {
             serial: slot.flags.has(Flags::HAS_DATA).then_some(slot.serial),
             primary_serial: slot.primary_serial,
             expires_at_s: slot.expires_at_s,
-            check_at_s: self.timers.get(zone.index, TimerKind::Refresh),
+            check_at_s: self.check_at_s(zone.index),
             is_expired: slot.flags.has(Flags::EXPIRED),
             failures: slot.failures,
         })
@@ -347,7 +352,7 @@ impl RefreshScheduler {
         let end = self.slots.len().min(first as usize + MAX_STORED);
         let with_version = (first..end as u32).filter(|index| self.slots[*index as usize].flags.has(Flags::HAS_DATA));
         let timers = with_version.map(|index| {
-            let check_at_s = self.timers.get(index, TimerKind::Refresh).unwrap_or(now_s);
+            let check_at_s = self.check_at_s(index).unwrap_or(now_s);
             (self.id_of(index), StoredTimers { check_at_s, expires_at_s: self.slots[index as usize].expires_at_s })
         });
         (timers.collect(), (end < self.slots.len()).then_some(end as u32))
@@ -362,12 +367,9 @@ impl RefreshScheduler {
         // The order among urgent and unserved zones is that of arrival; served zones go by expiry, the earliest first.
         let order = if lane == Lane::Refresh { slot.expires_at_s } else { self.arrivals };
         (slot.state, slot.lane) = (ZoneState::Waiting, lane);
-        let (group, is_served) = (slot.group, slot.is_served());
+        let group = slot.group;
         self.arrivals = self.arrivals.wrapping_add(1);
-        self.timers.clear(index, TimerKind::Refresh);
-        if is_served {
-            self.time_expiry(index);
-        }
+        self.set_timer(index, None);
         self.groups[group.0 as usize].waiting.push(Reverse((lane, order, index)));
         self.activate(group);
     }

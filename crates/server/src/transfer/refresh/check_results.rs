@@ -201,10 +201,8 @@ impl RefreshScheduler {
         let slot = &self.slots[index as usize];
         let check_at_s = now_s.saturating_add(self.random.u32(jittered(refresh_s)));
         let timers = StoredTimers { check_at_s, expires_at_s: slot.expires_at_s };
-        if slot.state == ZoneState::Idle {
-            self.timers.set(index, TimerKind::Refresh, timers.check_at_s);
-        }
-        self.time_expiry(index);
+        let is_idle = slot.state == ZoneState::Idle;
+        self.set_timer(index, is_idle.then_some(check_at_s));
         timers
     }
 
@@ -244,7 +242,7 @@ impl RefreshScheduler {
             1 << slot.failures.min(MAX_FIRST_RETRY_SHIFT)
         };
         let at_s = now_s.saturating_add(self.random.u32(jittered(interval_s)));
-        self.timers.set(index, TimerKind::Refresh, at_s);
+        self.set_timer(index, Some(at_s));
         match reason {
             // It would be received again for nothing, unless another version was announced meanwhile.
             CheckFailure::Transfer if !was_announced => self.quick_checks.forget(index),
@@ -258,9 +256,8 @@ impl RefreshScheduler {
     fn check_soon_if_announced(&mut self, index: u32, found: Option<u32>, now_s: u32) {
         let Some(wait_s) = self.quick_checks.next_s(index, found) else { return };
         let at_s = now_s.saturating_add(wait_s);
-        let is_idle = self.slots[index as usize].state == ZoneState::Idle;
-        if is_idle && self.timers.get(index, TimerKind::Refresh).is_none_or(|due_s| at_s < due_s) {
-            self.timers.set(index, TimerKind::Refresh, at_s);
+        if self.check_at_s(index).is_some_and(|due_s| at_s < due_s) {
+            self.set_timer(index, Some(at_s));
         }
     }
 
