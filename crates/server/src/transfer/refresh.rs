@@ -5,7 +5,7 @@
 //! one with the highest. A primary that does not answer is backed off for all its zones, which stay in their queues meanwhile
 //! and cost nothing. One message at a time finds out whether it is back.
 //!
-//! All times are seconds since 1970. Nothing is allocated per zone but its 48 octets here, its timers and its queue entries.
+//! All times are seconds since 1970. Nothing is allocated per zone but its 32 octets here, its timers and its queue entries.
 
 mod actions;
 mod check_results;
@@ -24,6 +24,7 @@ use std::net::IpAddr;
 
 use wire::serial::is_later;
 
+use super::interned::Interned;
 use super::primary::{GroupId, PeerConfig, PrimaryId, PrimaryTable, SecondaryLimits, SizeLimits};
 use super::soa_timers::{SoaTimers, StoredTimers, TimerLimits, jittered};
 use crate::zone_id::ZoneId;
@@ -33,7 +34,7 @@ use fastrand::Rng;
 use primary_state::{PrimaryState, QueueEntry};
 use quick_checks::QuickChecks;
 use restored_checks::RestoredChecks;
-use zone_slot::{Flags, Lane, ZoneSlot, ZoneState};
+use zone_slot::{Flags, Lane, NO_PRIMARY, ZoneSlot, ZoneState};
 
 /// How much may be in flight.
 #[derive(Clone, Copy, Debug)]
@@ -89,6 +90,8 @@ pub struct RefreshScheduler {
     slots: Vec<ZoneSlot>,
     /// When each zone is checked or expires: whichever comes first, as a zone that expires is checked as well.
     timers: ZoneTimers,
+    /// The intervals of served SOA records, as they are there: their limits may change.
+    intervals: Interned<SoaTimers>,
     table: PrimaryTable,
     groups: Vec<GroupState>,
     primaries: Vec<PrimaryState>,
@@ -115,6 +118,7 @@ impl RefreshScheduler {
         RefreshScheduler {
             slots: Vec::new(),
             timers: ZoneTimers::default(),
+            intervals: Interned::default(),
             table: PrimaryTable::default(),
             groups: Vec::new(),
             primaries: Vec::new(),
@@ -188,8 +192,9 @@ impl RefreshScheduler {
         };
         let stored = version.stored.unwrap_or(StoredTimers { check_at_s: now_s, ..latest });
         let soon_s = self.restored_checks.next_s(now_s);
+        self.set_intervals(zone.index, version.timers);
         let slot = &mut self.slots[zone.index as usize];
-        (slot.serial, slot.primary_serial, slot.timers) = (version.serial, version.serial, version.timers);
+        (slot.serial, slot.primary_serial) = (version.serial, version.serial);
         slot.flags.set(Flags::HAS_DATA);
         // The clock or the configuration may have changed.
         slot.expires_at_s = stored.expires_at_s.min(latest.expires_at_s);
@@ -211,13 +216,14 @@ impl RefreshScheduler {
         let limits = limits.into();
         let group = self.acquire(primaries, limits);
         let slot = self.slots[zone.index as usize];
+        let primary = self.transfer_primary(zone.index).and_then(|primary| self.position(group, primary));
         self.release(slot.group);
         if group == slot.group {
             return; // Another setting changed: what is in progress goes on.
         }
         self.checks.remove(&zone.index);
         let slot = &mut self.slots[zone.index as usize];
-        slot.group = group;
+        (slot.group, slot.primary) = (group, primary.unwrap_or(NO_PRIMARY));
         slot.failed = 0; // The positions are those of the former group.
         if slot.state != ZoneState::Delivered {
             // Results of the former primaries are ignored.
@@ -245,8 +251,9 @@ impl RefreshScheduler {
         let Some(slot) = self.slots.get_mut(index as usize).filter(|slot| slot.state != ZoneState::Vacant) else {
             return;
         };
-        let (group, state) = (slot.group, slot.state);
+        let ZoneSlot { group, state, intervals, .. } = *slot;
         *slot = ZoneSlot::VACANT;
+        self.intervals.release(intervals);
         self.timers.clear(index);
         self.checks.remove(&index);
         self.quick_checks.forget(index);
@@ -275,7 +282,25 @@ impl RefreshScheduler {
     fn limited_timers(&self, index: u32) -> SoaTimers {
         let slot = &self.slots[index as usize];
         let limits = self.table.group(slot.group).map_or_else(TimerLimits::default, |group| group.limits.timers);
-        limits.apply(slot.timers)
+        limits.apply(self.intervals.get(slot.intervals).copied().unwrap_or_default())
+    }
+
+    fn set_intervals(&mut self, index: u32, intervals: SoaTimers) {
+        let (new, _) = self.intervals.acquire(intervals);
+        let old = std::mem::replace(&mut self.slots[index as usize].intervals, new);
+        self.intervals.release(old);
+    }
+
+    /// The primary of the current transfer of a zone.
+    fn transfer_primary(&self, index: u32) -> Option<PrimaryId> {
+        let slot = &self.slots[index as usize];
+        self.table.group(slot.group)?.primaries.get(usize::from(slot.primary)).copied()
+    }
+
+    /// Which of the primaries of a group this is.
+    fn position(&self, group: GroupId, primary: PrimaryId) -> Option<u8> {
+        let position = self.table.group(group)?.primaries.iter().position(|member| *member == primary)?;
+        Some(position as u8)
     }
 
     fn acquire(&mut self, primaries: &[PeerConfig], limits: SecondaryLimits) -> GroupId {

@@ -86,8 +86,10 @@ impl RefreshScheduler {
         }
         self.make_ready(primary);
         self.wake_one(primary);
-        let is_expected = |slot: &&mut ZoneSlot| slot.state == ZoneState::Transferring && slot.primary == primary;
-        let Some(slot) = self.slot(zone).filter(is_expected) else { return false };
+        let is_expected = self.contains(zone) && self.transfer_primary(zone.index) == Some(primary);
+        let Some(slot) = self.slot(zone).filter(|slot| is_expected && slot.state == ZoneState::Transferring) else {
+            return false;
+        };
         match result {
             TransferResult::Delivered => {
                 slot.state = ZoneState::Delivered;
@@ -146,7 +148,7 @@ impl RefreshScheduler {
             slot.state = ZoneState::Idle;
             self.delivery_ended();
         }
-        self.slots[zone.index as usize].timers = timers;
+        self.set_intervals(zone.index, timers);
         let limited = self.limited_timers(zone.index);
         // RFC 7314 4: the zone expires with the version that it was copied from.
         let lifetime_s = expire_s.map_or(limited.expire_s, |expire_s| limited.expire_s.min(expire_s.max(1)));
@@ -211,8 +213,8 @@ impl RefreshScheduler {
     fn try_another_primary(&mut self, index: u32) -> bool {
         let slot = &mut self.slots[index as usize];
         let Some(group) = self.table.group(slot.group) else { return false };
-        for (position, primary) in group.primaries.iter().enumerate() {
-            slot.failed |= u16::from(*primary == slot.primary) << position;
+        if slot.primary != NO_PRIMARY {
+            slot.failed |= 1 << slot.primary;
         }
         let is_left = |(position, primary): (usize, &PrimaryId)| {
             slot.failed & 1 << position == 0 && !self.primaries[primary.0 as usize].is_dead()
