@@ -1,5 +1,6 @@
 //! The zones by apex: a persistent hash trie whose versions share every unchanged branch.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use wire::NameRef;
@@ -28,17 +29,22 @@ impl Default for ZoneMap {
 
 type Depths = [u32; wire::MAX_NAME_LEN / 2 + 1];
 
-/// A node of the trie. Five bits of the hash select one of 32 slots, which is empty, a zone or a branch: the bit sets say which, and the
-/// lists have those of the used slots in ascending order. Zones have a list of their own as they take a pointer each, and most slots
-/// near the leaves are zones. Below [`MAX_LEVEL`], where no bits of the hash are left, `zones` is a list without order.
+/// A node of the trie. Five bits of the hash select one of 32 slots, which has either a branch or up to [`MAX_ZONES`] zones. The lists
+/// have the zones and the branches in ascending order of their slots. A slot with several zones is cheaper than a branch for them, which
+/// would take 48 octets and two lists: of a million zones, every fourth slot of the lowest level has more than one. Below
+/// [`MAX_LEVEL`], where no bits of the hash are left, `zones` is a list without order.
 #[derive(Clone, Default)]
 struct Branch {
-    zone_bits: u32,
+    /// The number of zones in each slot, two bits for each.
+    zone_counts: u64,
+    /// The slots that have a branch.
     branch_bits: u32,
     zones: Arc<[Arc<ServedZone>]>,
     branches: Arc<[Branch]>,
 }
 
+/// The most zones in a slot: what two bits can count. All are compared with the name that is looked up.
+const MAX_ZONES: usize = 3;
 const BITS: u32 = 5;
 /// The last level that has bits of the hash.
 const MAX_LEVEL: u32 = 64 / BITS;
@@ -50,12 +56,11 @@ impl ZoneMap {
         let hash = hash(apex);
         let mut branch = &self.root;
         for level in 0.. {
-            let bit = Branch::bit(hash, level);
-            if branch.branch_bits & bit == 0 {
-                let index = branch.zone_index(apex, bit).ok()?;
-                return Some(&branch.zones[index]).filter(|zone| zone.apex().wire() == apex);
+            let slot = Slot::of(hash, level);
+            if !branch.has_branch(slot) {
+                return branch.zones[branch.zone_range(slot)].iter().find(|zone| zone.apex().wire() == apex);
             }
-            branch = &branch.branches[rank(branch.branch_bits, bit)];
+            branch = &branch.branches[branch.branch_index(slot)];
         }
         None
     }
@@ -138,26 +143,45 @@ impl ZoneMap {
     }
 }
 
-impl Branch {
-    /// The bit of a slot; 0 below [`MAX_LEVEL`].
+/// The number of a slot of a branch; [`Slot::ALL`] below [`MAX_LEVEL`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Slot(u32);
+
+impl Slot {
+    /// All zones of a branch.
+    const ALL: Slot = Slot(u32::MAX);
+
     #[inline]
-    fn bit(hash: u64, level: u32) -> u32 {
-        if level > MAX_LEVEL { 0 } else { 1 << (hash >> (level * BITS) & 31) }
+    fn of(hash: u64, level: u32) -> Slot {
+        if level > MAX_LEVEL { Slot::ALL } else { Slot((hash >> (level * BITS)) as u32 & 31) }
+    }
+}
+
+impl Branch {
+    #[inline]
+    fn has_branch(&self, slot: Slot) -> bool {
+        slot != Slot::ALL && self.branch_bits >> slot.0 & 1 != 0
     }
 
-    /// The index of the zone in this slot; as an error, where to insert one. Without a slot, the index of the zone `apex`.
+    /// The index of the branch in this slot, or where to insert one.
     #[inline]
-    fn zone_index(&self, apex: &[u8], bit: u32) -> Result<usize, usize> {
-        if bit == 0 {
-            return self.zones.iter().position(|zone| zone.apex().wire() == apex).ok_or(self.zones.len());
+    fn branch_index(&self, slot: Slot) -> usize {
+        (self.branch_bits & !(u32::MAX << slot.0)).count_ones() as usize
+    }
+
+    /// The indexes of the zones in this slot.
+    #[inline]
+    fn zone_range(&self, slot: Slot) -> Range<usize> {
+        if slot == Slot::ALL {
+            return 0..self.zones.len();
         }
-        let index = rank(self.zone_bits, bit);
-        if self.zone_bits & bit != 0 { Ok(index) } else { Err(index) }
+        let start = sum_of_pairs(self.zone_counts & !(u64::MAX << (2 * slot.0)));
+        start..start + (self.zone_counts >> (2 * slot.0) & 3) as usize
     }
 
     fn compacted(&self) -> Branch {
         Branch {
-            zone_bits: self.zone_bits,
+            zone_counts: self.zone_counts,
             branch_bits: self.branch_bits,
             zones: list(self.zones.iter().cloned()),
             branches: list(self.branches.iter().map(Branch::compacted)),
@@ -166,70 +190,74 @@ impl Branch {
 
     /// Returns whether the apex is new.
     fn insert(&mut self, zone: Arc<ServedZone>, hash: u64, level: u32) -> bool {
-        let bit = Branch::bit(hash, level);
-        if self.branch_bits & bit != 0 {
-            let branch = &mut Arc::make_mut(&mut self.branches)[rank(self.branch_bits, bit)];
-            return branch.insert(zone, hash, level + 1);
+        let slot = Slot::of(hash, level);
+        if self.has_branch(slot) {
+            let index = self.branch_index(slot);
+            return Arc::make_mut(&mut self.branches)[index].insert(zone, hash, level + 1);
         }
-        let index = match self.zone_index(zone.apex().wire(), bit) {
-            Ok(index) => index,
-            Err(index) => {
-                self.zones = with(&self.zones, index, zone);
-                self.zone_bits |= bit;
-                return true;
-            }
-        };
-        let old = &self.zones[index];
-        if old.apex() == zone.apex() {
-            Arc::make_mut(&mut self.zones)[index] = zone;
+        let range = self.zone_range(slot);
+        if let Some(same) = self.zones[range.clone()].iter().position(|other| other.apex() == zone.apex()) {
+            Arc::make_mut(&mut self.zones)[range.start + same] = zone;
             return false;
         }
-        let mut branch = Branch::default();
-        branch.insert(old.clone(), self::hash(old.apex().wire()), level + 1);
-        branch.insert(zone, hash, level + 1);
-        self.zones = without(&self.zones, index);
-        self.zone_bits &= !bit;
-        self.branches = with(&self.branches, rank(self.branch_bits, bit), branch);
-        self.branch_bits |= bit;
+        if slot != Slot::ALL && range.len() == MAX_ZONES {
+            self.divide(slot, level);
+            return self.insert(zone, hash, level);
+        }
+        self.zones = replaced(&self.zones, range.end..range.end, [zone]);
+        if slot != Slot::ALL {
+            self.zone_counts += 1 << (2 * slot.0);
+        }
         true
+    }
+
+    /// Moves the zones of a slot to a branch.
+    fn divide(&mut self, slot: Slot, level: u32) {
+        let (range, mut branch) = (self.zone_range(slot), Branch::default());
+        for zone in &self.zones[range.clone()] {
+            branch.insert(zone.clone(), hash(zone.apex().wire()), level + 1);
+        }
+        self.zones = replaced(&self.zones, range, []);
+        self.zone_counts &= !(3 << (2 * slot.0));
+        let index = self.branch_index(slot);
+        self.branches = replaced(&self.branches, index..index, [branch]);
+        self.branch_bits |= 1 << slot.0;
     }
 
     /// Returns whether the apex was there.
     fn remove(&mut self, apex: &[u8], hash: u64, level: u32) -> bool {
-        let bit = Branch::bit(hash, level);
-        if self.branch_bits & bit != 0 {
-            let index = rank(self.branch_bits, bit);
+        let slot = Slot::of(hash, level);
+        if self.has_branch(slot) {
+            let index = self.branch_index(slot);
             let branch = &mut Arc::make_mut(&mut self.branches)[index];
             let removed = branch.remove(apex, hash, level + 1);
             if removed && branch.zones.is_empty() && branch.branches.is_empty() {
-                self.branches = without(&self.branches, index);
-                self.branch_bits &= !bit;
+                self.branches = replaced(&self.branches, index..index + 1, []);
+                self.branch_bits &= !(1 << slot.0);
             }
             return removed;
         }
-        let found = self.zone_index(apex, bit).ok().filter(|&index| self.zones[index].apex().wire() == apex);
-        let Some(index) = found else { return false };
-        self.zones = without(&self.zones, index);
-        self.zone_bits &= !bit;
+        let mut range = self.zone_range(slot);
+        let Some(index) = range.find(|&index| self.zones[index].apex().wire() == apex) else { return false };
+        self.zones = replaced(&self.zones, index..index + 1, []);
+        if slot != Slot::ALL {
+            self.zone_counts -= 1 << (2 * slot.0);
+        }
         true
     }
 }
 
-/// How many bits of a set are below this one: the index of its slot in the list of those used.
+/// The sum of the 32 numbers of two bits each.
 #[inline]
-fn rank(set: u32, bit: u32) -> usize {
-    (set & bit.wrapping_sub(1)).count_ones() as usize
+fn sum_of_pairs(pairs: u64) -> usize {
+    let fours = (pairs & 0x3333_3333_3333_3333) + (pairs >> 2 & 0x3333_3333_3333_3333);
+    let octets = (fours & 0x0f0f_0f0f_0f0f_0f0f) + (fours >> 4 & 0x0f0f_0f0f_0f0f_0f0f);
+    (octets.wrapping_mul(0x0101_0101_0101_0101) >> 56) as usize
 }
 
-/// The list with one more item at `index`.
-fn with<T: Clone>(items: &[T], index: usize, item: T) -> Arc<[T]> {
-    let (low, high) = items.split_at(index);
-    list(low.iter().cloned().chain([item]).chain(high.iter().cloned()))
-}
-
-/// The list without the item at `index`.
-fn without<T: Clone>(items: &[T], index: usize) -> Arc<[T]> {
-    list(items[..index].iter().chain(&items[index + 1..]).cloned())
+/// The list with `new` instead of the items of `range`.
+fn replaced<T: Clone, const N: usize>(items: &[T], range: Range<usize>, new: [T; N]) -> Arc<[T]> {
+    list(items[..range.start].iter().cloned().chain(new).chain(items[range.end..].iter().cloned()))
 }
 
 /// A list of these items. All empty lists are the same one: otherwise each would be allocated, and most branches have one.
@@ -332,6 +360,6 @@ mod tests {
     #[test]
     #[cfg(target_pointer_width = "64")]
     fn small_zones_are_small() {
-        assert_eq!((size_of::<Branch>(), size_of::<ServedZone>()), (40, 72));
+        assert_eq!((size_of::<Branch>(), size_of::<ServedZone>()), (48, 72));
     }
 }

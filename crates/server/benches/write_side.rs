@@ -14,7 +14,7 @@ use server::config::Server;
 use server::config::ZoneConfig;
 use server::config::reader::ConfigReader;
 use server::zone_id::ZoneId;
-use server::zone_timers::{TimerKind, ZoneTimers};
+use server::zone_timers::ZoneTimers;
 use server::zones::{ProposedChange, PublishOrder, ZoneChange, ZoneRegistry};
 use wire::{Name, Rtype};
 use zone::CheckMode;
@@ -60,8 +60,7 @@ fn many_zones(count: u32, spread: bool) {
     let ids: Vec<ZoneId> = (0..count).map(|number| bench.find(number)).collect();
     for (number, id) in ids.iter().enumerate() {
         bench.zones.replace(*id, tiny_zone(number as u32), &[]);
-        timers.set(id.index, TimerKind::Refresh, 1_000_000 + number as u32);
-        timers.set(id.index, TimerKind::Expire, 2_000_000 + number as u32);
+        timers.set(id.index, 1_000_000 + number as u32);
     }
     let begin = cpu_ns();
     bench.step();
@@ -103,7 +102,7 @@ fn add_and_remove(bench: &mut Bench, count: u32) {
 fn set_timers(timers: &mut ZoneTimers, count: u32) {
     let begin = cpu_ns();
     for zone in 0..count {
-        timers.set(zone, TimerKind::Refresh, 1_500_000 + zone.wrapping_mul(2_654_435_761) % count);
+        timers.set(zone, 1_500_000 + zone.wrapping_mul(2_654_435_761) % count);
     }
     let middle = cpu_ns();
     let due = std::iter::from_fn(|| timers.take_due(1_500_000 + count / 2)).count() as u32;

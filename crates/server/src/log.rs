@@ -83,7 +83,7 @@ pub fn flush() {
 /// Shows a progress line on the terminal, replacing the previous one; an empty one clears it.
 pub fn show_progress(text: &str) {
     match QUEUE.get() {
-        Some(queue) => queue.push(LogOutput::Progress(text.to_owned())),
+        Some(queue) => queue.push_progress(text),
         None => put_progress(text),
     }
 }
@@ -144,8 +144,8 @@ fn write_all(outputs: &LogReceiver) {
 
 /// Writes an output, or appends it to the lines that are written next.
 fn write(output: LogOutput, lines: &mut Vec<u8>) {
-    if let LogOutput::Line(line) = output {
-        lines.extend_from_slice(&line);
+    if let LogOutput::Lines(more) = output {
+        lines.extend_from_slice(&more);
         if lines.len() >= MAX_WRITE {
             put_lines(lines);
         }
@@ -157,7 +157,7 @@ fn write(output: LogOutput, lines: &mut Vec<u8>) {
         LogOutput::Progress(text) => put_progress(&text),
         // The waiting thread may have timed out.
         LogOutput::Flush(done) => _ = done.send(()),
-        LogOutput::Line(_) => (),
+        LogOutput::Lines(_) => (),
     }
 }
 
@@ -189,7 +189,7 @@ struct LogWriter;
 impl Write for LogWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         match QUEUE.get().filter(|_| !IS_LOG_THREAD.get()) {
-            Some(queue) => queue.push(LogOutput::Line(line.to_owned())),
+            Some(queue) => queue.push_line(line),
             None => put_line(line),
         }
         Ok(line.len())

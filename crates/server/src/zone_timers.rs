@@ -1,18 +1,7 @@
-//! Timers of all zones, in whole seconds: when to refresh each secondary zone, and when it expires.
+//! Timers of all zones, in whole seconds: when each secondary zone needs attention next.
 //!
 //! A 4-ary heap that knows the position of every timer, so that a timer is moved or cleared where it is: 12 octets for
 //! each timer that runs, 4 for one that does not, and no allocation, thread or system timer per zone. It reads no clock.
-
-/// What is due for a zone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum TimerKind {
-    /// Ask a primary for its serial.
-    Refresh,
-    /// Stop serving the zone.
-    Expire,
-}
-
-const KINDS: [TimerKind; 2] = [TimerKind::Refresh, TimerKind::Expire];
 
 /// A timer that was due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,23 +10,15 @@ pub struct DueTimer {
     pub at_s: u32,
     /// The index of the zone.
     pub zone: u32,
-    /// What is due.
-    pub kind: TimerKind,
 }
 
-/// The timers of zones that are numbered from 0. At most 2^31 - 1 zones.
+/// The timers of zones that are numbered from 0, one for each. At most 2^31 - 1 zones.
 #[derive(Default)]
 pub struct ZoneTimers {
     /// A heap with [`ARITY`] children per entry: no entry is due after its children.
-    heap: Vec<HeapEntry>,
-    /// For each timer its index in `heap`, or [`NOT_SET`].
+    heap: Vec<DueTimer>,
+    /// For each zone the index of its timer in `heap`, or [`NOT_SET`].
     positions: Vec<u32>,
-}
-
-#[derive(Clone, Copy)]
-struct HeapEntry {
-    at_s: u32,
-    timer: u32,
 }
 
 const NOT_SET: u32 = u32::MAX;
@@ -46,50 +27,42 @@ const ARITY: usize = 4;
 
 impl ZoneTimers {
     /// Sets a timer, or sets it anew. `at_s` is in seconds since the epoch.
-    pub fn set(&mut self, zone: u32, kind: TimerKind, at_s: u32) {
-        let timer = timer(zone, kind);
-        let needed = (zone as usize + 1) * KINDS.len();
-        if self.positions.len() < needed {
-            self.positions.resize(needed, NOT_SET);
+    pub fn set(&mut self, zone: u32, at_s: u32) {
+        if self.positions.len() <= zone as usize {
+            self.positions.resize(zone as usize + 1, NOT_SET);
         }
-        let entry = HeapEntry { at_s, timer };
-        match self.positions[timer as usize] {
+        let timer = DueTimer { at_s, zone };
+        match self.positions[zone as usize] {
             NOT_SET => {
-                self.heap.push(entry);
-                self.sift_up(self.heap.len() - 1, entry);
+                self.heap.push(timer);
+                self.sift_up(self.heap.len() - 1, timer);
             }
-            position => self.replace(position as usize, entry),
+            position => self.replace(position as usize, timer),
         }
     }
 
     /// Clears a timer.
-    pub fn clear(&mut self, zone: u32, kind: TimerKind) {
-        if let Some(position) = self.position(zone, kind) {
+    pub fn clear(&mut self, zone: u32) {
+        if let Some(position) = self.position(zone) {
             self.remove(position);
         }
     }
 
-    /// Clears all timers of a zone.
-    pub fn clear_zone(&mut self, zone: u32) {
-        KINDS.into_iter().for_each(|kind| self.clear(zone, kind));
-    }
-
     /// When a timer is due, if it is set.
-    pub fn get(&self, zone: u32, kind: TimerKind) -> Option<u32> {
-        self.position(zone, kind).map(|position| self.heap[position].at_s)
+    pub fn get(&self, zone: u32) -> Option<u32> {
+        self.position(zone).map(|position| self.heap[position].at_s)
     }
 
     /// When the next timer is due.
     pub fn next_time(&self) -> Option<u32> {
-        self.heap.first().map(|entry| entry.at_s)
+        self.heap.first().map(|timer| timer.at_s)
     }
 
     /// Clears and returns one timer that is due at `now_s`, the earliest first.
     pub fn take_due(&mut self, now_s: u32) -> Option<DueTimer> {
-        let HeapEntry { at_s, timer } = *self.heap.first().filter(|entry| entry.at_s <= now_s)?;
+        let timer = *self.heap.first().filter(|timer| timer.at_s <= now_s)?;
         self.remove(0);
-        let kind = KINDS[timer as usize % KINDS.len()];
-        Some(DueTimer { at_s, zone: timer / KINDS.len() as u32, kind })
+        Some(timer)
     }
 
     /// How many timers are set.
@@ -102,60 +75,55 @@ impl ZoneTimers {
         self.heap.is_empty()
     }
 
-    fn position(&self, zone: u32, kind: TimerKind) -> Option<usize> {
-        let position = *self.positions.get(timer(zone, kind) as usize)?;
+    fn position(&self, zone: u32) -> Option<usize> {
+        let position = *self.positions.get(zone as usize)?;
         (position != NOT_SET).then_some(position as usize)
     }
 
     fn remove(&mut self, position: usize) {
-        self.positions[self.heap[position].timer as usize] = NOT_SET;
+        self.positions[self.heap[position].zone as usize] = NOT_SET;
         let last = self.heap.pop().expect("the heap has an entry at `position`");
         if position < self.heap.len() {
             self.replace(position, last);
         }
     }
 
-    /// Puts `entry` where another was, or where it has to go from there.
-    fn replace(&mut self, position: usize, entry: HeapEntry) {
-        let is_early = position > 0 && entry.at_s < self.heap[(position - 1) / ARITY].at_s;
-        if is_early { self.sift_up(position, entry) } else { self.sift_down(position, entry) }
+    /// Puts `timer` where another was, or where it has to go from there.
+    fn replace(&mut self, position: usize, timer: DueTimer) {
+        let is_early = position > 0 && timer.at_s < self.heap[(position - 1) / ARITY].at_s;
+        if is_early { self.sift_up(position, timer) } else { self.sift_down(position, timer) }
     }
 
-    fn sift_up(&mut self, mut position: usize, entry: HeapEntry) {
+    fn sift_up(&mut self, mut position: usize, timer: DueTimer) {
         while position > 0 {
             let parent = (position - 1) / ARITY;
-            if self.heap[parent].at_s <= entry.at_s {
+            if self.heap[parent].at_s <= timer.at_s {
                 break;
             }
             self.place(position, self.heap[parent]);
             position = parent;
         }
-        self.place(position, entry);
+        self.place(position, timer);
     }
 
-    fn sift_down(&mut self, mut position: usize, entry: HeapEntry) {
+    fn sift_down(&mut self, mut position: usize, timer: DueTimer) {
         loop {
             let first = position * ARITY + 1;
             let children = first..(first + ARITY).min(self.heap.len());
             let Some(child) = children.min_by_key(|&child| self.heap[child].at_s) else { break };
-            if self.heap[child].at_s >= entry.at_s {
+            if self.heap[child].at_s >= timer.at_s {
                 break;
             }
             self.place(position, self.heap[child]);
             position = child;
         }
-        self.place(position, entry);
+        self.place(position, timer);
     }
 
-    fn place(&mut self, position: usize, entry: HeapEntry) {
-        self.heap[position] = entry;
-        self.positions[entry.timer as usize] = position as u32;
+    fn place(&mut self, position: usize, timer: DueTimer) {
+        self.heap[position] = timer;
+        self.positions[timer.zone as usize] = position as u32;
     }
-}
-
-/// The number of a timer.
-fn timer(zone: u32, kind: TimerKind) -> u32 {
-    zone * KINDS.len() as u32 + kind as u32
 }
 
 #[cfg(test)]
@@ -168,20 +136,17 @@ mod tests {
 
     #[derive(Clone, Copy, Debug)]
     enum Step {
-        Set(u32, TimerKind, u32),
-        Clear(u32, TimerKind),
-        ClearZone(u32),
+        Set(u32, u32),
+        Clear(u32),
         Take(u32),
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
-        let zone = 0..40u32;
-        let kind = prop::sample::select(&KINDS);
+        let zone = 0..80u32;
         let time = prop_oneof![0..100u32, Just(u32::MAX)];
         let step = prop_oneof![
-            6 => (zone.clone(), kind.clone(), time.clone()).prop_map(|(zone, kind, at)| Step::Set(zone, kind, at)),
-            1 => (zone.clone(), kind).prop_map(|(zone, kind)| Step::Clear(zone, kind)),
-            1 => zone.prop_map(Step::ClearZone),
+            6 => (zone.clone(), time.clone()).prop_map(|(zone, at)| Step::Set(zone, at)),
+            2 => zone.prop_map(Step::Clear),
             2 => time.prop_map(Step::Take),
         ];
         prop::collection::vec(step, 0..400)
@@ -193,34 +158,28 @@ mod tests {
             let (mut timers, mut model) = (ZoneTimers::default(), BTreeMap::new());
             for step in steps {
                 match step {
-                    Step::Set(zone, kind, at_s) => {
-                        timers.set(zone, kind, at_s);
-                        model.insert((zone, kind), at_s);
+                    Step::Set(zone, at_s) => {
+                        timers.set(zone, at_s);
+                        model.insert(zone, at_s);
                     }
-                    Step::Clear(zone, kind) => {
-                        timers.clear(zone, kind);
-                        model.remove(&(zone, kind));
-                    }
-                    Step::ClearZone(zone) => {
-                        timers.clear_zone(zone);
-                        model.retain(|(other, _), _| *other != zone);
+                    Step::Clear(zone) => {
+                        timers.clear(zone);
+                        model.remove(&zone);
                     }
                     Step::Take(now_s) => {
                         let due = timers.take_due(now_s);
                         let earliest = model.values().min().copied().filter(|&at_s| at_s <= now_s);
                         prop_assert_eq!(due.map(|due| due.at_s), earliest);
                         if let Some(due) = due {
-                            prop_assert_eq!(model.remove(&(due.zone, due.kind)), Some(due.at_s));
+                            prop_assert_eq!(model.remove(&due.zone), Some(due.at_s));
                         }
                     }
                 }
                 prop_assert_eq!(timers.next_time(), model.values().min().copied());
                 prop_assert_eq!(timers.len(), model.len());
             }
-            for zone in 0..40 {
-                for kind in KINDS {
-                    prop_assert_eq!(timers.get(zone, kind), model.get(&(zone, kind)).copied());
-                }
+            for zone in 0..80 {
+                prop_assert_eq!(timers.get(zone), model.get(&zone).copied());
             }
             let rest: BTreeSet<DueTimer> = std::iter::from_fn(|| timers.take_due(u32::MAX)).collect();
             prop_assert_eq!(rest.len(), model.len());
@@ -232,7 +191,7 @@ mod tests {
     fn timers_come_in_order_of_time_and_not_before_it() {
         let mut timers = ZoneTimers::default();
         for zone in 0..1000 {
-            timers.set(zone, TimerKind::Refresh, 1 + (zone * 7919) % 1000);
+            timers.set(zone, 1 + (zone * 7919) % 1000);
         }
         assert_eq!(timers.take_due(0), None);
         let times: Vec<u32> = std::iter::from_fn(|| timers.take_due(500)).map(|due| due.at_s).collect();

@@ -416,9 +416,9 @@ impl<D: Disk> ZoneJournal for Persistence<D> {
         self.retry();
     }
 
-    fn zone_of(&self, event: &JournalEvent) -> Option<ZoneId> {
+    fn slot_of(&self, event: &JournalEvent) -> Option<u32> {
         match event {
-            JournalEvent::ImageDue(zone, _) => self.stored.zone(*zone),
+            JournalEvent::ImageDue(zone, _) => self.stored.slot_of(*zone),
             _ => None,
         }
     }
@@ -442,7 +442,7 @@ impl<D: Disk> ZoneJournal for Persistence<D> {
             JournalEvent::ImageDue(_, write) => self.start_due_image(write, latest),
             JournalEvent::Refused(zone, error) => {
                 warn!(%error, "the journal has refused a change; this is a bug, please report it");
-                self.outcomes.extend(self.stored.zone(zone).map(JournalOutcome::Refused));
+                self.outcomes.extend(self.stored.slot_of(zone).map(JournalOutcome::Refused));
             }
             JournalEvent::ImageWritten(zone, request, image) => self.image_written(zone, request, image),
             // For the registry.

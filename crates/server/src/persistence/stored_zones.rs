@@ -3,17 +3,17 @@
 use crate::storage::StoredZone;
 use crate::zone_id::ZoneId;
 
-/// The zones that are stored, or will be: twelve octets each.
+/// The zones that are stored, or will be: eight octets each.
 #[derive(Default)]
 pub struct StoredZones {
     /// By slot of the registry: the number in the store plus 1, 0 for none; and [`PENDING`].
     numbers: Vec<u32>,
-    /// By number in the store; [`NO_ZONE`] for none.
-    zones: Vec<ZoneId>,
+    /// By number in the store: the slot of the registry; [`NO_SLOT`] for none. A removed zone has none, so that no generation is needed.
+    slots: Vec<u32>,
 }
 
 /// No slot has this index, as [`ZoneTimers`](crate::zone_timers::ZoneTimers) has fewer zones.
-const NO_ZONE: ZoneId = ZoneId { index: u32::MAX, generation: 0 };
+const NO_SLOT: u32 = u32::MAX;
 
 /// An image of the zone waits to be written, or is being written. The store has fewer zones than this.
 const PENDING: u32 = 1 << 31;
@@ -25,9 +25,9 @@ impl StoredZones {
         number.checked_sub(1).map(StoredZone)
     }
 
-    /// The zone with this number.
-    pub fn zone(&self, number: StoredZone) -> Option<ZoneId> {
-        self.zones.get(number.0 as usize).copied().filter(|zone| *zone != NO_ZONE)
+    /// The slot of the zone with this number.
+    pub fn slot_of(&self, number: StoredZone) -> Option<u32> {
+        self.slots.get(number.0 as usize).copied().filter(|slot| *slot != NO_SLOT)
     }
 
     /// Sets the number of a zone.
@@ -35,10 +35,10 @@ impl StoredZones {
         let slot = self.slot(zone);
         *slot = *slot & PENDING | (number.0 + 1);
         let index = number.0 as usize;
-        if index >= self.zones.len() {
-            self.zones.resize(index + 1, NO_ZONE);
+        if index >= self.slots.len() {
+            self.slots.resize(index + 1, NO_SLOT);
         }
-        self.zones[index] = zone;
+        self.slots[index] = zone.index;
     }
 
     /// Whether an image of the zone is to be written.
@@ -66,7 +66,7 @@ impl StoredZones {
             *slot = 0;
         }
         if let Some(number) = number {
-            self.zones[number.0 as usize] = NO_ZONE;
+            self.slots[number.0 as usize] = NO_SLOT;
         }
         number
     }
@@ -93,10 +93,10 @@ mod tests {
         assert!(zones.is_pending(a) && !zones.is_pending(b));
         zones.clear_pending(a);
         assert_eq!(
-            (zones.number(a), zones.zone(StoredZone(5)), zones.is_pending(a)),
-            (Some(StoredZone(0)), Some(b), false)
+            (zones.number(a), zones.slot_of(StoredZone(5)), zones.is_pending(a)),
+            (Some(StoredZone(0)), Some(b.index), false)
         );
         assert_eq!(zones.remove(b), Some(StoredZone(5)));
-        assert_eq!((zones.number(b), zones.zone(StoredZone(5)), zones.remove(b)), (None, None, None));
+        assert_eq!((zones.number(b), zones.slot_of(StoredZone(5)), zones.remove(b)), (None, None, None));
     }
 }

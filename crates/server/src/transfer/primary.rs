@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use wire::tsig::TsigKey;
 
+use super::interned::{Interned, SharedSlab};
 use super::soa_timers::TimerLimits;
 
 /// A primary, as configured in `primaries`, or a target in `notify`.
@@ -100,8 +101,7 @@ pub const MAX_PRIMARIES: usize = 16;
 pub struct PrimaryTable {
     primaries: SharedSlab<PeerConfig>,
     by_identity: HashMap<PeerIdentity, u32>,
-    groups: SharedSlab<Arc<Group>>,
-    by_group: HashMap<Arc<Group>, u32>,
+    groups: Interned<Arc<Group>>,
 }
 
 impl PrimaryTable {
@@ -118,27 +118,17 @@ impl PrimaryTable {
                 self.remove_primary(id);
             }
         }
-        let group = Group { primaries: ids, limits };
-        let id = match self.by_group.get(&group) {
-            Some(id) => *id,
-            None => self.insert_group(group),
-        };
-        self.groups.count(id);
+        let group = Arc::new(Group { primaries: ids, limits });
+        let (id, is_new) = self.groups.acquire(group.clone());
+        if is_new {
+            group.primaries.iter().for_each(|primary| self.primaries.count(primary.0));
+        }
         GroupId(id)
-    }
-
-    fn insert_group(&mut self, group: Group) -> u32 {
-        group.primaries.iter().for_each(|primary| self.primaries.count(primary.0));
-        let group = Arc::new(group);
-        let id = self.groups.insert(group.clone());
-        self.by_group.insert(group, id);
-        id
     }
 
     /// Releases the group of a zone that is removed or gets another group; returns the primaries that nothing uses any more.
     pub fn release(&mut self, id: GroupId) -> Vec<PrimaryId> {
         let Some(group) = self.groups.release(id.0) else { return Vec::new() };
-        self.by_group.remove(&group);
         let mut unused = Vec::new();
         for primary in &group.primaries {
             if let Some(config) = self.primaries.release(primary.0) {
@@ -163,53 +153,6 @@ impl PrimaryTable {
     /// A primary in use.
     pub fn primary(&self, id: PrimaryId) -> Option<&PeerConfig> {
         self.primaries.get(id.0)
-    }
-}
-
-/// Values with numbers and use counts; numbers are reused.
-struct SharedSlab<T> {
-    entries: Vec<Option<(T, u32)>>,
-    free: Vec<u32>,
-}
-
-impl<T> Default for SharedSlab<T> {
-    fn default() -> SharedSlab<T> {
-        SharedSlab { entries: Vec::new(), free: Vec::new() }
-    }
-}
-
-impl<T> SharedSlab<T> {
-    /// Inserts a value with use count 0.
-    fn insert(&mut self, value: T) -> u32 {
-        let id = self.free.pop().unwrap_or(self.entries.len() as u32);
-        if id as usize == self.entries.len() {
-            self.entries.push(None);
-        }
-        self.entries[id as usize] = Some((value, 0));
-        id
-    }
-
-    fn get(&self, id: u32) -> Option<&T> {
-        self.entries.get(id as usize)?.as_ref().map(|(value, _)| value)
-    }
-
-    fn count(&mut self, id: u32) {
-        if let Some(Some((_, uses))) = self.entries.get_mut(id as usize) {
-            *uses += 1;
-        }
-    }
-
-    /// Ends one use; the value, if it was the last.
-    fn release(&mut self, id: u32) -> Option<T> {
-        let (_, uses) = self.entries.get_mut(id as usize)?.as_mut()?;
-        *uses = uses.saturating_sub(1);
-        if *uses == 0 { self.remove(id) } else { None }
-    }
-
-    fn remove(&mut self, id: u32) -> Option<T> {
-        let (value, _) = self.entries.get_mut(id as usize)?.take()?;
-        self.free.push(id);
-        Some(value)
     }
 }
 
@@ -249,6 +192,6 @@ mod tests {
         assert_eq!(table.group(group).map(|group| group.primaries.len()), Some(MAX_PRIMARIES));
         assert!(table.primary(PrimaryId(16)).is_none() && table.by_identity.len() == MAX_PRIMARIES);
         assert_eq!(table.release(group).len(), MAX_PRIMARIES);
-        assert!(table.by_identity.is_empty() && table.by_group.is_empty());
+        assert!(table.by_identity.is_empty() && table.groups.len() == 0);
     }
 }

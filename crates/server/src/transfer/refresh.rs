@@ -5,7 +5,7 @@
 //! one with the highest. A primary that does not answer is backed off for all its zones, which stay in their queues meanwhile
 //! and cost nothing. One message at a time finds out whether it is back.
 //!
-//! All times are seconds since 1970. Nothing is allocated per zone but its 48 octets here, its timers and its queue entries.
+//! All times are seconds since 1970. Nothing is allocated per zone but its 32 octets here, its timers and its queue entries.
 
 mod actions;
 mod check_results;
@@ -24,16 +24,17 @@ use std::net::IpAddr;
 
 use wire::serial::is_later;
 
+use super::interned::Interned;
 use super::primary::{GroupId, PeerConfig, PrimaryId, PrimaryTable, SecondaryLimits, SizeLimits};
 use super::soa_timers::{SoaTimers, StoredTimers, TimerLimits, jittered};
 use crate::zone_id::ZoneId;
-use crate::zone_timers::{TimerKind, ZoneTimers};
+use crate::zone_timers::ZoneTimers;
 pub use actions::{CheckFailure, ProbeResult, RefreshAction, RefreshStatus, TransferResult, ZoneVersion};
 use fastrand::Rng;
 use primary_state::{PrimaryState, QueueEntry};
 use quick_checks::QuickChecks;
 use restored_checks::RestoredChecks;
-use zone_slot::{Flags, Lane, ZoneSlot, ZoneState};
+use zone_slot::{Flags, Lane, NO_PRIMARY, ZoneSlot, ZoneState};
 
 /// How much may be in flight.
 #[derive(Clone, Copy, Debug)]
@@ -87,7 +88,10 @@ struct Candidate {
 /// The scheduler of all secondary zones.
 pub struct RefreshScheduler {
     slots: Vec<ZoneSlot>,
+    /// When each zone is checked or expires: whichever comes first, as a zone that expires is checked as well.
     timers: ZoneTimers,
+    /// The intervals of served SOA records, as they are there: their limits may change.
+    intervals: Interned<SoaTimers>,
     table: PrimaryTable,
     groups: Vec<GroupState>,
     primaries: Vec<PrimaryState>,
@@ -114,6 +118,7 @@ impl RefreshScheduler {
         RefreshScheduler {
             slots: Vec::new(),
             timers: ZoneTimers::default(),
+            intervals: Interned::default(),
             table: PrimaryTable::default(),
             groups: Vec::new(),
             primaries: Vec::new(),
@@ -187,8 +192,9 @@ impl RefreshScheduler {
         };
         let stored = version.stored.unwrap_or(StoredTimers { check_at_s: now_s, ..latest });
         let soon_s = self.restored_checks.next_s(now_s);
+        self.set_intervals(zone.index, version.timers);
         let slot = &mut self.slots[zone.index as usize];
-        (slot.serial, slot.primary_serial, slot.timers) = (version.serial, version.serial, version.timers);
+        (slot.serial, slot.primary_serial) = (version.serial, version.serial);
         slot.flags.set(Flags::HAS_DATA);
         // The clock or the configuration may have changed.
         slot.expires_at_s = stored.expires_at_s.min(latest.expires_at_s);
@@ -197,9 +203,8 @@ impl RefreshScheduler {
         } else {
             match stored.check_at_s.min(latest.check_at_s).min(soon_s) {
                 at_s if at_s <= now_s => self.enqueue(zone.index, Lane::Refresh),
-                at_s => self.timers.set(zone.index, TimerKind::Refresh, at_s),
+                at_s => self.set_timer(zone.index, Some(at_s)),
             }
-            self.time_expiry(zone.index);
         }
     }
 
@@ -211,13 +216,14 @@ impl RefreshScheduler {
         let limits = limits.into();
         let group = self.acquire(primaries, limits);
         let slot = self.slots[zone.index as usize];
+        let primary = self.transfer_primary(zone.index).and_then(|primary| self.position(group, primary));
         self.release(slot.group);
         if group == slot.group {
             return; // Another setting changed: what is in progress goes on.
         }
         self.checks.remove(&zone.index);
         let slot = &mut self.slots[zone.index as usize];
-        slot.group = group;
+        (slot.group, slot.primary) = (group, primary.unwrap_or(NO_PRIMARY));
         slot.failed = 0; // The positions are those of the former group.
         if slot.state != ZoneState::Delivered {
             // Results of the former primaries are ignored.
@@ -245,9 +251,10 @@ impl RefreshScheduler {
         let Some(slot) = self.slots.get_mut(index as usize).filter(|slot| slot.state != ZoneState::Vacant) else {
             return;
         };
-        let (group, state) = (slot.group, slot.state);
+        let ZoneSlot { group, state, intervals, .. } = *slot;
         *slot = ZoneSlot::VACANT;
-        self.timers.clear_zone(index);
+        self.intervals.release(intervals);
+        self.timers.clear(index);
         self.checks.remove(&index);
         self.quick_checks.forget(index);
         if state == ZoneState::Delivered {
@@ -256,21 +263,44 @@ impl RefreshScheduler {
         self.release(group);
     }
 
-    /// Sets or clears the timer that ends the service of a served zone. While the next check is due before that, the zone does without:
-    /// a million idle zones have one timer each, and [`Self::enqueue`] sets the other.
-    fn time_expiry(&mut self, index: u32) {
-        let expires_at_s = self.slots[index as usize].expires_at_s;
-        match self.timers.get(index, TimerKind::Refresh) {
-            Some(check_at_s) if check_at_s < expires_at_s => self.timers.clear(index, TimerKind::Expire),
-            _ => self.timers.set(index, TimerKind::Expire, expires_at_s),
+    /// Sets the timer of a zone for its next check, if that is known, and its expiry; clears it if neither is to come.
+    fn set_timer(&mut self, index: u32, check_at_s: Option<u32>) {
+        let slot = &self.slots[index as usize];
+        let expires_at_s = slot.is_served().then_some(slot.expires_at_s);
+        match check_at_s.into_iter().chain(expires_at_s).min() {
+            Some(at_s) => self.timers.set(index, at_s),
+            None => self.timers.clear(index),
         }
+    }
+
+    /// When an idle zone is checked next.
+    fn check_at_s(&self, index: u32) -> Option<u32> {
+        self.timers.get(index).filter(|_| self.slots[index as usize].state == ZoneState::Idle)
     }
 
     /// The intervals of a zone within its limits.
     fn limited_timers(&self, index: u32) -> SoaTimers {
         let slot = &self.slots[index as usize];
         let limits = self.table.group(slot.group).map_or_else(TimerLimits::default, |group| group.limits.timers);
-        limits.apply(slot.timers)
+        limits.apply(self.intervals.get(slot.intervals).copied().unwrap_or_default())
+    }
+
+    fn set_intervals(&mut self, index: u32, intervals: SoaTimers) {
+        let (new, _) = self.intervals.acquire(intervals);
+        let old = std::mem::replace(&mut self.slots[index as usize].intervals, new);
+        self.intervals.release(old);
+    }
+
+    /// The primary of the current transfer of a zone.
+    fn transfer_primary(&self, index: u32) -> Option<PrimaryId> {
+        let slot = &self.slots[index as usize];
+        self.table.group(slot.group)?.primaries.get(usize::from(slot.primary)).copied()
+    }
+
+    /// Which of the primaries of a group this is.
+    fn position(&self, group: GroupId, primary: PrimaryId) -> Option<u8> {
+        let position = self.table.group(group)?.primaries.iter().position(|member| *member == primary)?;
+        Some(position as u8)
     }
 
     fn acquire(&mut self, primaries: &[PeerConfig], limits: SecondaryLimits) -> GroupId {
@@ -336,7 +366,7 @@ impl RefreshScheduler {
             serial: slot.flags.has(Flags::HAS_DATA).then_some(slot.serial),
             primary_serial: slot.primary_serial,
             expires_at_s: slot.expires_at_s,
-            check_at_s: self.timers.get(zone.index, TimerKind::Refresh),
+            check_at_s: self.check_at_s(zone.index),
             is_expired: slot.flags.has(Flags::EXPIRED),
             failures: slot.failures,
         })
@@ -347,7 +377,7 @@ impl RefreshScheduler {
         let end = self.slots.len().min(first as usize + MAX_STORED);
         let with_version = (first..end as u32).filter(|index| self.slots[*index as usize].flags.has(Flags::HAS_DATA));
         let timers = with_version.map(|index| {
-            let check_at_s = self.timers.get(index, TimerKind::Refresh).unwrap_or(now_s);
+            let check_at_s = self.check_at_s(index).unwrap_or(now_s);
             (self.id_of(index), StoredTimers { check_at_s, expires_at_s: self.slots[index as usize].expires_at_s })
         });
         (timers.collect(), (end < self.slots.len()).then_some(end as u32))
@@ -362,12 +392,9 @@ impl RefreshScheduler {
         // The order among urgent and unserved zones is that of arrival; served zones go by expiry, the earliest first.
         let order = if lane == Lane::Refresh { slot.expires_at_s } else { self.arrivals };
         (slot.state, slot.lane) = (ZoneState::Waiting, lane);
-        let (group, is_served) = (slot.group, slot.is_served());
+        let group = slot.group;
         self.arrivals = self.arrivals.wrapping_add(1);
-        self.timers.clear(index, TimerKind::Refresh);
-        if is_served {
-            self.time_expiry(index);
-        }
+        self.set_timer(index, None);
         self.groups[group.0 as usize].waiting.push(Reverse((lane, order, index)));
         self.activate(group);
     }

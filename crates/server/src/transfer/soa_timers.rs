@@ -4,7 +4,7 @@
 use std::ops::RangeInclusive;
 
 /// The intervals of a SOA record (RFC 1035 3.3.13), in seconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SoaTimers {
     /// REFRESH: the time between checks.
     pub refresh_s: u32,

@@ -1,4 +1,4 @@
-//! What happened last to each secondary zone, for `zonda zone status`: 24 octets per zone, as there may be a million.
+//! What happened last to each secondary zone, for `zonda zone status`: 20 octets per zone, as there may be a million.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -25,15 +25,26 @@ pub(super) struct LastTransfers {
 /// The last transfer of one zone.
 #[derive(Clone, Copy, Default)]
 struct Slot {
-    generation: u32,
     /// Seconds since 1970; 0 if there was none.
     ended_at_s: u32,
     serial: u32,
     counts: SmallCounts,
     is_ixfr: bool,
+    /// The lowest octet of the generation: a slot is emptied when its zone is removed, so that no older one is left.
+    generation: u8,
 }
 
-const _: () = assert!(size_of::<Slot>() <= 24, "a million zones take 24 MB");
+const _: () = assert!(size_of::<Slot>() <= 20, "a million zones take 20 MB");
+
+impl Slot {
+    fn empty(zone: ZoneId) -> Slot {
+        Slot { generation: zone.generation as u8, ..Slot::default() }
+    }
+
+    fn is_of(&self, zone: ZoneId) -> bool {
+        self.generation == zone.generation as u8
+    }
+}
 
 /// What was transferred, if it was little: else it is in [`LastTransfers::large`].
 #[derive(Clone, Copy, Default)]
@@ -92,7 +103,7 @@ struct Trouble {
 impl LastTransfers {
     /// The last transfer of a zone, and why it is not current.
     pub(super) fn get(&self, zone: ZoneId) -> (Option<zone_status::TransferReport>, Option<String>) {
-        let slot = self.slots.get(zone.index as usize).filter(|slot| slot.generation == zone.generation);
+        let slot = self.slots.get(zone.index as usize).filter(|slot| slot.is_of(zone));
         let Some(slot) = slot else { return (None, None) };
         let trouble = self.troubles.get(&zone.index);
         let problem = trouble.and_then(|trouble| trouble.problem.as_deref()).map(str::to_owned);
@@ -124,7 +135,7 @@ impl LastTransfers {
 
     /// The zone is current.
     pub(super) fn clear_problem(&mut self, zone: ZoneId) {
-        let is_known = self.slots.get(zone.index as usize).is_some_and(|slot| slot.generation == zone.generation);
+        let is_known = self.slots.get(zone.index as usize).is_some_and(|slot| slot.is_of(zone));
         if !is_known {
             return;
         }
@@ -137,7 +148,8 @@ impl LastTransfers {
 
     /// The zone was removed.
     pub(super) fn forget(&mut self, zone: ZoneId) {
-        if self.slots.get(zone.index as usize).is_some_and(|slot| slot.generation == zone.generation) {
+        if let Some(slot) = self.slots.get_mut(zone.index as usize).filter(|slot| slot.is_of(zone)) {
+            *slot = Slot::empty(zone);
             self.troubles.remove(&zone.index);
             self.large.remove(&zone.index);
         }
@@ -150,8 +162,8 @@ impl LastTransfers {
             self.slots.resize(index + 1, Slot::default());
         }
         let slot = &mut self.slots[index];
-        if slot.generation != zone.generation {
-            *slot = Slot { generation: zone.generation, ..Slot::default() };
+        if !slot.is_of(zone) {
+            *slot = Slot::empty(zone);
             self.troubles.remove(&zone.index);
             self.large.remove(&zone.index);
         }
@@ -170,11 +182,10 @@ impl LastTransfers {
             None => self.large.insert(zone.index, counts),
         };
         Slot {
-            generation: zone.generation,
             ended_at_s: now_s.max(1),
-            serial: 0,
             counts: small.unwrap_or_default(),
             is_ixfr: report.from_serial.is_some(),
+            ..Slot::empty(zone)
         }
     }
 
@@ -250,6 +261,8 @@ mod tests {
         last.failed(old, &report(1), "reset", "reset", 5);
         let new = ZoneId { index: 0, generation: 1 };
         assert_eq!(last.get(new), (None, None));
+        last.forget(old);
+        assert_eq!((last.get(old), last.get(ZoneId { index: 0, generation: 256 })), ((None, None), (None, None)));
         last.set_problem(new, "no answer");
         assert_eq!((last.get(new), last.get(old)), ((None, Some("no answer".into())), (None, None)));
     }

@@ -78,8 +78,8 @@ pub trait ZoneJournal: Send {
     /// Reports what the journal has of all zones, unless the disk takes too long.
     fn report_usage(&self, _reply: SyncSender<StoreUsage>) {}
 
-    /// The zone whose latest version [`ZoneJournal::handle`] needs for this event.
-    fn zone_of(&self, _event: &JournalEvent) -> Option<ZoneId> {
+    /// The slot of the zone whose latest version [`ZoneJournal::handle`] needs for this event.
+    fn slot_of(&self, _event: &JournalEvent) -> Option<u32> {
         None
     }
 
@@ -172,8 +172,8 @@ pub enum JournalOutcome {
     Stored(ZoneId, u64),
     /// Changes of this zone that waited are refused, and so is a version that was to be stored.
     Unavailable(ZoneId),
-    /// The journal has refused changes of this zone that are not published yet: they are not durable.
-    Refused(ZoneId),
+    /// The journal has refused changes of the zone in this slot that are not published yet: they are not durable.
+    Refused(u32),
 }
 
 /// A version of a zone that was stored.

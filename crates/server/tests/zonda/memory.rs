@@ -10,8 +10,8 @@ const ZONES: usize = 10_000;
 /// the threads that read zones left holes between them.
 const MAX_OCTETS: [usize; 2] = [320, 450];
 /// The same of a secondary with a journal, whose zones have the same records: of each zone after the first [`FEW_ZONES`], as buffers
-/// for transfers do not depend on how many follow each other.
-const MAX_SECONDARY_OCTETS: usize = 450;
+/// for transfers do not depend on how many follow each other. They were 365 when log lines left holes between the zones.
+const MAX_SECONDARY_OCTETS: usize = 340;
 const FEW_ZONES: usize = 5_000;
 const MANY_ZONES: usize = 30_000;
 /// Replaced data is freed soon after a load.

@@ -86,8 +86,10 @@ impl RefreshScheduler {
         }
         self.make_ready(primary);
         self.wake_one(primary);
-        let is_expected = |slot: &&mut ZoneSlot| slot.state == ZoneState::Transferring && slot.primary == primary;
-        let Some(slot) = self.slot(zone).filter(is_expected) else { return false };
+        let is_expected = self.contains(zone) && self.transfer_primary(zone.index) == Some(primary);
+        let Some(slot) = self.slot(zone).filter(|slot| is_expected && slot.state == ZoneState::Transferring) else {
+            return false;
+        };
         match result {
             TransferResult::Delivered => {
                 slot.state = ZoneState::Delivered;
@@ -146,7 +148,7 @@ impl RefreshScheduler {
             slot.state = ZoneState::Idle;
             self.delivery_ended();
         }
-        self.slots[zone.index as usize].timers = timers;
+        self.set_intervals(zone.index, timers);
         let limited = self.limited_timers(zone.index);
         // RFC 7314 4: the zone expires with the version that it was copied from.
         let lifetime_s = expire_s.map_or(limited.expire_s, |expire_s| limited.expire_s.min(expire_s.max(1)));
@@ -201,10 +203,8 @@ impl RefreshScheduler {
         let slot = &self.slots[index as usize];
         let check_at_s = now_s.saturating_add(self.random.u32(jittered(refresh_s)));
         let timers = StoredTimers { check_at_s, expires_at_s: slot.expires_at_s };
-        if slot.state == ZoneState::Idle {
-            self.timers.set(index, TimerKind::Refresh, timers.check_at_s);
-        }
-        self.time_expiry(index);
+        let is_idle = slot.state == ZoneState::Idle;
+        self.set_timer(index, is_idle.then_some(check_at_s));
         timers
     }
 
@@ -213,8 +213,8 @@ impl RefreshScheduler {
     fn try_another_primary(&mut self, index: u32) -> bool {
         let slot = &mut self.slots[index as usize];
         let Some(group) = self.table.group(slot.group) else { return false };
-        for (position, primary) in group.primaries.iter().enumerate() {
-            slot.failed |= u16::from(*primary == slot.primary) << position;
+        if slot.primary != NO_PRIMARY {
+            slot.failed |= 1 << slot.primary;
         }
         let is_left = |(position, primary): (usize, &PrimaryId)| {
             slot.failed & 1 << position == 0 && !self.primaries[primary.0 as usize].is_dead()
@@ -244,7 +244,7 @@ impl RefreshScheduler {
             1 << slot.failures.min(MAX_FIRST_RETRY_SHIFT)
         };
         let at_s = now_s.saturating_add(self.random.u32(jittered(interval_s)));
-        self.timers.set(index, TimerKind::Refresh, at_s);
+        self.set_timer(index, Some(at_s));
         match reason {
             // It would be received again for nothing, unless another version was announced meanwhile.
             CheckFailure::Transfer if !was_announced => self.quick_checks.forget(index),
@@ -258,9 +258,8 @@ impl RefreshScheduler {
     fn check_soon_if_announced(&mut self, index: u32, found: Option<u32>, now_s: u32) {
         let Some(wait_s) = self.quick_checks.next_s(index, found) else { return };
         let at_s = now_s.saturating_add(wait_s);
-        let is_idle = self.slots[index as usize].state == ZoneState::Idle;
-        if is_idle && self.timers.get(index, TimerKind::Refresh).is_none_or(|due_s| at_s < due_s) {
-            self.timers.set(index, TimerKind::Refresh, at_s);
+        if self.check_at_s(index).is_some_and(|due_s| at_s < due_s) {
+            self.set_timer(index, Some(at_s));
         }
     }
 

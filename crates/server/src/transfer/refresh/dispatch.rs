@@ -122,8 +122,9 @@ impl RefreshScheduler {
 
     /// Queues the transfer of a zone at a primary.
     pub(super) fn request_transfer(&mut self, index: u32, primary: PrimaryId) {
+        let position = self.position(self.slots[index as usize].group, primary);
         let slot = &mut self.slots[index as usize];
-        (slot.state, slot.primary) = (ZoneState::WaitingForTransfer, primary);
+        (slot.state, slot.primary) = (ZoneState::WaitingForTransfer, position.unwrap_or(NO_PRIMARY));
         let entry = Reverse((slot.lane, self.arrivals, index));
         self.arrivals = self.arrivals.wrapping_add(1);
         self.primaries[primary.0 as usize].transfers.push(entry);
@@ -156,8 +157,9 @@ impl RefreshScheduler {
 
     fn start_transfer(&mut self, index: u32, primary: PrimaryId) {
         let zone = self.id_of(index);
+        let is_current = self.transfer_primary(index) == Some(primary);
         let slot = &mut self.slots[index as usize];
-        if slot.state != ZoneState::WaitingForTransfer || slot.primary != primary {
+        if slot.state != ZoneState::WaitingForTransfer || !is_current {
             return self.wake_one(primary); // The zone was removed or reconfigured, which makes room for another one.
         }
         slot.state = ZoneState::Transferring;
@@ -207,8 +209,9 @@ impl RefreshScheduler {
         let state = &mut self.primaries[primary.0 as usize];
         self.retries.insert((state.retry_at_s, primary));
         for Reverse((_, _, index)) in std::mem::take(&mut state.transfers) {
+            let is_current = self.transfer_primary(index) == Some(primary);
             let slot = &mut self.slots[index as usize];
-            if slot.state == ZoneState::WaitingForTransfer && slot.primary == primary {
+            if slot.state == ZoneState::WaitingForTransfer && is_current {
                 slot.state = ZoneState::Idle;
                 let lane = slot.lane;
                 self.enqueue(index, lane);

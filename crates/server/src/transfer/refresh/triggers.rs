@@ -68,14 +68,11 @@ impl RefreshScheduler {
     pub(super) fn expire_timers(&mut self, now_s: u32) {
         for _ in 0..MAX_DUE_TIMERS {
             let Some(due) = self.timers.take_due(now_s) else { return };
-            let state = self.slots[due.zone as usize].state;
-            match due.kind {
-                TimerKind::Expire => self.expire(due.zone),
-                TimerKind::Refresh if state == ZoneState::Idle => {
-                    let is_served = self.slots[due.zone as usize].is_served();
-                    self.enqueue(due.zone, if is_served { Lane::Refresh } else { Lane::NotServed });
-                }
-                TimerKind::Refresh => (),
+            let slot = &self.slots[due.zone as usize];
+            if slot.is_served() && slot.expires_at_s <= now_s {
+                self.expire(due.zone);
+            } else if slot.state == ZoneState::Idle {
+                self.enqueue(due.zone, if slot.is_served() { Lane::Refresh } else { Lane::NotServed });
             }
         }
     }

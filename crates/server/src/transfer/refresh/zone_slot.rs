@@ -1,7 +1,6 @@
 //! What the scheduler keeps of one zone.
 
-use super::super::primary::{GroupId, PrimaryId};
-use super::super::soa_timers::SoaTimers;
+use super::super::primary::GroupId;
 
 /// A zone, without its timers, which are in `ZoneTimers`.
 #[derive(Clone, Copy, Debug)]
@@ -11,14 +10,14 @@ pub(super) struct ZoneSlot {
     pub(super) serial: u32,
     /// The highest serial that a primary has reported or announced.
     pub(super) primary_serial: u32,
-    /// The intervals of the served SOA record, as they are there: their limits may change.
-    pub(super) timers: SoaTimers,
+    /// The number of the intervals of the served SOA record, or [`NO_INTERVALS`]. Most zones have the same few as others.
+    pub(super) intervals: u32,
     pub(super) expires_at_s: u32,
     pub(super) group: GroupId,
-    /// The primary of the current transfer.
-    pub(super) primary: PrimaryId,
     /// The primaries of the group whose transfers have failed since the check began, one bit each: the others are tried at once.
     pub(super) failed: u16,
+    /// Which primary of the group the current transfer is from; [`NO_PRIMARY`] if it is none of them.
+    pub(super) primary: u8,
     pub(super) state: ZoneState,
     pub(super) lane: Lane,
     /// Failed checks in a row.
@@ -26,7 +25,12 @@ pub(super) struct ZoneSlot {
     pub(super) flags: Flags,
 }
 
-const _: () = assert!(size_of::<ZoneSlot>() <= 48, "a million zones take 48 MB");
+const _: () = assert!(size_of::<ZoneSlot>() <= 32, "a million zones take 32 MB");
+
+/// The zone has no version.
+pub(super) const NO_INTERVALS: u32 = u32::MAX;
+/// A group has fewer primaries.
+pub(super) const NO_PRIMARY: u8 = u8::MAX;
 
 /// What is being done for a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,11 +103,11 @@ impl ZoneSlot {
         generation: 0,
         serial: 0,
         primary_serial: 0,
-        timers: SoaTimers { refresh_s: 0, retry_s: 0, expire_s: 0 },
+        intervals: NO_INTERVALS,
         expires_at_s: 0,
         group: GroupId(0),
-        primary: PrimaryId(0),
         failed: 0,
+        primary: NO_PRIMARY,
         state: ZoneState::Vacant,
         lane: Lane::Refresh,
         failures: 0,

@@ -138,7 +138,8 @@ impl ZoneRegistry {
                 if let JournalEvent::Durable(number) = event {
                     self.durable(number);
                 }
-                let latest = self.journal.zone_of(&event).and_then(|id| self.latest_version(id));
+                let id = self.journal.slot_of(&event).and_then(|slot| self.zones.id_at(slot as usize));
+                let latest = id.and_then(|id| self.latest_version(id));
                 self.journal.handle(event, latest);
             }
         }

@@ -92,7 +92,9 @@ impl ZoneRegistry {
                         self.discard_unpublished(id);
                     }
                 }
-                JournalOutcome::Refused(id) => self.discard_unpublished(id),
+                JournalOutcome::Refused(slot) => {
+                    self.zones.id_at(slot as usize).into_iter().for_each(|id| self.discard_unpublished(id));
+                }
             }
         }
     }
