@@ -58,7 +58,9 @@ impl ZoneMap {
         for level in 0.. {
             let slot = Slot::of(hash, level);
             if !branch.has_branch(slot) {
-                return branch.zones[branch.zone_range(slot)].iter().find(|zone| zone.apex().wire() == apex);
+                let (first, more) = branch.zones[branch.zone_range(slot)].split_first()?;
+                let is_same = |zone: &&Arc<ServedZone>| zone.apex().wire() == apex;
+                return if is_same(&first) { Some(first) } else { more.iter().find(is_same) };
             }
             branch = &branch.branches[branch.branch_index(slot)];
         }
@@ -148,8 +150,8 @@ impl ZoneMap {
 struct Slot(u32);
 
 impl Slot {
-    /// All zones of a branch.
-    const ALL: Slot = Slot(u32::MAX);
+    /// All zones of a branch. No bit of a set of branches has this number.
+    const ALL: Slot = Slot(32);
 
     #[inline]
     fn of(hash: u64, level: u32) -> Slot {
@@ -160,7 +162,7 @@ impl Slot {
 impl Branch {
     #[inline]
     fn has_branch(&self, slot: Slot) -> bool {
-        slot != Slot::ALL && self.branch_bits >> slot.0 & 1 != 0
+        u64::from(self.branch_bits) >> slot.0 & 1 != 0
     }
 
     /// The index of the branch in this slot, or where to insert one.
