@@ -229,6 +229,18 @@ fn what_compaction_finds_damaged_is_written_anew() {
     assert_eq!(recover(&disk), (vec![Some(39), Some(4), Some(4)], vec![]));
 }
 
+/// Whatever the disk has of the zones would be lost if it counted as damaged.
+#[test]
+fn a_disk_that_cannot_be_read_is_not_damaged() {
+    let disk = SimulatedDisk::default();
+    store_with_zones(&disk);
+    for _ in 0..3 {
+        disk.fail_reads(1);
+        assert!(Store::open(disk.clone(), StoreLimits::default()).is_err());
+    }
+    assert_eq!(recover(&disk), (vec![Some(4); 3], vec![]));
+}
+
 /// Otherwise a damaged length in a long file could ask for any amount of memory.
 #[test]
 fn an_image_file_of_another_length_is_damaged() {
