@@ -234,3 +234,14 @@ def test_damaged_images_are_reported_and_the_file_is_served(daemon):
         assert server.ask("first.added.").answer, at
         kill(server)
         (image,) = (server.state_dir / "journal").glob("image-*")
+
+
+@pytest.mark.slow
+def test_an_image_that_cannot_be_removed_does_not_stop_compaction(daemon):
+    """Each start leaves a journal file; with more than eight, the oldest are compacted."""
+    server = server_with_added_zone(daemon)
+    (server.state_dir / "journal" / "image-00000099").mkdir()
+    versions(server, rounds=11)
+    assert len(list((server.state_dir / "journal").glob("journal-*"))) < 11
+    server.start("added")
+    assert server.log.read_text().count("cannot be removed") == 1
