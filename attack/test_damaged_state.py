@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import subprocess
@@ -185,3 +186,62 @@ def test_flipped_bits_of_the_journal_are_never_served(daemon):
         server.start("added")
         assert server.ask("after.added.").answer, at
         kill(server)
+
+
+# ---------- images in files of their own ----------
+
+BIG_ZONE = TINY_ZONE + "".join(f"h{number} A 10.{number >> 16}.{number >> 8 & 255}.{number & 255}\n" for number in range(70_000))
+
+
+def server_with_image_file(daemon) -> tuple[Daemon, Path]:
+    """A server that was killed, whose zone `added.` was updated once, and the file with its image."""
+    server = daemon({"added": BIG_ZONE})
+    server.config.write_text(server.config.read_text() + "allow-update = ['127.0.0.1']\n")
+    server.start("added")
+    assert update(server, "first") == dns.rcode.NOERROR
+    kill(server)
+    (image,) = (server.state_dir / "journal").glob("image-*")
+    return server, image
+
+
+def test_a_length_in_a_damaged_image_takes_no_memory(daemon):
+    server, image = server_with_image_file(daemon)
+    with image.open("r+b") as file:
+        file.write((2**32 - 1).to_bytes(4, "little"))
+        file.truncate(2**32 + 8)  # a hole: it takes no room
+    server.start("added")
+    assert f"{image.name}: the image is damaged" in server.log.read_text()
+    peak = next(line for line in Path(f"/proc/{server.pid}/status").read_text().splitlines() if line.startswith("VmHWM"))
+    assert int(peak.split()[1]) < 500_000, peak
+
+
+@pytest.mark.slow
+def test_damaged_images_are_reported_and_the_file_is_served(daemon):
+    server, image = server_with_image_file(daemon)
+    good = image.read_bytes()
+    places = random.Random(2).sample(range(len(good)), FLIPS // 2)
+    for at in [0, *places]:
+        flipped(image, at)
+        if at == places[0]:
+            os.truncate(image, at)
+        server.start("added")
+        assert "the image is damaged" in server.log.read_text(), at
+        server.wait_until(lambda: server.ask("www.added.").answer)
+        assert not server.ask("first.added.").answer, "it was lost with the image"
+        assert update(server, "first") == dns.rcode.NOERROR
+        kill(server)
+        server.start("added")
+        assert server.ask("first.added.").answer, at
+        kill(server)
+        (image,) = (server.state_dir / "journal").glob("image-*")
+
+
+@pytest.mark.slow
+def test_an_image_that_cannot_be_removed_does_not_stop_compaction(daemon):
+    """Each start leaves a journal file; with more than eight, the oldest are compacted."""
+    server = server_with_added_zone(daemon)
+    (server.state_dir / "journal" / "image-00000099").mkdir()
+    versions(server, rounds=11)
+    assert len(list((server.state_dir / "journal").glob("journal-*"))) < 11
+    server.start("added")
+    assert server.log.read_text().count("cannot be removed") == 1

@@ -34,12 +34,12 @@ use crate::storage::{
 use crate::write_help::write_help;
 use crate::zone_id::ZoneId;
 use crate::zones::journal::{
-    JournalEvent, JournalOutcome, JournalUnavailable, LatestVersion, Readiness, RestoredZone, StoreRule, WriteDueImage,
-    ZoneJournal,
+    JournalEvent, JournalOutcome, JournalUnavailable, LatestVersion, Readiness, StoreRule, WriteDueImage, ZoneJournal,
 };
 use crate::zones::work_pool::WorkPool;
 use pending_images::{ImageStep, PendingImages, write_image};
 use recovered_zones::RecoveredZones;
+use restore::{RestoreJob, Restorer};
 use stored_zones::StoredZones;
 use timer_batch::TimerBatch;
 
@@ -88,8 +88,7 @@ pub struct Persistence<D: Disk = StateFolder> {
     recovered: RecoveredZones,
     outcomes: Vec<JournalOutcome>,
     image_pool: WorkPool<()>,
-    restore_pool: Arc<WorkPool<()>>,
-    threads: usize,
+    restorer: Arc<Restorer<D>>,
 }
 
 impl Persistence<StateFolder> {
@@ -156,9 +155,11 @@ impl<D: Disk> Persistence<D> {
         }
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let (recovered, superseded) = RecoveredZones::new(recovery);
+        let events: EventSink = Arc::new(events);
         Persistence {
+            restorer: Arc::new(Restorer::new(storage.clone(), events.clone(), threads)),
             storage,
-            events: Arc::new(events),
+            events,
             stored: StoredZones::default(),
             images: PendingImages::default(),
             timers: TimerBatch::default(),
@@ -166,8 +167,6 @@ impl<D: Disk> Persistence<D> {
             recovered,
             outcomes: Vec::new(),
             image_pool: WorkPool::new(IMAGE_THREADS, |_, _| ()),
-            restore_pool: Arc::new(WorkPool::new(threads, |_, _| ())),
-            threads,
         }
     }
 
@@ -394,21 +393,7 @@ impl<D: Disk> ZoneJournal for Persistence<D> {
     fn restore(&mut self, zone: ZoneId, apex: NameRef<'_>, max_history_len: u64) -> bool {
         let Some(recovered) = self.recovered.take(apex) else { return false };
         self.stored.set_number(zone, recovered.number);
-        let (events, pool, threads) = (self.events.clone(), self.restore_pool.clone(), self.threads);
-        let apex = apex.to_owned();
-        let number = recovered.number;
-        let read = self.storage.read(move |store| {
-            store.limit_history(number, max_history_len);
-            let stored = restore::open(store, number, recovered.serial, max_history_len);
-            pool.submit(move || {
-                let restored = restore::read_or_log::<D>(apex.as_ref(), stored, threads);
-                let restored = restored
-                    .map(|(version, history)| Box::new(RestoredZone { version, history, timers: recovered.timers }));
-                events(JournalEvent::Restored(zone, restored));
-            });
-        });
-        // The queue has more room than zones are read at once, so that this fails only if the thread has ended.
-        read.is_ok()
+        RestoreJob { zone, apex: apex.to_owned(), recovered, max_history_len, failures: 0 }.begin(self.restorer.clone())
     }
 
     fn forget_others(&mut self) {

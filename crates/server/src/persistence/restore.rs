@@ -1,14 +1,24 @@
 //! Reads the stored version of a zone: its image, and the changes after it.
 
-use tracing::error;
-use wire::NameRef;
+use std::io::ErrorKind;
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tracing::{error, warn};
+use wire::{Name, NameRef};
 use zone::change::{ChangeError, ChangeRules};
 use zone::encoded_change::{EncodedChange, EncodedChangeError};
 use zone::image::{self, ImageError};
 use zone::{CheckMode, Zone};
 
+use super::EventSink;
+use super::recovered_zones::RecoveredZone;
 use crate::storage::disk::{Disk, DiskFile};
-use crate::storage::{ChangeReader, ImageReadError, ImageReader, Store, StoredZone};
+use crate::storage::{ChangeReader, ImageReadError, ImageReader, StorageHandle, Store, StoredZone};
+use crate::zone_id::ZoneId;
+use crate::zones::journal::{JournalEvent, RestoredZone};
+use crate::zones::work_pool::WorkPool;
 
 /// Why a stored version cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -33,8 +43,104 @@ pub enum RestoreError {
     WrongVersion(u32),
 }
 
+impl RestoreError {
+    /// Whether another attempt may succeed: the disk fails, or descriptors or memory are short.
+    fn may_pass(&self) -> bool {
+        use ErrorKind::{IsADirectory, NotFound, Other, PermissionDenied};
+        match self {
+            RestoreError::Read(ImageReadError::Io { error, .. }) => {
+                !matches!(error.kind(), NotFound | Other | IsADirectory | PermissionDenied)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// What the readers of stored versions share.
+pub struct Restorer<D: Disk> {
+    storage: StorageHandle<D>,
+    events: EventSink,
+    pool: WorkPool<()>,
+    threads: usize,
+    /// When the disk failed first.
+    failed_at: OnceLock<Instant>,
+}
+
+/// After a first failure, versions are read again for so long: what cannot be read is removed from the store, and updates with it. A
+/// disk that fails for all zones must not delay them for longer.
+const RETRY_FOR: Duration = Duration::from_secs(5);
+/// The pause before all but the first of these attempts.
+const RETRY_PAUSE: Duration = Duration::from_millis(250);
+
+impl<D: Disk> Restorer<D> {
+    /// Reads versions on at most so many threads, and reports them to `events`.
+    pub fn new(storage: StorageHandle<D>, events: EventSink, threads: usize) -> Restorer<D> {
+        let pool = WorkPool::new(threads, |_, _| ());
+        Restorer { storage, events, pool, threads, failed_at: OnceLock::new() }
+    }
+}
+
+/// A zone whose stored version is to be read.
+pub struct RestoreJob {
+    /// The zone.
+    pub zone: ZoneId,
+    /// Its name.
+    pub apex: Name,
+    /// What is stored of it.
+    pub recovered: RecoveredZone,
+    /// How many octets of earlier changes are wanted.
+    pub max_history_len: u64,
+    /// How many attempts have failed.
+    pub failures: u32,
+}
+
+impl RestoreJob {
+    /// Starts to read it. False if the storage thread has ended.
+    pub fn begin<D: Disk>(self, restorer: Arc<Restorer<D>>) -> bool {
+        let storage = restorer.storage.clone();
+        let read = storage.read(move |store| {
+            store.limit_history(self.recovered.number, self.max_history_len);
+            let stored = open(store, self.recovered.number, self.recovered.serial, self.max_history_len);
+            let of_job = restorer.clone();
+            restorer.pool.submit(move || self.finish(of_job, stored));
+        });
+        // The queue has more room than zones are read at once, so that this fails only if the thread has ended.
+        read.is_ok()
+    }
+
+    fn finish<D: Disk>(mut self, restorer: Arc<Restorer<D>>, stored: StoredVersion<D>) {
+        let restored = match read(self.apex.as_ref(), stored, restorer.threads) {
+            Ok((version, history)) => Some(Box::new(RestoredZone { version, history, timers: self.recovered.timers })),
+            Err(error) if error.may_pass() && self.may_retry(&restorer) => {
+                if self.failures == 0 {
+                    warn!(zone = %self.apex, %error, "the stored version of the zone is read again");
+                } else {
+                    thread::sleep(RETRY_PAUSE);
+                }
+                self.failures += 1;
+                let (zone, events) = (self.zone, restorer.events.clone());
+                if !self.begin(restorer) {
+                    events(JournalEvent::Restored(zone, None));
+                }
+                return;
+            }
+            Err(error) => {
+                let help = "it is read from its file or transferred again; changes by updates since then are lost";
+                error!(zone = %self.apex, %error, help, "the stored version of the zone cannot be used");
+                None
+            }
+        };
+        (restorer.events)(JournalEvent::Restored(self.zone, restored));
+    }
+
+    fn may_retry<D: Disk>(&self, restorer: &Restorer<D>) -> bool {
+        let failed_at = restorer.failed_at.get_or_init(Instant::now);
+        self.failures == 0 || failed_at.elapsed() < RETRY_FOR
+    }
+}
+
 /// What is to be read of a zone.
-pub struct StoredVersion<D: Disk> {
+struct StoredVersion<D: Disk> {
     image: Option<Result<ImageReader<D::File>, ImageReadError>>,
     changes: ChangeReader<D::File>,
     history: ChangeReader<D::File>,
@@ -48,7 +154,7 @@ const MAX_HISTORY: usize = 256;
 const MIN_PARALLEL_LEN: u64 = 1 << 20;
 
 /// Opens the version of a zone with this serial, its newest one, and at most so many octets of changes before its image.
-pub fn open<D: Disk>(store: &Store<D>, zone: StoredZone, serial: u32, max_history_len: u64) -> StoredVersion<D> {
+fn open<D: Disk>(store: &Store<D>, zone: StoredZone, serial: u32, max_history_len: u64) -> StoredVersion<D> {
     StoredVersion {
         image: store.image(zone),
         changes: store.changes_after_image(zone),
@@ -57,20 +163,7 @@ pub fn open<D: Disk>(store: &Store<D>, zone: StoredZone, serial: u32, max_histor
     }
 }
 
-/// Reads a version and the changes that led to it; logs an error.
-pub fn read_or_log<D: Disk>(
-    apex: NameRef<'_>,
-    stored: StoredVersion<D>,
-    threads: usize,
-) -> Option<(Zone, Vec<EncodedChange>)> {
-    let read = read(apex, stored, threads);
-    read.inspect_err(|error| {
-        let help = "it is read from its file or transferred again; changes by updates since then are lost";
-        error!(zone = %apex, %error, help, "the stored version of the zone cannot be used");
-    })
-    .ok()
-}
-
+/// Reads a version and the changes that led to it.
 fn read<D: Disk>(
     apex: NameRef<'_>,
     stored: StoredVersion<D>,

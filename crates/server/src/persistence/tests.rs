@@ -10,6 +10,7 @@ use super::*;
 use crate::clock;
 use crate::simulated_disk::{Random, SimulatedDisk};
 use crate::storage::Committer;
+use crate::zones::journal::RestoredZone;
 use crate::zones::work_pool::deferred;
 
 const APEX: &str = "example.";
@@ -311,4 +312,14 @@ fn the_number_of_images_in_progress_is_bounded() {
     assert!(images.next().is_none() && !images.is_empty());
     assert!(images.remove(begun[0]).is_none(), "nothing was written of it");
     assert_eq!(images.next().map(|zone| zone.index as usize), Some(begun.len()));
+}
+
+/// Otherwise the store would forget a zone that the disk has, and updates with it.
+#[test]
+fn a_version_that_cannot_be_read_for_a_moment_is_restored() {
+    let mut bench = Bench::new();
+    bench.store(version(1));
+    let mut bench = bench.restart();
+    bench.disk.fail_reads(2);
+    assert_eq!(bench.restore().expect("the disk works again").version.serial(), 1);
 }

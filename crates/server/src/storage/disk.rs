@@ -40,7 +40,7 @@ pub trait DiskFile: Send + Sync + 'static {
     fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<usize>;
     /// Writes all `bytes` at `offset`. After an error any part of them may have been written.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
-    /// Makes durable what was written.. After an error whatever was not durable before may be lost, even if a later call succeeds.
+    /// Makes durable what was written. After an error whatever was not durable before may be lost, even if a later call succeeds.
     #[track_caller]
     fn sync(&self) -> io::Result<()>;
 }

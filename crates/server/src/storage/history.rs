@@ -38,18 +38,25 @@ impl<D: Disk> Store<D> {
     pub fn image(&self, zone: StoredZone) -> Option<Result<ImageReader<D::File>, ImageReadError>> {
         let slot = self.index.zones.get(zone.0 as usize).filter(|slot| slot.image.is_some())?;
         if slot.image_file > 0 {
-            let name = image_file_name(slot.image_file);
-            let open = || {
-                let file = self.disk.open(&name)?;
-                let len = file.length()?;
-                Ok(ImageReader::new(Arc::new(file), name.clone(), 0, len))
-            };
-            return Some(open().map_err(|error| ImageReadError::Io { file: name.clone(), error }));
+            return Some(self.image_of_file(slot.image_file, slot.image_len));
         }
         let segment = self.segments.get(&slot.image.segment)?;
         let start = u64::from(slot.image.offset) + (FIXED_LEN + usize::from(slot.name_len)) as u64;
         let end = start + u64::from(slot.image_len);
         Some(Ok(ImageReader::new(segment.file.clone(), segment_name(slot.image.segment), start, end)))
+    }
+
+    fn image_of_file(&self, number: u32, expected: u32) -> Result<ImageReader<D::File>, ImageReadError> {
+        let name = image_file_name(number);
+        let opened = self.disk.open(&name).and_then(|file| file.length().map(|len| (file, len)));
+        match opened {
+            Err(error) => Err(ImageReadError::Io { file: name, error }),
+            // The index does not know the length of a longer one.
+            Ok((_, len)) if expected < u32::MAX && len != u64::from(expected) => {
+                Err(ImageReadError::Length { file: name, len, expected: expected.into() })
+            }
+            Ok((file, len)) => Ok(ImageReader::new(Arc::new(file), name, 0, len)),
+        }
     }
 
     /// The durable changes after the image of a zone.

@@ -132,6 +132,16 @@ pub enum ImageReadError {
         /// Where.
         offset: u64,
     },
+    /// The file is too short or too long. So a damaged frame cannot ask for more memory than the image had octets.
+    #[error("{file}: the image is damaged: the file has {len} octets instead of {expected}")]
+    Length {
+        /// The name of the file.
+        file: String,
+        /// How long it is.
+        len: u64,
+        /// How long it was.
+        expected: u64,
+    },
 }
 
 impl<F: DiskFile> ImageReader<F> {

@@ -144,6 +144,7 @@ impl<D: Disk> Store<D> {
             pending: Vec::new(),
             pending_records: Vec::new(),
             compaction: None,
+            has_stuck_images: false,
             void: Vec::new(),
             has_unsynced_removals: false,
         };

@@ -119,6 +119,8 @@ pub struct Store<D: Disk> {
     pub(super) pending: Vec<u8>,
     pub(super) pending_records: Vec<PendingRecord>,
     pub(super) compaction: Option<Compaction>,
+    /// Images that are not needed could not be removed.
+    pub(super) has_stuck_images: bool,
     /// Void segments that are still there.
     pub(super) void: Vec<u32>,
     /// Segments were removed and the directory was not synced since.
@@ -448,15 +450,25 @@ impl<D: Disk> Store<D> {
 
     /// Removes the files that are not needed once everything is durable.
     fn after_sync(&mut self) -> Result<(), StoreError> {
-        let failed = |file, action, error| StoreError { file, action, error };
-        while let Some(number) = self.index.dead_images.last() {
-            let name = image_file_name(*number);
-            match self.disk.remove(&name) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(name, "removed", error)),
-                _ => self.index.dead_images.pop(),
-            };
-        }
+        self.remove_images();
         self.remove_compacted()
+    }
+
+    /// Removes images that are not needed. One that cannot be removed delays nothing else: the next sync tries again.
+    fn remove_images(&mut self) {
+        let (disk, mut failed) = (&self.disk, None);
+        self.index.dead_images.retain(|number| {
+            let file = image_file_name(*number);
+            match disk.remove(&file) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => failed = Some((file, error)),
+                _ => return false,
+            }
+            true
+        });
+        let was_failing = std::mem::replace(&mut self.has_stuck_images, failed.is_some());
+        if let Some((file, error)) = failed.filter(|_| !was_failing) {
+            tracing::warn!(file, %error, "an image that is not needed any more cannot be removed: it takes room until that works");
+        }
     }
 
     /// Removes void segments, and makes sure that what was removed cannot come back.

@@ -1,7 +1,7 @@
 //! Damaged files: every flipped bit is reported, and harms one zone at most; full disks.
 
 use server::storage::disk::{Disk, DiskFile};
-use server::storage::{ImageBase, Store, StoreLimits, StoredZone};
+use server::storage::{ImageBase, ImageReadError, Store, StoreLimits, StoredZone};
 use wire::Name;
 
 use crate::simulated_disk::SimulatedDisk;
@@ -227,4 +227,34 @@ fn what_compaction_finds_damaged_is_written_anew() {
     compact(&mut store);
     assert!(!is_there(&disk), "nothing in it is needed");
     assert_eq!(recover(&disk), (vec![Some(39), Some(4), Some(4)], vec![]));
+}
+
+/// Whatever the disk has of the zones would be lost if it counted as damaged.
+#[test]
+fn a_disk_that_cannot_be_read_is_not_damaged() {
+    let disk = SimulatedDisk::default();
+    store_with_zones(&disk);
+    for _ in 0..3 {
+        disk.fail_reads(1);
+        assert!(Store::open(disk.clone(), StoreLimits::default()).is_err());
+    }
+    assert_eq!(recover(&disk), (vec![Some(4); 3], vec![]));
+}
+
+/// Otherwise a damaged length in a long file could ask for any amount of memory.
+#[test]
+fn an_image_file_of_another_length_is_damaged() {
+    let disk = SimulatedDisk::default();
+    let limits = StoreLimits { inline_image_len: 4, ..StoreLimits::default() };
+    let mut store = Store::open(disk.clone(), limits).expect("an empty disk").0;
+    let (zone, mut writer) = (store.add_zone(), store.image_writer());
+    writer.push(b"image").expect("the disk is good");
+    let image = writer.finish().expect("the disk is good");
+    let name: Name = "example.".parse().expect("a name");
+    store.append_image(zone, name.as_ref(), 0, ImageBase::Replacement, &image);
+    store.sync().expect("the disk is good");
+    assert!(matches!(store.image(zone), Some(Ok(_))));
+    let file = disk.open("image-00000001").expect("it is there");
+    file.write_at(&[0; 8], file.length().expect("it is there")).expect("the disk is good");
+    assert!(matches!(store.image(zone), Some(Err(ImageReadError::Length { len: 21, expected: 13, .. }))));
 }

@@ -44,6 +44,8 @@ struct DiskState {
     crash_in: Option<u64>,
     /// The next sync fails.
     fails_sync: bool,
+    /// How many reads fail.
+    failing_reads: u32,
     /// All syncs fail.
     fails_syncs: bool,
     /// Writes fail: the disk is full.
@@ -89,6 +91,11 @@ impl SimulatedDisk {
     /// The next sync fails, and what it should have made durable is lost.
     pub fn fail_next_sync(&self) {
         self.lock().fails_sync = true;
+    }
+
+    /// The next reads of files fail, so many of them.
+    pub fn fail_reads(&self, count: u32) {
+        self.lock().failing_reads = count;
     }
 
     /// All syncs fail from now on, or none.
@@ -259,7 +266,12 @@ impl DiskFile for SimulatedFile {
     }
 
     fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<usize> {
-        let state = self.disk.lock();
+        let mut state = self.disk.lock();
+        if state.failing_reads > 0 {
+            state.failing_reads -= 1;
+            const EIO: i32 = 5;
+            return Err(io::Error::from_raw_os_error(EIO));
+        }
         let rest = state.files[self.index].visible.get(offset as usize..).unwrap_or_default();
         let len = rest.len().min(out.len());
         out[..len].copy_from_slice(&rest[..len]);

@@ -193,6 +193,9 @@ impl ZoneRegistry {
         entry.served = Arc::new(entry.served.with_acls(state, &extras, !source.policy.primaries.is_empty()));
         let old = std::mem::replace(&mut entry.source, source.clone());
         self.note_listing(id, Some(&old.policy), Some(&source.policy));
+        if old.policy.write_file != source.policy.write_file {
+            self.text_files.forget(id);
+        }
         self.forget_excess_versions(id);
         self.publisher.draft_insert(&self.zones, id);
         self.announce_configuration(id);
@@ -237,6 +240,7 @@ impl ZoneRegistry {
         self.origins.set(id.index as usize, ZoneOrigin::Configured);
         let gone = self.zones.remove(id)?;
         self.journal.removed(id, gone.served.apex());
+        self.text_files.forget(id);
         self.hooks.removed(id);
         self.restores.remove(&id);
         self.discard_changes(id, || ChangeRefusal::NotServed);
