@@ -16,7 +16,7 @@ import dns.rcode
 import dns.update
 import pytest
 
-from daemon import HOST, TINY_ZONE, Daemon, program
+from daemon import HOST, START_TIMEOUT_S, TINY_ZONE, Daemon, program
 from test_slow_zone_files import serial
 from test_state_and_control import kill, zone_command
 
@@ -245,3 +245,18 @@ def test_an_image_that_cannot_be_removed_does_not_stop_compaction(daemon):
     assert len(list((server.state_dir / "journal").glob("journal-*"))) < 11
     server.start("added")
     assert server.log.read_text().count("cannot be removed") == 1
+
+
+def test_an_image_that_may_not_be_opened_is_not_given_up(daemon):
+    """Somebody gave it a second name. The updates in it must not be lost for that."""
+    server, image = server_with_image_file(daemon)
+    other = server.state_dir / "other"
+    other.hardlink_to(image)
+    server.start(wait_for=None)
+    assert server.process.wait(START_TIMEOUT_S) == 1
+    log = server.log.read_text()
+    assert f"{image.name}: cannot be opened" in log, log
+    assert "belongs to another user, or has several names" in log
+    other.unlink()
+    server.start("added")
+    assert server.ask("first.added.").answer

@@ -8,7 +8,7 @@ use zone::{Finding, Severity};
 use super::keys::Server;
 use super::reader::{ConfigReader, PendingZone};
 use super::resolve::ResolvedKeys;
-use super::value::{CatalogRole, Endpoint, TlsEndpoint};
+use super::value::{CatalogRole, Endpoint, FilePath, TlsEndpoint};
 use super::zone_checks::{error, help_for_template};
 use super::zone_config::ZonePolicy;
 use super::zone_path::expand;
@@ -112,6 +112,13 @@ impl ConfigReader {
         let position = |key: &str| self.set_at.get(key).cloned().unwrap_or_default();
         if let Some((key, missing)) = incomplete {
             self.add_error(position(key), format!("`{key}` needs {missing}"), format!("set {missing} too"));
+        }
+        let secrets = [("tls-key", &self.server.tls_key), ("tls-ticket-keys", &self.server.tls_ticket_keys)];
+        for (key, file) in secrets.map(|(key, file)| (key, file.clone())) {
+            let position = self.set_at.get(key).cloned().unwrap_or_default();
+            if let Some(FilePath(file)) = file {
+                self.check_secrecy(&file, &position);
+            }
         }
     }
 

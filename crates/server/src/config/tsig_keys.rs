@@ -65,6 +65,15 @@ impl ConfigReader {
         }
     }
 
+    /// Warns of a secret that others than the owner and the group of its file can read.
+    pub(super) fn check_secrecy(&mut self, file: &Path, position: &FilePosition) {
+        if std::fs::metadata(file).is_ok_and(|metadata| metadata.permissions().mode() & 0o007 != 0) {
+            let message = format!("every user of this machine can open the secret in {}", quoted(&path_text(file)));
+            let (severity, help) = (Severity::Warning, format!("chmod o= {}", path_text(file)));
+            self.add_finding(Finding { severity, position: position.clone(), message, help });
+        }
+    }
+
     fn read_secret(&mut self, file: &Path, position: &FilePosition) -> Option<TsigSecret> {
         let text = match input::read(file) {
             Ok(text) => text,
@@ -74,12 +83,7 @@ impl ConfigReader {
                 return None;
             }
         };
-        // Others than the owner and the group.
-        if std::fs::metadata(file).is_ok_and(|metadata| metadata.permissions().mode() & 0o007 != 0) {
-            let message = format!("every user of this machine can open the secret in {}", quoted(&path_text(file)));
-            let (severity, help) = (Severity::Warning, format!("chmod o= {}", path_text(file)));
-            self.add_finding(Finding { severity, position: position.clone(), message, help });
-        }
+        self.check_secrecy(file, position);
         match std::str::from_utf8(text.trim_ascii()).map(str::parse) {
             Ok(Ok(secret)) => Some(secret),
             _ => {

@@ -63,7 +63,7 @@ pub enum JournalError {
         error: io::Error,
     },
     /// It cannot be read.
-    #[error("the journal in {path} cannot be read: {error}; repair the disk, use the version of zonda that wrote it, or move the folder away: then zones are read and transferred anew, and changes by updates are lost", path = printable_path(.path))]
+    #[error("the journal in {path} cannot be read: {error}; {help}, or move the folder away: then zones are read and transferred anew, and changes by updates are lost", path = printable_path(.path), help = unreadable_help(error))]
     Unreadable {
         /// The folder.
         path: PathBuf,
@@ -73,6 +73,13 @@ pub enum JournalError {
     /// A thread cannot be started.
     #[error("cannot start the storage thread: {0}")]
     Thread(io::Error),
+}
+
+fn unreadable_help(error: &StoreError) -> &'static str {
+    match error.error.kind() {
+        io::ErrorKind::PermissionDenied => "correct the owner, permissions and hard links of the file",
+        _ => "repair the disk, use the version of zonda that wrote it",
+    }
 }
 
 /// Keeps zones in the store.

@@ -91,9 +91,13 @@ impl Disk for StateFolder {
     fn open(&self, name: &str) -> io::Result<File> {
         let file = open_no_link(&within(&self.folder, name), false)?;
         let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(io::Error::other("not a regular file"));
+        }
         // Another name of it could be a hard link to someone else's file.
-        if !metadata.is_file() || metadata.uid() != current_user() || metadata.nlink() != 1 {
-            return Err(io::Error::other("not a regular file of this user with a single name"));
+        if metadata.uid() != current_user() || metadata.nlink() != 1 {
+            let problem = "it belongs to another user, or has several names";
+            return Err(io::Error::new(ErrorKind::PermissionDenied, problem));
         }
         Ok(file)
     }

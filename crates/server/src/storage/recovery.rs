@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use wire::NameRef;
 
 use super::disk::{Disk, DiskFile};
+use super::image_file::image_file_name;
 use super::limits::StoreLimits;
 use super::record::{FIXED_LEN, RecordHeader, RecordKind, read_record};
 use super::segment::{RECORDS_START, Scanned, SegmentHeader, SegmentScan};
@@ -159,6 +160,7 @@ impl<D: Disk> Store<D> {
         // A record may name a file that is gone: the number is not used again.
         store.image_numbers.fetch_max(recovery.newest_image + 1, Relaxed);
         store.find_leftovers(&images);
+        store.check_images(&images)?;
         Ok((store, recovery))
     }
 
@@ -340,6 +342,22 @@ impl<D: Disk> Store<D> {
     fn find_leftovers(&mut self, images: &[u32]) {
         let used: HashSet<u32> = self.index.zones.iter().map(|slot| slot.image_file).collect();
         self.index.dead_images.extend(images.iter().filter(|number| !used.contains(number)));
+    }
+
+    /// Fails if this user may not open an image that counts. Somebody can correct that, so its zone and the updates in it are not given
+    /// up, as they are if the image is damaged or gone.
+    fn check_images(&self, images: &[u32]) -> Result<(), StoreError> {
+        let dead: HashSet<&u32> = self.index.dead_images.iter().collect();
+        for number in images.iter().filter(|number| !dead.contains(number)) {
+            let file = image_file_name(*number);
+            match self.disk.open(&file) {
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    return Err(StoreError { file, action: "opened", error });
+                }
+                _ => (),
+            }
+        }
+        Ok(())
     }
 }
 

@@ -36,7 +36,7 @@ pub struct StoredZone(pub u32);
 pub struct StoreError {
     /// The name of the file.
     pub file: String,
-    /// "written", "synced"..., or [`FOUND`].
+    /// "written", "synced"..., or `FOUND`.
     pub action: &'static str,
     /// The reason.
     pub error: io::Error,

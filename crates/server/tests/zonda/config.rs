@@ -1,5 +1,7 @@
 //! `zonda config`: the effective configuration.
 
+use std::os::unix::fs::PermissionsExt;
+
 use crate::harness::{TestFolder, report_skipped};
 
 const TEXT: &str = r#"
@@ -173,6 +175,21 @@ fn keys_transfers_and_catalogs_have_their_documented_form() {
     }
     assert!(outcome.err.contains("`allow-update`"), "a setting without effect must not pretend: {}", outcome.err);
     assert!(outcome.err.contains("every user of this machine can open the secret"), "{}", outcome.err);
+}
+
+#[test]
+fn a_key_that_every_user_can_read_is_reported() {
+    let folder = transfers_folder(TRANSFERS);
+    let warns = || {
+        let err = folder.run(&["config", "--config", "zonda.toml"]).err;
+        err.lines().any(|line| line.contains("can open the secret") && line.contains("key.pem"))
+    };
+    for (mode, expected) in [(0o644, true), (0o640, false)] {
+        folder.write("key.pem", "");
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(folder.path().join("key.pem"), mode).expect("it is ours");
+        assert_eq!(warns(), expected);
+    }
 }
 
 #[test]
