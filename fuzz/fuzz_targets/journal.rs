@@ -341,6 +341,10 @@ impl Disk for MemoryDisk {
     fn sync_directory(&self) -> io::Result<()> {
         Ok(())
     }
+
+    fn check_place(&self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 impl DiskFile for MemoryFile {
