@@ -1,6 +1,6 @@
 //! Socket buffers and the memory of protocols.
 
-use super::evidence::effect;
+use super::evidence::{Lookup, TRANSFER, effect};
 use super::sizes::octets;
 use super::sources::Document::{Diiner, Esnet, Kernel, LowerValues, Operator};
 use super::sources::says;
@@ -15,6 +15,11 @@ const TCP_WMEM_MAX: u64 = 4 << 20;
 
 /// ESnet's values for 10 Gbit/s and 100 ms; more than that gained nothing in DIINER's tests.
 const TCP_MAX: u64 = 32 << 20;
+
+/// At both ends of a transfer: 64 KiB, and 64 MiB.
+const SMALL_BUFFERS: Lookup =
+    effect("E30", TRANSFER, "small buffers").only(&["zonda, 0 ms", "zonda, 20 ms", "zonda, 100 ms"]);
+const BIG_BUFFERS: Lookup = effect("E30", TRANSFER, "big buffers").only(&["zonda, 20 ms", "zonda, 100 ms"]);
 
 pub(super) const SETTINGS: &[Setting] = &[
     Setting {
@@ -76,12 +81,14 @@ pub(super) const SETTINGS: &[Setting] = &[
             says(Diiner, "above 32 MiB no improvement; 550 octets no impact"),
         ],
         evidence: &[
+            SMALL_BUFFERS,
+            BIG_BUFFERS,
             effect("E16", "Mean latency", "big buffers"),
             effect("E16", "Mean latency", "tiny buffers"),
             effect("E17", "Mean latency", "ESnet"),
         ],
         risk: "a connection may take that much memory while its program does not read",
-        condition: "transfers over a long path; queries and answers fit into any buffer",
+        condition: "transfers over a long path; queries and answers fit into any buffer. E30: 64 KiB and 64 MiB at both ends",
         ..BUFFER
     },
     Setting {
@@ -94,12 +101,14 @@ pub(super) const SETTINGS: &[Setting] = &[
             says(Diiner, "above 32 MiB no improvement; 550 octets no impact"),
         ],
         evidence: &[
+            SMALL_BUFFERS,
+            BIG_BUFFERS,
             effect("E16", "Mean latency", "big buffers"),
             effect("E16", "Mean latency", "tiny buffers"),
             effect("E17", "Mean latency", "ESnet"),
         ],
         risk: "a client that never reads pins that much",
-        condition: "transfers over a long path; queries and answers fit into any buffer",
+        condition: "transfers over a long path; queries and answers fit into any buffer. E30: 64 KiB and 64 MiB at both ends",
         ..BUFFER
     },
     Setting {

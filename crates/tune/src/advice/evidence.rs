@@ -112,6 +112,9 @@ pub(super) const fn medians(experiment: &'static str, metric: &'static str) -> L
     Lookup { experiment, metric, level: "", subjects: &[] }
 }
 
+/// The metric of E30, whose baseline is cubic.
+pub(super) const TRANSFER: &str = "Time to transfer all zones";
+
 /// Why E3 cannot decide how many workers are best.
 pub(super) const SHARED_PROCESSOR: &str = "in E3 the second worker shares its processor with the load generator";
 

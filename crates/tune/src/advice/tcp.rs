@@ -1,6 +1,6 @@
 //! How TCP behaves: acknowledgements, congestion, metrics.
 
-use super::evidence::effect;
+use super::evidence::{TRANSFER, effect};
 use super::sources::Document::{Diiner, Esnet, Kernel, LowerValues, Operator, Usc};
 use super::sources::says;
 use super::workload::Role;
@@ -24,12 +24,17 @@ pub(super) const SETTINGS: &[Setting] = &[
             says(Kernel, "1 by default"),
         ],
         evidence: &[
+            effect("E30", TRANSFER, "sack 0").only(&[
+                "zonda, 100 ms",
+                "zonda, 20 ms, 1 % loss",
+                "zonda, 100 ms, 1 % loss",
+            ]),
             effect("E16", "Mean latency", "sack 1 (the default)"),
             effect("E16", "Mean latency", "sack 0"),
             effect("E17", "Mean latency", "other operator"),
         ],
         risk: "0 makes transfers over lossy paths slow; sources disagree, 0 or 1",
-        condition: "paths with loss; the records are of a link without loss, where SACK does nothing",
+        condition: "paths with loss; E16 and E17 have a link without loss, where SACK does nothing",
         ..TCP
     },
     Setting {
@@ -58,8 +63,16 @@ pub(super) const SETTINGS: &[Setting] = &[
             case.leave("net.ipv4.tcp_congestion_control", why)
         },
         sources: &[says(Esnet, "htcp for 10G and 100 ms"), says(Kernel, "cubic by default")],
+        evidence: &[
+            effect("E30", TRANSFER, "bbr").only(&[
+                "zonda, 100 ms",
+                "zonda, 20 ms, 1 % loss",
+                "zonda, 100 ms, 1 % loss",
+            ]),
+            effect("E30", TRANSFER, "reno").only(&["zonda, 100 ms", "zonda, 100 ms, 1 % loss"]),
+        ],
         risk: "an algorithm that is missing as a module makes the whole line of sysctl fail",
-        condition: "transfers over paths with delay or loss",
+        condition: "transfers over paths with delay or loss; E30 compares with cubic",
         ..TCP
     },
     Setting {
