@@ -223,12 +223,13 @@ def windows(block: int, name: str, speed: float, draw: np.random.Generator, fold
         )
         found.append(record)
     for setting in ("default", "sack 1 (the default)", "tso_win_divisor 1"):
-        for level in ("10 %", "100 %"):
+        for level in ("20,000 q/s", "full load"):
             found.append(
                 made(
                     "E16",
                     {"server.name": "bind", "setting": setting},
                     {"load": level},
+                    cpu_us_per_query=18 * speed,
                     latency_mean_us=200 * speed,
                     answered_qps=50_000,
                 )

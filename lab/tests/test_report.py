@@ -77,7 +77,7 @@ def test_the_page_is_complete_and_self_contained(page: Path) -> None:
 
 def test_every_experiment_has_plots_tables_and_a_result(page: Path) -> None:
     text = page.read_text()
-    for name in ("E1-curve", "E2-peaks", "E12-transfer_s", "E12-arrivals", "E16-latency_mean_us-boxes", "E21-latency"):
+    for name in ("E1-curve", "E2-peaks", "E12-transfer_s", "E12-arrivals", "E16-cpu_us_per_query-boxes", "E21-latency"):
         assert (page.parent / "figures" / f"{name}.svg").read_text().startswith("<svg")
     for part in (
         "140,000 to 160,000 answers per second",  # published
