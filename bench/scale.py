@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """One secondary with very many tiny zones: arrival, memory, connections, refresh, NOTIFY and stop, as a table.
 
-usage: bench/scale.py [ZONES=1000000] [--probe-rate N] [--refresh-s N] [--keep FOLDER]
+usage: bench/scale.py [ZONES=1000000] [--nsd PROGRAM] [--probe-rate N] [--refresh-s N] [--keep FOLDER]
 
-`zonda-load xfr serve` is the primary; `zonda` starts without any zone data and transfers all zones, which have a SOA and an NS record each.
-Steps: all zones are transferred; idle; every zone is refreshed once, unchanged; every zone is notified of a new serial, and transferred
-again; SIGTERM. Each line: seconds, CPU seconds of the secondary, microseconds of CPU time per zone, and how much of it each thread used
+`zonda-load xfr serve` is the primary, or NSD; `zonda` starts without any zone data and transfers all zones, which have a SOA and an NS
+record each. Steps: all zones are transferred; idle; every zone is refreshed once, unchanged; every zone is notified of a new serial, and
+transferred again (not from NSD); SIGTERM; a start with what is stored, without a primary. Each line: seconds, CPU seconds of the secondary, microseconds of CPU time per zone, and how much of it each thread used
 (the threads that answer the probe are in it). Memory is the proportional set size; "over empty" subtracts that of a server without zones.
 Connections are those that the primary accepted. The exit status is 1 if a zone is missing at the end.
 """
@@ -21,7 +21,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,9 +79,31 @@ def primary(folder: Path, serial: int) -> Iterator[dict[str, int]]:
 
 
 @contextmanager
-def secondary(folder: Path, refresh_s: int) -> Iterator[Secondary]:
-    """A secondary of these zones without any of their data."""
-    state = Path(tempfile.mkdtemp(prefix="state-", dir=folder))
+def nsd_primary(folder: Path, program: Path) -> Iterator[dict[str, int]]:
+    """NSD as a primary of the same zones; it counts nothing. All zones share one file."""
+    (folder / "tiny.zone").write_text(ZONE.format(serial=1))
+    names = (folder / "names").read_text().split()
+    (folder / "nsd.zones").write_text("# NSD zone list\n" + "".join(f"add {name} tiny\n" for name in names))
+    (folder / "last").write_text(names[-1] + "\n")
+    config = folder / "nsd.conf"
+    config.write_text(
+        f'server:\n  ip-address: 127.0.0.1@{PRIMARY_PORT}\n  username: ""\n  zonesdir: "{folder}"\n  pidfile: ""\n'
+        f'  zonelistfile: "{folder}/nsd.zones"\n  xfrdfile: "{folder}/xfrd.state"\n  tcp-count: 1000\n  cookie-secret-file: ""\n'
+        'remote-control:\n  control-enable: no\npattern:\n  name: tiny\n  zonefile: "tiny.zone"\n  provide-xfr: 127.0.0.1 NOKEY\n'
+    )
+    with (folder / "nsd.log").open("wb") as log, subprocess.Popen([program, "-d", "-c", config], stderr=log, stdout=log) as process:
+        try:
+            began = time.monotonic()
+            wait_for(PRIMARY_PORT, folder / "last", 1, 20)
+            print(f"NSD serves all zones after {time.monotonic() - began:.1f} s")
+            yield {}
+        finally:
+            process.send_signal(signal.SIGTERM)
+
+
+@contextmanager
+def secondary(folder: Path, refresh_s: int, state: Path) -> Iterator[Secondary]:
+    """A secondary of these zones with this state folder."""
     config = folder / "zonda.toml"
     config.write_text(
         f'zone-list = ["secondary.list"]\n\n[server]\nlisten = ["127.0.0.1:{PORT}"]\nstate-dir = "{state}"\n\n'
@@ -95,11 +117,10 @@ def secondary(folder: Path, refresh_s: int) -> Iterator[Secondary]:
                 process.kill()
 
 
-def probe(folder: Path, arguments: argparse.Namespace, serial: int) -> float:
-    """Waits until all zones have this serial; returns the seconds that this took."""
-    names, rate = str(folder / "names"), str(arguments.probe_rate)
-    command = [LOAD, "probe", "--server", "127.0.0.1", "--port", str(PORT), "--zones", names, "--serial", str(serial)]
-    command += ["--rate", rate, "--seconds", "1200", "--interval-us", "20000"]
+def wait_for(port: int, names: Path, serial: int, rate: int) -> float:
+    """Waits until these zones have this serial at a server; returns the seconds that this took."""
+    command = [LOAD, "probe", "--server", "127.0.0.1", "--port", str(port), "--zones", str(names), "--serial", str(serial)]
+    command += ["--rate", str(rate), "--seconds", "1200", "--interval-us", "20000"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"zones are missing: {done.stdout[-600:]}{done.stderr[-600:]}")
@@ -118,10 +139,15 @@ def write_lists(folder: Path, zones: int) -> None:
 def empty_memory(folder: Path, arguments: argparse.Namespace) -> float:
     """The memory of a server with one zone."""
     write_lists(folder, 1)
-    with primary(folder, 1), secondary(folder, arguments.refresh_s) as server:
-        probe(folder, arguments, 1)
+    with primary(folder, 1), secondary(folder, arguments.refresh_s, state_folder(folder)) as server:
+        wait_for(PORT, folder / "names", 1, arguments.probe_rate)
         time.sleep(2)
         return server.pss()
+
+
+def state_folder(folder: Path) -> Path:
+    """A new state folder."""
+    return Path(tempfile.mkdtemp(prefix="state-", dir=folder))
 
 
 def notify(folder: Path, arguments: argparse.Namespace) -> str:
@@ -137,24 +163,35 @@ def measure(folder: Path, arguments: argparse.Namespace) -> list[Step]:
     """All steps."""
     steps: list[Step] = []
     write_lists(folder, arguments.zones)
-    with secondary(folder, arguments.refresh_s) as server:
-        with primary(folder, 1) as first:
-            with server.step(steps, "transfer all") as note:
-                note.append(f"last answer after {probe(folder, arguments, 1):.2f} s")
-            transferred = time.monotonic()
-            with server.step(steps, "idle, 3 s"):
-                time.sleep(3)
-            with server.step(steps, "refresh all"):
-                time.sleep(max(0.0, transferred + arguments.refresh_s - time.monotonic()))
-        steps[0].note += f", {first['connections']} connections"
-        steps[2].note += f"{first['soa_answers']} SOA queries, {first['zones']} transfers in all"
-        with primary(folder, 2) as second, server.step(steps, "new serial") as note:
-            note.append(notify(folder, arguments))
-            note.append(f", last answer {probe(folder, arguments, 2):.2f} s later")
-        steps[3].note += f", {second['soa_answers']} SOA queries, {second['zones']} transfers, {second['connections']} connections"
+    state, serial = state_folder(folder), 1
+
+    def all_answered() -> str:
+        return f"last answer {wait_for(PORT, folder / 'names', serial, arguments.probe_rate):.2f} s later"
+
+    with ExitStack() as running, ExitStack() as first_running:
+        first = first_running.enter_context(nsd_primary(folder, arguments.nsd) if arguments.nsd else primary(folder, serial))
+        server = running.enter_context(secondary(folder, arguments.refresh_s, state))
+        with server.step(steps, "transfer all") as note:
+            note.append(all_answered())
+        transferred = time.monotonic()
+        with server.step(steps, "idle, 3 s"):
+            time.sleep(3)
+        with server.step(steps, "refresh all"):
+            time.sleep(max(0.0, transferred + arguments.refresh_s - time.monotonic()))
+        first_running.close()
+        if not arguments.nsd:
+            steps[0].note += f", {first['connections']} connections"
+            steps[2].note += f"{first['soa_answers']} SOA queries, {first['zones']} transfers in all"
+            serial = 2
+            with primary(folder, serial) as second, server.step(steps, "new serial") as note:
+                note += [notify(folder, arguments), all_answered()]
+            steps[3].note += f", {second['soa_answers']} SOA queries, {second['zones']} transfers, {second['connections']} connections"
         began, cpu_s = time.monotonic(), server.cpu_s()
         seconds = server.stop()
         print(f"SIGTERM: ended after {seconds:.2f} s (sent {began:.0f}, {cpu_s:.1f} s of CPU time in all)")
+    # The step begins once the process is there; its CPU time includes what came before.
+    with secondary(folder, arguments.refresh_s, state) as server, server.step(steps, "start again") as note:
+        note.append(all_answered())
     return steps
 
 
@@ -175,6 +212,7 @@ def main() -> None:
     """Reads the arguments and measures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("zones", nargs="?", type=int, default=1_000_000)
+    parser.add_argument("--nsd", type=Path, help="the program nsd, to be the primary")
     parser.add_argument("--probe-rate", type=int, default=20_000, help="queries per second that look for the zones")
     parser.add_argument("--notify-rate", type=int, default=20_000, help="NOTIFYs per second")
     parser.add_argument("--refresh-s", type=int, default=120, help="the refresh interval of every zone")
