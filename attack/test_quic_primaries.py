@@ -20,7 +20,7 @@ from test_encrypted_transfers import certificate
 
 quic_asyncio = pytest.importorskip("aioquic.asyncio", reason="aioquic is not installed")
 from aioquic.quic.configuration import QuicConfiguration  # noqa: E402 - the line above skips without it
-from aioquic.quic.events import QuicEvent, StreamDataReceived  # noqa: E402
+from aioquic.quic.events import ConnectionTerminated, QuicEvent, StreamDataReceived  # noqa: E402
 
 Answer = Callable[["Primary", int, bytes], None]
 
@@ -42,12 +42,15 @@ class Primary(quic_asyncio.QuicConnectionProtocol):
     serial = 1
     answer: Answer
     asked = 0
+    close_codes: set[int]
 
     def __init__(self, *arguments: object, **named: object) -> None:
         super().__init__(*arguments, **named)
         self.queries: dict[int, bytes] = {}
 
     def quic_event_received(self, event: QuicEvent) -> None:
+        if isinstance(event, ConnectionTerminated):
+            Primary.close_codes.add(event.error_code)
         if isinstance(event, StreamDataReceived):
             query = self.queries[event.stream_id] = self.queries.get(event.stream_id, b"") + event.data
             if event.end_stream:
@@ -57,6 +60,12 @@ class Primary(quic_asyncio.QuicConnectionProtocol):
 
     def send(self, stream: int, octets: bytes, ends: bool = True) -> None:
         self._quic.send_stream_data(stream, octets, ends)
+
+    def send_half(self, stream: int, octets: bytes) -> None:
+        self.send(stream, octets[: len(octets) // 2])
+
+    def send_other_id(self, stream: int, octets: bytes) -> None:
+        self.send(stream, octets[:2] + b"\x09" + octets[3:])
 
     def reset(self, stream: int, octets: bytes) -> None:
         self.send(stream, octets[:500], ends=False)
@@ -77,7 +86,7 @@ def secondary(daemon, tmp_path: Path) -> Iterator[Daemon]:
     thread.start()
     start = quic_asyncio.serve(HOST, port, configuration=configuration, create_protocol=Primary)
     primary = asyncio.run_coroutine_threadsafe(start, loop).result(5)
-    Primary.serial, Primary.answer = 1, Primary.send
+    Primary.serial, Primary.answer, Primary.close_codes = 1, Primary.send, set()
     server = daemon()
     text = server.config.read_text().split("[[zone]]")[0]
     peer = f'{{ address = "{HOST}:{port}", tls = true, quic = true }}'
@@ -100,8 +109,8 @@ def serial(server: Daemon) -> int:
 @pytest.mark.parametrize(
     "answer",
     [
-        lambda primary, stream, octets: primary.send(stream, octets[: len(octets) // 2]),
-        lambda primary, stream, octets: primary.send(stream, octets[:2] + b"\x09" + octets[3:]),
+        Primary.send_half,
+        Primary.send_other_id,
         lambda primary, stream, octets: primary.send(stream, os.urandom(2000)),
         lambda primary, stream, octets: primary.send(stream, b"\0\0" * 10_000),
         Primary.reset,
@@ -119,3 +128,10 @@ def test_what_is_no_response_is_not_taken(secondary, answer):
     Primary.answer = Primary.send
     secondary.wait_until(lambda: serial(secondary) == 2 or retransfer(secondary), timeout_s=15)
     assert "bug" not in secondary.log_text()
+
+
+@pytest.mark.parametrize("answer", [Primary.send_half, Primary.send_other_id])
+def test_rfc_9250_4_3_3_a_primary_is_told_of_its_protocol_error(secondary, answer):
+    Primary.serial, Primary.answer = 2, answer
+    retransfer(secondary)
+    secondary.wait_until(lambda: 2 in Primary.close_codes, timeout_s=5)

@@ -30,8 +30,9 @@ const DATAGRAM_LEN: usize = 2048;
 /// The length of a message's length, and of its ID.
 const PREFIX_LEN: usize = 2;
 const ID_LEN: usize = 2;
-/// RFC 9250 4.3: DOQ_NO_ERROR.
+/// RFC 9250 4.3: DOQ_NO_ERROR and DOQ_PROTOCOL_ERROR.
 const NO_ERROR: VarInt = VarInt::from_u32(0);
+const PROTOCOL_ERROR: VarInt = VarInt::from_u32(2);
 
 /// A connection. The engine's deadline for connecting includes the handshake.
 pub(super) struct QuicByteStream {
@@ -43,6 +44,8 @@ pub(super) struct QuicByteStream {
     is_established: bool,
     /// Why the connection has ended.
     lost: Option<String>,
+    /// What the primary is told when the connection is closed.
+    close_code: VarInt,
     exchanges: HashMap<StreamId, Exchange>,
     /// Streams with something to read.
     readable: Vec<StreamId>,
@@ -84,6 +87,7 @@ impl QuicByteStream {
             connection,
             is_established: false,
             lost: None,
+            close_code: NO_ERROR,
             exchanges: HashMap::new(),
             readable: Vec::new(),
             ready: Vec::new(),
@@ -212,16 +216,21 @@ impl QuicByteStream {
         _ = chunks.finalize(); // Window updates are sent with the next datagrams.
         let Some(used) = take_messages(&exchange.input, exchange.id, &mut self.ready) else {
             self.exchanges.remove(&id);
-            self.lost.get_or_insert("QUIC: the primary sent a message ID other than 0 (RFC 9250 4.3.3)".into());
-            return;
+            return self.refuse("QUIC: the primary sent a message ID other than 0 (RFC 9250 4.3.3)");
         };
         exchange.input.drain(..used);
         if has_ended
             && let Some(exchange) = self.exchanges.remove(&id)
             && !exchange.input.is_empty()
         {
-            self.lost.get_or_insert("QUIC: the stream of a response ended within a message".into());
+            self.refuse("QUIC: the stream of a response ended within a message (RFC 9250 4.3.3)");
         }
+    }
+
+    /// The primary has broken the protocol: the connection ends.
+    fn refuse(&mut self, reason: &str) {
+        self.lost.get_or_insert(reason.into());
+        self.close_code = PROTOCOL_ERROR;
     }
 
     /// An error once the connection has ended and everything that arrived is read.
@@ -294,7 +303,7 @@ impl ByteStream for QuicByteStream {
     }
 
     fn close(mut self: Box<Self>) {
-        self.connection.close(Instant::now(), NO_ERROR, Bytes::new());
+        self.connection.close(Instant::now(), self.close_code, Bytes::new());
         _ = self.transmit(); // If it is lost, the primary's idle timeout ends the connection.
     }
 }
