@@ -273,9 +273,12 @@ impl<D: Disk> Persistence<D> {
 
     fn flush_timers(&mut self) {
         for (zone, apex, timers) in self.timers.take_all() {
-            let Some(number) = self.stored.number(zone) else {
+            let is_pending = self.stored.is_pending(zone);
+            // With the state of a file that is durable before the version that was read from it, a restart would keep the old one.
+            let waits_for_image = is_pending && !timers.is_of_secondary();
+            let Some(number) = self.stored.number(zone).filter(|_| !waits_for_image) else {
                 // Otherwise the zone is not stored.
-                if self.stored.is_pending(zone) {
+                if is_pending {
                     self.timers.put_back(zone, apex, timers);
                 }
                 continue;

@@ -286,6 +286,34 @@ fn zones_that_nobody_restores_are_forgotten_when_the_start_is_complete() {
     assert!(!bench.persistence.is_restorable(apex().as_ref()));
 }
 
+/// A restart would serve the old version, and not read the file, which would look unchanged.
+#[test]
+fn the_state_of_a_file_is_not_stored_before_the_version_that_was_read_from_it() {
+    for is_stopping in [false, true] {
+        let mut bench = Bench::new();
+        bench.store(version(1));
+        bench.begin_storing(version(9));
+        bench.persistence.set_timers(ZONE, apex().as_ref(), Timers::of_file(77, 9));
+        if is_stopping {
+            assert!(bench.persistence.flush(), "an image is being written");
+        } else {
+            let due = bench.persistence.due().expect("the batch is written later");
+            bench.advance(due - clock::now());
+        }
+        bench.settle(false);
+        let mut restarted = bench.restart();
+        let restored = restarted.restore().expect("it is stored");
+        assert_eq!((restored.version.serial(), restored.timers), (1, None), "{is_stopping}");
+    }
+    let mut bench = Bench::new();
+    bench.store(version(1));
+    bench.begin_storing(version(9));
+    bench.persistence.set_timers(ZONE, apex().as_ref(), Timers::of_file(77, 9));
+    bench.settle(true);
+    let restored = bench.restart().restore().expect("it is stored");
+    assert_eq!((restored.version.serial(), restored.timers), (9, Some(Timers::of_file(77, 9))));
+}
+
 #[test]
 fn timers_are_written_with_the_image_and_later_in_batches() {
     let mut bench = Bench::new();
