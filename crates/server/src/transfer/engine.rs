@@ -74,7 +74,8 @@ pub struct RequestedTransfer<'a> {
 
 /// What the writer must know.
 pub enum TransferEvent<T> {
-    /// A version was received. The writer must answer with [`TransferCommand::Published`] or [`TransferCommand::Rejected`].
+    /// A version was received. The writer must answer with [`TransferCommand::Published`], [`TransferCommand::Rejected`] or
+    /// [`TransferCommand::Outdated`].
     Received {
         /// The zone.
         zone: ZoneId,
@@ -185,6 +186,11 @@ pub enum TransferCommand {
         zone: ZoneId,
         /// Whether its changes did not fit the version served, or led to another one than that of the primary.
         needs_whole_zone: bool,
+    },
+    /// The zone was changed while the version was built on what it was before.
+    Outdated {
+        /// The zone.
+        zone: ZoneId,
     },
     /// A version of any zone was published: send NOTIFY.
     SendNotify {
@@ -318,6 +324,7 @@ impl<T: TransferSink> TransferEngine<T> {
             TransferCommand::Rejected { zone, needs_whole_zone } => {
                 self.scheduler.rejected(zone, needs_whole_zone, now_s);
             }
+            TransferCommand::Outdated { zone } => self.scheduler.outdated(zone),
             TransferCommand::SendNotify { zone, apex, soa, targets } => {
                 self.apexes.insert(zone.index, apex.as_ref());
                 self.notify.publish(zone, &soa, &targets);

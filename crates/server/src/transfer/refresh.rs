@@ -74,7 +74,10 @@ struct Check {
     /// Those whose answers the decision waits for.
     awaited: u16,
     best: Option<(u32, Candidate)>,
+    /// The EXPIRE options of the answers with the serial that is served.
     expire_s: Option<u32>,
+    /// One of them had no such option: the zone lives for as long as its SOA record says (RFC 1034 4.3.5).
+    is_confirmed_in_full: bool,
 }
 
 /// A primary that a zone may be transferred from.

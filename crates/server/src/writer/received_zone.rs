@@ -66,6 +66,9 @@ pub enum ReceivedError {
     /// The new version would be invalid.
     #[error("the zone is invalid: {0}")]
     Invalid(String),
+    /// A version before the last of the changes would be: the last one may be sound, and the whole zone is needed.
+    #[error("the changes lead through an invalid version: {0}")]
+    InvalidBetween(String),
     /// It is not newer than the version served.
     #[error("its serial {new} is not later than {old}, which is served; `zonda zone retransfer` accepts it")]
     NotLater {
@@ -80,6 +83,13 @@ pub enum ReceivedError {
     /// A bug: building or checking it panicked.
     #[error("zonda panicked while building the zone; this is a bug, please report it")]
     Panicked,
+}
+
+impl ReceivedError {
+    /// Whether the zone itself may be sound, although these changes are not.
+    pub fn needs_whole_zone(&self) -> bool {
+        matches!(self, Self::DoesNotFit(_) | Self::LeadsElsewhere(_) | Self::InvalidBetween(_))
+    }
 }
 
 /// The most records of a transfer that the writer builds and checks itself: a fraction of a millisecond, and less than to wake another
@@ -133,9 +143,12 @@ impl ZoneReceiver {
 
     fn finish(self, base: Option<&Zone>, policy: &Arc<ZonePolicy>) -> Result<ReceivedVersion, ReceivedError> {
         let received = self.receiver.finish().map_err(|error| ReceivedError::Invalid(error.to_string()))?;
+        // Transferred zones are accepted as leniently as zone files.
+        let rules =
+            ChangeRules { check_mode: CheckMode::Lenient, nsec3_max_iterations: policy.limits.nsec3_max_iterations };
         let (mut version, is_full) = match received {
             Received::Full { zone, findings } => (ReceivedVersion::new(zone, findings), true),
-            Received::Changes(changes) => (apply_changes(base, changes, policy)?, false),
+            Received::Changes(changes) => (apply_changes(base, changes, rules)?, false),
             Received::SoaOnly { serial } => {
                 let old = base.map_or(serial, Zone::serial);
                 return Err(ReceivedError::NotLater { old, new: serial });
@@ -158,13 +171,10 @@ impl ZoneReceiver {
 fn apply_changes(
     base: Option<&Zone>,
     changes: Vec<EncodedChange>,
-    policy: &ZonePolicy,
+    rules: ChangeRules,
 ) -> Result<ReceivedVersion, ReceivedError> {
     let invalid = || ReceivedError::Invalid("there is no version that the changes apply to".into());
     let mut version = ReceivedVersion::new(base.ok_or_else(invalid)?.clone(), Vec::new());
-    // Transferred zones are accepted as leniently as zone files.
-    let rules =
-        ChangeRules { check_mode: CheckMode::Lenient, nsec3_max_iterations: policy.limits.nsec3_max_iterations };
     let last = changes.len().saturating_sub(1);
     for (number, change) in changes.into_iter().enumerate() {
         // This server may have removed a stale digest before.
@@ -173,6 +183,7 @@ fn apply_changes(
             |record: &EncodedRecord<'_>| version.zone.has_digest() || !is_digest(apex, record.owner, record.rtype);
         let applied =
             version.zone.apply(change.to_change_set_removing(is_known), rules).map_err(|error| match error {
+                ChangeError::Invalid(_) if number < last => ReceivedError::InvalidBetween(error.to_string()),
                 ChangeError::Invalid(_) => ReceivedError::Invalid(error.to_string()),
                 ChangeError::NoSuchRecord(..) => ReceivedError::DoesNotFit(error),
             })?;
@@ -262,6 +273,26 @@ mod tests {
         assert_eq!(error, "the primary sent more than 1000 records (help: raise max-records)");
         let (error, octets) = endless(SizeLimits { max_records: 0, ..limits }, &memory, |n| format!("{n}.z."));
         assert!(error.ends_with("(help: raise max-bytes)") && octets < 40 * MIB, "{octets}: {error}");
+    }
+
+    fn zone(serial: u32, records: &str) -> Zone {
+        let apex: Name = "z.".parse().expect("a name");
+        let text = format!("z. 60 SOA . . {serial} 1 1 1 1\nz. 60 NS ns.other.\n{records}");
+        let source = zone::text::Source { name: "test".into(), bytes: text.as_bytes() };
+        let options = zone::load::LoadOptions::new(zone::text::ParseOptions::new(apex.as_ref()));
+        zone::load::load(source, &options).zone.expect("a valid zone")
+    }
+
+    /// Otherwise the secondary would be stuck with what it has until it expires, or its primary forgets the changes.
+    #[test]
+    fn changes_that_lead_through_an_invalid_version_are_given_up_for_the_whole_zone() {
+        let (address, alias) = ("www.z. 60 A 192.0.2.1\n", "www.z. 60 CNAME .\n");
+        let broken = || EncodedChange::between(&zone(1, ""), &zone(2, alias));
+        let repaired = EncodedChange::between(&zone(2, address), &zone(3, ""));
+        let rules = ChangeRules { check_mode: CheckMode::Lenient, nsec3_max_iterations: 0 };
+        let error = |changes| apply_changes(Some(&zone(1, address)), changes, rules).err().expect("it is invalid");
+        assert!(error(vec![broken(), repaired]).needs_whole_zone());
+        assert!(!error(vec![broken()]).needs_whole_zone(), "the whole zone would be invalid, too");
     }
 
     #[test]

@@ -247,7 +247,7 @@ impl Writer {
             (version.zone.serial(), SoaTimers::of_soa(&version.zone.soa_rdata()).unwrap_or_default());
         if !self.zones.serve_transferred(zone, base.as_ref(), version.zone, &version.changes) {
             // The zone was changed or removed meanwhile.
-            return self.secondaries.send(TransferCommand::Rejected { zone, needs_whole_zone: false });
+            return self.secondaries.send(TransferCommand::Outdated { zone });
         }
         for finding in version.findings.iter().take(MAX_LOGGED_FINDINGS) {
             self.log_zone(zone, |apex| warn!(zone = %apex, "{finding}"));
@@ -284,7 +284,7 @@ impl Writer {
             next_refresh_s: timers.check_at_s,
             expires_at_s: timers.expires_at_s,
             source_serial,
-            fingerprint: 0,
+            ..Timers::default()
         };
         self.zones.store_timers(zone, timers);
     }
@@ -296,8 +296,7 @@ impl Writer {
             self.log_zone(zone, |apex| log_failed(apex, report, &reason));
         }
         self.note_failed(zone, report, &reason, &reason);
-        let needs_whole_zone = matches!(error, ReceivedError::DoesNotFit(_) | ReceivedError::LeadsElsewhere(_));
-        self.secondaries.send(TransferCommand::Rejected { zone, needs_whole_zone });
+        self.secondaries.send(TransferCommand::Rejected { zone, needs_whole_zone: error.needs_whole_zone() });
     }
 
     /// Unless it was removed meanwhile: another zone may have its index.

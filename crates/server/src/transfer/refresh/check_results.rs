@@ -65,7 +65,7 @@ impl RefreshScheduler {
         let accepts_any = !slot.is_served() || slot.flags.has(Flags::FORCED);
         let is_current = slot.flags.has(Flags::HAS_DATA) && serial == slot.serial && !slot.flags.has(Flags::FORCED);
         if is_current {
-            self.refreshed(index, check.expire_s, now_s);
+            self.refreshed(index, check.expire_s.filter(|_| !check.is_confirmed_in_full), now_s);
         } else if (accepts_any || is_later(serial, slot.serial)) && has_failed {
             self.check_failed(index, CheckFailure::Transfer, now_s);
         } else if accepts_any || is_later(serial, slot.serial) {
@@ -173,6 +173,14 @@ impl RefreshScheduler {
             self.slots[zone.index as usize].end_forced();
             self.check_failed(zone.index, CheckFailure::Transfer, now_s);
         }
+    }
+
+    /// The zone was changed while a received version was built. It is checked again; no primary is to blame.
+    pub fn outdated(&mut self, zone: ZoneId) {
+        let Some(slot) = self.slot(zone).filter(|slot| slot.state == ZoneState::Delivered) else { return };
+        slot.state = ZoneState::Idle;
+        self.delivery_ended();
+        self.enqueue(zone.index, Lane::Urgent);
     }
 
     /// A primary has the version that is served.
@@ -289,6 +297,7 @@ impl Check {
         });
         if serial == slot.serial {
             self.expire_s = self.expire_s.max(expire_s);
+            self.is_confirmed_in_full |= expire_s.is_none();
         }
         if is_better {
             self.best = Some((serial, candidate));

@@ -67,7 +67,7 @@ impl RefreshScheduler {
             return false;
         }
         let zone = self.id_of(index);
-        let mut check = Check { pending: 0, awaited: 0, best: None, expire_s: None };
+        let mut check = Check { pending: 0, awaited: 0, best: None, expire_s: None, is_confirmed_in_full: false };
         for (position, primary) in group.primaries.iter().enumerate() {
             let state = &mut self.primaries[primary.0 as usize];
             if state.can_join_check(now_s, &self.limits) {

@@ -285,6 +285,20 @@ fn a_retransfer_ignores_serials_and_changes_that_do_not_fit_lead_to_the_whole_zo
     assert!(matches!(actions(&mut scheduler, 700)[..], [RefreshAction::CheckFailed { .. }]), "no endless loop");
 }
 
+/// A rebuild may end while a transfer is built on the version before it.
+#[test]
+fn a_version_that_is_outdated_when_it_arrives_is_no_failure_of_its_primary() {
+    let mut scheduler = with_served_zone(1);
+    actions(&mut scheduler, 1000);
+    scheduler.probe_result(id(0), A, answer(6), 1000);
+    assert_eq!(actions(&mut scheduler, 1000), [transfer(0, A, Some(5))]);
+    scheduler.transfer_result(id(0), A, TransferResult::Delivered, 1000);
+    scheduler.outdated(id(0));
+    assert_eq!(actions(&mut scheduler, 1000), [probe(0, A)]);
+    scheduler.probe_result(id(0), A, answer(6), 1000);
+    assert_eq!(actions(&mut scheduler, 1000), [transfer(0, A, Some(5))], "it is tried again");
+}
+
 #[test]
 fn raised_limits_of_the_intervals_apply_with_the_next_check() {
     let mut scheduler = scheduler();

@@ -18,6 +18,25 @@ fn the_highest_serial_of_all_primaries_wins() {
     assert_eq!(actions(&mut scheduler, 1002), [transfer(0, A, Some(5))]);
 }
 
+/// RFC 7314 4 is about secondaries that copy from each other; the answer of a primary without the option renews the whole lifetime.
+#[test]
+fn rfc_7314_4_a_primary_without_the_expire_option_renews_the_zone_beside_one_that_has_it() {
+    for (options, expires_at_s) in
+        [([None, Some(10)], 11_000), ([Some(10), None], 11_000), ([Some(10), Some(6000)], 7000)]
+    {
+        let mut scheduler = with_served_zone(2);
+        actions(&mut scheduler, 1000);
+        for (primary, expire_s) in [A, B].into_iter().zip(options) {
+            scheduler.probe_result(id(0), primary, ProbeResult::Answer { serial: 5, expire_s }, 1000);
+        }
+        assert!(
+            matches!(actions(&mut scheduler, 1000)[..], [RefreshAction::Refreshed { timers, .. }]
+            if timers.expires_at_s == expires_at_s),
+            "{options:?}"
+        );
+    }
+}
+
 /// RFC 1034 4.3.5: RETRY applies when all have failed.
 #[test]
 fn after_a_failed_transfer_every_other_primary_is_tried_at_once_and_each_once() {
