@@ -19,11 +19,17 @@ pub fn open(path: &Path) -> io::Result<File> {
 
 /// Reads a file that [`open`] accepts; a stream that is too long is an error.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let limit = if may_not_end(path) { MAX_STREAM_LEN } else { u64::MAX };
+    read_at_most(path, if may_not_end(path) { MAX_STREAM_LEN } else { u64::MAX })
+}
+
+/// As [`read`]; more than `limit` octets are an error.
+pub fn read_at_most(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let mut octets = Vec::new();
-    match open(path)?.take(limit).read_to_end(&mut octets)? as u64 == limit {
-        true => Err(io::Error::other(format!("it is longer than {} MiB", MAX_STREAM_LEN >> 20))),
-        false => Ok(octets),
+    let len = open(path)?.take(limit.saturating_add(1)).read_to_end(&mut octets)?;
+    match len as u64 <= limit {
+        true => Ok(octets),
+        false if limit >> 20 > 0 => Err(io::Error::other(format!("it is longer than {} MiB", limit >> 20))),
+        false => Err(io::Error::other(format!("it is longer than {} KiB", limit >> 10))),
     }
 }
 
@@ -52,6 +58,16 @@ mod tests {
                 assert_eq!(error, "it is not a regular file", "{path:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_file_that_is_too_long_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("file");
+        std::fs::write(&path, [b'x'; 1025]).expect("a file");
+        assert_eq!(read_at_most(&path, 1025).expect("it fits").len(), 1025);
+        let error = read_at_most(&path, 1024).expect_err("one octet too many").to_string();
+        assert_eq!(error, "it is longer than 1 KiB");
     }
 
     #[test]

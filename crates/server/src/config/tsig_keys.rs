@@ -17,6 +17,9 @@ use super::value::{DomainName, FilePath, TsigAlgorithm, TsigSecret};
 use crate::input;
 use crate::printable::{path_text, quoted};
 
+/// The most octets of a `secret-file`: a longer one is another file.
+const MAX_SECRET_FILE_LEN: u64 = 64 << 10;
+
 impl ConfigReader {
     /// Reads one `[[key]]` table.
     pub(super) fn read_key_table(&mut self, source: &Source<'_>, table: Spanned<DeValue<'_>>) {
@@ -75,7 +78,7 @@ impl ConfigReader {
     }
 
     fn read_secret(&mut self, file: &Path, position: &FilePosition) -> Option<TsigSecret> {
-        let text = match input::read(file) {
+        let text = match input::read_at_most(file, MAX_SECRET_FILE_LEN) {
             Ok(text) => text,
             Err(error) => {
                 let message = format!("{} cannot be read: {error}", quoted(&path_text(file)));

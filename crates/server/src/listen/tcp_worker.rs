@@ -434,7 +434,7 @@ impl<R: Responder> TcpWorker<R> {
     fn pause_listeners(&mut self, error: &io::Error) {
         self.counters.starved.add(1);
         self.warn(format_args!(
-            "no file descriptor for a connection ({error}); raise the limit of open files or lower `tcp-connections`"
+            "no file descriptor for a connection: {error} (help: raise the limit of open files or lower `tcp-connections`)"
         ));
         self.starved_until_ms = Some(self.now_ms.wrapping_add(STARVED_PAUSE_MS));
         self.poll_listeners(Interest::Nothing);

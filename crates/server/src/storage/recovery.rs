@@ -159,7 +159,6 @@ impl<D: Disk> Store<D> {
         }
         // A record may name a file that is gone: the number is not used again.
         store.image_numbers.fetch_max(recovery.newest_image + 1, Relaxed);
-        store.find_leftovers(&images);
         store.check_images(&images)?;
         Ok((store, recovery))
     }
@@ -338,18 +337,14 @@ impl<D: Disk> Store<D> {
     }
 
     /// Finds the images that nothing refers to. They are removed after a sync: until then the records that replace them may not be
-    /// durable.
-    fn find_leftovers(&mut self, images: &[u32]) {
+    /// durable. Fails if this user may not open one of the others. Somebody can correct that, so its zone and the updates in it are not
+    /// given up, as they are if the image is damaged or gone.
+    fn check_images(&mut self, images: &[u32]) -> Result<(), StoreError> {
         let used: HashSet<u32> = self.index.zones.iter().map(|slot| slot.image_file).collect();
-        self.index.dead_images.extend(images.iter().filter(|number| !used.contains(number)));
-    }
-
-    /// Fails if this user may not open an image that counts. Somebody can correct that, so its zone and the updates in it are not given
-    /// up, as they are if the image is damaged or gone.
-    fn check_images(&self, images: &[u32]) -> Result<(), StoreError> {
-        let dead: HashSet<&u32> = self.index.dead_images.iter().collect();
-        for number in images.iter().filter(|number| !dead.contains(number)) {
-            let file = image_file_name(*number);
+        let (used, unused): (Vec<u32>, Vec<u32>) = images.iter().copied().partition(|number| used.contains(number));
+        self.index.dead_images.extend(unused);
+        for number in used {
+            let file = image_file_name(number);
             match self.disk.open(&file) {
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                     return Err(StoreError { file, action: "opened", error });

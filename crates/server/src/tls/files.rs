@@ -1,6 +1,6 @@
 //! Reads certificates and keys from PEM files; the errors name the file and say what to do.
 
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -182,11 +182,5 @@ fn not_pem(path: &Path, error: &pem::Error) -> TlsFileError {
 
 /// Pipes are refused: one without a writer would block this reload and all later ones.
 pub(super) fn read(path: &Path) -> Result<Vec<u8>, TlsFileError> {
-    let mut octets = Vec::new();
-    let length = input::open(path).and_then(|file| file.take(MAX_FILE_LEN + 1).read_to_end(&mut octets));
-    let checked = length.and_then(|length| match length as u64 {
-        0..=MAX_FILE_LEN => Ok(octets),
-        _ => Err(io::Error::other("the file has more than 16 MiB")),
-    });
-    checked.map_err(|source| TlsFileError::Unreadable { path: path.to_owned(), source })
+    input::read_at_most(path, MAX_FILE_LEN).map_err(|source| TlsFileError::Unreadable { path: path.to_owned(), source })
 }

@@ -8,6 +8,9 @@ use super::{Advice, Group, SETTING, Setting};
 
 const TCP: Setting = Setting { group: Group::Tcp, ..SETTING };
 
+/// The paths of E30 on which congestion control and SACK may matter.
+const LONG_OR_LOSSY: &[&str] = &["zonda, 100 ms", "zonda, 20 ms, 1 % loss", "zonda, 100 ms, 1 % loss"];
+
 pub(super) const SETTINGS: &[Setting] = &[
     Setting {
         name: "net.ipv4.tcp_sack",
@@ -24,11 +27,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             says(Kernel, "1 by default"),
         ],
         evidence: &[
-            effect("E30", TRANSFER, "sack 0").only(&[
-                "zonda, 100 ms",
-                "zonda, 20 ms, 1 % loss",
-                "zonda, 100 ms, 1 % loss",
-            ]),
+            effect("E30", TRANSFER, "sack 0").only(LONG_OR_LOSSY),
             effect("E16", "Mean latency", "sack 1 (the default)"),
             effect("E16", "Mean latency", "sack 0"),
             effect("E17", "Mean latency", "other operator"),
@@ -64,11 +63,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         },
         sources: &[says(Esnet, "htcp for 10G and 100 ms"), says(Kernel, "cubic by default")],
         evidence: &[
-            effect("E30", TRANSFER, "bbr").only(&[
-                "zonda, 100 ms",
-                "zonda, 20 ms, 1 % loss",
-                "zonda, 100 ms, 1 % loss",
-            ]),
+            effect("E30", TRANSFER, "bbr").only(LONG_OR_LOSSY),
             effect("E30", TRANSFER, "reno").only(&["zonda, 100 ms", "zonda, 100 ms, 1 % loss"]),
         ],
         risk: "an algorithm that is missing as a module makes the whole line of sysctl fail",
