@@ -21,14 +21,21 @@ impl SerialPolicy {
     pub const ALL: [SerialPolicy; 4] =
         [SerialPolicy::Keep, SerialPolicy::Increment, SerialPolicy::Date, SerialPolicy::Unix];
 
-    /// The serial after `previous`, always later than it (RFC 1982). `now_s` is the time in seconds since 1970.
-    pub fn next(self, previous: u32, now_s: u64) -> u32 {
-        let candidate = match self {
-            SerialPolicy::Keep | SerialPolicy::Increment => previous,
+    /// The serial of a first version. `now_s` is the time in seconds since 1970.
+    pub fn first(self, now_s: u64) -> u32 {
+        match self {
+            SerialPolicy::Keep | SerialPolicy::Increment => 1,
             SerialPolicy::Date => date_serial(now_s),
             SerialPolicy::Unix => now_s as u32,
-        };
-        if is_later(candidate, previous) { candidate } else { previous.wrapping_add(1) }
+        }
+    }
+
+    /// The serial after `previous`, always later than it (RFC 1982). `now_s` is the time in seconds since 1970.
+    pub fn next(self, previous: u32, now_s: u64) -> u32 {
+        match self {
+            SerialPolicy::Date | SerialPolicy::Unix if is_later(self.first(now_s), previous) => self.first(now_s),
+            _ => previous.wrapping_add(1),
+        }
     }
 }
 
@@ -52,6 +59,8 @@ mod tests {
         assert_eq!(SerialPolicy::Unix.next(1_795_348_800, noon_2026_11_22), 1_795_348_801);
         assert_eq!(SerialPolicy::Increment.next(u32::MAX, 0), 0);
         assert_eq!(SerialPolicy::Keep.next(7, 0), 8);
+        // From 2038 on, the time is not later than 0 (RFC 1982).
+        assert_eq!(SerialPolicy::Unix.first(1 << 31), 1 << 31);
     }
 
     #[test]

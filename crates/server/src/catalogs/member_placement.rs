@@ -90,7 +90,7 @@ impl Context<'_> {
         let origin = ZoneOrigin::Member { catalog: catalog.clone(), group, template: name.clone() };
         let existing = self.zones.find(member.zone.as_ref()).and_then(|id| Some((id, self.zones.origin(id)?.clone())));
         let Some((id, owner)) = existing else {
-            self.zones.add_dynamic(member.zone.clone(), template?, origin);
+            self.zones.add_member(member.zone.clone(), template?, origin, &member.label);
             return Ok(());
         };
         match owner {
@@ -115,7 +115,7 @@ impl Context<'_> {
                     self.zones.reassign(id, template, origin);
                 } else {
                     self.zones.remove(id);
-                    self.zones.add_dynamic(member.zone.clone(), template, origin);
+                    self.zones.add_member(member.zone.clone(), template, origin, &member.label);
                 }
                 self.note_waiting(&owner, old, format!("the zone is now a member of the catalog {catalog}"));
                 Ok(())
@@ -209,6 +209,12 @@ impl Placements {
             groups: waiting.member.groups.iter().map(|group| String::from_utf8_lossy(group).into_owned()).collect(),
             problem: Some(waiting.reason.clone()),
         })
+    }
+
+    /// Whether a member waits for a template.
+    pub fn lack_templates(&self, templates: &TemplateSet) -> bool {
+        let mut waiting = self.waiting.values().flatten();
+        waiting.any(|waiting| templates.usable(&self.template_of(&waiting.catalog, &waiting.member).1).is_err())
     }
 
     /// Forgets what catalogs that are gone have listed.

@@ -104,6 +104,11 @@ impl Catalogs {
         &self.templates
     }
 
+    /// Whether a member is not served because its template is missing or cannot be used.
+    pub fn lack_templates(&self) -> bool {
+        self.placements.lack_templates(&self.templates)
+    }
+
     /// Takes what happened in the registry.
     pub fn notice(&mut self, notice: ZoneNotice, zones: &ZoneRegistry) {
         match notice {

@@ -186,7 +186,7 @@ impl ProducedCatalog {
             self.changing = pending.into_iter().collect();
             self.needs_relisting = false;
             let (name, members) = (name.clone(), self.changing.clone());
-            let serial = zones.policy(id).map_or(SerialPolicy::Unix, first_serial_policy).next(0, now_s);
+            let serial = zones.policy(id).map_or(SerialPolicy::Unix, first_serial_policy).first(now_s);
             self.task = Task::Making(pool.submit(move || first_version(name.as_ref(), members, serial)));
             return false;
         };

@@ -393,7 +393,7 @@ key_table! {
         /// How long `check-command` may take, in seconds.
         Reload "check-timeout-s" check_timeout_s: Option<WholeNumber<1, 86_400>> = "60";
 
-        /// A file to write the zone to as text, whenever it has changed; `{name}` stands for the zone's name.
+        /// A file to write the zone to as text, now and whenever it has changed; `{name}` stands for the zone's name.
         ///
         /// For zones that come from elsewhere: secondaries, members of catalogs, zones with dynamic updates. The file is replaced
         /// as a whole, at most every five seconds, and its folder must be writable: the new one is `.NAME.new` until it is complete.

@@ -22,7 +22,8 @@ impl Writer {
         // A catalog that cannot be read may still list zones that are stored.
         if self.has_started && !is_busy && self.catalogs.are_settled() {
             self.has_started = false;
-            if !self.keeps_stored {
+            // Members that lack their template are kept as well: it may come back.
+            if !self.keeps_stored && !self.catalogs.lack_templates() {
                 self.zones.forget_stored_zones();
             }
         }

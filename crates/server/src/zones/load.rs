@@ -28,6 +28,8 @@ pub struct LoadedZone {
     pub zone: Option<Zone>,
     /// Whether it differs from the previous version.
     pub is_changed: bool,
+    /// The serial of the file, which the policy of the zone may have replaced.
+    pub file_serial: Option<u32>,
     /// How it differs, unless it is big and was built anew.
     pub change: Option<EncodedChange>,
     /// Errors and warnings.
@@ -79,6 +81,7 @@ pub fn load(
     // A bug in the parser must not end the server.
     let read = catch_unwind(AssertUnwindSafe(|| job.read(metadata, limits.threads)));
     let mut read = read.unwrap_or_else(|_| failed(path, "zonda panicked while reading it".into(), REPORT));
+    let file_serial = read.zone.as_ref().map(Zone::serial);
     if read.is_changed() {
         check_acceptance(purpose.base(), &mut read, policy);
         purpose.base().into_iter().for_each(|base| settle_serial(base, &mut read, policy));
@@ -92,7 +95,7 @@ pub fn load(
         .filter(|_| is_changed)
         .and_then(|zone| change_between(purpose.base()?, zone, read.difference.is_some()));
     let includes = job.files.includes(path);
-    Ok(LoadedZone { zone: read.zone, is_changed, change, findings: read.findings, fingerprint, includes })
+    Ok(LoadedZone { zone: read.zone, is_changed, file_serial, change, findings: read.findings, fingerprint, includes })
 }
 
 /// Refuses a zone that may not be published; a finding says why. The external command comes later, as it may take long.

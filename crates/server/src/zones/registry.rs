@@ -342,16 +342,18 @@ impl ZoneRegistry {
 
     /// Serves a zone that was read when `base` was served.
     fn serve(&mut self, id: ZoneId, mut loaded: LoadedZone, base: Option<ZoneVersion>) -> Option<ZoneReport> {
-        if let Some((old, new)) = self.latest(id).zip(loaded.zone.as_ref())
+        let file_serial = loaded.zone.as_ref().and(loaded.file_serial);
+        // The serial of the policy is always later: it says nothing about which content is.
+        if let Some((old, file_serial)) = self.latest(id).zip(file_serial)
             && (Some(old.version()) != base || loaded.is_changed && self.updated.contains_key(&id))
-            && !serial::is_later(new.serial(), old.serial())
+            && !serial::is_later(file_serial, old.serial())
         {
             if loaded.fingerprint.is_of_same_files(self.zones.fingerprint(id)) {
                 // It was young when it was read, and so had to be read again.
                 self.zones.set_fingerprint(id, loaded.fingerprint);
                 return None;
             }
-            let (entry, serials) = (self.zones.get(id)?, [old.serial(), new.serial()]);
+            let (entry, serials) = (self.zones.get(id)?, [old.serial(), file_serial]);
             loaded = rejected_as_stale(loaded, &entry.source, entry.served.apex(), serials);
         }
         self.note_problem(id, loaded.zone.is_none().then(|| first_error(&loaded.findings)));

@@ -32,6 +32,8 @@ pub struct OriginTable {
     /// The origins by their numbers: as many as there are combinations of catalogs, groups and templates.
     known: Vec<ZoneOrigin>,
     numbers: HashMap<ZoneOrigin, u32>,
+    /// The fingerprints of the labels under which catalogs list the zones in slots, 0 for none, as have the slots after the end.
+    labels: Vec<u32>,
 }
 
 const CONFIGURED: u32 = 0;
@@ -40,7 +42,8 @@ impl Default for OriginTable {
     /// All zones are configured.
     fn default() -> OriginTable {
         let known = vec![ZoneOrigin::Configured];
-        OriginTable { by_slot: Vec::new(), known, numbers: HashMap::from([(ZoneOrigin::Configured, CONFIGURED)]) }
+        let numbers = HashMap::from([(ZoneOrigin::Configured, CONFIGURED)]);
+        OriginTable { by_slot: Vec::new(), known, numbers, labels: Vec::new() }
     }
 }
 
@@ -57,6 +60,9 @@ impl OriginTable {
 
     /// Sets the origin of the zone in a slot.
     pub fn set(&mut self, slot: usize, origin: ZoneOrigin) {
+        if let Some(label) = self.labels.get_mut(slot).filter(|_| !matches!(origin, ZoneOrigin::Member { .. })) {
+            *label = 0;
+        }
         let number = self.number_of(origin);
         if slot >= self.by_slot.len() {
             if number == CONFIGURED {
@@ -65,6 +71,19 @@ impl OriginTable {
             self.by_slot.resize(slot + 1, CONFIGURED);
         }
         self.by_slot[slot] = number;
+    }
+
+    /// Notes the label under which a catalog lists the zone in a slot.
+    pub fn set_label(&mut self, slot: usize, label: &[u8]) {
+        if slot >= self.labels.len() {
+            self.labels.resize(slot + 1, 0);
+        }
+        self.labels[slot] = crc32c::crc32c(label).max(1);
+    }
+
+    /// The fingerprint of that label, the same after a restart; 0 if there is none.
+    pub fn label_fingerprint(&self, slot: usize) -> u64 {
+        self.labels.get(slot).copied().unwrap_or(0).into()
     }
 
     fn number(&self, slot: usize) -> u32 {
@@ -95,7 +114,12 @@ mod tests {
         origins.set(5, added.clone());
         assert_eq!((origins.of(3), origins.of(5), origins.known.len()), (&added, &added, 2));
         assert!(origins.is_configured(4) && origins.is_configured(1_000) && !origins.is_configured(3));
-        origins.set(3, ZoneOrigin::Configured);
-        assert!(origins.is_configured(3));
+        origins.set_label(5, b"1");
+        let one = origins.label_fingerprint(5);
+        assert!(one != 0 && origins.label_fingerprint(6) == 0);
+        origins.set_label(5, b"2");
+        assert_ne!(origins.label_fingerprint(5), one);
+        origins.set(5, ZoneOrigin::Configured);
+        assert!(origins.is_configured(5) && origins.label_fingerprint(5) == 0);
     }
 }

@@ -211,6 +211,14 @@ fn a_zone_is_written_as_text_on_request() {
     assert!(begin.elapsed() > std::time::Duration::from_secs(2), "it is limited");
     let files: Vec<_> = std::fs::read_dir(folder.path().join("text")).expect("it is there").flatten().collect();
     assert_eq!(files.len(), 2, "nothing else is left: {files:?}");
+    // A file that a reload asks for does not wait for the next version.
+    folder.write("zonda.toml", &format!("{ZONE}write-file = \"text/other.txt\"\n"));
+    assert_eq!(reload(&folder).status, 0);
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while !folder.path().join("text/other.txt").exists() {
+        assert!(std::time::Instant::now() < end, "it is not written: {}", daemon.log());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
 }
 
 #[test]

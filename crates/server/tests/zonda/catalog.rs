@@ -200,3 +200,28 @@ fn rfc_9432_4_3_1_a_catalog_hands_a_member_over() {
     daemon.wait_for_log("catalog processed catalog=c. serial=3");
     assert!(daemon.ask("www.x").has("192.0.2.2"));
 }
+
+/// As at run time, where a member without its template keeps its settings.
+#[test]
+fn what_is_stored_of_members_that_lack_their_template_is_kept() {
+    let primary = TestFolder::new();
+    primary.write_zone("x", 1, "192.0.2.1");
+    primary.write("zonda.toml", "[[zone]]\nname = \"x\"\nfile = \"zones/x.zone\"\nallow-transfer = [\"127.0.0.1\"]\n");
+    let source = primary.serve(&["--config", "zonda.toml"]);
+    let template = format!("[template.default]\nprimaries = [\"{}\"]\n", source.address);
+    let catalog_zone = "[[zone]]\nname = \"c.\"\nfile = \"c.zone\"\ncatalog = \"consume\"\n";
+    let folder = TestFolder::new();
+    let daemon = consumer(&folder, &(template.clone() + catalog_zone), "1.zones PTR x.\n");
+    wait_for_rcode(&daemon, "x", NOERROR);
+    daemon.stop();
+    source.kill();
+    let other = "[template.other]\nfile = \"other/{name}.zone\"\n";
+    folder.write("zonda.toml", &format!("{other}{catalog_zone}catalog-templates = {{ customers = \"other\" }}\n"));
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    daemon.wait_for_log("there is no template default");
+    wait_for_rcode(&daemon, "x", REFUSED);
+    daemon.stop();
+    folder.write("zonda.toml", &(template + catalog_zone));
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    wait_for_rcode(&daemon, "x", NOERROR);
+}

@@ -296,6 +296,32 @@ fn serial_policies_and_signed_zones() {
     assert!(log.contains("reason"), "{log}");
 }
 
+/// The serial that a policy gives to the file is always later: the file would win although it is older than the update.
+#[test]
+fn an_older_file_does_not_undo_updates_whatever_the_serial_policy_is() {
+    for policy in ["keep", "increment", "date", "unix"] {
+        let folder = TestFolder::new();
+        let daemon = primary(&folder, &format!("serial-policy = \"{policy}\"\n"));
+        let mut client = Client::new(daemon.address);
+        assert_eq!(client.update("all.", &update(1, vec![add("x.a.example", 1)]), false), Rcode::NOERROR);
+        folder.write_zone("a.example", 1, "192.0.2.9");
+        let reload = folder.run(&["reload", "--config", "zonda.toml"]);
+        assert!(reload.status == 1 && reload.out.contains("serial 1 of the file is not later"), "{policy}: {reload:?}");
+        assert!(daemon.ask("x.a.example").has("192.0.2.1") && daemon.ask("www.a.example").has("192.0.2.1"), "{policy}");
+        // Included files are read again after a restart.
+        folder.write("zones/rest", "www 60 A 192.0.2.1\n");
+        let serial = client.serial(false) + 1;
+        let text = crate::harness::zone_text(serial, "192.0.2.1") + "x A 192.0.2.1\n$INCLUDE rest\n";
+        folder.write("zones/a.example.zone", &text);
+        assert_eq!(folder.run(&["reload", "--config", "zonda.toml"]).status, 0, "{policy}");
+        assert_eq!(client.update("all.", &update(2, vec![add("y.a.example", 2)]), false), Rcode::NOERROR);
+        daemon.kill();
+        let daemon = folder.serve(&["--config", "zonda.toml"]);
+        assert_eq!(folder.run(&["reload", "--config", "zonda.toml"]).status, 0, "{policy}");
+        assert!(daemon.ask("y.a.example").has("192.0.2.2"), "{policy}: {}", daemon.log());
+    }
+}
+
 /// RFC 2136 6: the secondary passes the message on with its signature; the change comes back by NOTIFY and IXFR.
 #[test]
 fn a_secondary_forwards_updates_and_relays_the_response() {

@@ -316,9 +316,18 @@ impl ZoneRegistry {
             let policy = &entry.source.policy;
             let name_servers = if policy.notify_ns { self.name_server_addresses(version) } else { Vec::new() };
             self.hooks.published(id, version, policy, &name_servers);
-            if let Some(path) = policy.text_file(version.apex()) {
-                self.text_files.write(id, path, version.clone());
-            }
+            self.write_text(id);
+        }
+    }
+
+    /// Has the text file of a zone written, if it has one (`write-file`).
+    pub(super) fn write_text(&self, id: ZoneId) {
+        let Some(entry) = self.zones.get(id) else { return };
+        let version = entry.served.zone();
+        if let Some((version, path)) =
+            version.and_then(|version| Some((version, entry.source.policy.text_file(version.apex())?)))
+        {
+            self.text_files.write(id, path, version.clone());
         }
     }
 

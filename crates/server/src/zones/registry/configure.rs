@@ -195,6 +195,7 @@ impl ZoneRegistry {
         self.note_listing(id, Some(&old.policy), Some(&source.policy));
         if old.policy.write_file != source.policy.write_file {
             self.text_files.forget(id);
+            self.write_text(id);
         }
         self.forget_excess_versions(id);
         self.publisher.draft_insert(&self.zones, id);
@@ -247,7 +248,7 @@ impl ZoneRegistry {
         self.served -= usize::from(gone.served.zone().is_some());
         self.includes.remove(&id);
         self.expired.remove(&id);
-        self.forget_controls(id);
+        self.forget_controls(id, gone.served.apex());
         self.updated.remove(&id);
         self.loads.remove(&id);
         self.schedule.zone_removed(id.index as usize);

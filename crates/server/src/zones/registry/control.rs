@@ -86,6 +86,19 @@ impl ZoneRegistry {
         self.controls.frozen_before = zones;
     }
 
+    /// Does not freeze the zone with this name when it has a version.
+    pub(super) fn thaw_later(&mut self, apex: NameRef<'_>) {
+        if self.was_frozen(apex) {
+            self.controls.frozen_before.remove(&apex.to_owned());
+        }
+    }
+
+    /// The start is complete: what was frozen before and is no zone any more is forgotten.
+    pub(super) fn forget_frozen_names(&mut self) {
+        let zones = &self.zones;
+        self.controls.frozen_before.retain(|apex| zones.find(apex.as_ref()).is_some());
+    }
+
     /// The names of the frozen zones, with those that have no version yet.
     pub fn frozen_zones(&self) -> Vec<Name> {
         let apex = |id: &ZoneId| self.served(*id).map(|served| served.apex().to_owned());
@@ -113,7 +126,7 @@ impl ZoneRegistry {
     pub fn thaw(&mut self, id: ZoneId) -> Result<(), ControlRefused> {
         let apex = self.zones.get(id).ok_or(ControlRefused::NoSuchZone)?.served.apex().to_owned();
         // Without a version yet, it would be frozen with its first one.
-        self.controls.frozen_before.remove(&apex);
+        self.thaw_later(apex.as_ref());
         if self.controls.frozen.remove(&id) {
             self.announce_configuration(id);
             self.start_load(id, self.schedule.latest_reload());
@@ -190,8 +203,9 @@ impl ZoneRegistry {
         self.controls.problems.get(&id).map(AsRef::as_ref)
     }
 
-    /// Forgets a removed zone.
-    pub(super) fn forget_controls(&mut self, id: ZoneId) {
+    /// Forgets a removed zone. Another one of its name is not frozen.
+    pub(super) fn forget_controls(&mut self, id: ZoneId, apex: NameRef<'_>) {
+        self.thaw_later(apex);
         self.controls.frozen.remove(&id);
         self.controls.kept.remove(&id);
         self.controls.problems.remove(&id);

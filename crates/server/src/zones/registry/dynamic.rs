@@ -46,6 +46,19 @@ impl ZoneRegistry {
         self.add_shared(apex, template.source.clone(), template.extras.clone(), origin)
     }
 
+    /// As [`ZoneRegistry::add_dynamic`], for a member that its catalog lists under this label.
+    pub fn add_member(
+        &mut self,
+        apex: Name,
+        template: &TemplateSource,
+        origin: ZoneOrigin,
+        label: &[u8],
+    ) -> Option<ZoneId> {
+        let id = self.add_dynamic(apex, template, origin)?;
+        self.origins.set_label(id.index as usize, label);
+        Some(id)
+    }
+
     pub(super) fn add_shared(
         &mut self,
         apex: Name,

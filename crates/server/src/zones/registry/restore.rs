@@ -41,7 +41,11 @@ impl ZoneRegistry {
     fn finish_restore(&mut self, id: ZoneId, restored: Option<RestoredZone>) {
         let Some(reload) = self.restores.remove(&id) else { return };
         let Some(apex) = self.served(id).map(|served| served.apex().to_owned()) else { return };
-        match restored {
+        let is_another = restored.as_ref().is_some_and(|restored| self.has_another_label(id, restored.timers));
+        if is_another {
+            self.thaw_later(apex.as_ref());
+        }
+        match restored.filter(|_| !is_another) {
             // Another version may have come meanwhile.
             Some(restored) if self.version_or_expired(id).is_none() => self.serve_restored(id, restored),
             Some(_) => self.announce_configuration(id),
@@ -56,7 +60,8 @@ impl ZoneRegistry {
     fn serve_restored(&mut self, id: ZoneId, RestoredZone { version, history, timers }: RestoredZone) {
         let Some(entry) = self.zones.get(id) else { return };
         let is_secondary = !entry.source.policy.primaries.is_empty();
-        let of_secondary = is_secondary.then(|| times_of_secondary(&version, timers));
+        let fingerprint = self.origins.label_fingerprint(id.index as usize);
+        let of_secondary = is_secondary.then(|| Timers { fingerprint, ..times_of_secondary(&version, timers) });
         if of_secondary != timers {
             // So that the next restart does not begin anew.
             of_secondary.into_iter().for_each(|timers| self.store_timers(id, timers));
@@ -92,6 +97,14 @@ impl ZoneRegistry {
         self.announce_restored(id, of_secondary);
     }
 
+    /// RFC 9432 5.4: whether a catalog listed a stored zone under another label, so that the zone begins anew. The server may have been
+    /// killed after the catalog was stored, and before the zone was removed.
+    fn has_another_label(&self, id: ZoneId, stored: Option<Timers>) -> bool {
+        let label = self.origins.label_fingerprint(id.index as usize);
+        let stored = stored.filter(Timers::is_of_secondary).map_or(0, |timers| timers.fingerprint);
+        label != 0 && stored != 0 && stored != label
+    }
+
     fn announce_restored(&mut self, id: ZoneId, timers: Option<Timers>) {
         let Some(entry) = self.zones.get(id) else { return };
         let version = entry.served.zone().or_else(|| self.expired.get(&id)).map(|version| (version, timers));
@@ -119,12 +132,14 @@ impl ZoneRegistry {
     /// configurations and catalogs.
     pub fn forget_stored_zones(&mut self) {
         self.journal.forget_others();
+        self.forget_frozen_names();
     }
 
-    /// Keeps the timers of a zone across restarts.
+    /// Keeps the times of a secondary across restarts, with its label in a catalog.
     pub fn store_timers(&mut self, id: ZoneId, timers: Timers) {
         if let Some(entry) = self.zones.get(id) {
-            self.journal.set_timers(id, entry.served.apex(), timers);
+            let fingerprint = self.origins.label_fingerprint(id.index as usize);
+            self.journal.set_timers(id, entry.served.apex(), Timers { fingerprint, ..timers });
         }
     }
 

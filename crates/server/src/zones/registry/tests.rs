@@ -15,6 +15,9 @@ use crate::config::{ConfiguredKey, RemoteServer, ZoneConfig};
 use crate::storage::Timers;
 use crate::zones::journal::{JournalEvent, RestoredZone};
 use crate::zones::read_pool;
+use crate::zones::template_set::TemplateSource;
+use crate::zones::zone_entry::Acls;
+use crate::zones::zone_origin::ZoneOrigin;
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -58,6 +61,7 @@ fn loaded(apex: NameRef<'_>, serial: u32) -> LoadedZone {
         change: None,
         zone,
         is_changed: true,
+        file_serial: Some(serial),
         findings: Vec::new(),
         fingerprint: Fingerprint::NONE,
         includes: Box::default(),
@@ -268,6 +272,49 @@ fn a_changed_key_is_announced_for_its_zones_alone_and_in_steps() {
     assert_eq!(take(), ["b."]);
     bench.zones.configure(zones().into());
     assert_eq!(take(), [] as [&str; 0], "once");
+}
+
+/// The server may have been killed after the catalog was stored, and before the zone was removed.
+#[test]
+fn rfc_9432_5_4_a_stored_member_that_has_another_label_begins_anew() {
+    let stored = Arc::new(Mutex::new(Some(Timers { expires_at_s: clock::real_s() + 60, ..Timers::default() })));
+    // The first label is not known: an earlier version of zonda did not store it.
+    for (label, serial) in [(b"1", 5), (b"1", 5), (b"2", 0)] {
+        let mut bench = Bench::new(&[]);
+        bench.zones.set_journal(Box::new(StoredJournal(Arc::clone(&stored))));
+        let config = with_primary_key("a.", "key.");
+        let extras = Acls::default().of(&config.source.policy);
+        let template = TemplateSource { source: Arc::new(config.source), extras };
+        let catalog: Name = "catalog.".parse().expect("a name");
+        let origin = ZoneOrigin::Member { catalog, group: None, template: "default".into() };
+        let apex = config.name;
+        let id = bench.zones.add_member(apex.clone(), &template, origin, label).expect("it is new");
+        let version = loaded(apex.as_ref(), 5).zone.expect("a version");
+        let timers = *stored.lock().expect("no panic");
+        let restored = RestoredZone { version, history: Vec::new(), timers };
+        bench.zones.handle_journal(JournalEvent::Restored(id, Some(Box::new(restored))));
+        bench.zones.step(Instant::now());
+        bench.zones.publish();
+        assert_eq!(bench.serial("a."), Some(serial), "{label:?}");
+    }
+}
+
+#[test]
+fn a_zone_that_was_frozen_before_and_was_removed_is_not_frozen_when_it_is_added_again() {
+    let mut bench = Bench::new(&[]);
+    let names = ["a.", "b."].map(|name| name.parse::<Name>().expect("a name"));
+    bench.zones.freeze_later(HashSet::from(names));
+    bench.configure(&[("a.", "a")]);
+    bench.gate.open("a", 1);
+    bench.configure(&[]);
+    bench.zones.forget_stored_zones();
+    for name in ["a.", "b."] {
+        bench.gate.open("a", 1);
+        bench.configure(&[(name, "a")]);
+        bench.run_until(|bench| bench.serial(name) == Some(1));
+        let id = bench.zones.find(name.parse::<Name>().expect("a name").as_ref()).expect("it is configured");
+        assert!(!bench.zones.is_frozen(id), "{name}");
+    }
 }
 
 /// Has a version of every zone, with these timers, which it keeps.

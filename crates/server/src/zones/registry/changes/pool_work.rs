@@ -113,6 +113,8 @@ impl ZoneRegistry {
             }
             (WorkKind::Apply { order, done, waiting }, Some(ZoneWorkResult::Applied(_, applied))) => {
                 match *applied {
+                    // It was frozen while the change was computed.
+                    Ok(Some(_)) if self.is_frozen(zone) => done(Err(ChangeRefusal::Frozen)),
                     Ok(Some(accepted)) => self.accept(zone, accepted, order, done),
                     Ok(None) => self.confirm(zone, done),
                     Err(refused) => self.refuse(zone, refused, done),

@@ -324,6 +324,17 @@ fn a_large_change_is_computed_aside_and_later_ones_follow_it() {
     assert!(matches!(results, [Ok(_), Ok(_), Err(ChangeRefusal::Invalid(_))]));
 }
 
+#[test]
+fn a_change_that_is_computed_when_its_zone_is_frozen_is_refused() {
+    let mut bench = Bench::loaded(&["a."]);
+    let large = bench.change("a.", (1, 2), 2000, PublishOrder::AfterSync);
+    bench.zones.freeze(bench.id("a.")).expect("it is served");
+    bench.run_until(|bench| bench.zones.changes.work.is_empty());
+    bench.step();
+    assert!(matches!(large.try_recv(), Ok(Err(ChangeRefusal::Frozen))));
+    assert_eq!(bench.serial("a."), Some(1));
+}
+
 /// A delegation of one record occludes, and uncovers, all names below it: the writer does not visit them.
 #[test]
 fn a_zone_cut_above_many_names_appears_and_vanishes_aside() {
