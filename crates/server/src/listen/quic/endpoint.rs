@@ -401,7 +401,7 @@ impl<R: Responder> QuicEndpoint<R> {
 
     fn forget(&mut self, index: u32, now: Instant) {
         // It still has streams if it panicked.
-        self.change(index, now, |connection, turn| _ = connection.drop_streams(turn));
+        self.change(index, now, |connection, turn| connection.drop_streams(turn));
         if self.table.remove(index).is_some() {
             self.endpoint.handle_event(ConnectionHandle(index as usize), EndpointEvent::drained());
         }

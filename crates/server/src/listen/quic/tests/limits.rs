@@ -68,11 +68,7 @@ fn a_client_has_a_limited_number_of_attempts_that_wait() {
     world.deliver_to_server();
     world.deliver_to_clients();
     let connected = world.server.connections();
-    for client in &mut world.clients {
-        for octets in client.transmits(world.now) {
-            world.server.receive(arrival(client.address, &octets), world.now, &mut world.network);
-        }
-    }
+    (0..world.clients.len()).for_each(|client| _ = world.deliver_from(client));
     assert_eq!((connected, world.server.waiting()), (1, 64));
     world.connect(8);
 }
@@ -243,9 +239,7 @@ fn a_stop_ends_attempts_that_wait() {
     for number in 0..3 {
         let tls = world.tls(&RemoteTls::default());
         let client = world.start(number, tls);
-        for octets in world.clients[client].transmits(world.now) {
-            world.server.receive(arrival(world.clients[client].address, &octets), world.now, &mut world.network);
-        }
+        world.deliver_from(client);
     }
     assert_eq!(world.server.waiting(), 3);
     assert!(world.server.stop(world.now));
