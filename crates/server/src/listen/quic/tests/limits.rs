@@ -57,6 +57,20 @@ fn a_client_has_a_limited_number_of_connections() {
 }
 
 #[test]
+fn attempts_that_wait_count_as_connections_of_their_client() {
+    let mut world = World::new(|options| options.connections_per_client = 4);
+    for port in 0..20 {
+        let tls = world.tls(&RemoteTls::default());
+        let client = world.start(7, tls);
+        world.clients[client].address.set_port(5000 + port);
+    }
+    // All arrive before the first handshake begins.
+    world.run();
+    assert_eq!((world.server.connections(), world.totals().refused), (4, 16));
+    assert_eq!(world.clients.iter().filter(|client| client.is_connected).count(), 4);
+}
+
+#[test]
 fn a_client_has_a_limited_number_of_attempts_that_wait() {
     let mut world = World::new(|_| {});
     for port in 0..100 {
