@@ -124,6 +124,33 @@ fn a_key_that_only_root_can_read_is_warned_of_at_the_start() {
     }
 }
 
+/// Nothing is changed by it, and all that is wrong is reported at once.
+#[test]
+fn a_refused_reload_changes_no_certificate() {
+    let (folder, certificates) = (TestFolder::new(), TestCertificates::new());
+    let own = certificates.issue("first", &["ns1.example.net"]);
+    let (_daemon, address) = serve(&folder, &certificates, &own);
+    let config = fs::read_to_string(folder.path().join("zonda.toml")).expect("it was written");
+    let (without_zones, _) = config.split_once("[[zone]]").expect("it has zones");
+    folder.write("zonda.toml", without_zones);
+    let new = certificates.issue("second", &["ns1.example.net"]);
+    fs::copy(&new.certificate, folder.path().join("cert.pem")).expect("copied");
+    let mismatch = folder.run(&["reload"]);
+    let expected = ["no zone is left", "does not belong to", "nothing was changed"];
+    assert!(expected.iter().all(|expected| mismatch.out.contains(expected)), "{mismatch:?}");
+    fs::copy(&new.key, folder.path().join("key.pem")).expect("copied");
+    assert!(folder.run(&["reload"]).out.contains("nothing was changed"));
+    assert_eq!(transfer("example.com.", address, &TlsPeers::new(None), &pinned(own.pin)), Ok(1));
+    folder.write("zonda.toml", &config);
+    assert_eq!(folder.run(&["reload"]).status, 0);
+    assert_eq!(transfer("example.com.", address, &TlsPeers::new(None), &pinned(new.pin)), Ok(1));
+}
+
+/// A primary with this key.
+fn pinned(pin: [u8; 32]) -> RemoteTls {
+    RemoteTls { pin: Some(KeyPin(pin)), ..RemoteTls::default() }
+}
+
 /// The transfer thread of a secondary.
 fn secondary(peers: &TlsPeers) -> (TransferHandle, Receiver<TransferEvent<TransferReceiver>>) {
     let (sender, events) = channel();
@@ -169,7 +196,6 @@ fn the_transfer_thread_authenticates_primaries_and_itself() {
     let peers = TlsPeers::new(Some(&certificates.authority()));
     let get = |zone: &str, remote: &RemoteTls| transfer(zone, address, &peers, remote);
     let strict = |name: &str| RemoteTls { name: name.parse().ok(), ..RemoteTls::default() };
-    let pinned = |pin| RemoteTls { pin: Some(KeyPin(pin)), ..RemoteTls::default() };
     assert_eq!(get("example.com.", &RemoteTls::default()), Ok(1));
     assert_eq!(get("example.com.", &strict("ns1.example.net.")), Ok(1));
     assert_eq!(get("example.com.", &pinned(own.pin)), Ok(1));
@@ -201,7 +227,6 @@ fn the_transfer_thread_uses_quic() {
     let peers = TlsPeers::new(Some(&certificates.authority()));
     let get = |zone: &str, remote: RemoteTls| transfer(zone, address, &peers, &RemoteTls { quic: true, ..remote });
     let strict = |name: &str| RemoteTls { name: name.parse().ok(), ..RemoteTls::default() };
-    let pinned = |pin| RemoteTls { pin: Some(KeyPin(pin)), ..RemoteTls::default() };
     assert_eq!(get("example.com.", RemoteTls::default()), Ok(1));
     assert_eq!(get("example.com.", strict("ns1.example.net.")), Ok(1));
     assert_eq!(get("big.example.", pinned(own.pin)), Ok(1));
