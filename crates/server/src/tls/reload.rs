@@ -50,6 +50,13 @@ impl DaemonTls {
         ReadTls { server: self.read_server(server), peers: self.peers.read_again(authorities(server)) }
     }
 
+    /// Why a reload could not read the files of the listeners, for the user that the daemon has become: it read them as root.
+    pub fn check_after_start(&self, server: &Server) -> Option<Finding> {
+        let finding = self.read_server(server).err().map(|error| finding(error.into()))?;
+        let message = format!("{}; it was read as root, but reloads will fail", finding.message);
+        Some(Finding { severity: Severity::Warning, message, ..finding })
+    }
+
     /// Reads the files of the listeners again, if there are any.
     fn read_server(&self, server: &Server) -> Result<Option<ServerTlsSettings>, TlsFileError> {
         let files = ServerTlsFiles::of(server);
@@ -89,13 +96,6 @@ pub fn check(config: &Config) -> Vec<Finding> {
         .flat_map(|policy| policy.primaries.iter().chain(&policy.notify));
     let of_peers = remotes.filter_map(|remote| peers.number(remote.tls.as_ref()).1.err()).map(finding);
     of_server.into_iter().chain(of_peers).collect()
-}
-
-/// Why a reload could not read the files of the listeners, for the user that the daemon has become: it read them as root.
-pub fn check_after_start(server: &Server) -> Option<Finding> {
-    let finding = DaemonTls::start(server).err().map(|error| finding(error.into()))?;
-    let message = format!("{}; it was read as root, but reloads will fail", finding.message);
-    Some(Finding { severity: Severity::Warning, message, ..finding })
 }
 
 fn authorities(server: &Server) -> Option<&Path> {

@@ -124,6 +124,27 @@ fn a_key_that_only_root_can_read_is_warned_of_at_the_start() {
     }
 }
 
+#[test]
+fn a_self_signed_certificate_is_made_once_and_the_log_has_its_pin() {
+    let folder = TestFolder::new();
+    if !is_root() {
+        return report_skipped("only root can become another user");
+    }
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("it is ours");
+    folder.write_zone("example.com", 1, "192.0.2.1");
+    let server = "[server]\nuser = \"nobody\"\nlisten-tls = [\"127.0.0.1:0\"]\ntls-self-signed = true\n";
+    let zone = "name = \"example.com\"\nfile = \"zones/{name}.zone\"\nallow-transfer = [{ tls = true }]\n";
+    folder.write("zonda.toml", &format!("{server}[[zone]]\n{zone}"));
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let line = daemon.wait_for_log("pin=");
+    let (_, pin) = line.split_once("pin=").expect("a pin");
+    let KeyPin(pin) = pin.trim_end().parse().expect("a pin");
+    let address = listening(&daemon, "listening for TLS");
+    assert_eq!(transfer("example.com.", address, &TlsPeers::new(None), &pinned(pin)), Ok(1));
+    let (_, log) = daemon.stop();
+    assert_eq!(log.matches("pin=").count(), 1, "{log}");
+}
+
 /// Nothing is changed by it, and all that is wrong is reported at once.
 #[test]
 fn a_refused_reload_changes_no_certificate() {
