@@ -67,10 +67,13 @@ impl TlsPeers {
     /// Uses what was read. Where that failed, the earlier configuration stays in use. Returns the errors.
     pub(super) fn replace(&self, read: ReadPeers) -> Vec<TlsError> {
         let mut table = self.lock();
-        table.authorities = read.authorities;
-        let mut errors = Vec::new();
-        for (peer, config) in table.peers.iter_mut().zip(read.configs) {
-            match config {
+        let Peers { authorities, peers, .. } = &mut *table;
+        *authorities = read.authorities;
+        let (mut configs, mut errors) = (read.configs.into_iter(), Vec::new());
+        for peer in peers {
+            // One that was added since all were read has the former authorities.
+            let added = || ClientTls::read(&peer.remote, authorities.as_deref());
+            match configs.next().unwrap_or_else(added) {
                 Ok(config) => peer.config = Ok(config),
                 Err(error) => {
                     if peer.config.is_err() {
