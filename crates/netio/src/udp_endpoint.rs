@@ -33,6 +33,8 @@ pub struct UdpEndpoint {
     outgoing: Vec<Outgoing>,
     /// The number of queued datagrams or bursts.
     queued: usize,
+    /// Datagrams and bursts that the kernel has rejected since the last [`UdpEndpoint::flush`].
+    unsent: usize,
     /// The most datagrams of a burst: 1 once the kernel has rejected a burst of datagrams that it accepts one by one.
     max_segments: usize,
 }
@@ -92,7 +94,16 @@ impl UdpEndpoint {
         let local = socket.local_addr()?;
         let received = (0..BATCH).map(|_| Received::new()).collect();
         let outgoing = (0..BATCH).map(|_| Outgoing::new()).collect();
-        Ok(UdpEndpoint { socket, local, received, count: 0, outgoing, queued: 0, max_segments: MAX_SEGMENTS })
+        Ok(UdpEndpoint {
+            socket,
+            local,
+            received,
+            count: 0,
+            outgoing,
+            queued: 0,
+            unsent: 0,
+            max_segments: MAX_SEGMENTS,
+        })
     }
 
     /// The local address, with the port that the kernel chose if it was 0.
@@ -152,10 +163,10 @@ impl UdpEndpoint {
         self.max_segments
     }
 
-    /// An empty buffer for what is queued next. There is always one: a full queue is flushed first.
+    /// An empty buffer for what is queued next. There is always one: a full queue is sent first.
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         if self.queued == self.outgoing.len() {
-            self.flush();
+            self.send_queue();
         }
         let octets = &mut self.outgoing[self.queued].octets;
         octets.clear();
@@ -172,8 +183,13 @@ impl UdpEndpoint {
         self.queued += 1;
     }
 
-    /// Sends what is queued; returns how many datagrams or bursts the kernel rejected, for which there is no second attempt.
+    /// Sends what is queued; returns how many datagrams and bursts the kernel has rejected since the last flush. None is sent again.
     pub fn flush(&mut self) -> usize {
+        self.send_queue();
+        mem::take(&mut self.unsent)
+    }
+
+    fn send_queue(&mut self) {
         let unsent = send_queued(self.queued, |next| match self.send_from(next) {
             Err(error) if self.outgoing[next].segment.is_some() && may_be_segmentation(&error) => {
                 self.send_singly(next, error)
@@ -181,7 +197,7 @@ impl UdpEndpoint {
             result => result,
         });
         self.queued = 0;
-        unsent
+        self.unsent += unsent;
     }
 
     /// Sends the datagrams of a burst one by one, as the kernel has rejected it with this error.
@@ -199,6 +215,7 @@ impl UdpEndpoint {
             return Err(error);
         }
         self.max_segments = 1;
+        self.unsent += unsent;
         Ok(1)
     }
 
@@ -348,6 +365,16 @@ mod tests {
         endpoint.buffer().extend_from_slice(&[7; 250]);
         endpoint.queue("127.0.0.1:0".parse().expect("a literal"), None, Some(100));
         assert_eq!((endpoint.flush(), endpoint.max_segments()), (1, MAX_SEGMENTS));
+    }
+
+    #[test]
+    fn datagrams_that_made_room_in_the_queue_are_counted_if_they_are_rejected() {
+        let mut endpoint = endpoint("127.0.0.1:0");
+        for _ in 0..BATCH + 1 {
+            endpoint.buffer().push(1);
+            endpoint.queue("0.0.0.1:0".parse().expect("a literal"), None, None);
+        }
+        assert_eq!((endpoint.flush(), endpoint.flush()), (BATCH + 1, 0));
     }
 
     #[test]

@@ -34,7 +34,7 @@ use crate::sources::Sources;
 use crate::state_dir::{self, StateDir, StateDirError};
 use crate::storage::{StorageThread, StoreLimits};
 use crate::systemd_notify::Notifier;
-use crate::tls::{self, DaemonTls, TlsFileError};
+use crate::tls::{DaemonTls, TlsFileError};
 use crate::writer::{self, EventQueue, Writer, WriterHandle, WriterSetup, log_finding};
 use crate::zones::check_command;
 use crate::zones::journal::{NoJournal, ZoneJournal};
@@ -119,7 +119,7 @@ fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<
     }
     privileges::drop_to_user(&config.server)?;
     if config.server.user.is_some()
-        && let Some(warning) = tls::reload::check_after_start(&config.server)
+        && let Some(warning) = tls.check_after_start(&config.server)
     {
         log_finding(&FindingReport::new(&warning, None));
     }

@@ -252,7 +252,7 @@ impl Writer {
         self.memory_return.note_replaced();
         match event {
             WriterEvent::ReloadRequested(request) => self.request_reload(request),
-            WriterEvent::ConfigurationRead(config) => self.begin_reload(*config),
+            WriterEvent::ConfigurationRead(read) => self.begin_reload(*read),
             WriterEvent::ZonesRead(finished) => {
                 for finished in finished {
                     let report = self.zones.apply(finished);

@@ -55,7 +55,7 @@ struct ActiveState {
     transfer: Option<Box<ResponseStream>>,
     /// Kernel memory for sent data when it was last measured; 0 if no more than [`IN_FLIGHT`].
     kernel_memory: usize,
-    /// The client has closed its half, everything is answered, and only the kernel still holds data.
+    /// The client has closed its half, everything is answered, and only TLS and the kernel still hold data.
     closing: bool,
     /// The client has closed its half, and waits for a response that another thread sends later.
     awaits_response: bool,
@@ -169,8 +169,8 @@ impl TcpConnection {
     /// What to poll for; [`Interest::Nothing`] if it only waits for the kernel to deliver.
     pub(super) fn interest(&self) -> Interest {
         match self.active() {
-            Some(active) if active.closing => Interest::Nothing,
             _ if self.has_tls_output() => Interest::Writable,
+            Some(active) if active.closing => Interest::Nothing,
             Some(active) if active.has_work() => Interest::Writable,
             Some(active) if active.awaits_response => Interest::Nothing,
             // RFC 8446 6.1: the next turn ends it; no octet may ever follow.
@@ -186,6 +186,9 @@ impl TcpConnection {
         let flushed = self.flush_tls()?;
         if self.has_tls_output() {
             return Ok(flushed);
+        }
+        if self.active().is_some_and(|active| active.closing) {
+            return self.shut_down().map(|()| flushed);
         }
         let result = match self.take_active(|active| !active.is_idle()) {
             None => self.idle_turn(responder, input),
@@ -266,7 +269,7 @@ impl TcpConnection {
     ) -> io::Result<bool> {
         let flushed = self.send(active.output.octets())?;
         active.output.consume(flushed);
-        if !active.output.is_empty() {
+        if !active.output.is_empty() || self.has_tls_output() {
             return Ok(flushed > 0);
         }
         if let Some(transfer) = &mut active.transfer {
@@ -379,7 +382,12 @@ impl TcpConnection {
         if let Some(tls) = tls_of(&mut self.state) {
             tls.stream.close_notify(&mut &self.stream);
         }
-        self.stream.shutdown(Shutdown::Write).map(|()| false)
+        self.shut_down().map(|()| false)
+    }
+
+    /// Closes this half of a closing connection, once close_notify is written (RFC 8446 6.1).
+    fn shut_down(&self) -> io::Result<()> {
+        if self.has_tls_output() { Ok(()) } else { self.stream.shutdown(Shutdown::Write) }
     }
 
     /// Closes a connection, by RST if the client has not received everything, so that the kernel frees its memory.

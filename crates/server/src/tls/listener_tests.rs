@@ -120,6 +120,17 @@ fn exchange(stream: &mut Client, id: u16) {
     assert_eq!(read_message(stream)[..2], id.to_be_bytes());
 }
 
+/// Sends the last queries, and close_notify in the same segment.
+fn send_last(stream: &mut Client, queries: &[u8]) {
+    stream.conn.writer().write_all(queries).expect("open");
+    stream.conn.send_close_notify();
+    let mut segment = Vec::new();
+    while stream.conn.wants_write() {
+        stream.conn.write_tls(&mut segment).expect("a vector");
+    }
+    stream.sock.write_all(&segment).expect("loopback");
+}
+
 /// The server closes the connection, with an alert at most.
 fn assert_closed(stream: &mut TcpStream) {
     let mut answer = Vec::new();
@@ -192,13 +203,7 @@ fn rfc_8446_6_1_close_notify_in_the_segment_of_the_last_query_ends_the_connectio
     for queries in [1, 100] {
         let mut stream = server.connect();
         exchange(&mut stream, 0);
-        stream.conn.writer().write_all(&(0..queries).flat_map(|id| query(id, 0)).collect::<Vec<u8>>()).expect("open");
-        stream.conn.send_close_notify();
-        let mut segment = Vec::new();
-        while stream.conn.wants_write() {
-            stream.conn.write_tls(&mut segment).expect("a vector");
-        }
-        stream.sock.write_all(&segment).expect("loopback");
+        send_last(&mut stream, &(0..queries).flat_map(|id| query(id, 0)).collect::<Vec<u8>>());
         (0..queries).for_each(|id| assert_eq!(read_message(&mut stream)[..2], id.to_be_bytes()));
         assert_eq!(stream.read(&mut [0; 1]).expect("close_notify"), 0);
     }
@@ -231,6 +236,23 @@ fn long_answers_arrive_whole_at_a_slow_reader() {
         if id % 10 == 0 {
             thread::sleep(Duration::from_millis(20));
         }
+    }
+    server.running.stop();
+}
+
+/// The kernel has no room for the end of the answers, and for close_notify, until the client reads.
+#[test]
+fn rfc_8446_6_1_close_notify_follows_long_answers_at_a_slow_reader() {
+    let server = serve(&config());
+    for count in 10..20u16 {
+        let mut stream = server.connect();
+        exchange(&mut stream, 0);
+        send_last(&mut stream, &(0..count).flat_map(|id| query(id, LONGEST)).collect::<Vec<u8>>());
+        for id in 0..count {
+            thread::sleep(Duration::from_millis(5));
+            assert_eq!(read_message(&mut stream)[..2], id.to_be_bytes());
+        }
+        assert_eq!(stream.read(&mut [0; 1]).expect("close_notify"), 0);
     }
     server.running.stop();
 }

@@ -19,6 +19,13 @@ struct Peers {
     numbers: HashMap<RemoteTls, u32>,
 }
 
+/// The configurations of all peers as a reload has read them.
+pub(super) struct ReadPeers {
+    authorities: Option<PathBuf>,
+    /// By index.
+    configs: Vec<Result<ClientTls, TlsError>>,
+}
+
 struct Peer {
     remote: RemoteTls,
     /// The configuration, or why there is none.
@@ -49,16 +56,24 @@ impl TlsPeers {
         (number, result)
     }
 
-    /// Reads all files again. Where that fails, the earlier configuration stays in use.
-    pub fn reload(&self, authorities: Option<&Path>) -> Vec<TlsError> {
+    /// Reads all files again, for [`TlsPeers::replace`].
+    pub(super) fn read_again(&self, authorities: Option<&Path>) -> ReadPeers {
         let remotes: Vec<RemoteTls> = self.lock().peers.iter().map(|peer| peer.remote.clone()).collect();
         // Without the lock: a file that blocks must not delay transfers.
-        let read: Vec<_> = remotes.iter().map(|remote| ClientTls::read(remote, authorities)).collect();
+        let configs = remotes.iter().map(|remote| ClientTls::read(remote, authorities)).collect();
+        ReadPeers { authorities: authorities.map(Path::to_owned), configs }
+    }
+
+    /// Uses what was read. Where that failed, the earlier configuration stays in use. Returns the errors.
+    pub(super) fn replace(&self, read: ReadPeers) -> Vec<TlsError> {
         let mut table = self.lock();
-        table.authorities = authorities.map(Path::to_owned);
-        let mut errors = Vec::new();
-        for (peer, config) in table.peers.iter_mut().zip(read) {
-            match config {
+        let Peers { authorities, peers, .. } = &mut *table;
+        *authorities = read.authorities;
+        let (mut configs, mut errors) = (read.configs.into_iter(), Vec::new());
+        for peer in peers {
+            // One that was added since all were read has the former authorities.
+            let added = || ClientTls::read(&peer.remote, authorities.as_deref());
+            match configs.next().unwrap_or_else(added) {
                 Ok(config) => peer.config = Ok(config),
                 Err(error) => {
                     if peer.config.is_err() {
@@ -71,6 +86,12 @@ impl TlsPeers {
         errors
     }
 
+    /// Reads all files again and uses them.
+    #[cfg(test)]
+    pub(super) fn reload(&self, authorities: Option<&Path>) -> Vec<TlsError> {
+        self.replace(self.read_again(authorities))
+    }
+
     /// The configuration with this number.
     pub fn config(&self, number: u32) -> Result<ClientTls, String> {
         let peers = &self.lock().peers;
@@ -80,5 +101,12 @@ impl TlsPeers {
 
     fn lock(&self) -> MutexGuard<'_, Peers> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ReadPeers {
+    /// Why some cannot be used.
+    pub(super) fn into_errors(self) -> Vec<TlsError> {
+        self.configs.into_iter().filter_map(Result::err).collect()
     }
 }

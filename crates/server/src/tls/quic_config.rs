@@ -11,7 +11,7 @@ use super::quic_sessions::QuicSessions;
 /// RFC 9250 4.1: the ALPN of DNS over QUIC.
 pub const ALPN_DOQ: &[u8] = b"doq";
 
-/// Sessions that clients may resume, of all threads; about 500 octets each.
+/// Sessions that clients may resume, of all threads: about 500 octets each without a client certificate.
 const SESSIONS: usize = 16_384;
 
 /// Where sessions are kept. RFC 8446 8.1: early data needs single-use tickets, so that it is accepted once, and state to know.

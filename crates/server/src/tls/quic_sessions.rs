@@ -9,6 +9,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustls::server::StoresServerSessions;
 
+/// The most octets of a session. It has the certificate chain of the client, for which `rustls` accepts 64 KiB: 1 GiB in all sessions.
+/// A client with a longer chain has full handshakes.
+const MAX_SESSION_LEN: usize = 4096;
+
 /// The latest sessions. Each is given out once, so that its early data is accepted once (RFC 8446 8.1).
 pub(super) struct QuicSessions {
     capacity: usize,
@@ -38,6 +42,9 @@ impl QuicSessions {
 
 impl StoresServerSessions for QuicSessions {
     fn put(&self, ticket: Vec<u8>, session: Vec<u8>) -> bool {
+        if session.len() > MAX_SESSION_LEN {
+            return false;
+        }
         let mut ring = self.lock();
         let at = ring.next;
         ring.next = (at + 1) % self.capacity;
@@ -101,6 +108,14 @@ mod tests {
         let left = (0..9).filter(|number| sessions.take(&ticket(*number)).is_some());
         assert_eq!(left.collect::<Vec<_>>(), [5, 6, 7, 8]);
         assert_eq!(sessions.lock().by_ticket.len(), 0);
+    }
+
+    #[test]
+    fn a_session_with_a_long_certificate_chain_is_not_kept() {
+        let sessions = filled(4, 0);
+        assert!(sessions.put(ticket(1), vec![1; MAX_SESSION_LEN]));
+        assert!(!sessions.put(ticket(2), vec![2; MAX_SESSION_LEN + 1]));
+        assert_eq!([1, 2].map(|number| sessions.get(&ticket(number)).is_some()), [true, false]);
     }
 
     /// The processor time in which the newest session is given out and replaced many times.

@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use zone::{FilePosition, Finding, Severity};
 
+use super::peers::ReadPeers;
+use super::server_config::ServerTlsSettings;
 use super::{ServerTls, ServerTlsFiles, TlsError, TlsFileError, TlsPeers};
 use crate::config::value::FilePath;
 use crate::config::{Config, Server};
@@ -16,6 +18,12 @@ use crate::config::{Config, Server};
 pub struct DaemonTls {
     server: Option<Arc<ServerTls>>,
     peers: TlsPeers,
+}
+
+/// What a reload has read of all files, and whether it can be used. Nothing uses it before [`DaemonTls::replace`].
+pub struct ReadTls {
+    server: Result<Option<ServerTlsSettings>, TlsFileError>,
+    peers: ReadPeers,
 }
 
 impl DaemonTls {
@@ -37,18 +45,42 @@ impl DaemonTls {
         &self.peers
     }
 
-    /// Reads all files again. What cannot be used becomes an error in the report of the reload, and its predecessor stays in
+    /// Reads all files again.
+    pub fn read_again(&self, server: &Server) -> ReadTls {
+        ReadTls { server: self.read_server(server), peers: self.peers.read_again(authorities(server)) }
+    }
+
+    /// Why a reload could not read the files of the listeners, for the user that the daemon has become: it read them as root.
+    pub fn check_after_start(&self, server: &Server) -> Option<Finding> {
+        let finding = self.read_server(server).err().map(|error| finding(error.into()))?;
+        let message = format!("{}; it was read as root, but reloads will fail", finding.message);
+        Some(Finding { severity: Severity::Warning, message, ..finding })
+    }
+
+    /// Reads the files of the listeners again, if there are any.
+    fn read_server(&self, server: &Server) -> Result<Option<ServerTlsSettings>, TlsFileError> {
+        let files = ServerTlsFiles::of(server);
+        self.server.as_ref().zip(files).map(|(server, files)| server.read_again(&files)).transpose()
+    }
+
+    /// Uses what was read. What cannot be used becomes an error in the report of the reload, and its predecessor stays in
     /// use; zones are reloaded all the same.
-    pub fn reload(&self, mut config: Config) -> Config {
-        let files = ServerTlsFiles::of(&config.server);
-        if let (Some(server), Some(files)) = (&self.server, files)
-            && let Err(error) = server.reload(&files)
-        {
-            config.warnings.push(kept(finding(error.into())));
-        }
-        let errors = self.peers.reload(authorities(&config.server));
-        config.warnings.extend(errors.into_iter().map(|error| kept(finding(error))));
-        config
+    pub fn replace(&self, read: ReadTls) -> Vec<Finding> {
+        let of_server = match (&self.server, read.server) {
+            (Some(server), Ok(Some(new))) => {
+                server.replace(new);
+                None
+            }
+            (_, read) => read.err(),
+        };
+        kept(of_server, self.peers.replace(read.peers))
+    }
+}
+
+impl ReadTls {
+    /// What cannot be used, for the report of a reload that is refused for another reason.
+    pub fn into_findings(self) -> Vec<Finding> {
+        kept(self.server.err(), self.peers.into_errors())
     }
 }
 
@@ -66,13 +98,6 @@ pub fn check(config: &Config) -> Vec<Finding> {
     of_server.into_iter().chain(of_peers).collect()
 }
 
-/// Why a reload could not read the files of the listeners, for the user that the daemon has become: it read them as root.
-pub fn check_after_start(server: &Server) -> Option<Finding> {
-    let finding = DaemonTls::start(server).err().map(|error| finding(error.into()))?;
-    let message = format!("{}; it was read as root, but reloads will fail", finding.message);
-    Some(Finding { severity: Severity::Warning, message, ..finding })
-}
-
 fn authorities(server: &Server) -> Option<&Path> {
     server.tls_ca.as_ref().map(|FilePath(path)| path.as_path())
 }
@@ -86,8 +111,12 @@ fn finding(error: TlsError) -> Finding {
     Finding { severity, position: FilePosition::default(), message: error.to_string(), help: String::new() }
 }
 
-/// A finding of a reload.
-fn kept(finding: Finding) -> Finding {
-    let message = format!("{}; what was read before stays in use", finding.message);
-    Finding { severity: Severity::Error, message, ..finding }
+/// The findings of a reload.
+fn kept(of_server: Option<TlsFileError>, of_peers: Vec<TlsError>) -> Vec<Finding> {
+    let findings = of_server.map(TlsError::from).into_iter().chain(of_peers).map(finding);
+    let kept = |finding: Finding| {
+        let message = format!("{}; what was read before stays in use", finding.message);
+        Finding { severity: Severity::Error, message, ..finding }
+    };
+    findings.map(kept).collect()
 }

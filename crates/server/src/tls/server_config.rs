@@ -63,8 +63,8 @@ impl ServerTlsFiles {
 
 /// What new connections of all threads are accepted with.
 pub struct ServerTls {
-    /// Read once per connection, replaced by [`ServerTls::reload`].
-    current: RwLock<Current>,
+    /// Read once per connection, replaced by [`ServerTls::replace`].
+    current: RwLock<ServerTlsSettings>,
     kept: Kept,
 }
 
@@ -78,8 +78,9 @@ struct Kept {
     quic_sessions: Arc<dyn StoresServerSessions>,
 }
 
+/// The settings of new connections, as read from the files.
 #[derive(Clone)]
-struct Current {
+pub(super) struct ServerTlsSettings {
     config: Arc<ServerConfig>,
     quic: Arc<ServerConfig>,
     verifier: Option<Arc<ClientVerifier>>,
@@ -93,11 +94,20 @@ impl ServerTls {
         Ok(ServerTls { current: RwLock::new(read(files, &kept)?), kept })
     }
 
-    /// Reads the files again: new connections use their content, open ones go on. If it fails, all stays as it was.
-    pub fn reload(&self, files: &ServerTlsFiles) -> Result<(), TlsFileError> {
-        let new = read(files, &self.kept)?;
+    /// Reads the files again, for [`ServerTls::replace`].
+    pub(super) fn read_again(&self, files: &ServerTlsFiles) -> Result<ServerTlsSettings, TlsFileError> {
+        read(files, &self.kept)
+    }
+
+    /// New connections use these settings, open ones go on.
+    pub(super) fn replace(&self, new: ServerTlsSettings) {
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
-        Ok(())
+    }
+
+    /// Reads the files again and uses them.
+    #[cfg(test)]
+    pub(crate) fn reload(&self, files: &ServerTlsFiles) -> Result<(), TlsFileError> {
+        self.read_again(files).map(|new| self.replace(new))
     }
 
     /// The TLS side of a new connection.
@@ -136,7 +146,7 @@ impl ServerTls {
         if is_verified { dns_names(certificate) } else { Box::default() }
     }
 
-    fn current(&self) -> Current {
+    fn current(&self) -> ServerTlsSettings {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -158,7 +168,7 @@ impl Kept {
     }
 }
 
-fn read(files: &ServerTlsFiles, kept: &Kept) -> Result<Current, TlsFileError> {
+fn read(files: &ServerTlsFiles, kept: &Kept) -> Result<ServerTlsSettings, TlsFileError> {
     let crypto = crypto();
     let own = match &files.own {
         OwnCertificate::Files { certificate, key } => read_certified_key(certificate, key, &crypto)?,
@@ -188,7 +198,7 @@ fn read(files: &ServerTlsFiles, kept: &Kept) -> Result<Current, TlsFileError> {
         None => kept.ticketer.clone(),
     };
     let quic = quic_config::for_quic(&config, kept.quic_sessions.clone());
-    Ok(Current { config: Arc::new(config), quic: Arc::new(quic), verifier })
+    Ok(ServerTlsSettings { config: Arc::new(config), quic: Arc::new(quic), verifier })
 }
 
 fn setup(error: rustls::Error) -> TlsFileError {

@@ -418,6 +418,19 @@ fn a_peer_without_settings_gets_them_by_a_reload() {
 }
 
 #[test]
+fn a_peer_that_is_added_during_a_reload_gets_the_new_authorities() {
+    let (old, new) = (TestCertificates::new(), TestCertificates::new());
+    let primary = server(&new, &new.issue("server", &["ns1.example.net"]));
+    let peers = TlsPeers::new(Some(&old.authority()));
+    let read = peers.read_again(Some(&new.authority()));
+    let (number, _) = peers.number(Some(&strict("ns1.example.net.")));
+    let error = || connect(&peers.config(number).expect("settings"), &primary).err();
+    assert!(error().is_some_and(|error| error.contains("the certificate is refused")));
+    assert!(peers.replace(read).is_empty());
+    assert_eq!(error(), None);
+}
+
+#[test]
 fn rfc_8446_4_6_1_servers_with_the_same_ticket_keys_resume_each_others_sessions() {
     let certificates = TestCertificates::new();
     let key = |octet| data_encoding::BASE64.encode(&[octet; 32]) + "\n";

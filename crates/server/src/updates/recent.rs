@@ -3,14 +3,14 @@
 //! Each change of an update can be repeated without harm, but not after a later update has undone it. So a repeated message gets the
 //! response of the first one, and is not applied again.
 //!
-//! A datagram is known by its client and octets. A signed message is known by what was signed, from whichever port it comes, until
-//! its signature is too old (RFC 8945 10: the fudge limits replays). No more is kept per key than [`MAX_SIGNED`]; then the messages that
-//! expire first are forgotten, and nothing that expires before them is accepted.
+//! A datagram is known by its sender, its client, which a PROXY header may name, and its octets. A signed message is known by what was
+//! signed, from whichever port it comes, until its signature is too old (RFC 8945 10: the fudge limits replays). No more is kept per
+//! key than [`MAX_SIGNED`]; then the messages that expire first are forgotten, and nothing that expires before them is accepted.
 
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::BuildHasher;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ const MAX_SIGNED: usize = 1 << 16;
 /// Identifies a message.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum UpdateId {
-    /// A keyed hash of its client and octets.
+    /// A keyed hash of its sender, its client and its octets.
     Datagram(u64),
     /// The key that signed it, and its place among the messages of that key.
     Signed(Name, SignedId),
@@ -82,8 +82,16 @@ struct SignedMessages {
 
 impl RecentUpdates {
     /// Notes a datagram; what is known of it if it was received before. The ID is for [`RecentUpdates::answered`].
-    pub fn receive(&self, from: SocketAddr, message: &[u8], now: Instant) -> (UpdateId, Option<Repeated>) {
-        let id = self.hasher.hash_one((from, message));
+    ///
+    /// `from` may be a proxy with many `client`s, of which one must not get the response to another.
+    pub fn receive(
+        &self,
+        from: SocketAddr,
+        client: IpAddr,
+        message: &[u8],
+        now: Instant,
+    ) -> (UpdateId, Option<Repeated>) {
+        let id = self.hasher.hash_one((from, client, message));
         let mut messages = self.lock();
         messages.forget(now);
         if let Some(known) = messages.by_id.get(&id) {
@@ -180,40 +188,53 @@ mod tests {
         SocketAddr::from(([192, 0, 2, 1], port))
     }
 
+    /// A datagram of a client without a proxy.
+    fn receive(recent: &RecentUpdates, port: u16, message: &[u8], now: Instant) -> (UpdateId, Option<Repeated>) {
+        recent.receive(client(port), client(port).ip(), message, now)
+    }
+
     #[test]
     fn a_repeated_message_is_known_by_its_client_and_octets() {
         let (recent, now) = (RecentUpdates::default(), Instant::now());
-        let (id, known) = recent.receive(client(1), b"message", now);
+        let (id, known) = receive(&recent, 1, b"message", now);
         assert_eq!(known, None);
-        assert_eq!(recent.receive(client(1), b"message", now), (id.clone(), Some(Repeated::Pending(Some(client(1))))));
+        assert_eq!(receive(&recent, 1, b"message", now), (id.clone(), Some(Repeated::Pending(Some(client(1))))));
         let answer = UpdateAnswer::Rcode(Rcode::YXDOMAIN);
         recent.answered(&id, answer.clone());
-        assert_eq!(recent.receive(client(1), b"message", now).1, Some(Repeated::Answered(answer)));
-        assert_eq!(recent.receive(client(2), b"message", now).1, None);
-        assert_eq!(recent.receive(client(1), b"another", now).1, None);
+        assert_eq!(receive(&recent, 1, b"message", now).1, Some(Repeated::Answered(answer)));
+        assert_eq!(receive(&recent, 2, b"message", now).1, None);
+        assert_eq!(receive(&recent, 1, b"another", now).1, None);
         recent.forget(&id);
-        assert_eq!(recent.receive(client(1), b"message", now).1, None);
+        assert_eq!(receive(&recent, 1, b"message", now).1, None);
+    }
+
+    #[test]
+    fn clients_of_a_proxy_may_send_the_same_message() {
+        let (recent, now, proxy) = (RecentUpdates::default(), Instant::now(), client(1));
+        let receive = |address: [u8; 4]| recent.receive(proxy, address.into(), b"message", now).1;
+        assert_eq!([[192, 0, 2, 8], [192, 0, 2, 9]].map(receive), [None, None]);
+        assert_eq!(receive([192, 0, 2, 9]), Some(Repeated::Pending(Some(proxy))));
     }
 
     #[test]
     fn a_message_that_failed_first_is_remembered_for_as_long_as_any() {
         let (recent, now) = (RecentUpdates::default(), Instant::now());
-        let (id, _) = recent.receive(client(1), b"message", now);
+        let (id, _) = receive(&recent, 1, b"message", now);
         recent.forget(&id);
         let again = now + MEMORY / 2;
-        assert_eq!(recent.receive(client(1), b"message", again), (id, None));
-        assert!(recent.receive(client(1), b"message", now + MEMORY).1.is_some());
-        assert!(recent.receive(client(1), b"message", again + MEMORY).1.is_none());
+        assert_eq!(receive(&recent, 1, b"message", again), (id, None));
+        assert!(receive(&recent, 1, b"message", now + MEMORY).1.is_some());
+        assert!(receive(&recent, 1, b"message", again + MEMORY).1.is_none());
     }
 
     #[test]
     fn messages_are_forgotten_by_age_and_number() {
         let (recent, now) = (RecentUpdates::default(), Instant::now());
-        recent.receive(client(1), b"message", now);
-        assert!(recent.receive(client(1), b"message", now + MEMORY - Duration::from_millis(1)).1.is_some());
-        assert!(recent.receive(client(1), b"message", now + MEMORY).1.is_none());
+        receive(&recent, 1, b"message", now);
+        assert!(receive(&recent, 1, b"message", now + MEMORY - Duration::from_millis(1)).1.is_some());
+        assert!(receive(&recent, 1, b"message", now + MEMORY).1.is_none());
         for number in 0..2 * MAX_RECENT {
-            recent.receive(client(2), &number.to_be_bytes(), now + MEMORY);
+            receive(&recent, 2, &number.to_be_bytes(), now + MEMORY);
         }
         assert_eq!(recent.lock().by_id.len(), MAX_RECENT);
         assert_eq!(recent.lock().order.len(), MAX_RECENT);

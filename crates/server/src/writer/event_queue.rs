@@ -17,6 +17,7 @@ use crate::clock;
 use crate::config::Config;
 use crate::listen::IncomingUpdate;
 use crate::report::Report;
+use crate::tls::ReadTls;
 use crate::transfer::engine::TransferEvent;
 use crate::updates::{QueuedUpdate, UpdateBudget};
 use crate::zones::journal::JournalEvent;
@@ -25,7 +26,7 @@ use crate::zones::{FinishedRead, FinishedWork};
 /// What the writer reacts to.
 pub(super) enum WriterEvent {
     ReloadRequested(ReloadRequest),
-    ConfigurationRead(Box<Result<Config, Vec<Finding>>>),
+    ConfigurationRead(Box<Result<(Config, ReadTls), Vec<Finding>>>),
     ZonesRead(Vec<FinishedRead>),
     ZoneWorked(FinishedWork),
     /// From the threads of the journal.

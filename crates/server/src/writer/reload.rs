@@ -4,6 +4,7 @@
 //! waits until every zone was loaded since, or is stuck ([`crate::zones::ZoneRegistry::is_complete`]).
 
 use std::collections::BTreeMap;
+use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
@@ -16,6 +17,7 @@ use crate::config::key_spec::KeyTable;
 use crate::config::{Config, Server};
 use crate::printable::path_text;
 use crate::report::{Change, FindingReport, Report, ZoneReport};
+use crate::tls::ReadTls;
 use crate::zones::answer_config::key_ring;
 use crate::zones::work_pool::spawn_one;
 use answer::KeyRing;
@@ -61,10 +63,15 @@ impl Writer {
         self.reading_for = Some(std::mem::take(&mut self.requests));
         let (sources, tls, events) = (self.sources.clone(), self.tls.clone(), self.queue.sender.clone());
         let read = move || {
-            let config = catch_unwind(AssertUnwindSafe(|| sources.read().map(|config| tls.reload(config))));
-            let config = config.unwrap_or_else(|_| Err(vec![unread("zonda panicked while reading the configuration")]));
+            let read = || {
+                let config = sources.read()?;
+                let tls = tls.read_again(&config.server);
+                Ok((config, tls))
+            };
+            let read = catch_unwind(AssertUnwindSafe(read));
+            let read = read.unwrap_or_else(|_| Err(vec![unread("zonda panicked while reading the configuration")]));
             // Fails only if the writer has ended, and that ends with the process.
-            _ = events.send(WriterEvent::ConfigurationRead(Box::new(config)));
+            _ = events.send(WriterEvent::ConfigurationRead(Box::new(read)));
         };
         if spawn_one("configuration", read).is_err() {
             self.begin_reload(Err(vec![unread("cannot start a thread to read the configuration")]));
@@ -72,16 +79,16 @@ impl Writer {
     }
 
     /// Begins to apply a configuration that was read.
-    pub(super) fn begin_reload(&mut self, config: Result<Config, Vec<Finding>>) {
+    pub(super) fn begin_reload(&mut self, read: Result<(Config, ReadTls), Vec<Finding>>) {
         let requests = self.reading_for.take().unwrap_or_default();
         let begun = requests.first().map_or_else(clock::now, |request| request.requested_at);
-        let config = config.and_then(|config| match self.lost_zones(&config) {
-            Some(mistake) => Err(vec![mistake]),
-            None => Ok(config),
+        let accepted = read.and_then(|(config, tls)| match self.lost_zones(&config) {
+            Some(mistake) => Err(iter::once(mistake).chain(tls.into_findings()).collect()),
+            None => Ok((config, tls)),
         });
-        match config {
-            Ok(config) => {
-                let report = self.apply_config(config);
+        match accepted {
+            Ok((config, tls)) => {
+                let report = self.apply_config(config, tls);
                 report.configuration.iter().for_each(log_finding);
                 self.applying = Some(ApplyingReload { requests, report, begun });
             }
@@ -134,9 +141,10 @@ impl Writer {
         Some(Finding { severity: Severity::Error, position, message, help: HELP.into() })
     }
 
-    fn apply_config(&mut self, config: Config) -> Report {
+    fn apply_config(&mut self, config: Config, tls: ReadTls) -> Report {
         self.empty_folders = config.empty_folders;
-        let configuration = config.warnings.iter().map(|warning| FindingReport::new(warning, None)).collect();
+        let findings = config.warnings.into_iter().chain(self.tls.replace(tls));
+        let configuration = findings.map(|finding| FindingReport::new(&finding, None)).collect();
         let waiting_for_restart = self.apply_settings(config.server, key_ring(&config.keys));
         self.zones.set_keys(&config.keys);
         self.new_catalogs = Some((config.templates, config.catalogs));

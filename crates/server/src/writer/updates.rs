@@ -45,7 +45,7 @@ impl Updates {
                 let body = &update.message[..at];
                 self.recent.receive_signed(from, key, (&tsig, body), clock::real().as_secs())
             }
-            (None, Some(from)) => self.recent.receive(from, &update.message, clock::now()),
+            (None, Some(from)) => self.recent.receive(from, update.client.address, &update.message, clock::now()),
             (None, None) => return Some((queued, None)),
         };
         match known {

@@ -124,6 +124,54 @@ fn a_key_that_only_root_can_read_is_warned_of_at_the_start() {
     }
 }
 
+#[test]
+fn a_self_signed_certificate_is_made_once_and_the_log_has_its_pin() {
+    let folder = TestFolder::new();
+    if !is_root() {
+        return report_skipped("only root can become another user");
+    }
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("it is ours");
+    folder.write_zone("example.com", 1, "192.0.2.1");
+    let server = "[server]\nuser = \"nobody\"\nlisten-tls = [\"127.0.0.1:0\"]\ntls-self-signed = true\n";
+    let zone = "name = \"example.com\"\nfile = \"zones/{name}.zone\"\nallow-transfer = [{ tls = true }]\n";
+    folder.write("zonda.toml", &format!("{server}[[zone]]\n{zone}"));
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let line = daemon.wait_for_log("pin=");
+    let (_, pin) = line.split_once("pin=").expect("a pin");
+    let KeyPin(pin) = pin.trim_end().parse().expect("a pin");
+    let address = listening(&daemon, "listening for TLS");
+    assert_eq!(transfer("example.com.", address, &TlsPeers::new(None), &pinned(pin)), Ok(1));
+    let (_, log) = daemon.stop();
+    assert_eq!(log.matches("pin=").count(), 1, "{log}");
+}
+
+/// Nothing is changed by it, and all that is wrong is reported at once.
+#[test]
+fn a_refused_reload_changes_no_certificate() {
+    let (folder, certificates) = (TestFolder::new(), TestCertificates::new());
+    let own = certificates.issue("first", &["ns1.example.net"]);
+    let (_daemon, address) = serve(&folder, &certificates, &own);
+    let config = fs::read_to_string(folder.path().join("zonda.toml")).expect("it was written");
+    let (without_zones, _) = config.split_once("[[zone]]").expect("it has zones");
+    folder.write("zonda.toml", without_zones);
+    let new = certificates.issue("second", &["ns1.example.net"]);
+    fs::copy(&new.certificate, folder.path().join("cert.pem")).expect("copied");
+    let mismatch = folder.run(&["reload"]);
+    let expected = ["no zone is left", "does not belong to", "nothing was changed"];
+    assert!(expected.iter().all(|expected| mismatch.out.contains(expected)), "{mismatch:?}");
+    fs::copy(&new.key, folder.path().join("key.pem")).expect("copied");
+    assert!(folder.run(&["reload"]).out.contains("nothing was changed"));
+    assert_eq!(transfer("example.com.", address, &TlsPeers::new(None), &pinned(own.pin)), Ok(1));
+    folder.write("zonda.toml", &config);
+    assert_eq!(folder.run(&["reload"]).status, 0);
+    assert_eq!(transfer("example.com.", address, &TlsPeers::new(None), &pinned(new.pin)), Ok(1));
+}
+
+/// A primary with this key.
+fn pinned(pin: [u8; 32]) -> RemoteTls {
+    RemoteTls { pin: Some(KeyPin(pin)), ..RemoteTls::default() }
+}
+
 /// The transfer thread of a secondary.
 fn secondary(peers: &TlsPeers) -> (TransferHandle, Receiver<TransferEvent<TransferReceiver>>) {
     let (sender, events) = channel();
@@ -169,7 +217,6 @@ fn the_transfer_thread_authenticates_primaries_and_itself() {
     let peers = TlsPeers::new(Some(&certificates.authority()));
     let get = |zone: &str, remote: &RemoteTls| transfer(zone, address, &peers, remote);
     let strict = |name: &str| RemoteTls { name: name.parse().ok(), ..RemoteTls::default() };
-    let pinned = |pin| RemoteTls { pin: Some(KeyPin(pin)), ..RemoteTls::default() };
     assert_eq!(get("example.com.", &RemoteTls::default()), Ok(1));
     assert_eq!(get("example.com.", &strict("ns1.example.net.")), Ok(1));
     assert_eq!(get("example.com.", &pinned(own.pin)), Ok(1));
@@ -201,7 +248,6 @@ fn the_transfer_thread_uses_quic() {
     let peers = TlsPeers::new(Some(&certificates.authority()));
     let get = |zone: &str, remote: RemoteTls| transfer(zone, address, &peers, &RemoteTls { quic: true, ..remote });
     let strict = |name: &str| RemoteTls { name: name.parse().ok(), ..RemoteTls::default() };
-    let pinned = |pin| RemoteTls { pin: Some(KeyPin(pin)), ..RemoteTls::default() };
     assert_eq!(get("example.com.", RemoteTls::default()), Ok(1));
     assert_eq!(get("example.com.", strict("ns1.example.net.")), Ok(1));
     assert_eq!(get("big.example.", pinned(own.pin)), Ok(1));

@@ -95,6 +95,11 @@ impl QuicConnection {
     /// accepted.
     pub(super) fn turn<R: Responder>(&mut self, turn: &mut Turn<'_, R>) -> bool {
         let mut progress = false;
+        // RFC 9000 10.2: all streams end with the connection. None is answered after that, nor waits for a late response, which the
+        // next connection with this index would get.
+        if self.inner.is_closed() {
+            self.drop_streams(turn);
+        }
         if std::mem::take(&mut self.wants_turn) {
             for at in 0..self.streams.len() {
                 progress |= self.write(at, turn);
@@ -103,7 +108,6 @@ impl QuicConnection {
         while let Some(event) = self.inner.poll() {
             progress |= match event {
                 Event::Connected => self.established(turn),
-                Event::ConnectionLost { .. } => self.drop_streams(turn),
                 Event::Stream(StreamEvent::Opened { dir: Dir::Bi }) => self.accept_streams(turn),
                 Event::Stream(StreamEvent::Readable { id }) => self.read(id, turn),
                 Event::Stream(StreamEvent::Writable { id }) => self.find(id).is_some_and(|at| self.write(at, turn)),
@@ -126,8 +130,10 @@ impl QuicConnection {
 
     fn accept_streams<R: Responder>(&mut self, turn: &mut Turn<'_, R>) -> bool {
         let mut progress = false;
-        // Bounded by the streams that the client may open.
-        while let Some(id) = self.inner.streams().accept(Dir::Bi) {
+        // Bounded by the streams that the client may open. A protocol error on one of them closes the connection.
+        while !self.inner.is_closed()
+            && let Some(id) = self.inner.streams().accept(Dir::Bi)
+        {
             let state = StreamState::Query(QueryStream::default());
             self.streams.push(Stream { id, state, begin: turn.now, unacknowledged: 0 });
             progress |= self.read(id, turn);
@@ -329,11 +335,10 @@ impl QuicConnection {
     }
 
     /// Forgets all streams, as the connection ends.
-    pub(super) fn drop_streams<R: Responder>(&mut self, turn: &mut Turn<'_, R>) -> bool {
+    pub(super) fn drop_streams<R: Responder>(&mut self, turn: &mut Turn<'_, R>) {
         for stream in std::mem::take(&mut self.streams) {
             self.end(&stream, turn);
         }
-        false
     }
 
     fn end<R: Responder>(&self, stream: &Stream, turn: &mut Turn<'_, R>) {

@@ -195,7 +195,10 @@ impl<R: Responder> QuicEndpoint<R> {
 
     /// Refuses an attempt to connect, asks for a proof of its address, or lets it wait for its handshake.
     fn consider(&mut self, socket: usize, incoming: Incoming, out: &mut impl DatagramQueue) {
-        let connections = self.table.connections_of(incoming.remote_address().ip());
+        let peer = incoming.remote_address().ip();
+        let waiting = self.waiting_of(peer);
+        // Attempts that wait are accepted without another check.
+        let connections = self.table.connections_of(peer) + waiting;
         let is_busy = self.table.handshaking() + self.waiting.len() >= RETRY_ABOVE;
         if self.is_stopping || self.waiting.len() >= WAITING {
             self.endpoint.ignore(incoming);
@@ -214,7 +217,7 @@ impl<R: Responder> QuicEndpoint<R> {
             self.counters.refused.add(1);
             let transmit = self.endpoint.refuse(incoming, out.buffer(socket));
             out.queue(socket, &transmit);
-        } else if self.waiting_of(incoming.remote_address().ip()) >= WAITING_PER_CLIENT {
+        } else if waiting >= WAITING_PER_CLIENT {
             self.endpoint.ignore(incoming);
         } else {
             self.waiting.push_back((socket, incoming));
@@ -401,7 +404,7 @@ impl<R: Responder> QuicEndpoint<R> {
 
     fn forget(&mut self, index: u32, now: Instant) {
         // It still has streams if it panicked.
-        self.change(index, now, |connection, turn| _ = connection.drop_streams(turn));
+        self.change(index, now, |connection, turn| connection.drop_streams(turn));
         if self.table.remove(index).is_some() {
             self.endpoint.handle_event(ConnectionHandle(index as usize), EndpointEvent::drained());
         }

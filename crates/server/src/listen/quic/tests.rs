@@ -14,6 +14,7 @@ use answer::{
     ZoneHistory, ZoneState,
 };
 use answer::{Request, Response, Transport};
+use bytes::Bytes;
 use client::{Client, Network, StreamEnd, World, arrival};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -134,6 +135,13 @@ fn message(opcode: u8, command: u8, last: u8) -> [u8; 14] {
     [0, 0, opcode, 0, command, 0, 0, 0, 0, 0, 0, 0, 1, last]
 }
 
+/// RFC 9250 4.2.1: a message ID other than 0 is a protocol error.
+fn with_another_id() -> [u8; 14] {
+    let mut message = message(QUERY, 0, 0);
+    message[1] = 1;
+    message
+}
+
 /// A query for the root.
 fn question(rtype: Rtype) -> Vec<u8> {
     let header = [0, 0, QUERY, 0, 0, 1, 0, 0, 0, 0, 0, 0];
@@ -243,10 +251,8 @@ fn rfc_9250_4_3_3_protocol_errors_end_the_connection() {
     let keepalive =
         [&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1][..], &[0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 4, 0, 11, 0, 0]].concat();
     let with_prefix = |message: &[u8]| [&[0, message.len() as u8], message].concat();
-    let mut other_id = message(QUERY, 0, 0);
-    other_id[1] = 1;
     for (what, octets) in [
-        ("another message ID", with_prefix(&other_id)),
+        ("another message ID", with_prefix(&with_another_id())),
         ("edns-tcp-keepalive", with_prefix(&keepalive)),
         ("an incomplete message", with_prefix(&message(QUERY, 0, 0))[..9].to_vec()),
         ("nothing", Vec::new()),
@@ -329,6 +335,31 @@ fn rfc_9250_4_2_late_responses_are_on_the_streams_of_their_updates() {
     }
 }
 
+/// Whoever ends it: the late response to an update would go to a stream of the next connection with the same index.
+#[test]
+fn rfc_9000_10_2_what_arrives_with_the_end_of_a_connection_is_not_answered() {
+    let mut world = World::new(|options| options.idle_timeout = Duration::from_secs(10));
+    let [wrong, expired, leaving] = [1, 2, 3].map(|number| world.connect(number));
+    world.ask(wrong, &with_another_id());
+    world.ask(wrong, &update());
+    world.run();
+    assert_eq!(world.close_code(wrong), Some(code(DoqError::ProtocolError)));
+    let half = world.send(leaving, &[0, update().len() as u8], false);
+    world.run();
+    let mut stream = world.clients[leaving].connection.send_stream(half);
+    assert_eq!(stream.write(&update()), Ok(update().len()));
+    stream.finish().expect("open");
+    world.deliver_from(leaving);
+    world.clients[leaving].connection.close(world.now, DoqError::NoError.into(), Bytes::new());
+    world.run();
+    world.now += Duration::from_secs(10);
+    world.ask(expired, &update());
+    world.run();
+    assert_eq!(world.close_code(expired), Some(code(DoqError::NoError)));
+    assert_eq!(world.totals().queries, 0);
+    assert!(LATE_REPLIES.with_borrow(Vec::is_empty));
+}
+
 #[test]
 fn after_a_panic_no_other_stream_gets_the_late_response() {
     crate::listen::panic_guard::log_panics();
@@ -354,9 +385,7 @@ fn a_panic_costs_a_handshake_or_a_connection_but_no_other() {
     world.exchange(other, &message(QUERY, 0, 1));
     let tls = world.tls(&RemoteTls::default());
     let client = world.start(3, tls);
-    for octets in world.clients[client].transmits(world.now) {
-        world.server.receive(arrival(world.clients[client].address, &octets), world.now, &mut world.network);
-    }
+    world.deliver_from(client);
     // When the oldest connection is closed to make room, and when its place is taken.
     world.network.panics = true;
     world.server.finish_round(world.now, &mut world.network);

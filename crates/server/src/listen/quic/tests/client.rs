@@ -190,16 +190,20 @@ impl World {
         octets[2..].to_vec()
     }
 
+    /// Delivers what a client has to send, within a round of the server; returns the number of datagrams.
+    pub(super) fn deliver_from(&mut self, client: usize) -> usize {
+        let Client { address, .. } = self.clients[client];
+        let datagrams = self.clients[client].transmits(self.now);
+        for octets in &datagrams {
+            self.server.receive(arrival(address, octets), self.now, &mut self.network);
+        }
+        datagrams.len()
+    }
+
     /// Delivers what clients have to send.
     pub(super) fn deliver_to_server(&mut self) -> usize {
-        let mut arrived = 0;
         self.server.begin_round(Duration::ZERO);
-        for client in &mut self.clients {
-            for octets in client.transmits(self.now) {
-                self.server.receive(arrival(client.address, &octets), self.now, &mut self.network);
-                arrived += 1;
-            }
-        }
+        let arrived = (0..self.clients.len()).map(|client| self.deliver_from(client)).sum();
         self.server.finish_round(self.now, &mut self.network);
         arrived
     }

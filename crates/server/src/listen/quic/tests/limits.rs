@@ -57,6 +57,20 @@ fn a_client_has_a_limited_number_of_connections() {
 }
 
 #[test]
+fn attempts_that_wait_count_as_connections_of_their_client() {
+    let mut world = World::new(|options| options.connections_per_client = 4);
+    for port in 0..20 {
+        let tls = world.tls(&RemoteTls::default());
+        let client = world.start(7, tls);
+        world.clients[client].address.set_port(5000 + port);
+    }
+    // All arrive before the first handshake begins.
+    world.run();
+    assert_eq!((world.server.connections(), world.totals().refused), (4, 16));
+    assert_eq!(world.clients.iter().filter(|client| client.is_connected).count(), 4);
+}
+
+#[test]
 fn a_client_has_a_limited_number_of_attempts_that_wait() {
     let mut world = World::new(|_| {});
     for port in 0..100 {
@@ -68,11 +82,7 @@ fn a_client_has_a_limited_number_of_attempts_that_wait() {
     world.deliver_to_server();
     world.deliver_to_clients();
     let connected = world.server.connections();
-    for client in &mut world.clients {
-        for octets in client.transmits(world.now) {
-            world.server.receive(arrival(client.address, &octets), world.now, &mut world.network);
-        }
-    }
+    (0..world.clients.len()).for_each(|client| _ = world.deliver_from(client));
     assert_eq!((connected, world.server.waiting()), (1, 64));
     world.connect(8);
 }
@@ -243,9 +253,7 @@ fn a_stop_ends_attempts_that_wait() {
     for number in 0..3 {
         let tls = world.tls(&RemoteTls::default());
         let client = world.start(number, tls);
-        for octets in world.clients[client].transmits(world.now) {
-            world.server.receive(arrival(world.clients[client].address, &octets), world.now, &mut world.network);
-        }
+        world.deliver_from(client);
     }
     assert_eq!(world.server.waiting(), 3);
     assert!(world.server.stop(world.now));
