@@ -119,7 +119,6 @@ pub(super) const SETTINGS: &[Setting] = &[
             says(Operator, "8388608 8388608 8388608 (32 GiB)"),
             says(Kernel, "computed from the memory at boot"),
         ],
-        evidence: &[effect("E17", "Mean latency", "other operator")],
         risk: "above the memory of the host it is no limit at all: buffers then end in the out-of-memory killer",
         ..BUFFER
     },
@@ -135,7 +134,6 @@ pub(super) const SETTINGS: &[Setting] = &[
             pages_at_least(case, "net.ipv4.udp_mem", pages, why)
         },
         sources: &[says(Operator, "747744 996992 1495488"), says(Kernel, "computed from the memory at boot")],
-        evidence: &[effect("E17", "Mean latency", "other operator")],
         risk: "as net.ipv4.tcp_mem",
         ..BUFFER
     },

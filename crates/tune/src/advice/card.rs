@@ -118,7 +118,6 @@ pub(super) const SETTINGS: &[Setting] = &[
             says(Microsoft, "a physical core for each RSS queue, and none of them at 100 %"),
             says(NlnetLabs, "a reader suspects NUMA behind the limit on Linux"),
         ],
-        evidence: &[effect("E20", "99th percentile latency from the intended send time", "server and load free")],
         risk: "a fixed binding does not follow a change of load",
         condition: "cards with several queues",
         ..CARD

@@ -1,6 +1,6 @@
 //! Options of Knot DNS.
 
-use super::evidence::{SHARED_PROCESSOR, effect, medians};
+use super::evidence::medians;
 use super::sources::Document::{KnotManual, NlnetLabs};
 use super::sources::says;
 use super::workload::{Role, Server};
@@ -22,8 +22,6 @@ pub(super) const SETTINGS: &[Setting] = &[
             _ => Advice::Leave("the default is one for each processor".into()),
         },
         sources: &[says(KnotManual, "the number of online processors"), says(NlnetLabs, "4 of 4 cores on Linux")],
-        evidence: &[effect("E3", "Answered rate", "2 workers")],
-        condition: SHARED_PROCESSOR,
         ..KNOT
     },
     Setting {
@@ -83,7 +81,6 @@ pub(super) const SETTINGS: &[Setting] = &[
             }
         },
         sources: &[says(KnotManual, "not recommended with fewer queues than workers")],
-        evidence: &[effect("E20", "Server CPU time per answer", "server and load free")],
         ..KNOT
     },
     Setting {

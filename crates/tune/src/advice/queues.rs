@@ -82,7 +82,6 @@ pub(super) const SETTINGS: &[Setting] = &[
             says(LowerValues, "300000"),
             says(Kernel, "the longest queue of received packets of a processor"),
         ],
-        evidence: &[effect("E17", "Mean latency", "Liang et al."), effect("E17", "Mean latency", "lower values")],
         risk: "300,000 packets are 1.5 s of delay at 200,000 per second: clients have asked again by then",
         ..QUEUE
     },
