@@ -42,12 +42,16 @@ fn json_has_the_advice_for_the_configuration() {
     assert_eq!(outcome.status, 0, "{}", outcome.err);
     let report = json(&outcome.out);
     for setting in report["settings"].as_array().expect("a list") {
-        for key in ["name", "now", "advised", "why", "evidence", "risk"] {
+        for key in ["name", "now", "advised", "why", "evidence", "risk", "place"] {
             assert!(setting.get(key).is_some(), "{key}: {setting}");
         }
     }
     let queue = setting(&report, "net.core.somaxconn");
     assert_eq!((&queue["now"], &queue["advised"]), (&"128".into(), &"4096".into()), "{queue}");
+    assert_eq!(
+        (&queue["place"], &setting(&report, "memory of connections")["place"]),
+        (&"sysctl".into(), &"habit".into())
+    );
     assert_eq!(setting(&report, "tcp-connections")["now"], "70000");
     assert!(setting(&report, "workers and processors")["why"].as_str().is_some_and(|why| why.contains("3 workers")));
     let limit = setting(&report, "LimitNOFILE")["advised"].as_str().and_then(|text| text.parse::<u64>().ok());

@@ -14,8 +14,12 @@ const RPS: &str = "RPS (rps_cpus)";
 const XPS: &str = "XPS (xps_cpus)";
 const IRQ: &str = "IRQ affinity";
 const RING: &str = "NIC receive buffers (ring)";
+const SEND_RING: &str = "NIC transmit buffers (ring)";
 const OFFLOADS: &str = "offloads (GRO, GSO, TSO)";
 const QDISC: &str = "qdisc of the card";
+
+/// Why there is no advice on a ring.
+const NO_RING: &str = "`ethtool` is missing, or the card has no ring to set";
 
 /// Queries from 1,000 addresses, as a server has them: with one address there is nothing to steer.
 const MANY_SOURCES: &[&str] = &["zonda, source addresses 1000", "nsd, source addresses 1000"];
@@ -36,7 +40,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         },
         sources: &[says(Esnet, "fq"), says(Diiner, "sfq, codel, fq_codel, fq: no impact under any load")],
         evidence: &[effect("E16", "Mean latency", "qdisc fq"), effect("E16", "Mean latency", "qdisc fq_codel")],
-        risk: "a discipline other than mq or noqueue puts all processors behind one lock",
+        risk: "none known: a card with several queues gets it for each of them, below mq, and a card that is up keeps its own",
         ..CARD
     },
     Setting {
@@ -52,7 +56,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             None => Advice::Absent("no card reports its speed".into()),
         },
         sources: &[says(Esnet, "8gbit on a 10G host: avoids bursts that overflow switch and receiver")],
-        risk: "it limits each flow; too low, it slows transfers",
+        risk: "it limits each flow; too low, it slows transfers. As the root of a card with several queues it replaces mq, and all processors wait for one lock",
         condition: "10 Gbit/s and more, and losses during transfers",
         ..CARD
     },
@@ -126,8 +130,19 @@ pub(super) const SETTINGS: &[Setting] = &[
         name: RING,
         rule: "the packets of 5 ms at --rate for each queue, a power of two, from 512 to what the card has",
         compute: ring,
-        sources: &[says(Microsoft, "the maximum; 2048 is good for mid-range systems; virtual machines 3000")],
+        sources: &[says(Microsoft, "the maximum; 2048 is good for mid-range systems; 3000 in the settings of Hyper-V")],
         risk: "a ring larger than the cache costs cache misses; the link goes down for a moment",
+        ..CARD
+    },
+    Setting {
+        name: SEND_RING,
+        rule: "left: answers that the card cannot take yet wait in its qdisc",
+        compute: |case| match now(case, SEND_RING) {
+            Some(_) => Advice::Leave("the qdisc holds what the ring does not".into()),
+            None => Advice::Absent(NO_RING.into()),
+        },
+        sources: &[says(Microsoft, "3000 in the settings of Hyper-V, as for receiving")],
+        risk: "a larger ring delays an answer behind a transfer",
         ..CARD
     },
     Setting {
@@ -208,6 +223,7 @@ pub(super) fn now(case: &Case, name: &str) -> Option<String> {
                 .join(" "))
         }
         RING => card.rx_ring.and_then(|(now, most)| of(format!("{now} of {most}"))),
+        SEND_RING => card.tx_ring.and_then(|(now, most)| of(format!("{now} of {most}"))),
         OFFLOADS if !card.offloads.is_empty() => {
             let on = card.offloads.iter().filter(|(name, on)| {
                 **on && matches!(
@@ -300,7 +316,7 @@ fn irq(case: &Case) -> Advice {
 
 fn ring(case: &Case) -> Advice {
     let Some((card, (now, most))) = fastest(case).and_then(|card| Some((card, card.rx_ring?))) else {
-        return Advice::Absent("`ethtool` is missing, or the card has no ring to set".into());
+        return Advice::Absent(NO_RING.into());
     };
     let arriving = sizes::datagrams(case.queries_per_s(), card.rx_queues as u64, sizes::SOFTIRQ_PAUSE_MS);
     let wanted = arriving.next_power_of_two().max(512).min(most);

@@ -5,7 +5,7 @@ use super::sizes::octets;
 use super::sources::Document::{Diiner, Kernel, Liang, Usc};
 use super::sources::says;
 use super::workload::Server;
-use super::{Advice, Case, Group, Place, SETTING, Setting, missing, sizes};
+use super::{Advice, Case, Group, Place, SETTING, Setting, sizes};
 
 const DESCRIPTOR: Setting = Setting { group: Group::Descriptors, ..SETTING };
 
@@ -191,13 +191,15 @@ fn connection_memory(case: &Case) -> Advice {
         octets(needed),
         octets(case.host.usable_memory()),
     );
+    if case.host.memory.total == 0 {
+        return Advice::Absent("the memory of the host cannot be read".into());
+    }
     // The other half is for zones and the rest of the system.
     match needed > case.host.usable_memory() / 2 {
         true => Advice::Set {
             value: format!("at most {} connections", possible(connections, case.host.usable_memory() / 2, needed)),
             why,
         },
-        false if case.host.memory.total == 0 => Advice::Absent(missing()),
         false => Advice::Keep(why),
     }
 }

@@ -20,7 +20,7 @@ mod tcp;
 pub mod workload;
 mod zonda;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::host::Host;
 use evidence::Lookup;
@@ -99,6 +99,19 @@ pub enum Place {
     Habit,
 }
 
+impl Serialize for Place {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(match self {
+            Place::Sysctl => "sysctl",
+            Place::Login => "limits",
+            Place::Unit => "unit",
+            Place::Device => "device",
+            Place::Config(_) => "config",
+            Place::Habit => "habit",
+        })
+    }
+}
+
 /// What to do about a setting on one host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Advice {
@@ -160,7 +173,6 @@ pub struct Row {
     #[serde(skip)]
     pub group: Group,
     /// Where it is set.
-    #[serde(skip)]
     pub place: Place,
 }
 

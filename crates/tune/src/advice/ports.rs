@@ -95,7 +95,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         rule: "left at 60: it is the time of FIN-WAIT-2 after close, not that of TIME_WAIT, which is fixed",
         compute: |case| case.leave("net.ipv4.tcp_fin_timeout", "it does not shorten TIME_WAIT, so it frees no port"),
         sources: &[
-            says(Operator, "15; “some say not lower than 30, others 5 to 10 for a busy server”"),
+            says(Operator, "15; “some say not lower then 30, other say 5-10 for busy server; dflt 60s”"),
             says(Kernel, "60 by default; orphaned connections in FIN-WAIT-2"),
         ],
         evidence: &[effect("E17", "Mean latency", "other operator")],

@@ -1,7 +1,7 @@
 //! Processors: workers, binding, memory nodes, frequency, limits of the cgroup.
 
 use super::evidence::effect;
-use super::sources::Document::{Diiner, Esnet, Microsoft, NlnetLabs, NsdManual};
+use super::sources::Document::{Diiner, Microsoft, NlnetLabs, NsdManual};
 use super::sources::says;
 use super::{Advice, Case, Group, Place, SETTING, Setting};
 
@@ -56,7 +56,6 @@ pub(super) const SETTINGS: &[Setting] = &[
         sources: &[
             says(NsdManual, "a dedicated core for each process, no SMT siblings"),
             says(Microsoft, "server threads on the other processors of the card's node"),
-            says(Esnet, "bind interrupts and programs to the same node"),
         ],
         evidence: &[
             effect("E20", "Server CPU time per answer", "server and load free"),
@@ -101,8 +100,8 @@ pub(super) const SETTINGS: &[Setting] = &[
                 Advice::Leave("no effect was found; cpupower frequency-set -g performance for a benchmark".into())
             }
         },
-        sources: &[says(Diiner, "performance shows no improvement"), says(Esnet, "performance")],
-        risk: "performance takes more power; sources disagree",
+        sources: &[says(Diiner, "performance shows no improvement")],
+        risk: "performance takes more power",
         ..PROCESSOR
     },
     Setting {

@@ -7,6 +7,13 @@ use super::{Advice, Group, SETTING, Setting, missing, sizes};
 
 const QUEUE: Setting = Setting { group: Group::Queues, ..SETTING };
 
+/// The commands for IPv4 and IPv6, UDP and TCP. Answers need a rule of their own.
+const NOTRACK: &str = "nft 'add table inet dns; \
+                       add chain inet dns in { type filter hook prerouting priority raw; }; \
+                       add chain inet dns out { type filter hook output priority raw; }; \
+                       add rule inet dns in meta l4proto { tcp, udp } th dport 53 notrack; \
+                       add rule inet dns out meta l4proto { tcp, udp } th sport 53 notrack'";
+
 pub(super) const SETTINGS: &[Setting] = &[
     Setting {
         name: "net.core.somaxconn",
@@ -163,7 +170,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             (None, _) => Advice::Absent("connection tracking is not loaded".into()),
             (Some(_), Some(0)) => Advice::Keep("connection tracking is loaded, but has no entry of port 53".into()),
             (Some(entries), found) => Advice::Set {
-                value: "nft add rule ip raw prerouting udp dport 53 notrack (and tcp, the output hook, ip6)".into(),
+                value: NOTRACK.into(),
                 why: format!(
                     "{entries} entries, {} of port 53; at {} queries per second the table of {} is full at once, then queries are dropped",
                     found.map_or("an unknown number".into(), |found| found.to_string()),

@@ -8,6 +8,8 @@ use super::{Advice, Group, SETTING, Setting};
 
 const TCP: Setting = Setting { group: Group::Tcp, ..SETTING };
 
+const RETRIES: &str = "net.ipv4.tcp_retries2";
+
 pub(super) const SETTINGS: &[Setting] = &[
     Setting {
         name: "net.ipv4.tcp_sack",
@@ -156,6 +158,20 @@ pub(super) const SETTINGS: &[Setting] = &[
         sources: &[says(Kernel, "1 by default: the window falls back after an idle time")],
         risk: "a burst into a path that has become narrower",
         condition: "secondaries that keep connections open",
+        ..TCP
+    },
+    Setting {
+        name: RETRIES,
+        rule: "left at 15, the default, or at 8 and more; back to 15 below, because a connection must survive 100 s without a path",
+        compute: |case| match case.host.sysctl_number(RETRIES) {
+            Some(0..8 | 15) => case.default(RETRIES, "15", "below 8 a connection dies before 100 s have passed"),
+            _ => case.leave(RETRIES, "the server's own deadlines close connections without progress earlier"),
+        },
+        sources: &[
+            says(Operator, "“see tcp_retries2 for details” of tcp_orphan_retries, without a value"),
+            says(Kernel, "15 by default, about 924 s; at least 8, about 100 s"),
+        ],
+        risk: "too low: a transfer over a path that fails for a moment is cut",
         ..TCP
     },
     Setting {

@@ -70,9 +70,9 @@ pub fn markdown() -> String {
     for (name, lines) in evidence::groups(settings().flat_map(|setting| setting.evidence)) {
         _ = writeln!(text, "| {name} | {} |", cell(&lines));
     }
-    text += "\n## Symptoms\n\n`zonda tune` reads these counters. They count since the start of the host, or of the network namespace.\n\n";
+    text += "\n## Symptoms\n\n`zonda tune` reads these counters. They count since the start of the host, or of the network namespace;\nthe last two are of now.\n\n";
     text += "| counter | meaning | help |\n| --- | --- | --- |\n";
-    for (counter, meaning, help) in symptoms::COUNTERS {
+    for (counter, meaning, help) in symptoms::words() {
         _ = writeln!(text, "| `{counter}` | {meaning} | {help} |");
     }
     text += "\n## Documents\n\n| name | document |\n| --- | --- |\n";

@@ -66,6 +66,11 @@ fn symptoms_name_the_setting_that_helps() {
     assert!(found[0].help.contains("net.core.somaxconn"));
     let text = table::text(&case, &advise(&case), &found, &[]);
     assert!(text.contains("Udp.RcvbufErrors: UDP queries were dropped"), "{text}");
+    // The manual has all of them, also those that are no counters.
+    let manual = tune::render::manual::markdown();
+    for name in ["`TcpExt.ListenOverflows`", "`TCP.tw`", "`memory pressure (PSI), percent of the last minute`"] {
+        assert!(manual.contains(name), "{name}");
+    }
 }
 
 #[test]
@@ -167,4 +172,12 @@ fn files_that_never_end_or_make_no_sense_count_as_missing() {
     host.write("proc/meminfo", "MemTotal: 18446744073709551615 kB\n");
     assert_eq!(host.read().memory.total, u64::MAX);
     assert_eq!(host.row(workload(Role::Udp), "net.core.somaxconn").action, Action::Absent);
+}
+
+#[test]
+fn without_meminfo_nothing_is_said_of_the_memory_of_connections() {
+    let host = TestHost::recorded();
+    std::fs::remove_file(host.path().join("proc/meminfo")).expect("the file");
+    let row = host.row(workload(Role::Tcp), "memory of connections");
+    assert_eq!((row.action, row.advised.as_deref()), (Action::Absent, None), "{}", row.why);
 }

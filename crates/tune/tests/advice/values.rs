@@ -190,6 +190,17 @@ fn one_queue_for_many_processors_is_steered() {
 }
 
 #[test]
+fn rings_of_a_card_are_shown() {
+    let host = TestHost::large();
+    host.write(
+        "command-output/ethtool_-g_eth0",
+        "Pre-set maximums:\nRX: 4096\nTX: 2048\nCurrent hardware settings:\nRX: 512\nTX: 256\n",
+    );
+    let row = host.row(workload(Role::Udp), "NIC transmit buffers (ring)");
+    assert_eq!((row.action, row.now.as_deref()), (Action::Leave, Some("eth0: 256 of 2048")));
+}
+
+#[test]
 fn workers_follow_processors_and_quota() {
     let host = TestHost::large();
     assert_eq!(host.row(workload(Role::Udp), "workers and processors").advised.as_deref(), Some("16"));
