@@ -58,7 +58,10 @@ fn json_has_the_advice_for_the_configuration() {
     assert!(limit.is_some_and(|limit| (70_000..80_000).contains(&limit)), "{limit:?}");
     // Options of the command line are stronger.
     let outcome = folder.run(&["tune", "--config", "zonda.toml", "--root", &host, "--connections", "900000", "--json"]);
-    assert_eq!(setting(&json(&outcome.out), "net.core.somaxconn")["advised"], "65535");
+    let report = json(&outcome.out);
+    let limit = setting(&report, "LimitNOFILE")["advised"].as_str().and_then(|text| text.parse::<u64>().ok());
+    assert!(limit.is_some_and(|limit| limit > 900_000), "{limit:?}");
+    assert_eq!(setting(&report, "net.core.somaxconn")["advised"], "65535");
 }
 
 #[test]
@@ -82,6 +85,18 @@ fn memory_and_options_follow_the_listeners_of_the_configuration() {
     assert!(quic_memory.contains("469 MiB for as many over QUIC"), "{quic_memory}");
     assert_eq!(of(&quic, "quic-connections", "advised"), "15000");
     assert_eq!(of(&tcp, "quic-connections", "action"), "leave");
+}
+
+#[test]
+fn the_processors_of_the_running_server_count() {
+    let folder = TestFolder::new();
+    let host = host(&folder);
+    folder.write("zonda.toml", "[server]\n");
+    folder.write("host/proc/77/comm", "zonda\n");
+    folder.write("host/proc/77/status", "Cpus_allowed_list:\t0-2\n");
+    let outcome = folder.run(&["tune", "--config", "zonda.toml", "--root", &host, "--json"]);
+    let report = json(&outcome.out);
+    assert_eq!(setting(&report, "workers and processors")["why"], "3 workers for 3 processors");
 }
 
 #[test]

@@ -282,8 +282,19 @@ impl Case<'_> {
         }
     }
 
+    /// Whose processors and cgroup have been read.
+    fn whose(&self) -> &'static str {
+        if self.host.server.is_some() { "of the running server" } else { "of this shell" }
+    }
+
     fn is_role(&self, roles: &[Role]) -> bool {
         roles.contains(&self.workload.role)
+    }
+}
+
+impl Advice {
+    fn set(value: impl ToString, why: impl Into<String>) -> Advice {
+        Advice::Set { value: value.to_string(), why: why.into() }
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) const SETTINGS: &[Setting] = &[
                     value: processors.to_string(),
                     why: format!("{workers} workers for {processors} processors{trial}"),
                 },
-                None => Advice::Set { value: processors.to_string(), why: format!("{processors} processors{trial}") },
+                None => Advice::set(processors, format!("{processors} processors{trial}")),
             }
         },
         sources: &[
@@ -114,7 +114,8 @@ pub(super) const SETTINGS: &[Setting] = &[
                 Some(limit) if limit < allowed => Advice::Set {
                     value: format!("cpu.max for {allowed} processors, or workers for {}", limit.ceil()),
                     why: format!(
-                        "the cgroup allows {limit} of {allowed} processors: all workers stop when it is used up"
+                        "the cgroup {} allows {limit} of {allowed} processors: all workers stop when it is used up",
+                        case.whose()
                     ),
                 },
                 _ if surroundings.memory_limit.is_some() => {
@@ -170,7 +171,7 @@ pub(super) fn now(case: &Case, name: &str) -> Option<String> {
                 surroundings.task_limit.map(|limit| format!("{limit} tasks")),
             ];
             let limits: Vec<String> = limits.into_iter().flatten().collect();
-            (!limits.is_empty()).then(|| limits.join(", "))
+            (!limits.is_empty()).then(|| format!("{} ({})", limits.join(", "), case.whose()))
         }
         _ => None,
     }

@@ -17,6 +17,13 @@ pub fn notes(case: &Case, rows: &[Row]) -> Vec<String> {
     if surroundings.user_namespace {
         notes.push("this is a user namespace: its root can set the settings of its own network namespace only".into());
     }
+    let is_limited = surroundings.cpu_limit.is_some() || surroundings.memory_limit.is_some();
+    if host.server.is_none() && (is_limited || host.cpus.usable() < host.cpus.online) {
+        notes.push(format!(
+            "{} does not run: the processors and the limits of the cgroup are those of this shell",
+            case.workload.server
+        ));
+    }
     if !surroundings.net_admin {
         notes.push("without CAP_NET_ADMIN nothing can be set here, and connection tracking cannot be read; advice needs no privileges".into());
     }

@@ -114,6 +114,29 @@ fn memory_limits_of_protocols_follow_the_memory() {
 }
 
 #[test]
+fn memory_limits_of_protocols_are_of_the_host_and_never_lowered() {
+    let host = TestHost::recorded();
+    let row = |workload, name: &str| host.row(workload, name);
+    // The kernel has sized them for the host; a cgroup is of a few programs.
+    host.write("sys/fs/cgroup/memory.max", "1073741824");
+    for name in ["net.ipv4.tcp_mem", "net.ipv4.udp_mem"] {
+        assert_eq!(row(workload(Role::Tcp), name).action, Action::Keep, "{name}");
+    }
+    // At most a quarter of 6,171,021 pages.
+    let flood = Workload { rate: Some(1_000_000_000), ..workload(Role::Udp) };
+    assert_eq!(row(flood, "net.ipv4.udp_mem").advised.as_deref(), Some("1157066 1542755 2314132"));
+    // Each mark by itself.
+    let tcp = Workload { connections: 5_000_000, ..workload(Role::Tcp) };
+    host.write("proc/meminfo", "MemTotal: 134217728 kB\n");
+    host.write("proc/sys/net/ipv4/tcp_mem", "786432 1048576 26777216");
+    assert_eq!(row(tcp, "net.ipv4.tcp_mem").advised.as_deref(), Some("1500000 2000000 26777216"));
+    // In pages of 64 KiB.
+    host.write("command-output/getconf_PAGESIZE", "65536\n");
+    host.write("proc/sys/net/ipv4/tcp_mem", "1000 2000 3000");
+    assert_eq!(row(tcp, "net.ipv4.tcp_mem").advised.as_deref(), Some("93750 125000 187500"));
+}
+
+#[test]
 fn ports_follow_the_transfers_per_minute() {
     let host = TestHost::recorded();
     let of =
