@@ -73,7 +73,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "net.ipv4.tcp_rmem",
-        rule: "for a secondary, the octets in flight at the speed of the card and 100 ms, from 6 to 32 MiB; otherwise left",
+        rule: "for a secondary, twice the octets in flight at the speed of the card and 100 ms, because half of a buffer is overhead, from 6 to 32 MiB; otherwise left",
         compute: |case| stream_buffer(case, "net.ipv4.tcp_rmem", Role::Secondary, TCP_RMEM_MAX),
         sources: &[
             says(Esnet, "4096 87380 33554432"),
@@ -93,7 +93,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "net.ipv4.tcp_wmem",
-        rule: "for a primary, the octets in flight at the speed of the card and 100 ms, from 4 to 32 MiB; otherwise left",
+        rule: "for a primary, twice the octets in flight at the speed of the card and 100 ms, because half of a buffer is overhead, from 4 to 32 MiB; otherwise left",
         compute: |case| stream_buffer(case, "net.ipv4.tcp_wmem", Role::Primary, TCP_WMEM_MAX),
         sources: &[
             says(Esnet, "4096 65536 33554432"),
@@ -189,9 +189,13 @@ fn stream_buffer(case: &Case, name: &str, role: Role, default: u64) -> Advice {
     // Without a driver that knows its speed, assume 1 Gbit/s.
     let mbit = case.host.interfaces.iter().filter_map(|interface| interface.speed).max().unwrap_or(1_000);
     let in_flight = sizes::in_flight(mbit);
-    let wanted = in_flight.clamp(default, TCP_MAX);
-    let transfer =
-        format!("{mbit} Mbit/s and {} ms keep {} in flight", sizes::TRANSFER_ROUND_TRIP_MS, octets(in_flight));
+    // The kernel gives half of a buffer to the window, and counts the overhead of packets in it (tcp_adv_win_scale).
+    let wanted = in_flight.saturating_mul(2).clamp(default, TCP_MAX);
+    let transfer = format!(
+        "{mbit} Mbit/s and {} ms keep {} in flight, and half of a buffer is overhead",
+        sizes::TRANSFER_ROUND_TRIP_MS,
+        octets(in_flight)
+    );
     match case.is_role(&[role]) {
         true if max >= wanted => Advice::Keep(format!("{transfer}; it is enough")),
         true => Advice::set(format!("{min} {start} {wanted}"), transfer),

@@ -1,5 +1,7 @@
 //! Network cards: queues and steering, rings, interrupts, offloads, queueing discipline.
 
+use std::collections::BTreeSet;
+
 use super::evidence::effect;
 use super::sources::Document::{Diiner, Esnet, Kernel, Microsoft, NlnetLabs, Usc};
 use super::sources::says;
@@ -169,17 +171,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         name: "queues of virtual machines",
         place: Place::Habit,
         rule: "as many virtio or SR-IOV queues as virtual processors, given by the host",
-        compute: |case| match fastest(case) {
-            Some(card) if card.rx_queues == 1 && case.host.cpus.online > 2 => Advice::Set {
-                value: format!("{} queues for {}, set on the hypervisor", case.host.cpus.online, card.name),
-                why: format!("{} has one queue for {} processors", card.name, case.host.cpus.online),
-            },
-            Some(card) => Advice::Keep(format!(
-                "{} has {} queues for {} processors",
-                card.name, card.rx_queues, case.host.cpus.online
-            )),
-            None => Advice::Absent("there is no card".into()),
-        },
+        compute: queues_of_guest,
         sources: &[says(
             Microsoft,
             "8 RSS queues in a guest of 8 cores, 16 on the host, VM queues on, VM buffers 16 MB in and 32 MB out",
@@ -192,8 +184,9 @@ pub(super) const SETTINGS: &[Setting] = &[
         place: Place::Sysctl,
         rule: "left at 0: polling burns a processor for a few microseconds of latency",
         compute: |case| {
-            case.leave(
+            case.default(
                 "net.core.busy_poll",
+                "0",
                 "under load the queue is never empty, and idle servers need no microseconds",
             )
         },
@@ -242,7 +235,7 @@ pub(super) fn now(case: &Case, name: &str) -> Option<String> {
 }
 
 /// The card that the advice is about: the fastest, else the one with most queues.
-fn fastest<'a>(case: &'a Case) -> Option<&'a Interface> {
+pub(super) fn fastest<'a>(case: &'a Case) -> Option<&'a Interface> {
     let devices = case.host.interfaces.iter().filter(|interface| interface.is_device);
     devices.max_by_key(|interface| (interface.speed, interface.rx_queues)).or_else(|| case.host.interfaces.first())
 }
@@ -299,18 +292,36 @@ fn irq(case: &Case) -> Advice {
     let Some(card) = fastest(case).filter(|card| card.rx_queues > 1 && !card.interrupts.is_empty()) else {
         return Advice::Absent("no card has several queues with interrupts of their own".into());
     };
-    let bound = card.interrupts.values().filter(|cpus| cpus.len() == 1).count();
+    // A card that does not report its node is as near to all processors.
+    let node = case.host.cpus.nodes.iter().find(|node| Some(node.number) == card.node);
+    let cpus = node.map_or(&case.host.cpus.allowed, |node| &node.cpus);
+    let bound = card.interrupts.values().filter(|bound| bound.len() == 1 && cpus.contains(&bound[0]));
+    let (near, different) = (bound.clone().count(), bound.collect::<BTreeSet<_>>().len());
     let total = card.interrupts.len();
-    match (bound == total, case.host.cpus.irqbalance) {
-        (true, false) => Advice::Keep(format!("{total} interrupts are bound to a processor each")),
-        (_, irqbalance) => Advice::Set {
-            value: "one processor for each /proc/irq/N/smp_affinity_list".into(),
-            why: format!(
-                "{bound} of {total} interrupts of {} are bound to one processor{}",
-                card.name,
-                if irqbalance { ", and irqbalance moves them: stop it" } else { "" }
-            ),
-        },
+    let is_spread = near == total && different == total.min(cpus.len());
+    let why = format!(
+        "{near} of {total} interrupts of {} are bound to one processor near it, and they have {different} of {} processors",
+        card.name,
+        cpus.len()
+    );
+    match (is_spread, case.host.cpus.irqbalance) {
+        (true, false) => Advice::Keep(why),
+        (_, irqbalance) => Advice::set(
+            "one processor of the card's node for each /proc/irq/N/smp_affinity_list",
+            if irqbalance { why + "; irqbalance moves them: stop it" } else { why },
+        ),
+    }
+}
+
+fn queues_of_guest(case: &Case) -> Advice {
+    let (host, card) = (case.host, fastest(case).filter(|card| card.is_device));
+    let Some(card) = card.filter(|_| host.surroundings.virtual_machine) else {
+        return Advice::Absent("no hypervisor is visible here, or there is no card".into());
+    };
+    let why = format!("{} has {} queues for {} processors", card.name, card.rx_queues, host.cpus.online);
+    match card.rx_queues == 1 && host.cpus.online > 2 {
+        true => Advice::set(format!("{} queues for {}, set on the hypervisor", host.cpus.online, card.name), why),
+        false => Advice::Keep(why),
     }
 }
 

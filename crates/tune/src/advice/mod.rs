@@ -296,6 +296,14 @@ impl Advice {
     fn set(value: impl ToString, why: impl Into<String>) -> Advice {
         Advice::Set { value: value.to_string(), why: why.into() }
     }
+
+    /// For an option of a server whose value is not read: set only if its default is too low.
+    fn above_default(wanted: u64, default: u64, why: &str) -> Advice {
+        match wanted > default {
+            true => Advice::set(wanted, format!("{why}; {default} by default")),
+            false => Advice::Leave(format!("{why}; the default of {default} is enough")),
+        }
+    }
 }
 
 fn missing() -> String {

@@ -3,7 +3,7 @@
 use super::evidence::effect;
 use super::sources::Document::{Diiner, Microsoft, NlnetLabs, NsdManual};
 use super::sources::says;
-use super::{Advice, Case, Group, Place, SETTING, Setting};
+use super::{Advice, Case, Group, Place, SETTING, Setting, card};
 
 const PROCESSOR: Setting = Setting { group: Group::Processors, place: Place::Habit, ..SETTING };
 
@@ -69,7 +69,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         rule: "the server on the memory node of the card, where there are several nodes",
         compute: |case| {
             let nodes = &case.host.cpus.nodes;
-            let card = case.host.interfaces.iter().find_map(|interface| interface.node);
+            let card = card::fastest(case).and_then(|card| card.node);
             match (nodes.len(), card) {
                 (0 | 1, _) => Advice::Keep("there is one memory node".into()),
                 (count, Some(node)) => Advice::Set {

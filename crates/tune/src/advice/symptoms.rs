@@ -35,12 +35,12 @@ const COUNTERS: &[Words] = &[
     (
         "TcpExt.TCPReqQFullDrop",
         "SYNs were dropped because the queue of half-open connections was full",
-        "net.ipv4.tcp_syncookies = 1, net.ipv4.tcp_max_syn_backlog",
+        "net.ipv4.tcp_syncookies = 1; net.core.somaxconn and the server's own backlog",
     ),
     (
         "TcpExt.TCPReqQFullDoCookies",
         "SYN cookies were used: the queue of half-open connections was full",
-        "net.ipv4.tcp_max_syn_backlog, if it was not a flood",
+        "net.core.somaxconn and the server's own backlog, if it was not a flood",
     ),
     (
         "TcpExt.TCPTimeWaitOverflow",

@@ -117,7 +117,11 @@ pub(super) const SETTINGS: &[Setting] = &[
         name: "net.ipv4.tcp_no_metrics_save",
         rule: "left at 0: the saved round-trip times help clients that come back",
         compute: |case| {
-            case.leave("net.ipv4.tcp_no_metrics_save", "a returning client's connection starts with what was learned")
+            case.default(
+                "net.ipv4.tcp_no_metrics_save",
+                "0",
+                "a returning client's connection starts with what was learned",
+            )
         },
         sources: &[says(Operator, "1")],
         evidence: &[effect("E17", "Mean latency", "other operator")],
