@@ -77,7 +77,9 @@ pub fn run(arguments: &TuneArguments) -> ExitCode {
         }),
         false => match (written, applied) {
             (None, None) => table::text(&case, &rows, &symptoms, &notes),
-            (written, applied) => action_text(&written.unwrap_or_default(), &applied.unwrap_or_default(), arguments),
+            (written, applied) => {
+                action_text(&written.unwrap_or_default(), &applied.unwrap_or_default(), &notes, arguments)
+            }
         },
     };
     // Values of the host can hold any octets.
@@ -175,7 +177,7 @@ fn with_undo(changes: Vec<Change>) -> Vec<AppliedChange> {
 }
 
 /// What was written and set, and how to go on or back.
-fn action_text(written: &[String], applied: &[Change], arguments: &TuneArguments) -> String {
+fn action_text(written: &[String], applied: &[Change], notes: &[String], arguments: &TuneArguments) -> String {
     let mut text: String = written.iter().map(|path| format!("written: {path}\n")).collect();
     if !written.is_empty() {
         text += "Read them, copy them to /etc/sysctl.d, /etc/security/limits.d and /etc/systemd/system, then run\n  \
@@ -201,5 +203,5 @@ fn action_text(written: &[String], applied: &[Change], arguments: &TuneArguments
     } else if arguments.apply && applied.is_empty() {
         text += "no sysctl needs a change: nothing was set\n";
     }
-    text
+    text + &notes.iter().map(|note| format!("note: {note}\n")).collect::<String>()
 }

@@ -120,10 +120,15 @@ fn mistakes_are_explained() {
 fn files_are_written_for_one_setting() {
     let folder = TestFolder::new();
     let host = host(&folder);
+    folder.write("host/.dockerenv", "");
     let arguments = ["tune", "--root", &host, "--only", "net.core.somaxconn", "--write", "tuning"];
     let outcome = folder.run(&arguments);
-    assert_eq!((outcome.status, outcome.out.lines().next()), (0, Some("written: tuning/sysctl.d/60-zonda-tune.conf")));
-    let text = fs::read_to_string(folder.path().join("tuning/sysctl.d/60-zonda-tune.conf")).expect("the file");
+    assert_eq!(
+        (outcome.status, outcome.out.lines().next()),
+        (0, Some("written: tuning/sysctl.d/99-zz-zonda-tune.conf"))
+    );
+    assert!(outcome.out.contains("note: this is a container (/.dockerenv)"), "{}", outcome.out);
+    let text = fs::read_to_string(folder.path().join("tuning/sysctl.d/99-zz-zonda-tune.conf")).expect("the file");
     assert!(text.contains("\nnet.core.somaxconn = 4096\n"), "{text}");
     assert!(!Path::new(&folder.path().join("tuning/limits.d")).exists());
     let kept = fs::read_to_string(folder.path().join("host/proc/sys/net/core/somaxconn")).expect("the sysctl");

@@ -169,17 +169,13 @@ fn receive_buffer(case: &Case) -> (u64, String) {
 }
 
 fn default_buffer(case: &Case, name: &str) -> Advice {
+    const DEFAULT: u64 = 212_992;
     /// Ten times the default: a program that needs more asks for it.
     const HARMFUL: u64 = 2 << 20;
+    let why = "DNS servers set the buffers of their own sockets, up to rmem_max and wmem_max";
     match case.host.sysctl_number(name) {
-        None => Advice::Absent(missing()),
-        Some(now) if now > HARMFUL => Advice::Set {
-            value: "212992".into(),
-            why: format!("the kernel's default: every socket of every program gets {}", octets(now)),
-        },
-        Some(_) => {
-            Advice::Leave("DNS servers set the buffers of their own sockets, up to rmem_max and wmem_max".into())
-        }
+        Some(DEFAULT | HARMFUL..) => case.default(name, &DEFAULT.to_string(), why),
+        _ => case.leave(name, why),
     }
 }
 
@@ -197,7 +193,7 @@ fn stream_buffer(case: &Case, name: &str, role: Role, default: u64) -> Advice {
         octets(in_flight)
     );
     match case.is_role(&[role]) {
-        true if max >= wanted => Advice::Keep(format!("{transfer}; it is enough")),
+        true if max > wanted => Advice::Keep(format!("{transfer}; it is enough")),
         true => Advice::set(format!("{min} {start} {wanted}"), transfer),
         false => Advice::Leave(format!(
             "the kernel sizes the buffers of a connection by itself, and queries fit; for a {role}: {transfer}"
@@ -220,7 +216,9 @@ fn protocol_memory(case: &Case, name: &str, needed: u64, part: u64, what: &str) 
         return Advice::set(text(default), why);
     }
     let raised = [0, 1, 2].map(|mark| now[mark].max(wanted[mark]));
-    match now == raised {
+    // The kernel computes other numbers: these have been set before.
+    let is_set = now == default || (0..3).any(|mark| now[mark] == wanted[mark]);
+    match now == raised && !is_set {
         true => Advice::Keep(format!("{why}; it is enough")),
         false => Advice::set(text(raised), why),
     }

@@ -13,6 +13,8 @@ const PORT: Setting = Setting { group: Group::Ports, ..SETTING };
 const FIRST: u64 = 1_024;
 const LAST: u64 = 65_535;
 const ALL: u64 = LAST + 1 - FIRST;
+/// 32768 to 60999.
+const DEFAULT: u64 = 28_232;
 
 /// As many connections in TIME_WAIT take 5 MiB.
 const FEWEST_BUCKETS: u64 = 16_384;
@@ -34,7 +36,8 @@ pub(super) const SETTINGS: &[Setting] = &[
                 sizes::TIME_WAIT_S,
                 if now >= needed || now < ALL { "" } else { ", and there can be no more: use several addresses" }
             );
-            match needed > now && now < ALL {
+            let is_set = needed > DEFAULT && (first, last) == (FIRST, LAST);
+            match is_set || (needed > now && now < ALL) {
                 true => Advice::set(format!("{FIRST} {LAST}"), why),
                 false => Advice::Keep(why),
             }

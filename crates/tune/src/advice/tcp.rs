@@ -84,13 +84,10 @@ pub(super) const SETTINGS: &[Setting] = &[
             let jumbo = case.host.interfaces.iter().find(|interface| interface.mtu > 1_500);
             match (jumbo, case.host.sysctl_number("net.ipv4.tcp_mtu_probing")) {
                 (_, None) => Advice::Absent(super::missing()),
-                (Some(interface), Some(0)) => Advice::Set {
-                    value: "1".into(),
-                    why: format!("{} has an MTU of {}", interface.name, interface.mtu),
-                },
-                (Some(interface), Some(_)) => {
-                    Advice::Keep(format!("{} has an MTU of {}", interface.name, interface.mtu))
+                (Some(interface), Some(0 | 1)) => {
+                    Advice::set(1, format!("{} has an MTU of {}", interface.name, interface.mtu))
                 }
+                (Some(_), Some(_)) => Advice::Keep("probing is on".into()),
                 (None, Some(_)) => Advice::Leave("no card has jumbo frames".into()),
             }
         },
@@ -150,13 +147,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             case.host.sysctl_number("net.ipv4.tcp_slow_start_after_idle"),
         ) {
             (_, None) => Advice::Absent(super::missing()),
-            (true, Some(1)) => Advice::Set {
-                value: "0".into(),
-                why: "a transfer on a connection that was idle starts with the window it had".into(),
-            },
-            (true, Some(_)) => {
-                Advice::Keep("a transfer on a connection that was idle starts with the window it had".into())
-            }
+            (true, Some(_)) => Advice::set(0, "a transfer on a connection that was idle starts with the window it had"),
             (false, Some(_)) => Advice::Leave("answers to queries fit into the first window".into()),
         },
         sources: &[says(Kernel, "1 by default: the window falls back after an idle time")],

@@ -12,7 +12,8 @@ const HEAD: &str = "\
 
 `zonda tune` reads the host and the configuration and prints advice: each setting, its value now, the value it should have, why, who
 says so, what we measured, and what can go wrong. It changes nothing, except with `--write FOLDER` (files for sysctl.d, limits.d and
-systemd) or `--apply` (sets the sysctls now and prints the commands that undo it).
+systemd) or `--apply` (sets the sysctls now and prints the commands that undo it). The file for sysctl.d replaces the installed one: it has
+the values of that one and of `--apply`, too.
 
 ```sh
 zonda tune

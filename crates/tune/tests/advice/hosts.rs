@@ -141,6 +141,31 @@ fn the_processors_and_the_cgroup_of_the_running_server_count() {
 }
 
 #[test]
+fn files_that_undo_the_advice_are_named() {
+    let host = TestHost::recorded();
+    host.write("proc/sys/net/core/somaxconn", "16");
+    for file in ["sysctl.conf", "sysctl.d/zz-site.conf", "sysctl.d/50-site.conf"] {
+        host.write(&format!("etc/{file}"), "net.core.somaxconn=16\nnet.ipv4.tcp_sack = 1\n");
+    }
+    // A file of the administrator hides one of the distribution.
+    host.write("usr/lib/sysctl.d/zz-site.conf", "net.core.somaxconn = 17\n");
+    let notes = notes_of(&host);
+    for file in ["sysctl.conf", "sysctl.d/zz-site.conf"] {
+        assert!(notes.contains(&format!("/etc/{file} sets net.core.somaxconn = 16, and is read after")), "{notes}");
+    }
+    assert_eq!(notes.matches("is read after").count(), 2, "{notes}");
+}
+
+#[test]
+fn a_limit_of_logins_above_that_of_the_kernel_is_named() {
+    let host = TestHost::recorded();
+    host.write("etc/security/limits.conf", "* hard nofile 1024\n");
+    assert!(!notes_of(&host).contains("nobody can log in"));
+    host.write("proc/sys/fs/nr_open", "2048");
+    assert!(notes_of(&host).contains("fs.nr_open is 2048: raise it before a file in limits.d asks for 3072"));
+}
+
+#[test]
 fn the_text_has_every_row_with_its_evidence() {
     let recorded = TestHost::recorded();
     let host = recorded.read();
