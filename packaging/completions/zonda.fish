@@ -74,7 +74,7 @@ complete -c zonda -n "__fish_zonda_using_subcommand tune" -l for -d 'The DNS ser
 nsd\t'NLnet Labs NSD'
 knot\t'Knot DNS'
 bind\t'ISC BIND 9'"
-complete -c zonda -n "__fish_zonda_using_subcommand tune" -l only -d 'Advise on this setting only; can be repeated. With --write and --apply, nothing else is written or set' -r
+complete -c zonda -n "__fish_zonda_using_subcommand tune" -l only -d 'Advise on this setting only; can be repeated. With --write and --apply, nothing else is changed' -r
 complete -c zonda -n "__fish_zonda_using_subcommand tune" -l write -d 'Write files for sysctl.d, limits.d and systemd into this folder, to be copied to /etc by hand' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand tune" -l root -d 'Read a recorded host below this folder instead of this host' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand tune" -l json -d 'Print one JSON object'

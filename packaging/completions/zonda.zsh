@@ -96,7 +96,7 @@ primary\:"Transfers zones out"))' \
 nsd\:"NLnet Labs NSD"
 knot\:"Knot DNS"
 bind\:"ISC BIND 9"))' \
-'*--only=[Advise on this setting only; can be repeated. With --write and --apply, nothing else is written or set]:NAME:_default' \
+'*--only=[Advise on this setting only; can be repeated. With --write and --apply, nothing else is changed]:NAME:_default' \
 '--write=[Write files for sysctl.d, limits.d and systemd into this folder, to be copied to /etc by hand]:FOLDER:_files' \
 '--root=[Read a recorded host below this folder instead of this host]:FOLDER:_files' \
 '--json[Print one JSON object]' \

@@ -192,7 +192,7 @@ pub struct TuneArguments {
     /// The DNS server that the advice is for.
     #[arg(long = "for", value_enum, value_name = "SERVER", default_value_t = TuneServer::Zonda)]
     pub server: TuneServer,
-    /// Advise on this setting only; can be repeated. With --write and --apply, nothing else is written or set.
+    /// Advise on this setting only; can be repeated. With --write and --apply, nothing else is changed.
     #[arg(long, value_name = "NAME")]
     pub only: Vec<String>,
     /// Print one JSON object.

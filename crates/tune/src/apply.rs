@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::advice::{Action, Place, Row};
-use crate::host::sysctl_path;
+use crate::host::{single_spaced, sysctl_path};
 
 /// A sysctl that was set, or could not be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -41,7 +41,7 @@ fn set(root: &Path, name: &'static str, before: String, asked: String) -> Change
     let path = root.join(sysctl_path(name));
     let result = fs::write(&path, &asked).and_then(|()| fs::read_to_string(&path));
     let (after, error) = match result {
-        Ok(text) => (Some(text.split_whitespace().collect::<Vec<_>>().join(" ")), None),
+        Ok(text) => (Some(single_spaced(&text)), None),
         Err(error) => (None, Some(explain(&error))),
     };
     Change { name, before, asked, after, error }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use tune::advice::evidence::{Figure, Lookup};
+use tune::advice::evidence::{Figure, Lookup, describe};
 use tune::advice::settings;
 
 const HEAD: &str = "\
@@ -153,6 +153,28 @@ fn what_is_looked_up_is_recorded_or_planned() {
             "neither record nor experiment {} has “{}”: look up its new name",
             lookup.experiment, lookup.level
         );
+    }
+}
+
+#[test]
+fn nothing_is_quoted_for_a_sysctl_that_an_experiment_did_not_set() {
+    for setting in settings() {
+        for lookup in setting.evidence.iter().filter(|lookup| matches!(lookup.experiment, "E16" | "E17")) {
+            let record = entry("records", lookup.experiment).expect("a record");
+            let report = fs::read_to_string(record.join("report.md")).expect("the report of a record");
+            let note = format!("has no {} for each namespace", setting.name);
+            assert!(!report.contains(&note), "{} quotes {lookup:?}, but “{note}”", setting.name);
+        }
+    }
+}
+
+#[test]
+fn a_group_of_settings_is_no_measurement_of_one() {
+    for setting in settings() {
+        let mut measured = setting.evidence.iter().filter(|lookup| lookup.figures().next().is_some());
+        let is_measured = measured.any(|lookup| !lookup.is_of_group());
+        let text = describe(setting.evidence);
+        assert_eq!(text.starts_with("not measured here"), !is_measured, "{}: {text}", setting.name);
     }
 }
 

@@ -48,11 +48,12 @@ pub fn run(arguments: &TuneArguments) -> ExitCode {
     if arguments.list {
         return print(&manual::markdown());
     }
-    let host = match Host::read(&arguments.root) {
+    let server = server(arguments);
+    let host = match Host::read(&arguments.root, server.process().0) {
         Ok(host) => host,
         Err(error) => return fail(&error.to_string()),
     };
-    let Some(case) = case(arguments, &host) else { return ExitCode::FAILURE };
+    let Some(case) = case(arguments, server, &host) else { return ExitCode::FAILURE };
     let mut rows = tune::advise(&case);
     if let Some(unknown) = keep_only(&mut rows, &arguments.only) {
         return fail(&format!("there is no setting {unknown} (help: `zonda tune --list` lists them)"));
@@ -76,7 +77,9 @@ pub fn run(arguments: &TuneArguments) -> ExitCode {
         }),
         false => match (written, applied) {
             (None, None) => table::text(&case, &rows, &symptoms, &notes),
-            (written, applied) => action_text(&written.unwrap_or_default(), &applied.unwrap_or_default(), arguments),
+            (written, applied) => {
+                action_text(&written.unwrap_or_default(), &applied.unwrap_or_default(), &notes, arguments)
+            }
         },
     };
     // Values of the host can hold any octets.
@@ -84,19 +87,23 @@ pub fn run(arguments: &TuneArguments) -> ExitCode {
     if failed { print_failure(&text) } else { print(&text) }
 }
 
+/// The server that the advice is for.
+fn server(arguments: &TuneArguments) -> Server {
+    match arguments.server {
+        TuneServer::Zonda => Server::Zonda,
+        TuneServer::Nsd => Server::Nsd,
+        TuneServer::Knot => Server::Knot,
+        TuneServer::Bind => Server::Bind,
+    }
+}
+
 /// What the advice is computed from; `None` if the configuration has mistakes, which are printed.
-fn case<'a>(arguments: &TuneArguments, host: &'a Host) -> Option<Case<'a>> {
+fn case<'a>(arguments: &TuneArguments, server: Server, host: &'a Host) -> Option<Case<'a>> {
     let sources = Sources::new(&arguments.config, &ZoneArguments::default());
     // Without a configuration the defaults of the server are what it would run with.
     let config = match sources.is_empty() {
         true => Config::default(),
         false => read_config(&sources).inspect_err(|mistakes| print_findings(mistakes)).ok()?,
-    };
-    let server = match arguments.server {
-        TuneServer::Zonda => Server::Zonda,
-        TuneServer::Nsd => Server::Nsd,
-        TuneServer::Knot => Server::Knot,
-        TuneServer::Bind => Server::Bind,
     };
     let role = match arguments.role {
         TuneRole::Udp => Role::Udp,
@@ -115,7 +122,7 @@ fn case<'a>(arguments: &TuneArguments, host: &'a Host) -> Option<Case<'a>> {
         rate: arguments.rate,
     };
     let facts = if server == Server::Zonda {
-        server_facts(&config)
+        server_facts(&config, host)
     } else {
         ServerFacts { addresses: 1, ..ServerFacts::default() }
     };
@@ -123,7 +130,7 @@ fn case<'a>(arguments: &TuneArguments, host: &'a Host) -> Option<Case<'a>> {
 }
 
 /// What the configuration says about this server.
-fn server_facts(config: &Config) -> ServerFacts {
+fn server_facts(config: &Config, host: &Host) -> ServerFacts {
     let server = &config.server;
     let listen = listen_config(server);
     let addresses = addresses(server).len().max(1);
@@ -135,11 +142,13 @@ fn server_facts(config: &Config) -> ServerFacts {
     ]
     .map(|(name, value)| (name, value.to_string()))
     .into();
+    // By default it has one for each of its own processors, which need not be those of this shell.
+    let workers = if server.workers.0 == 0 { host.cpus.usable() } else { listen.workers };
     let stream_workers = listen.tcp_workers + listen.tls_workers + listen.quic.workers;
     ServerFacts {
-        workers: Some(listen.workers as u64),
+        workers: Some(workers as u64),
         addresses: addresses as u64,
-        reserved: open_files::reserved(addresses, listen.workers, stream_workers) as u64,
+        reserved: open_files::reserved(addresses, workers, stream_workers) as u64,
         receive_buffer: Some(listen.udp.receive_buffer as u64),
         backlog: Some(u64::from(listen.tcp.backlog)),
         tls_octets: if server.listen_tls.is_empty() { 0 } else { SESSION_MEMORY as u64 },
@@ -168,7 +177,7 @@ fn with_undo(changes: Vec<Change>) -> Vec<AppliedChange> {
 }
 
 /// What was written and set, and how to go on or back.
-fn action_text(written: &[String], applied: &[Change], arguments: &TuneArguments) -> String {
+fn action_text(written: &[String], applied: &[Change], notes: &[String], arguments: &TuneArguments) -> String {
     let mut text: String = written.iter().map(|path| format!("written: {path}\n")).collect();
     if !written.is_empty() {
         text += "Read them, copy them to /etc/sysctl.d, /etc/security/limits.d and /etc/systemd/system, then run\n  \
@@ -194,5 +203,5 @@ fn action_text(written: &[String], applied: &[Change], arguments: &TuneArguments
     } else if arguments.apply && applied.is_empty() {
         text += "no sysctl needs a change: nothing was set\n";
     }
-    text
+    text + &notes.iter().map(|note| format!("note: {note}\n")).collect::<String>()
 }

@@ -3,7 +3,7 @@
 use super::evidence::medians;
 use super::sources::Document::{BindManual, Isc, NlnetLabs, Usc};
 use super::sources::says;
-use super::workload::{Role, Server};
+use super::workload::Server;
 use super::{Advice, Group, Place, SETTING, Setting, descriptors, ports, sizes};
 
 const BIND: Setting = Setting { group: Group::Server, place: Place::Config(Server::Bind), ..SETTING };
@@ -11,8 +11,8 @@ const BIND: Setting = Setting { group: Group::Server, place: Place::Config(Serve
 pub(super) const SETTINGS: &[Setting] = &[
     Setting {
         name: "tcp-clients",
-        rule: "--connections: the default of 150 is for a resolver at home",
-        compute: |case| set(case.workload.connections, "150 by default"),
+        rule: "--connections, at least the default of 150, which is for a resolver at home",
+        compute: |case| Advice::above_default(case.workload.connections, 150, "as many as --connections"),
         sources: &[says(Usc, "6500000; the default is just 150"), says(BindManual, "150 by default")],
         evidence: &[
             medians("E18", "Connections open").only(&["bind, 15,000 idle"]),
@@ -23,10 +23,10 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "tcp-listen-queue",
-        rule: "the accept queue for --connections, as net.core.somaxconn",
+        rule: "the accept queue for --connections, as net.core.somaxconn, at least the default of 10",
         compute: |case| {
-            let wanted = sizes::accept_queue(case.workload.connections).max(10);
-            set(wanted, "10 by default; 0 takes the system's own default, which need not be somaxconn")
+            let wanted = sizes::accept_queue(case.workload.connections);
+            Advice::above_default(wanted, 10, "0 takes the system's own default, which need not be somaxconn")
         },
         sources: &[
             says(Usc, "0: the length of the system"),
@@ -72,28 +72,34 @@ pub(super) const SETTINGS: &[Setting] = &[
         name: "-n (threads)",
         rule: "left: as many as processors is the default; set where a cgroup gives fewer",
         compute: |case| match case.processors() {
-            few if few < case.host.cpus.online as u64 => set(few, "fewer processors may be used than are online"),
+            few if few < case.host.cpus.online as u64 => {
+                Advice::set(few, "fewer processors may be used than are online")
+            }
             _ => Advice::Leave("the default is one for each processor".into()),
         },
         sources: &[says(NlnetLabs, "4 of 4 cores; up to 3 times faster with threads")],
         ..BIND
     },
     Setting {
-        name: "transfers-in, transfers-per-ns, serial-query-rate",
-        rule: "for a secondary, the transfers of a second, so that --rate can be reached",
-        compute: |case| match case.is_role(&[Role::Secondary]) {
-            true => set(
-                ports::parallel_transfers(case),
-                &format!("{} transfers a minute, 10, 2 and 20 by default", case.workload.transfers_per_min()),
-            ),
-            false => Advice::Leave("only for a secondary of many zones".into()),
-        },
+        name: "transfers-in",
+        rule: "for a secondary, the transfers of a second at --rate, at least the default of 10",
+        compute: |case| ports::parallel_transfers(case, 10),
         sources: &[says(Isc, "30,000 zones take from 66 to 181 s; ports run out after 38 s")],
         risk: "ports run out sooner: see net.ipv4.ip_local_port_range",
         ..BIND
     },
+    Setting {
+        name: "transfers-per-ns",
+        rule: "as transfers-in, for zones of one primary, at least the default of 2",
+        compute: |case| ports::parallel_transfers(case, 2),
+        risk: "more load for that primary at once",
+        ..BIND
+    },
+    Setting {
+        name: "serial-query-rate",
+        rule: "for a secondary, the SOA queries of a second at --rate, at least the default of 20",
+        compute: |case| ports::parallel_transfers(case, 20),
+        risk: "more load for the primaries at once",
+        ..BIND
+    },
 ];
-
-fn set(value: impl ToString, why: &str) -> Advice {
-    Advice::Set { value: value.to_string(), why: why.into() }
-}

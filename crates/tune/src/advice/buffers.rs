@@ -73,7 +73,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "net.ipv4.tcp_rmem",
-        rule: "for a secondary, the octets in flight at the speed of the card and 100 ms, from 6 to 32 MiB; otherwise left",
+        rule: "for a secondary, twice the octets in flight at the speed of the card and 100 ms, because half of a buffer is overhead, from 6 to 32 MiB; otherwise left",
         compute: |case| stream_buffer(case, "net.ipv4.tcp_rmem", Role::Secondary, TCP_RMEM_MAX),
         sources: &[
             says(Esnet, "4096 87380 33554432"),
@@ -93,7 +93,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "net.ipv4.tcp_wmem",
-        rule: "for a primary, the octets in flight at the speed of the card and 100 ms, from 4 to 32 MiB; otherwise left",
+        rule: "for a primary, twice the octets in flight at the speed of the card and 100 ms, because half of a buffer is overhead, from 4 to 32 MiB; otherwise left",
         compute: |case| stream_buffer(case, "net.ipv4.tcp_wmem", Role::Primary, TCP_WMEM_MAX),
         sources: &[
             says(Esnet, "4096 65536 33554432"),
@@ -113,29 +113,31 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "net.ipv4.tcp_mem",
-        rule: "16 KiB for each tenth of --connections, at most a quarter of the memory; never lowered, never above the memory",
-        compute: stream_memory,
+        rule: "16 KiB for each tenth of --connections, at most a quarter of the host's memory; never lowered, unless the last mark is above the memory",
+        compute: |case| {
+            let (_, _, busy) = sizes::connection_memory(case.workload.connections, 0);
+            let needed = format!("{} connections with a tenth of them busy", case.workload.connections);
+            protocol_memory(case, "net.ipv4.tcp_mem", busy, 16, &needed)
+        },
         sources: &[
             says(Operator, "8388608 8388608 8388608 (32 GiB)"),
             says(Kernel, "computed from the memory at boot"),
         ],
-        evidence: &[effect("E17", "Mean latency", "other operator")],
         risk: "above the memory of the host it is no limit at all: buffers then end in the out-of-memory killer",
         ..BUFFER
     },
     Setting {
         name: "net.ipv4.udp_mem",
-        rule: "twice the receive buffers of all UDP sockets; never lowered",
+        rule: "twice the receive buffers of all UDP sockets, at most a quarter of the host's memory; never lowered, unless the last mark is above the memory",
         compute: |case| {
             let (buffer, _) = receive_buffer(case);
             let sockets = case.udp_sockets() * case.server.addresses.max(1);
             // The kernel charges twice what a socket asked for.
-            let pages = (2 * buffer * sockets).div_ceil(sizes::PAGE_OCTETS);
-            let why = format!("{sockets} sockets of {} and as much overhead are {pages} pages", octets(buffer));
-            pages_at_least(case, "net.ipv4.udp_mem", pages, why)
+            let charged = buffer.saturating_mul(2 * sockets);
+            let needed = format!("{sockets} sockets of {} and as much overhead", octets(buffer));
+            protocol_memory(case, "net.ipv4.udp_mem", charged, 8, &needed)
         },
         sources: &[says(Operator, "747744 996992 1495488"), says(Kernel, "computed from the memory at boot")],
-        evidence: &[effect("E17", "Mean latency", "other operator")],
         risk: "as net.ipv4.tcp_mem",
         ..BUFFER
     },
@@ -167,17 +169,13 @@ fn receive_buffer(case: &Case) -> (u64, String) {
 }
 
 fn default_buffer(case: &Case, name: &str) -> Advice {
+    const DEFAULT: u64 = 212_992;
     /// Ten times the default: a program that needs more asks for it.
     const HARMFUL: u64 = 2 << 20;
+    let why = "DNS servers set the buffers of their own sockets, up to rmem_max and wmem_max";
     match case.host.sysctl_number(name) {
-        None => Advice::Absent(missing()),
-        Some(now) if now > HARMFUL => Advice::Set {
-            value: "212992".into(),
-            why: format!("the kernel's default: every socket of every program gets {}", octets(now)),
-        },
-        Some(_) => {
-            Advice::Leave("DNS servers set the buffers of their own sockets, up to rmem_max and wmem_max".into())
-        }
+        Some(DEFAULT | HARMFUL..) => case.default(name, &DEFAULT.to_string(), why),
+        _ => case.leave(name, why),
     }
 }
 
@@ -186,50 +184,52 @@ fn stream_buffer(case: &Case, name: &str, role: Role, default: u64) -> Advice {
     let [min, start, max] = case.host.sysctl_numbers(name)[..] else { return Advice::Absent(missing()) };
     // Without a driver that knows its speed, assume 1 Gbit/s.
     let mbit = case.host.interfaces.iter().filter_map(|interface| interface.speed).max().unwrap_or(1_000);
-    let wanted = sizes::in_flight(mbit).clamp(default, TCP_MAX);
+    let in_flight = sizes::in_flight(mbit);
+    // The kernel gives half of a buffer to the window, and counts the overhead of packets in it (tcp_adv_win_scale).
+    let wanted = in_flight.saturating_mul(2).clamp(default, TCP_MAX);
     let transfer = format!(
-        "{mbit} Mbit/s and {} ms keep {} in flight",
+        "{mbit} Mbit/s and {} ms keep {} in flight, and half of a buffer is overhead",
         sizes::TRANSFER_ROUND_TRIP_MS,
-        octets(sizes::in_flight(mbit))
+        octets(in_flight)
     );
-    if case.is_role(&[role]) && max < wanted {
-        Advice::Set { value: format!("{min} {start} {wanted}"), why: transfer }
-    } else if case.is_role(&[role]) {
-        Advice::Keep(format!("{transfer}; it is enough"))
-    } else {
-        Advice::Leave(format!(
+    match case.is_role(&[role]) {
+        true if max > wanted => Advice::Keep(format!("{transfer}; it is enough")),
+        true => Advice::set(format!("{min} {start} {wanted}"), transfer),
+        false => Advice::Leave(format!(
             "the kernel sizes the buffers of a connection by itself, and queries fit; for a {role}: {transfer}"
-        ))
+        )),
     }
 }
 
-fn stream_memory(case: &Case) -> Advice {
-    let now = case.host.sysctl_numbers("net.ipv4.tcp_mem");
-    let memory = case.host.usable_memory() / sizes::PAGE_OCTETS;
-    let (_, _, busy) = sizes::connection_memory(case.workload.connections, 0);
-    let pages = (busy / sizes::PAGE_OCTETS).min(memory / 4).max(1);
-    let why = format!("{} connections with a tenth of them busy need {pages} pages", case.workload.connections);
-    match now[..] {
-        [_, _, high] if memory > 0 && high > memory => Advice::Set {
-            value: triple(memory / 16),
-            why: format!(
-                "{high} pages are more than the memory of {memory} pages: no limit at all; a sixteenth is the kernel's default"
-            ),
-        },
-        _ => pages_at_least(case, "net.ipv4.tcp_mem", pages, why),
+/// Raises the three marks of a protocol's memory, in pages, to `needed` octets. By default the second is the `part`-th part of the memory.
+///
+/// They are of the whole host, so its memory counts and not that of a cgroup.
+fn protocol_memory(case: &Case, name: &str, needed: u64, part: u64, what: &str) -> Advice {
+    let Ok(now) = <[u64; 3]>::try_from(case.host.sysctl_numbers(name)) else { return Advice::Absent(missing()) };
+    let page = case.host.memory.page_octets;
+    let memory = case.host.memory.total / page;
+    let pages = needed.div_ceil(page).min(memory / 4).max(1);
+    let why = format!("{what} need {pages} pages");
+    let (wanted, default) = (marks(pages), marks(pages.max(memory / part)));
+    if memory > 0 && now[2] > memory {
+        let why = format!("{} pages are more than the memory of {memory} pages: no limit at all; {why}", now[2]);
+        return Advice::set(text(default), why);
     }
-}
-
-/// Raises the pressure mark (the second of three numbers of pages).
-fn pages_at_least(case: &Case, name: &str, pages: u64, why: String) -> Advice {
-    match case.host.sysctl_numbers(name)[..] {
-        [_, pressure, _] if pressure >= pages => Advice::Keep(format!("{why}; it is enough")),
-        [_, _, _] => Advice::Set { value: triple(pages), why },
-        _ => Advice::Absent(missing()),
+    let raised = [0, 1, 2].map(|mark| now[mark].max(wanted[mark]));
+    // The kernel computes other numbers: these have been set before.
+    let is_set = now == default || (0..3).any(|mark| now[mark] == wanted[mark]);
+    match now == raised && !is_set {
+        true => Advice::Keep(format!("{why}; it is enough")),
+        false => Advice::set(text(raised), why),
     }
 }
 
 /// The three marks in the kernel's own proportions.
-fn triple(pages: u64) -> String {
-    format!("{} {pages} {}", pages * 3 / 4, pages * 3 / 2)
+fn marks(pages: u64) -> [u64; 3] {
+    [pages * 3 / 4, pages, pages * 3 / 2]
+}
+
+/// Marks as a sysctl has them.
+fn text(marks: [u64; 3]) -> String {
+    marks.map(|mark| mark.to_string()).join(" ")
 }

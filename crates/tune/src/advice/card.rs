@@ -1,5 +1,7 @@
 //! Network cards: queues and steering, rings, interrupts, offloads, queueing discipline.
 
+use std::collections::BTreeSet;
+
 use super::evidence::effect;
 use super::sources::Document::{Diiner, Esnet, Kernel, Microsoft, NlnetLabs, Usc};
 use super::sources::says;
@@ -14,8 +16,12 @@ const RPS: &str = "RPS (rps_cpus)";
 const XPS: &str = "XPS (xps_cpus)";
 const IRQ: &str = "IRQ affinity";
 const RING: &str = "NIC receive buffers (ring)";
+const SEND_RING: &str = "NIC transmit buffers (ring)";
 const OFFLOADS: &str = "offloads (GRO, GSO, TSO)";
 const QDISC: &str = "qdisc of the card";
+
+/// Why there is no advice on a ring.
+const NO_RING: &str = "`ethtool` is missing, or the card has no ring to set";
 
 /// Queries from 1,000 addresses, as a server has them: with one address there is nothing to steer.
 const MANY_SOURCES: &[&str] = &["zonda, source addresses 1000", "nsd, source addresses 1000"];
@@ -36,7 +42,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         },
         sources: &[says(Esnet, "fq"), says(Diiner, "sfq, codel, fq_codel, fq: no impact under any load")],
         evidence: &[effect("E16", "Mean latency", "qdisc fq"), effect("E16", "Mean latency", "qdisc fq_codel")],
-        risk: "a discipline other than mq or noqueue puts all processors behind one lock",
+        risk: "none known: a card with several queues gets it for each of them, below mq, and a card that is up keeps its own",
         ..CARD
     },
     Setting {
@@ -52,7 +58,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             None => Advice::Absent("no card reports its speed".into()),
         },
         sources: &[says(Esnet, "8gbit on a 10G host: avoids bursts that overflow switch and receiver")],
-        risk: "it limits each flow; too low, it slows transfers",
+        risk: "it limits each flow; too low, it slows transfers. As the root of a card with several queues it replaces mq, and all processors wait for one lock",
         condition: "10 Gbit/s and more, and losses during transfers",
         ..CARD
     },
@@ -118,7 +124,6 @@ pub(super) const SETTINGS: &[Setting] = &[
             says(Microsoft, "a physical core for each RSS queue, and none of them at 100 %"),
             says(NlnetLabs, "a reader suspects NUMA behind the limit on Linux"),
         ],
-        evidence: &[effect("E20", "99th percentile latency from the intended send time", "server and load free")],
         risk: "a fixed binding does not follow a change of load",
         condition: "cards with several queues",
         ..CARD
@@ -127,8 +132,19 @@ pub(super) const SETTINGS: &[Setting] = &[
         name: RING,
         rule: "the packets of 5 ms at --rate for each queue, a power of two, from 512 to what the card has",
         compute: ring,
-        sources: &[says(Microsoft, "the maximum; 2048 is good for mid-range systems; virtual machines 3000")],
+        sources: &[says(Microsoft, "the maximum; 2048 is good for mid-range systems; 3000 in the settings of Hyper-V")],
         risk: "a ring larger than the cache costs cache misses; the link goes down for a moment",
+        ..CARD
+    },
+    Setting {
+        name: SEND_RING,
+        rule: "left: answers that the card cannot take yet wait in its qdisc",
+        compute: |case| match now(case, SEND_RING) {
+            Some(_) => Advice::Leave("the qdisc holds what the ring does not".into()),
+            None => Advice::Absent(NO_RING.into()),
+        },
+        sources: &[says(Microsoft, "3000 in the settings of Hyper-V, as for receiving")],
+        risk: "a larger ring delays an answer behind a transfer",
         ..CARD
     },
     Setting {
@@ -155,17 +171,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         name: "queues of virtual machines",
         place: Place::Habit,
         rule: "as many virtio or SR-IOV queues as virtual processors, given by the host",
-        compute: |case| match fastest(case) {
-            Some(card) if card.rx_queues == 1 && case.host.cpus.online > 2 => Advice::Set {
-                value: format!("{} queues for {}, set on the hypervisor", case.host.cpus.online, card.name),
-                why: format!("{} has one queue for {} processors", card.name, case.host.cpus.online),
-            },
-            Some(card) => Advice::Keep(format!(
-                "{} has {} queues for {} processors",
-                card.name, card.rx_queues, case.host.cpus.online
-            )),
-            None => Advice::Absent("there is no card".into()),
-        },
+        compute: queues_of_guest,
         sources: &[says(
             Microsoft,
             "8 RSS queues in a guest of 8 cores, 16 on the host, VM queues on, VM buffers 16 MB in and 32 MB out",
@@ -178,8 +184,9 @@ pub(super) const SETTINGS: &[Setting] = &[
         place: Place::Sysctl,
         rule: "left at 0: polling burns a processor for a few microseconds of latency",
         compute: |case| {
-            case.leave(
+            case.default(
                 "net.core.busy_poll",
+                "0",
                 "under load the queue is never empty, and idle servers need no microseconds",
             )
         },
@@ -209,6 +216,7 @@ pub(super) fn now(case: &Case, name: &str) -> Option<String> {
                 .join(" "))
         }
         RING => card.rx_ring.and_then(|(now, most)| of(format!("{now} of {most}"))),
+        SEND_RING => card.tx_ring.and_then(|(now, most)| of(format!("{now} of {most}"))),
         OFFLOADS if !card.offloads.is_empty() => {
             let on = card.offloads.iter().filter(|(name, on)| {
                 **on && matches!(
@@ -227,7 +235,7 @@ pub(super) fn now(case: &Case, name: &str) -> Option<String> {
 }
 
 /// The card that the advice is about: the fastest, else the one with most queues.
-fn fastest<'a>(case: &'a Case) -> Option<&'a Interface> {
+pub(super) fn fastest<'a>(case: &'a Case) -> Option<&'a Interface> {
     let devices = case.host.interfaces.iter().filter(|interface| interface.is_device);
     devices.max_by_key(|interface| (interface.speed, interface.rx_queues)).or_else(|| case.host.interfaces.first())
 }
@@ -284,24 +292,42 @@ fn irq(case: &Case) -> Advice {
     let Some(card) = fastest(case).filter(|card| card.rx_queues > 1 && !card.interrupts.is_empty()) else {
         return Advice::Absent("no card has several queues with interrupts of their own".into());
     };
-    let bound = card.interrupts.values().filter(|cpus| cpus.len() == 1).count();
+    // A card that does not report its node is as near to all processors.
+    let node = case.host.cpus.nodes.iter().find(|node| Some(node.number) == card.node);
+    let cpus = node.map_or(&case.host.cpus.allowed, |node| &node.cpus);
+    let bound = card.interrupts.values().filter(|bound| bound.len() == 1 && cpus.contains(&bound[0]));
+    let (near, different) = (bound.clone().count(), bound.collect::<BTreeSet<_>>().len());
     let total = card.interrupts.len();
-    match (bound == total, case.host.cpus.irqbalance) {
-        (true, false) => Advice::Keep(format!("{total} interrupts are bound to a processor each")),
-        (_, irqbalance) => Advice::Set {
-            value: "one processor for each /proc/irq/N/smp_affinity_list".into(),
-            why: format!(
-                "{bound} of {total} interrupts of {} are bound to one processor{}",
-                card.name,
-                if irqbalance { ", and irqbalance moves them: stop it" } else { "" }
-            ),
-        },
+    let is_spread = near == total && different == total.min(cpus.len());
+    let why = format!(
+        "{near} of {total} interrupts of {} are bound to one processor near it, and they have {different} of {} processors",
+        card.name,
+        cpus.len()
+    );
+    match (is_spread, case.host.cpus.irqbalance) {
+        (true, false) => Advice::Keep(why),
+        (_, irqbalance) => Advice::set(
+            "one processor of the card's node for each /proc/irq/N/smp_affinity_list",
+            if irqbalance { why + "; irqbalance moves them: stop it" } else { why },
+        ),
+    }
+}
+
+fn queues_of_guest(case: &Case) -> Advice {
+    let (host, card) = (case.host, fastest(case).filter(|card| card.is_device));
+    let Some(card) = card.filter(|_| host.surroundings.virtual_machine) else {
+        return Advice::Absent("no hypervisor is visible here, or there is no card".into());
+    };
+    let why = format!("{} has {} queues for {} processors", card.name, card.rx_queues, host.cpus.online);
+    match card.rx_queues == 1 && host.cpus.online > 2 {
+        true => Advice::set(format!("{} queues for {}, set on the hypervisor", host.cpus.online, card.name), why),
+        false => Advice::Keep(why),
     }
 }
 
 fn ring(case: &Case) -> Advice {
     let Some((card, (now, most))) = fastest(case).and_then(|card| Some((card, card.rx_ring?))) else {
-        return Advice::Absent("`ethtool` is missing, or the card has no ring to set".into());
+        return Advice::Absent(NO_RING.into());
     };
     let arriving = sizes::datagrams(case.queries_per_s(), card.rx_queues as u64, sizes::SOFTIRQ_PAUSE_MS);
     let wanted = arriving.next_power_of_two().max(512).min(most);

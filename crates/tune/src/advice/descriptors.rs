@@ -5,7 +5,7 @@ use super::sizes::octets;
 use super::sources::Document::{Diiner, Kernel, Liang, Usc};
 use super::sources::says;
 use super::workload::Server;
-use super::{Advice, Case, Group, Place, SETTING, Setting, missing, sizes};
+use super::{Advice, Case, Group, Place, SETTING, Setting, sizes};
 
 const DESCRIPTOR: Setting = Setting { group: Group::Descriptors, ..SETTING };
 
@@ -13,7 +13,7 @@ const DESCRIPTOR: Setting = Setting { group: Group::Descriptors, ..SETTING };
 const SYSTEM: u64 = 65_536;
 
 /// The limit of the systemd unit.
-const UNIT: &str = "LimitNOFILE";
+pub(super) const UNIT: &str = "LimitNOFILE";
 /// The limit of all units.
 const MANAGER: &str = "DefaultLimitNOFILE";
 /// The limit of logins.
@@ -23,15 +23,13 @@ pub(super) const SETTINGS: &[Setting] = &[
     Setting {
         name: UNIT,
         place: Place::Unit,
-        rule: "--connections and what the server needs besides, rounded up to a multiple of 1,024; twice that for Knot, which uses half of its limit for TCP",
+        rule: "--connections and what the server needs besides, rounded up to a multiple of 1,024; twice that for Knot, which uses half of its limit for TCP; never lowered. The hard limit counts for Zonda and BIND, which raise the soft one to it, else the soft one",
         compute: |case| {
             let wanted = wanted(case);
             let why = format!("{} connections and {} other descriptors", case.workload.connections, reserved(case));
-            let limits = limits(case);
-            let unit = limits.unit.as_deref().and_then(hard_limit);
-            match unit.or(limits.running.map(|(_, hard)| hard)) {
+            match now(case, UNIT).and_then(|limit| effective(case, &limit)) {
                 Some(now) if now >= wanted => Advice::Keep(format!("{why}; it is enough")),
-                _ => Advice::Set { value: wanted.to_string(), why },
+                _ => Advice::set(wanted, why),
             }
         },
         sources: &[says(Liang, "6500000:8388600"), says(Usc, "services do not honour limits.d, so set it in the unit")],
@@ -55,17 +53,13 @@ pub(super) const SETTINGS: &[Setting] = &[
         rule: "as LimitNOFILE, for servers started from a login shell",
         compute: |case| {
             let wanted = wanted(case);
-            let limits = limits(case);
-            match limits.login.as_deref().and_then(hard_limit).or(limits.own.map(|(_, hard)| hard)) {
+            match now(case, LOGIN).and_then(|limit| effective(case, &limit)) {
                 Some(now) if now >= wanted => Advice::Keep("it is enough".into()),
-                _ => Advice::Set {
-                    value: wanted.to_string(),
-                    why: format!("as {UNIT}; systemd services do not read it"),
-                },
+                _ => Advice::set(wanted, format!("as {UNIT}; systemd services do not read it")),
             }
         },
         sources: &[says(Liang, "6500000, soft and hard, for everybody")],
-        risk: "concerns every user of the host",
+        risk: "concerns every user of the host; above fs.nr_open pam_limits fails, and nobody can log in",
         condition: "the server is started from a shell, by cron or by an init script with PAM",
         ..DESCRIPTOR
     },
@@ -135,24 +129,26 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
 ];
 
+/// The limit of open files now and where it is set, as `SOFT:HARD (WHERE)`.
 pub(super) fn now(case: &Case, name: &str) -> Option<String> {
-    let limits = limits(case);
+    let (_, unit) = case.workload.server.process();
+    let limits = case.host.open_files(unit);
+    let of_process = |(soft, hard): (u64, u64), whose: &str| format!("{soft}:{hard} ({whose})");
     match name {
-        UNIT => limits.unit.or_else(|| limits.running.map(|(soft, hard)| format!("{soft}:{hard} (running)"))),
+        UNIT => limits
+            .unit
+            .or_else(|| limits.running.map(|limit| of_process(limit, "running")))
+            .or_else(|| limits.manager.map(|limit| format!("{limit} ({MANAGER})"))),
         MANAGER => limits.manager,
-        _ => limits.login.or_else(|| limits.own.map(|(soft, hard)| format!("{soft}:{hard} (this shell)"))),
+        _ => limits.login.or_else(|| limits.own.map(|limit| of_process(limit, "this shell"))),
     }
 }
 
-fn limits(case: &Case) -> crate::host::OpenFileLimits {
-    let (process, unit) = case.workload.server.process();
-    case.host.open_files(process, unit)
-}
-
-/// The second part of `SOFT:HARD`, or the only one.
-fn hard_limit(text: &str) -> Option<u64> {
-    let text = text.rsplit(':').next()?;
-    if matches!(text, "infinity" | "unlimited" | "-1") { Some(u64::MAX) } else { text.parse().ok() }
+/// The limit that the server gets of `SOFT:HARD`, or of a single number for both.
+fn effective(case: &Case, limit: &str) -> Option<u64> {
+    let mut parts = limit.split_whitespace().next()?.split(':');
+    let part = if case.workload.server.raises_open_files() { parts.next_back() } else { parts.next() }?;
+    if matches!(part, "infinity" | "unlimited" | "-1") { Some(u64::MAX) } else { part.parse().ok() }
 }
 
 /// What a server has open besides connections; unknown servers get some for each processor and zone transfers.
@@ -191,13 +187,15 @@ fn connection_memory(case: &Case) -> Advice {
         octets(needed),
         octets(case.host.usable_memory()),
     );
+    if case.host.memory.total == 0 {
+        return Advice::Absent("the memory of the host cannot be read".into());
+    }
     // The other half is for zones and the rest of the system.
     match needed > case.host.usable_memory() / 2 {
         true => Advice::Set {
             value: format!("at most {} connections", possible(connections, case.host.usable_memory() / 2, needed)),
             why,
         },
-        false if case.host.memory.total == 0 => Advice::Absent(missing()),
         false => Advice::Keep(why),
     }
 }

@@ -91,6 +91,11 @@ impl Lookup {
         self.subjects.is_empty() || self.subjects.contains(&subject)
     }
 
+    /// Whether the committed records have figures of it.
+    pub(crate) fn is_measured(&self) -> bool {
+        self.figures().next().is_some()
+    }
+
     /// Whether it compares a whole group of settings, which says little about one of them.
     pub fn is_of_group(&self) -> bool {
         self.experiment == "E17"
@@ -121,23 +126,39 @@ pub(super) const SHARED_PROCESSOR: &str = "in E3 the second worker shares its pr
 /// 15,000 idle connections of E18, for each server.
 pub(super) const IDLE: &[&str] = &["zonda, 15,000 idle", "nsd, 15,000 idle", "knot, 15,000 idle", "bind, 15,000 idle"];
 
-/// The measurements in words, complete and in one line; `not measured here` if the records have none.
+/// Lookups by what the records have of them.
+pub(crate) struct Found<'a> {
+    /// Measured for the setting alone.
+    pub(crate) of_settings: Vec<&'a Lookup>,
+    /// Measured for a whole group of settings.
+    pub(crate) of_groups: Vec<&'a Lookup>,
+    /// In the experiment, but not in its record.
+    pub(crate) planned: Vec<&'a Lookup>,
+}
+
+impl<'a> Found<'a> {
+    pub(crate) fn of(lookups: &'a [Lookup]) -> Found<'a> {
+        let (measured, planned): (Vec<&Lookup>, Vec<&Lookup>) = lookups.iter().partition(|lookup| lookup.is_measured());
+        let (of_groups, of_settings) = measured.into_iter().partition(|lookup| lookup.is_of_group());
+        Found { of_settings, of_groups, planned }
+    }
+
+    /// What every renderer says of a setting that was not measured alone.
+    pub(crate) fn not_measured(&self) -> Option<String> {
+        self.of_settings.is_empty().then(|| "not measured here".to_owned())
+    }
+}
+
+/// The measurements in words, complete and in one line.
 ///
 /// `render::evidence` has the short form for people.
 pub fn describe(lookups: &[Lookup]) -> String {
-    let (found, absent): (Vec<&Lookup>, Vec<&Lookup>) =
-        lookups.iter().partition(|lookup| lookup.figures().next().is_some());
-    let mut parts: Vec<String> = found.into_iter().map(measured).collect();
-    if !absent.is_empty() {
-        let planned = absent.iter().map(|lookup| lookup.treatment()).collect::<BTreeSet<_>>();
-        let planned =
-            format!("planned, but not in the committed record: {}", planned.into_iter().collect::<Vec<_>>().join(", "));
-        parts.push(planned);
-    }
-    if parts.len() == usize::from(!absent.is_empty()) {
-        parts.insert(0, "not measured here".into());
-    }
-    parts.join("; ")
+    let found = Found::of(lookups);
+    let planned: BTreeSet<String> = found.planned.iter().map(|lookup| lookup.treatment()).collect();
+    let planned = planned.into_iter().collect::<Vec<_>>().join(", ");
+    let planned = (!planned.is_empty()).then(|| format!("planned, but not in the committed record: {planned}"));
+    let measured = found.of_settings.iter().chain(&found.of_groups).map(|lookup| measured(lookup));
+    found.not_measured().into_iter().chain(measured).chain(planned).collect::<Vec<_>>().join("; ")
 }
 
 impl Lookup {

@@ -1,10 +1,10 @@
 //! Options of Knot DNS.
 
-use super::evidence::{SHARED_PROCESSOR, effect, medians};
+use super::evidence::medians;
 use super::sources::Document::{KnotManual, NlnetLabs};
 use super::sources::says;
 use super::workload::{Role, Server};
-use super::{Advice, Group, Place, SETTING, Setting};
+use super::{Advice, Group, Place, SETTING, Setting, descriptors};
 
 const KNOT: Setting = Setting { group: Group::Server, place: Place::Config(Server::Knot), ..SETTING };
 
@@ -17,13 +17,11 @@ pub(super) const SETTINGS: &[Setting] = &[
         rule: "left: one for each processor is the default; set where a cgroup or CPUAffinity gives fewer than are online",
         compute: |case| match case.processors() {
             few if few < case.host.cpus.online as u64 => {
-                set(few, &format!("{few} of {} processors may be used", case.host.cpus.online))
+                Advice::set(few, format!("{few} of {} processors may be used", case.host.cpus.online))
             }
             _ => Advice::Leave("the default is one for each processor".into()),
         },
         sources: &[says(KnotManual, "the number of online processors"), says(NlnetLabs, "4 of 4 cores on Linux")],
-        evidence: &[effect("E3", "Answered rate", "2 workers")],
-        condition: SHARED_PROCESSOR,
         ..KNOT
     },
     Setting {
@@ -41,7 +39,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         name: "background-workers",
         rule: "left, except for a secondary or primary of many zones: then one for each processor",
         compute: |case| match case.is_role(&[Role::Secondary, Role::Primary]) && case.workload.zones > 10_000 {
-            true => set(
+            true => Advice::set(
                 case.processors().max(TCP_WORKERS),
                 "zones are loaded and transferred by these threads; the default is at most 10",
             ),
@@ -52,9 +50,9 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "tcp-max-clients",
-        rule: "--connections: the default is half of the limit of open files",
-        compute: |case| set(case.workload.connections, "the default is half of LimitNOFILE"),
-        sources: &[says(KnotManual, "below the limit of open files")],
+        rule: "left: the default is half of the limit of open files, and LimitNOFILE has room for --connections",
+        compute: |_| Advice::Leave(format!("half of {} by default; see there", descriptors::UNIT)),
+        sources: &[says(KnotManual, "below the limit of open files; half of it by default")],
         evidence: &[medians("E18", "Connections open").only(&["knot, 15,000 idle"])],
         ..KNOT
     },
@@ -62,7 +60,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         name: "tcp-reuseport",
         rule: "on for a secondary that answers many TCP queries, off for a primary",
         compute: |case| match case.workload.role {
-            Role::Tcp => set("on", "each thread accepts for itself"),
+            Role::Tcp => Advice::set("on", "each thread accepts for itself"),
             Role::Primary => {
                 Advice::Leave("off, the default: transfers would delay the queries that wait at the same thread".into())
             }
@@ -78,12 +76,11 @@ pub(super) const SETTINGS: &[Setting] = &[
         compute: |case| {
             let queues = case.host.interfaces.iter().map(|interface| interface.rx_queues).max().unwrap_or(0) as u64;
             match queues >= case.processors() && queues > 1 {
-                true => set("on", &format!("{queues} queues for {} workers", case.processors())),
+                true => Advice::set("on", format!("{queues} queues for {} workers", case.processors())),
                 false => Advice::Leave(format!("{queues} queues are fewer than {} workers", case.processors())),
             }
         },
         sources: &[says(KnotManual, "not recommended with fewer queues than workers")],
-        evidence: &[effect("E20", "Server CPU time per answer", "server and load free")],
         ..KNOT
     },
     Setting {
@@ -103,7 +100,3 @@ pub(super) const SETTINGS: &[Setting] = &[
         ..KNOT
     },
 ];
-
-fn set(value: impl ToString, why: &str) -> Advice {
-    Advice::Set { value: value.to_string(), why: why.into() }
-}

@@ -20,7 +20,7 @@ mod tcp;
 pub mod workload;
 mod zonda;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::host::Host;
 use evidence::Lookup;
@@ -99,6 +99,19 @@ pub enum Place {
     Habit,
 }
 
+impl Serialize for Place {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(match self {
+            Place::Sysctl => "sysctl",
+            Place::Login => "limits",
+            Place::Unit => "unit",
+            Place::Device => "device",
+            Place::Config(_) => "config",
+            Place::Habit => "habit",
+        })
+    }
+}
+
 /// What to do about a setting on one host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Advice {
@@ -107,6 +120,13 @@ pub enum Advice {
         /// The value as it is written.
         value: String,
         /// The computation.
+        why: String,
+    },
+    /// It should have the default of the kernel.
+    Default {
+        /// The default as it is written.
+        value: String,
+        /// Why nothing else is better.
         why: String,
     },
     /// It is good as it is.
@@ -160,8 +180,10 @@ pub struct Row {
     #[serde(skip)]
     pub group: Group,
     /// Where it is set.
-    #[serde(skip)]
     pub place: Place,
+    /// Whether the value now is the very one to set: `--apply` or a written file may have set it.
+    #[serde(skip)]
+    pub is_reached: bool,
 }
 
 /// The table, in the order in which it is printed.
@@ -193,11 +215,15 @@ pub fn advise(case: &Case) -> Vec<Row> {
 
 fn row(case: &Case, setting: &Setting) -> Row {
     let now = case.now(setting);
-    let (action, advised, why) = match (setting.compute)(case) {
-        Advice::Set { value, why } => (Action::Set, Some(value), why),
-        Advice::Keep(why) => (Action::Keep, now.clone(), why),
-        Advice::Leave(why) => (Action::Leave, now.clone(), why),
-        Advice::Absent(why) => (Action::Absent, None, why),
+    let is_now = |value: &String| now.as_ref() == Some(value);
+    let (action, advised, why, is_reached) = match (setting.compute)(case) {
+        Advice::Set { value, why } if is_now(&value) => (Action::Keep, Some(value), why, true),
+        Advice::Set { value, why } => (Action::Set, Some(value), why, false),
+        Advice::Default { value, why } if is_now(&value) => (Action::Leave, Some(value), why, true),
+        Advice::Default { value, why } => (Action::Set, Some(value), format!("the kernel's default: {why}"), false),
+        Advice::Keep(why) => (Action::Keep, now.clone(), why, false),
+        Advice::Leave(why) => (Action::Leave, now.clone(), why, false),
+        Advice::Absent(why) => (Action::Absent, None, why, false),
     };
     Row {
         name: setting.name,
@@ -212,6 +238,7 @@ fn row(case: &Case, setting: &Setting) -> Row {
         sources: setting.sources.iter().map(Source::to_string).collect(),
         group: setting.group,
         place: setting.place,
+        is_reached,
     }
 }
 
@@ -248,8 +275,8 @@ impl Case<'_> {
     fn at_least(&self, name: &str, wanted: u64, why: String) -> Advice {
         match self.host.sysctl_number(name) {
             None => Advice::Absent(missing()),
-            Some(now) if now >= wanted => Advice::Keep(format!("{why}; it is enough")),
-            Some(_) => Advice::Set { value: wanted.to_string(), why },
+            Some(now) if now > wanted => Advice::Keep(format!("{why}; it is enough")),
+            Some(_) => Advice::set(wanted, why),
         }
     }
 
@@ -257,8 +284,7 @@ impl Case<'_> {
     fn default(&self, name: &str, default: &str, why: &str) -> Advice {
         match self.host.sysctl(name) {
             None => Advice::Absent(missing()),
-            Some(now) if now == default => Advice::Leave(why.to_owned()),
-            Some(_) => Advice::Set { value: default.to_owned(), why: format!("the kernel's default: {why}") },
+            Some(_) => Advice::Default { value: default.to_owned(), why: why.to_owned() },
         }
     }
 
@@ -270,8 +296,27 @@ impl Case<'_> {
         }
     }
 
+    /// Whose processors and cgroup have been read.
+    fn whose(&self) -> &'static str {
+        if self.host.server.is_some() { "of the running server" } else { "of this shell" }
+    }
+
     fn is_role(&self, roles: &[Role]) -> bool {
         roles.contains(&self.workload.role)
+    }
+}
+
+impl Advice {
+    fn set(value: impl ToString, why: impl Into<String>) -> Advice {
+        Advice::Set { value: value.to_string(), why: why.into() }
+    }
+
+    /// For an option of a server whose value is not read: set only if its default is too low.
+    fn above_default(wanted: u64, default: u64, why: &str) -> Advice {
+        match wanted > default {
+            true => Advice::set(wanted, format!("{why}; {default} by default")),
+            false => Advice::Leave(format!("{why}; the default of {default} is enough")),
+        }
     }
 }
 

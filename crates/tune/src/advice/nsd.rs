@@ -3,7 +3,7 @@
 use super::evidence::{SHARED_PROCESSOR, effect};
 use super::sources::Document::{NlnetLabs, NsdManual};
 use super::sources::says;
-use super::workload::{Role, Server};
+use super::workload::Server;
 use super::{Advice, Group, Place, SETTING, Setting, ports, sizes};
 
 const NSD: Setting = Setting { group: Group::Server, place: Place::Config(Server::Nsd), ..SETTING };
@@ -12,7 +12,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     Setting {
         name: "server-count",
         rule: "one process for each processor",
-        compute: |case| set(case.processors(), "one process for each processor that it may use"),
+        compute: |case| Advice::set(case.processors(), "one process for each processor that it may use"),
         sources: &[says(NsdManual, "the number of cores; 1 by default"), says(NlnetLabs, "2 of 4 cores on Linux 3.9")],
         evidence: &[effect("E3", "Answered rate", "2 workers").only(&["nsd"])],
         risk: "tcp-count and memory multiply by it; sources disagree, years apart",
@@ -24,17 +24,18 @@ pub(super) const SETTINGS: &[Setting] = &[
         rule: "yes with more than one process",
         compute: |case| match case.processors() {
             1 => Advice::Leave("one process needs no sharing".into()),
-            count => set("yes", &format!("the kernel spreads packets over {count} processes")),
+            count => Advice::set("yes", format!("the kernel spreads packets over {count} processes")),
         },
         sources: &[says(NsdManual, "distributes packets evenly; no by default")],
         ..NSD
     },
     Setting {
         name: "tcp-count",
-        rule: "--connections divided by server-count: the limit is for each process",
+        rule: "--connections divided by server-count, because the limit is for each process; at least the default of 100",
         compute: |case| {
-            set(
+            Advice::above_default(
                 case.workload.connections.div_ceil(case.processors()),
+                100,
                 &format!("{} connections on {} processes", case.workload.connections, case.processors()),
             )
         },
@@ -44,19 +45,18 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "tcp-timeout",
-        rule: "3 with few connections for many clients, else the default of 120 s",
-        compute: |case| match case.is_role(&[Role::Tcp]) {
-            true => set(3, "idle clients make room for others"),
-            false => Advice::Leave("it also limits transfers".into()),
-        },
+        rule: "left at 120 s; 3 where more clients come than tcp-count has room for",
+        compute: |_| Advice::Leave("it also limits transfers; first give tcp-count room for --connections".into()),
         sources: &[says(NsdManual, "3")],
-        risk: "slow transfers are cut",
+        risk: "3 cuts slow transfers",
         ..NSD
     },
     Setting {
         name: "tcp-reject-overflow",
         rule: "yes: a client that is refused tries another server at once",
-        compute: |_| set("yes", "else connections above tcp-count wait in the accept queue until they time out"),
+        compute: |_| {
+            Advice::set("yes", "else connections above tcp-count wait in the accept queue until they time out")
+        },
         sources: &[says(NsdManual, "yes keeps the kernel's queue from growing")],
         ..NSD
     },
@@ -64,7 +64,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         name: "receive-buffer-size",
         rule: "as net.core.rmem_max: the queries of 50 ms",
         compute: |case| {
-            set(
+            Advice::set(
                 sizes::receive_buffer(case.queries_per_s(), case.processors()),
                 "the queries of a pause of 50 ms on each socket",
             )
@@ -78,7 +78,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         rule: "server-N-cpu-affinity: one physical core for each process, xfrd on another, from four cores on",
         compute: |case| match case.processors() {
             0..=3 => Advice::Leave("too few processors to reserve any".into()),
-            count => set(
+            count => Advice::set(
                 (0..count).map(|cpu| cpu.to_string()).collect::<Vec<_>>().join(" "),
                 "with server-1-cpu-affinity: 0 and so on, and xfrd-cpu-affinity on the last",
             ),
@@ -92,11 +92,8 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "xfrd-tcp-max",
-        rule: "for a secondary, the transfers of a second, at least 128",
-        compute: |case| match case.is_role(&[Role::Secondary]) {
-            true => set(ports::parallel_transfers(case).max(128), "transfers that run at once"),
-            false => Advice::Leave("only for a secondary of many zones".into()),
-        },
+        rule: "for a secondary, the transfers of a second at --rate, at least the default of 128",
+        compute: |case| ports::parallel_transfers(case, 128),
         sources: &[says(NsdManual, "128 by default; 256 for more transfers at once")],
         risk: "each takes a socket and a buffer",
         ..NSD
@@ -113,7 +110,3 @@ pub(super) const SETTINGS: &[Setting] = &[
         ..NSD
     },
 ];
-
-fn set(value: impl ToString, why: &str) -> Advice {
-    Advice::Set { value: value.to_string(), why: why.into() }
-}

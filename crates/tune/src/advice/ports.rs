@@ -12,24 +12,34 @@ const PORT: Setting = Setting { group: Group::Ports, ..SETTING };
 /// From here on ports are for everybody.
 const FIRST: u64 = 1_024;
 const LAST: u64 = 65_535;
+const ALL: u64 = LAST + 1 - FIRST;
+/// 32768 to 60999.
+const DEFAULT: u64 = 28_232;
+
+/// As many connections in TIME_WAIT take 5 MiB.
+const FEWEST_BUCKETS: u64 = 16_384;
 
 pub(super) const SETTINGS: &[Setting] = &[
     Setting {
         name: "net.ipv4.ip_local_port_range",
-        rule: "at least as many ports as transfers per minute (TIME_WAIT lasts 60 s); 1024 65535 if the range is too small",
+        rule: "for a secondary, at least as many ports as transfers per minute (TIME_WAIT lasts 60 s): 1024 65535 if the range is too small; otherwise left",
         compute: |case| {
             let [first, last] = case.host.sysctl_numbers("net.ipv4.ip_local_port_range")[..] else {
                 return Advice::Absent(missing());
             };
+            if case.workload.role != Role::Secondary {
+                return Advice::Leave("only a secondary opens many connections; all others arrive at port 53".into());
+            }
             let (now, needed) = ((last + 1).saturating_sub(first), sizes::ports(case.workload.transfers_per_min()));
             let why = format!(
-                "{needed} transfers a minute with a connection each hold {needed} ports for {} s; there are {now}",
-                sizes::TIME_WAIT_S
+                "{needed} transfers a minute with a connection each hold {needed} ports for {} s; there are {now}{}",
+                sizes::TIME_WAIT_S,
+                if now >= needed || now < ALL { "" } else { ", and there can be no more: use several addresses" }
             );
-            match (needed > now, first > FIRST || last < LAST) {
-                (false, _) => Advice::Keep(why),
-                (true, true) => Advice::Set { value: format!("{FIRST} {LAST}"), why },
-                (true, false) => Advice::Keep(format!("{why}, and there can be no more: use several addresses")),
+            let is_set = needed > DEFAULT && (first, last) == (FIRST, LAST);
+            match is_set || (needed > now && now < ALL) {
+                true => Advice::set(format!("{FIRST} {LAST}"), why),
+                false => Advice::Keep(why),
             }
         },
         sources: &[
@@ -47,16 +57,12 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "net.ipv4.tcp_max_tw_buckets",
-        rule: "at least the connections that close in 60 s, within 5 % of the memory; never lowered",
+        rule: "at least the connections that close in 60 s (--connections and transfers) and 16,384, within 5 % of the memory; never lowered",
         compute: |case| {
-            let closing = match case.workload.role {
-                Role::Tcp => {
-                    case.workload.connections * sizes::TIME_WAIT_S / case.server.idle_s.max(sizes::RECONNECT_S)
-                }
-                _ => case.workload.transfers_per_min(),
-            };
+            let idle_s = case.server.idle_s.max(sizes::RECONNECT_S);
+            let closing = case.workload.connections * sizes::TIME_WAIT_S / idle_s + case.workload.transfers_per_min();
             let room = case.host.usable_memory() / 20 / sizes::TIME_WAIT_OCTETS;
-            let wanted = closing.min(room.max(1)).max(1).next_power_of_two();
+            let wanted = closing.max(FEWEST_BUCKETS).min(room.max(1)).next_power_of_two();
             let why = format!(
                 "{closing} connections close within {} s, at {} octets each",
                 sizes::TIME_WAIT_S,
@@ -93,9 +99,11 @@ pub(super) const SETTINGS: &[Setting] = &[
     Setting {
         name: "net.ipv4.tcp_fin_timeout",
         rule: "left at 60: it is the time of FIN-WAIT-2 after close, not that of TIME_WAIT, which is fixed",
-        compute: |case| case.leave("net.ipv4.tcp_fin_timeout", "it does not shorten TIME_WAIT, so it frees no port"),
+        compute: |case| {
+            case.default("net.ipv4.tcp_fin_timeout", "60", "it does not shorten TIME_WAIT, so it frees no port")
+        },
         sources: &[
-            says(Operator, "15; “some say not lower than 30, others 5 to 10 for a busy server”"),
+            says(Operator, "15; “some say not lower then 30, other say 5-10 for busy server; dflt 60s”"),
             says(Kernel, "60 by default; orphaned connections in FIN-WAIT-2"),
         ],
         evidence: &[effect("E17", "Mean latency", "other operator")],
@@ -106,8 +114,9 @@ pub(super) const SETTINGS: &[Setting] = &[
         name: "net.ipv4.tcp_orphan_retries",
         rule: "left at 0 (which means 8): the server's own deadlines close connections that do not read",
         compute: |case| {
-            case.leave(
+            case.default(
                 "net.ipv4.tcp_orphan_retries",
+                "0",
                 "Zonda resets connections that do not read; others have deadlines, too",
             )
         },
@@ -125,14 +134,11 @@ pub(super) const SETTINGS: &[Setting] = &[
         rule: "reuse connections, or spread them over several addresses of the primary, where transfers per minute exceed all ports",
         compute: |case| {
             let needed = sizes::ports(case.workload.transfers_per_min());
-            let addresses = needed.div_ceil(LAST + 1 - FIRST).max(1);
+            let addresses = needed.div_ceil(ALL).max(1);
             match (case.workload.role, addresses) {
                 (Role::Secondary, 2..) => Advice::Set {
                     value: format!("{addresses} addresses of primary or secondary, or reused connections"),
-                    why: format!(
-                        "{needed} transfers a minute need more than the {} ports of one pair of addresses",
-                        LAST + 1 - FIRST
-                    ),
+                    why: format!("{needed} transfers a minute need more than the {ALL} ports of one pair of addresses"),
                 },
                 (Role::Secondary, _) => {
                     Advice::Keep(format!("{needed} transfers a minute fit into the ports of one pair of addresses"))
@@ -167,9 +173,12 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
 ];
 
-/// Used by the options of other servers: how many transfers may run at once.
-pub(super) fn parallel_transfers(case: &Case) -> u64 {
-    let per_s = case.workload.transfers_per_min() / 60;
+/// Used by the options of other servers: for a secondary, the transfers of a second.
+pub(super) fn parallel_transfers(case: &Case, default: u64) -> Advice {
+    if case.workload.role != Role::Secondary {
+        return Advice::Leave("only for a secondary of many zones".into());
+    }
+    let per_min = case.workload.transfers_per_min();
     let most = if case.workload.server == Server::Nsd { 65_536 } else { 1_000 };
-    per_s.clamp(10, most)
+    Advice::above_default((per_min / 60).min(most), default, &format!("{per_min} transfers a minute"))
 }

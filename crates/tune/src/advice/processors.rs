@@ -1,9 +1,9 @@
 //! Processors: workers, binding, memory nodes, frequency, limits of the cgroup.
 
 use super::evidence::effect;
-use super::sources::Document::{Diiner, Esnet, Microsoft, NlnetLabs, NsdManual};
+use super::sources::Document::{Diiner, Microsoft, NlnetLabs, NsdManual};
 use super::sources::says;
-use super::{Advice, Case, Group, Place, SETTING, Setting};
+use super::{Advice, Case, Group, Place, SETTING, Setting, card};
 
 const PROCESSOR: Setting = Setting { group: Group::Processors, place: Place::Habit, ..SETTING };
 
@@ -27,7 +27,7 @@ pub(super) const SETTINGS: &[Setting] = &[
                     value: processors.to_string(),
                     why: format!("{workers} workers for {processors} processors{trial}"),
                 },
-                None => Advice::Set { value: processors.to_string(), why: format!("{processors} processors{trial}") },
+                None => Advice::set(processors, format!("{processors} processors{trial}")),
             }
         },
         sources: &[
@@ -56,7 +56,6 @@ pub(super) const SETTINGS: &[Setting] = &[
         sources: &[
             says(NsdManual, "a dedicated core for each process, no SMT siblings"),
             says(Microsoft, "server threads on the other processors of the card's node"),
-            says(Esnet, "bind interrupts and programs to the same node"),
         ],
         evidence: &[
             effect("E20", "Server CPU time per answer", "server and load free"),
@@ -70,7 +69,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         rule: "the server on the memory node of the card, where there are several nodes",
         compute: |case| {
             let nodes = &case.host.cpus.nodes;
-            let card = case.host.interfaces.iter().find_map(|interface| interface.node);
+            let card = card::fastest(case).and_then(|card| card.node);
             match (nodes.len(), card) {
                 (0 | 1, _) => Advice::Keep("there is one memory node".into()),
                 (count, Some(node)) => Advice::Set {
@@ -101,8 +100,8 @@ pub(super) const SETTINGS: &[Setting] = &[
                 Advice::Leave("no effect was found; cpupower frequency-set -g performance for a benchmark".into())
             }
         },
-        sources: &[says(Diiner, "performance shows no improvement"), says(Esnet, "performance")],
-        risk: "performance takes more power; sources disagree",
+        sources: &[says(Diiner, "performance shows no improvement")],
+        risk: "performance takes more power",
         ..PROCESSOR
     },
     Setting {
@@ -115,7 +114,8 @@ pub(super) const SETTINGS: &[Setting] = &[
                 Some(limit) if limit < allowed => Advice::Set {
                     value: format!("cpu.max for {allowed} processors, or workers for {}", limit.ceil()),
                     why: format!(
-                        "the cgroup allows {limit} of {allowed} processors: all workers stop when it is used up"
+                        "the cgroup {} allows {limit} of {allowed} processors: all workers stop when it is used up",
+                        case.whose()
                     ),
                 },
                 _ if surroundings.memory_limit.is_some() => {
@@ -171,7 +171,7 @@ pub(super) fn now(case: &Case, name: &str) -> Option<String> {
                 surroundings.task_limit.map(|limit| format!("{limit} tasks")),
             ];
             let limits: Vec<String> = limits.into_iter().flatten().collect();
-            (!limits.is_empty()).then(|| limits.join(", "))
+            (!limits.is_empty()).then(|| format!("{} ({})", limits.join(", "), case.whose()))
         }
         _ => None,
     }

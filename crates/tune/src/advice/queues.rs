@@ -3,23 +3,33 @@
 use super::evidence::effect;
 use super::sources::Document::{Diiner, Kernel, Liang, LowerValues, Microsoft};
 use super::sources::says;
-use super::{Advice, Group, SETTING, Setting, missing, sizes};
+use super::{Advice, Group, SETTING, Setting, sizes};
 
 const QUEUE: Setting = Setting { group: Group::Queues, ..SETTING };
+
+/// The commands for IPv4 and IPv6, UDP and TCP. Answers need a rule of their own.
+const NOTRACK: &str = "nft 'add table inet dns; \
+                       add chain inet dns in { type filter hook prerouting priority raw; }; \
+                       add chain inet dns out { type filter hook output priority raw; }; \
+                       add rule inet dns in meta l4proto { tcp, udp } th dport 53 notrack; \
+                       add rule inet dns out meta l4proto { tcp, udp } th sport 53 notrack'";
 
 pub(super) const SETTINGS: &[Setting] = &[
     Setting {
         name: "net.core.somaxconn",
-        rule: "the connections that arrive in 0.5 s if all of --connections come back within 10 s of a restart; never lowered",
+        rule: "what the server asks for, because its queue is the smaller of both; if that is not known, the connections that arrive in 0.5 s if all of --connections come back within 10 s of a restart; never lowered",
         compute: |case| {
-            let wanted = sizes::accept_queue(case.workload.connections).min(65_535);
-            let asked = case.server.backlog.map_or(String::new(), |asked| format!("; the server asks for {asked}"));
+            let needed = sizes::accept_queue(case.workload.connections);
+            let wanted = case.server.backlog.unwrap_or(needed).min(65_535);
+            let asked = case.server.backlog.map_or(String::new(), |asked| {
+                format!("; the server asks for {asked}, and a larger value has no effect")
+            });
             let why = format!(
-                "{} connections that come back within {} s need {wanted} places{asked}",
+                "{} connections that come back within {} s need {needed} places{asked}",
                 case.workload.connections,
                 sizes::RECONNECT_S
             );
-            case.at_least("net.core.somaxconn", wanted.max(case.server.backlog.unwrap_or(0)).min(65_535), why)
+            case.at_least("net.core.somaxconn", wanted, why)
         },
         sources: &[
             says(Liang, "65535"),
@@ -35,8 +45,11 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "net.ipv4.tcp_max_syn_backlog",
-        rule: "the half-open connections of one round trip of 300 ms if all of --connections come back within 10 s; never lowered",
+        rule: "left where tcp_syncookies is on, which ignores it; else the half-open connections of one round trip of 300 ms if all of --connections come back within 10 s; never lowered",
         compute: |case| {
+            if case.host.sysctl("net.ipv4.tcp_syncookies").is_some_and(|cookies| cookies != "0") {
+                return case.leave("net.ipv4.tcp_max_syn_backlog", "with SYN cookies the accept queue is the limit");
+            }
             let wanted = sizes::half_open(case.workload.connections);
             let why = format!(
                 "{wanted} handshakes are open at once when {} connections come back within {} s",
@@ -48,7 +61,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         sources: &[
             says(Liang, "8388600"),
             says(LowerValues, "65536"),
-            says(Kernel, "useless above the accept queue; SYN cookies take over when it is full"),
+            says(Kernel, "a limit for each listener; if the server is overloaded, increase it, and check somaxconn"),
         ],
         evidence: &[
             effect("E17", "Mean connection latency", "Liang et al."),
@@ -82,26 +95,18 @@ pub(super) const SETTINGS: &[Setting] = &[
             says(LowerValues, "300000"),
             says(Kernel, "the longest queue of received packets of a processor"),
         ],
-        evidence: &[effect("E17", "Mean latency", "Liang et al."), effect("E17", "Mean latency", "lower values")],
         risk: "300,000 packets are 1.5 s of delay at 200,000 per second: clients have asked again by then",
         ..QUEUE
     },
     Setting {
         name: "net.core.netdev_budget",
-        rule: "twice the value where softirqs ran out of it (time_squeeze in softnet_stat is above one in 1,000 packets), else left",
+        rule: "600, twice the default, where softirqs ran out of it (time_squeeze in softnet_stat is above one in 1,000 packets); never lowered",
         compute: |case| {
             let squeezed = case.host.counters.value("softnet.time_squeeze").unwrap_or(0);
-            let received = case.host.counters.value("Udp.InDatagrams").unwrap_or(0);
-            match case.host.sysctl_number("net.core.netdev_budget") {
-                None => Advice::Absent(missing()),
-                Some(now) if squeezed > 1_000 && squeezed > received / 1_000 => Advice::Set {
-                    value: (2 * now).min(1_200).to_string(),
-                    why: format!("softirqs were cut short {squeezed} times while {received} datagrams came"),
-                },
-                Some(_) => {
-                    Advice::Keep(format!("softirqs were cut short {squeezed} times while {received} datagrams came"))
-                }
-            }
+            let packets = case.host.counters.value("softnet.processed").unwrap_or(0);
+            let wanted = if squeezed > 1_000 && squeezed > packets / 1_000 { 600 } else { 0 };
+            let why = format!("softirqs were cut short {squeezed} times while {packets} packets came");
+            case.at_least("net.core.netdev_budget", wanted, why)
         },
         sources: &[says(Kernel, "the packets that a softirq may take at once")],
         risk: "a longer softirq delays the server's threads on that processor",
@@ -143,8 +148,9 @@ pub(super) const SETTINGS: &[Setting] = &[
         name: "net.ipv4.tcp_synack_retries",
         rule: "left at 5: fewer retries drop clients behind lossy links; SYN cookies handle floods",
         compute: |case| {
-            case.leave(
+            case.default(
                 "net.ipv4.tcp_synack_retries",
+                "5",
                 "half-open connections of a flood are held by SYN cookies, not by fewer retries",
             )
         },
@@ -164,7 +170,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             (None, _) => Advice::Absent("connection tracking is not loaded".into()),
             (Some(_), Some(0)) => Advice::Keep("connection tracking is loaded, but has no entry of port 53".into()),
             (Some(entries), found) => Advice::Set {
-                value: "nft add rule ip raw prerouting udp dport 53 notrack (and tcp, the output hook, ip6)".into(),
+                value: NOTRACK.into(),
                 why: format!(
                     "{entries} entries, {} of port 53; at {} queries per second the table of {} is full at once, then queries are dropped",
                     found.map_or("an unknown number".into(), |found| found.to_string()),

@@ -36,9 +36,6 @@ pub const BUSY_FRACTION: u64 = 10;
 /// The round-trip time for which a transfer shall fill the line: across a continent or an ocean.
 pub const TRANSFER_ROUND_TRIP_MS: u64 = 100;
 
-/// The pages that memory limits are counted in.
-pub const PAGE_OCTETS: u64 = 4_096;
-
 /// Datagrams that arrive at each of `sockets` sockets during `pause_ms`.
 pub fn datagrams(rate: u64, sockets: u64, pause_ms: u64) -> u64 {
     (rate.saturating_mul(pause_ms) / 1_000).div_ceil(sockets.max(1))

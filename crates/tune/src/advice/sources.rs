@@ -70,7 +70,7 @@ impl Document {
             Document::Diiner => "DIINER 2023",
             Document::Usc => "USC/ISI",
             Document::Isc => "ISC 2024",
-            Document::Microsoft => "Microsoft 2012",
+            Document::Microsoft => "Microsoft",
             Document::NlnetLabs => "NLnet Labs 2013",
             Document::Kernel => "kernel documentation",
             Document::NsdManual => "NSD manual",
@@ -90,7 +90,7 @@ impl Document {
             Document::Usc => "USC/ISI, “Tuning DNS for TCP queries”",
             Document::Isc => "Petr Špaček, ISC, “Zone transfer benchmarks: Lessons learned”, 2024",
             Document::Microsoft => {
-                "Microsoft, “Name Resolution Performance of Authoritative Windows DNS Server 2012 R2”"
+                "Microsoft, “Name Resolution Performance of Authoritative Windows DNS Server 2012 R2”, also for the preview of 2016"
             }
             Document::NlnetLabs => "NLnet Labs, “NSD4 Performance Measurements”, 2013, with readers' comments",
             Document::Kernel => "Documentation/networking/ip-sysctl.rst, scaling.rst and admin-guide of Linux",

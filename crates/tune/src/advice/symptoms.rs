@@ -17,8 +17,11 @@ pub struct Symptom {
     pub help: &'static str,
 }
 
-/// Counters that should be zero or small: name, meaning, help.
-pub(crate) const COUNTERS: &[(&str, &str, &str)] = &[
+/// Name, meaning, help.
+type Words = (&'static str, &'static str, &'static str);
+
+/// Counters that should be zero or small.
+const COUNTERS: &[Words] = &[
     (
         "TcpExt.ListenOverflows",
         "connections came while an accept queue was full",
@@ -32,12 +35,12 @@ pub(crate) const COUNTERS: &[(&str, &str, &str)] = &[
     (
         "TcpExt.TCPReqQFullDrop",
         "SYNs were dropped because the queue of half-open connections was full",
-        "net.ipv4.tcp_syncookies = 1, net.ipv4.tcp_max_syn_backlog",
+        "net.ipv4.tcp_syncookies = 1; net.core.somaxconn and the server's own backlog",
     ),
     (
         "TcpExt.TCPReqQFullDoCookies",
         "SYN cookies were used: the queue of half-open connections was full",
-        "net.ipv4.tcp_max_syn_backlog, if it was not a flood",
+        "net.core.somaxconn and the server's own backlog, if it was not a flood",
     ),
     (
         "TcpExt.TCPTimeWaitOverflow",
@@ -83,14 +86,35 @@ pub(crate) const COUNTERS: &[(&str, &str, &str)] = &[
     ("softnet.time_squeeze", "a softirq ended with packets left to do", "net.core.netdev_budget, more RSS queues"),
 ];
 
+/// Counted against the range of ports.
+const TIME_WAIT: Words = (
+    "TCP.tw",
+    "sockets are in TIME_WAIT now, more than half as many as there are ports for connections",
+    "net.ipv4.ip_local_port_range, reused connections",
+);
+
+/// Not a counter, but a share of time.
+const MEMORY_PRESSURE: Words = (
+    "memory pressure (PSI), percent of the last minute",
+    "work waited for memory",
+    "fewer connections or zones, more memory, a higher memory.max",
+);
+
+/// The words of all symptoms, for the manual.
+pub(crate) fn words() -> impl Iterator<Item = &'static Words> {
+    COUNTERS.iter().chain([&TIME_WAIT, &MEMORY_PRESSURE])
+}
+
+fn symptom(&(name, meaning, help): &Words, count: u64) -> Symptom {
+    Symptom { name, count, meaning, help }
+}
+
 /// What the counters show, most important first.
 pub fn symptoms(case: &Case) -> Vec<Symptom> {
     let counters = &case.host.counters;
     let mut found: Vec<Symptom> = COUNTERS
         .iter()
-        .filter_map(|&(name, meaning, help)| {
-            Some(Symptom { name, count: counters.value(name).filter(|count| *count > 0)?, meaning, help })
-        })
+        .filter_map(|words| Some(symptom(words, counters.value(words.0).filter(|count| *count > 0)?)))
         .collect();
     found.extend(time_wait(case));
     found.extend(memory_pressure(case));
@@ -101,21 +125,11 @@ pub fn symptoms(case: &Case) -> Vec<Symptom> {
 fn time_wait(case: &Case) -> Option<Symptom> {
     let count = case.host.counters.value("TCP.tw")?;
     let [first, last] = case.host.sysctl_numbers("net.ipv4.ip_local_port_range")[..] else { return None };
-    (count > (last + 1).saturating_sub(first) / 2).then_some(Symptom {
-        name: "TCP.tw",
-        count,
-        meaning: "sockets are in TIME_WAIT, more than half as many as there are ports for connections",
-        help: "net.ipv4.ip_local_port_range, reused connections",
-    })
+    (count > (last + 1).saturating_sub(first) / 2).then(|| symptom(&TIME_WAIT, count))
 }
 
 /// Work waits for memory.
 fn memory_pressure(case: &Case) -> Option<Symptom> {
     let waiting = case.host.memory.pressure?.memory;
-    (waiting >= 1.0).then_some(Symptom {
-        name: "memory pressure (PSI), percent of the last minute",
-        count: waiting as u64,
-        meaning: "work waited for memory",
-        help: "fewer connections or zones, more memory, a higher memory.max",
-    })
+    (waiting >= 1.0).then(|| symptom(&MEMORY_PRESSURE, waiting as u64))
 }

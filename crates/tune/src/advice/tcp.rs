@@ -10,6 +10,7 @@ const TCP: Setting = Setting { group: Group::Tcp, ..SETTING };
 
 /// The paths of E30 on which congestion control and SACK may matter.
 const LONG_OR_LOSSY: &[&str] = &["zonda, 100 ms", "zonda, 20 ms, 1 % loss", "zonda, 100 ms, 1 % loss"];
+const RETRIES: &str = "net.ipv4.tcp_retries2";
 
 pub(super) const SETTINGS: &[Setting] = &[
     Setting {
@@ -77,13 +78,10 @@ pub(super) const SETTINGS: &[Setting] = &[
             let jumbo = case.host.interfaces.iter().find(|interface| interface.mtu > 1_500);
             match (jumbo, case.host.sysctl_number("net.ipv4.tcp_mtu_probing")) {
                 (_, None) => Advice::Absent(super::missing()),
-                (Some(interface), Some(0)) => Advice::Set {
-                    value: "1".into(),
-                    why: format!("{} has an MTU of {}", interface.name, interface.mtu),
-                },
-                (Some(interface), Some(_)) => {
-                    Advice::Keep(format!("{} has an MTU of {}", interface.name, interface.mtu))
+                (Some(interface), Some(0 | 1)) => {
+                    Advice::set(1, format!("{} has an MTU of {}", interface.name, interface.mtu))
                 }
+                (Some(_), Some(_)) => Advice::Keep("probing is on".into()),
                 (None, Some(_)) => Advice::Leave("no card has jumbo frames".into()),
             }
         },
@@ -110,7 +108,11 @@ pub(super) const SETTINGS: &[Setting] = &[
         name: "net.ipv4.tcp_no_metrics_save",
         rule: "left at 0: the saved round-trip times help clients that come back",
         compute: |case| {
-            case.leave("net.ipv4.tcp_no_metrics_save", "a returning client's connection starts with what was learned")
+            case.default(
+                "net.ipv4.tcp_no_metrics_save",
+                "0",
+                "a returning client's connection starts with what was learned",
+            )
         },
         sources: &[says(Operator, "1")],
         evidence: &[effect("E17", "Mean latency", "other operator")],
@@ -139,18 +141,26 @@ pub(super) const SETTINGS: &[Setting] = &[
             case.host.sysctl_number("net.ipv4.tcp_slow_start_after_idle"),
         ) {
             (_, None) => Advice::Absent(super::missing()),
-            (true, Some(1)) => Advice::Set {
-                value: "0".into(),
-                why: "a transfer on a connection that was idle starts with the window it had".into(),
-            },
-            (true, Some(_)) => {
-                Advice::Keep("a transfer on a connection that was idle starts with the window it had".into())
-            }
+            (true, Some(_)) => Advice::set(0, "a transfer on a connection that was idle starts with the window it had"),
             (false, Some(_)) => Advice::Leave("answers to queries fit into the first window".into()),
         },
         sources: &[says(Kernel, "1 by default: the window falls back after an idle time")],
         risk: "a burst into a path that has become narrower",
         condition: "secondaries that keep connections open",
+        ..TCP
+    },
+    Setting {
+        name: RETRIES,
+        rule: "left at 15, the default, or at 8 and more; back to 15 below, because a connection must survive 100 s without a path",
+        compute: |case| match case.host.sysctl_number(RETRIES) {
+            Some(0..8 | 15) => case.default(RETRIES, "15", "below 8 a connection dies before 100 s have passed"),
+            _ => case.leave(RETRIES, "the server's own deadlines close connections without progress earlier"),
+        },
+        sources: &[
+            says(Operator, "“see tcp_retries2 for details” of tcp_orphan_retries, without a value"),
+            says(Kernel, "15 by default, about 924 s; at least 8, about 100 s"),
+        ],
+        risk: "too low: a transfer over a path that fails for a moment is cut",
         ..TCP
     },
     Setting {

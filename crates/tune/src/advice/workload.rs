@@ -99,6 +99,11 @@ impl Server {
         }
     }
 
+    /// Whether it raises its soft limit of open files to the hard one when it starts.
+    pub fn raises_open_files(self) -> bool {
+        matches!(self, Server::Zonda | Server::Bind)
+    }
+
     /// The name that the records of the lab use.
     pub fn name(self) -> &'static str {
         match self {

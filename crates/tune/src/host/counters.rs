@@ -19,6 +19,7 @@ impl Counters {
         if let Some(text) = files.text("proc/net/softnet_stat") {
             let values = |number: usize| text.lines().filter_map(move |line| hexadecimal(line, number));
             let column = |number: usize| values(number).fold(0, u64::saturating_add);
+            counters.insert("softnet.processed".into(), column(0));
             counters.insert("softnet.dropped".into(), column(1));
             counters.insert("softnet.time_squeeze".into(), column(2));
         }

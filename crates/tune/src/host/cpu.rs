@@ -7,7 +7,7 @@ use super::{Tree, number_list};
 /// The processors of a host.
 #[derive(Clone, Debug, Default)]
 pub struct Cpus {
-    /// The processors that this process may use.
+    /// The processors that the server may use; while it does not run, those of this process.
     pub allowed: Vec<usize>,
     /// How many are online.
     pub online: usize,
@@ -33,9 +33,9 @@ pub struct Node {
 }
 
 impl Cpus {
-    pub(super) fn read(files: &Tree) -> Cpus {
+    pub(super) fn read(files: &Tree, process: &str) -> Cpus {
         let online = number_list(&files.text("sys/devices/system/cpu/online").unwrap_or_default());
-        let status = files.text("proc/self/status").unwrap_or_default();
+        let status = files.text(&format!("proc/{process}/status")).unwrap_or_default();
         let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
         let allowed = allowed.map_or_else(|| online.clone(), number_list);
         let online_count = online.len().max(allowed.len()).max(1);

@@ -9,7 +9,7 @@ pub struct OpenFileLimits {
     pub running: Option<(u64, u64)>,
     /// `LimitNOFILE=` of its unit, as it is written.
     pub unit: Option<String>,
-    /// `DefaultLimitNOFILE=` of the systemd manager, as it is written.
+    /// `DefaultLimitNOFILE=` of the systemd manager, as it is written, or its own default; `None` without systemd.
     pub manager: Option<String>,
     /// The hard limit for `*` in limits.conf and limits.d.
     pub login: Option<String>,
@@ -17,19 +17,21 @@ pub struct OpenFileLimits {
     pub own: Option<(u64, u64)>,
 }
 
+/// What units get without any setting, since systemd 240.
+const SYSTEMD_DEFAULT: &str = "1024:524288";
+
 impl OpenFileLimits {
-    pub(super) fn read(files: &Tree, comm: &str, unit: &str) -> OpenFileLimits {
-        let process = files.names("proc").into_iter().filter(|name| name.bytes().all(|octet| octet.is_ascii_digit()));
-        let is_server = |pid: &String| files.text(&format!("proc/{pid}/comm")).as_deref() == Some(comm);
-        // `zonda tune` itself has the same name as the server; a server has been started before it.
-        let own = files.link_name("proc/self");
-        let running = process.filter(|pid| Some(pid) != own.as_ref()).find(is_server);
+    /// The limits for a unit whose server runs as the process `running`.
+    pub(super) fn read(files: &Tree, running: Option<&str>, unit: &str) -> OpenFileLimits {
+        let of_process = |process: &str| open_files(&files.text(&format!("proc/{process}/limits"))?);
+        let default = || files.exists("run/systemd/system").then(|| SYSTEMD_DEFAULT.to_owned());
         OpenFileLimits {
-            running: running.and_then(|pid| open_files(&files.text(&format!("proc/{pid}/limits"))?)),
+            running: running.and_then(of_process),
             unit: last_value(files, &unit_files(files, unit), "LimitNOFILE"),
-            manager: last_value(files, &drop_ins(files, "etc/systemd/system.conf"), "DefaultLimitNOFILE"),
+            manager: last_value(files, &drop_ins(files, "etc/systemd/system.conf"), "DefaultLimitNOFILE")
+                .or_else(default),
             login: login_limit(files),
-            own: files.text("proc/self/limits").and_then(|text| open_files(&text)),
+            own: of_process("self"),
         }
     }
 }

@@ -7,6 +7,8 @@ use super::Tree;
 pub struct Memory {
     /// What the host has.
     pub total: u64,
+    /// The size of a page, in which the kernel counts the memory of protocols: 4 KiB, on some hosts 64 KiB.
+    pub page_octets: u64,
     /// What can be used without swapping.
     pub available: u64,
     /// `None` where the kernel has no pressure stall information (before Linux 4.20, or off).
@@ -32,9 +34,15 @@ impl Memory {
             line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok())
                 .map_or(0, |kib| kib.saturating_mul(1024))
         };
+        let page = files.output("getconf", &["PAGESIZE"]).and_then(|text| text.trim().parse().ok());
         let share = |resource: &str| waiting(&files.text(&format!("proc/pressure/{resource}"))?);
         let pressure = || Some(Pressure { cpu: share("cpu")?, memory: share("memory")?, io: share("io")? });
-        Memory { total: octets("MemTotal"), available: octets("MemAvailable"), pressure: pressure() }
+        Memory {
+            total: octets("MemTotal"),
+            page_octets: page.filter(|octets| *octets > 0).unwrap_or(4_096),
+            available: octets("MemAvailable"),
+            pressure: pressure(),
+        }
     }
 }
 

@@ -6,6 +6,7 @@ mod limits;
 mod memory;
 mod network;
 mod surroundings;
+mod sysctl_files;
 mod tree;
 
 use std::fmt;
@@ -17,6 +18,7 @@ pub use limits::OpenFileLimits;
 pub use memory::{Memory, Pressure};
 pub use network::Interface;
 pub use surroundings::Surroundings;
+pub use sysctl_files::SysctlLine;
 pub use tree::Tree;
 
 /// A host as it is now.
@@ -34,6 +36,8 @@ pub struct Host {
     pub surroundings: Surroundings,
     /// What has gone wrong since the start of the host.
     pub counters: Counters,
+    /// The process of the running server, whose processors and cgroup count; while it does not run, those of this process.
+    pub server: Option<String>,
     files: Tree,
 }
 
@@ -63,8 +67,8 @@ impl fmt::Display for HostError {
 impl std::error::Error for HostError {}
 
 impl Host {
-    /// Reads the host below `root`, which is `/` except in tests.
-    pub fn read(root: &Path) -> Result<Host, HostError> {
+    /// Reads the host below `root`, which is `/` except in tests. `comm` is the name of the server's process.
+    pub fn read(root: &Path, comm: &str) -> Result<Host, HostError> {
         let files = Tree::new(root);
         if !files.exists("proc/sys/kernel") {
             return Err(HostError::NoProc);
@@ -73,22 +77,23 @@ impl Host {
             Some(name) if name != "Linux" => return Err(HostError::OtherKernel(name)),
             _ => {}
         }
-        let cpus = Cpus::read(&files);
+        let server = running(&files, comm);
+        let process = server.as_deref().unwrap_or("self");
         Ok(Host {
             kernel: files.text("proc/sys/kernel/osrelease").unwrap_or_default(),
             memory: Memory::read(&files),
             interfaces: Interface::read_all(&files),
-            surroundings: Surroundings::read(&files),
+            surroundings: Surroundings::read(&files, process),
             counters: Counters::read(&files),
-            cpus,
+            cpus: Cpus::read(&files, process),
+            server,
             files,
         })
     }
 
     /// The value of a sysctl with single spaces between numbers; `None` if this kernel or namespace does not have it.
     pub fn sysctl(&self, name: &str) -> Option<String> {
-        let text = self.files.text(&sysctl_path(name))?;
-        Some(text.split_whitespace().collect::<Vec<_>>().join(" "))
+        self.files.text(&sysctl_path(name)).map(|text| single_spaced(&text))
     }
 
     /// The first number of a sysctl. A number too large for 64 bits is the largest.
@@ -104,9 +109,14 @@ impl Host {
         text.split(' ').filter(|word| !word.is_empty()).map_while(number).collect()
     }
 
-    /// The limits of open files of the program `comm`, as it runs, as systemd starts it, and as PAM sets it.
-    pub fn open_files(&self, comm: &str, unit: &str) -> OpenFileLimits {
-        OpenFileLimits::read(&self.files, comm, unit)
+    /// The lines of files that set sysctls at the start of the host, in the order in which `sysctl --system` reads them.
+    pub fn sysctl_lines(&self) -> Vec<SysctlLine> {
+        sysctl_files::read(&self.files)
+    }
+
+    /// The limits of open files of the server, as it runs, as systemd starts its `unit`, and as PAM sets it.
+    pub fn open_files(&self, unit: &str) -> OpenFileLimits {
+        OpenFileLimits::read(&self.files, self.server.as_deref(), unit)
     }
 
     /// What exists but could not be read for lack of permission.
@@ -128,12 +138,32 @@ impl Host {
 
 /// The path of a sysctl below the root: dots in names of interfaces are written as slashes, as `sysctl` does.
 pub fn sysctl_path(name: &str) -> String {
-    let swapped = name.chars().map(|letter| match letter {
+    format!("proc/sys/{}", swap_separators(name))
+}
+
+/// The other form of the name of a sysctl: dots for slashes, slashes for dots.
+fn swap_separators(name: &str) -> String {
+    let swap = |letter| match letter {
         '.' => '/',
         '/' => '.',
         other => other,
-    });
-    format!("proc/sys/{}", swapped.collect::<String>())
+    };
+    name.chars().map(swap).collect()
+}
+
+/// The value of a sysctl with single spaces between numbers.
+pub fn single_spaced(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The process with this name.
+fn running(files: &Tree, comm: &str) -> Option<String> {
+    let processes = files.names("proc").into_iter().filter(|name| name.bytes().all(|octet| octet.is_ascii_digit()));
+    // `zonda tune` itself has the same name as the server.
+    let own = files.link_name("proc/self");
+    processes
+        .filter(|process| Some(process) != own.as_ref())
+        .find(|process| files.text(&format!("proc/{process}/comm")).as_deref() == Some(comm))
 }
 
 /// The numbers of a list such as `0-3,8`.

@@ -32,6 +32,8 @@ pub struct Interface {
     pub channels: Option<(u64, u64)>,
     /// Receive descriptors: now and at most (`ethtool -g`).
     pub rx_ring: Option<(u64, u64)>,
+    /// Send descriptors: now and at most (`ethtool -g`).
+    pub tx_ring: Option<(u64, u64)>,
     /// Offloads and whether they are on (`ethtool -k`).
     pub offloads: BTreeMap<String, bool>,
     /// The root queueing discipline and its options (`tc qdisc show`).
@@ -60,6 +62,7 @@ impl Interface {
         };
         let (receive, send) = (of("rx-"), of("tx-"));
         let ethtool = |option: &str| files.output("ethtool", &[option, &name]);
+        let rings = ethtool("-g");
         Interface {
             mtu: files.number(&format!("{folder}/mtu")).unwrap_or(1500),
             speed: files.number(&format!("{folder}/speed")).filter(|speed| *speed > 0),
@@ -72,7 +75,8 @@ impl Interface {
             rps: masks(&receive, "rps_cpus"),
             xps: masks(&send, "xps_cpus"),
             channels: ethtool("-l").and_then(|text| now_and_most(&text, "Combined:")),
-            rx_ring: ethtool("-g").and_then(|text| now_and_most(&text, "RX:")),
+            rx_ring: rings.as_deref().and_then(|text| now_and_most(text, "RX:")),
+            tx_ring: rings.as_deref().and_then(|text| now_and_most(text, "TX:")),
             offloads: ethtool("-k").map(|text| switches(&text)).unwrap_or_default(),
             qdisc: files.output("tc", &["qdisc", "show", "dev", &name]).and_then(|text| root_qdisc(&text)),
             interrupts: interrupts(files, &folder),

@@ -10,6 +10,8 @@ const NO_LIMIT: u64 = 1 << 60;
 pub struct Surroundings {
     /// What shows that this is a container, such as `/.dockerenv`.
     pub container: Option<String>,
+    /// Whether this is a virtual machine, as far as the kernel shows it.
+    pub virtual_machine: bool,
     /// Whether this is a user namespace: its root may set the settings of its own network namespace only.
     pub user_namespace: bool,
     /// Whether this process has CAP_NET_ADMIN.
@@ -27,7 +29,7 @@ pub struct Surroundings {
 }
 
 impl Surroundings {
-    pub(super) fn read(files: &Tree) -> Surroundings {
+    pub(super) fn read(files: &Tree, process: &str) -> Surroundings {
         let status = files.text("proc/self/status").unwrap_or_default();
         let capabilities = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
         let capabilities = capabilities.and_then(|word| u64::from_str_radix(word.trim(), 16).ok()).unwrap_or(0);
@@ -36,11 +38,12 @@ impl Surroundings {
         let tracked = files.number("proc/sys/net/netfilter/nf_conntrack_count");
         Surroundings {
             container: container(files),
+            virtual_machine: virtual_machine(files),
             user_namespace: !uid_map.is_empty() && uid_map != ["0", "0", "4294967295"],
             net_admin: capabilities & (1 << 12) != 0,
             tracked,
             tracked_dns: tracked.and_then(|_| tracked_dns(files)),
-            ..cgroup(files)
+            ..cgroup(files, process)
         }
     }
 }
@@ -55,9 +58,16 @@ fn container(files: &Tree) -> Option<String> {
     })
 }
 
-/// The limits of the cgroup of this process, of version 2 or 1. A group is also held to the limits of those above it.
-fn cgroup(files: &Tree) -> Surroundings {
-    let groups = files.text("proc/self/cgroup").unwrap_or_default();
+/// The flag `hypervisor` is of x86; Xen has a folder.
+fn virtual_machine(files: &Tree) -> bool {
+    let text = files.text("proc/cpuinfo").unwrap_or_default();
+    let flags = text.lines().find_map(|line| line.strip_prefix("flags")).unwrap_or_default();
+    files.exists("sys/hypervisor/type") || flags.split_whitespace().any(|flag| flag == "hypervisor")
+}
+
+/// The limits of the cgroup of a process, of version 2 or 1. A group is also held to the limits of those above it.
+fn cgroup(files: &Tree, process: &str) -> Surroundings {
+    let groups = files.text(&format!("proc/{process}/cgroup")).unwrap_or_default();
     let folders = |controller: &str| -> Vec<String> {
         let fields = groups.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
         let of_controller = fields.filter(|(controllers, _)| controllers.split(',').any(|name| name == controller));

@@ -2,24 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use crate::advice::evidence::{Figure, Lookup};
+use crate::advice::evidence::{Figure, Found, Lookup};
 
 /// Keeps a value and its interval on one line.
 pub const NO_BREAK: char = '\u{a0}';
 
 /// What a setting is based on: one line for each measurement. Whole groups of settings are only named: see [`groups`].
 pub fn lines(lookups: &[Lookup]) -> Vec<String> {
-    let (found, absent): (Vec<&Lookup>, Vec<&Lookup>) = lookups.iter().partition(|lookup| is_measured(lookup));
-    let (of_groups, of_settings): (Vec<&Lookup>, Vec<&Lookup>) =
-        found.into_iter().partition(|lookup| lookup.is_of_group());
-    let others = [names("in a whole group", of_groups), names("planned", absent)];
-    let mut others: Vec<String> = others.into_iter().flatten().collect();
-    if of_settings.is_empty() {
-        others.insert(0, "not measured here".into());
-        return vec![others.join("; ")];
-    }
+    let found = Found::of(lookups);
+    let others = [names("in a whole group", &found.of_groups), names("planned", &found.planned)];
+    let others: Vec<String> = found.not_measured().into_iter().chain(others.into_iter().flatten()).collect();
     let mut lines = Vec::new();
-    for (head, measured) in by_head(of_settings) {
+    for (head, measured) in by_head(found.of_settings) {
         let first = lines.len();
         lines.extend(measured);
         lines[first].insert_str(0, &format!("{head}: "));
@@ -29,14 +23,14 @@ pub fn lines(lookups: &[Lookup]) -> Vec<String> {
 }
 
 /// `planned: E16 “sack 0”, E17 “ESnet”`; nothing without lookups.
-fn names(what: &str, lookups: Vec<&Lookup>) -> Option<String> {
-    let names: BTreeSet<String> = lookups.into_iter().map(name).collect();
+fn names(what: &str, lookups: &[&Lookup]) -> Option<String> {
+    let names: BTreeSet<String> = lookups.iter().map(|lookup| name(lookup)).collect();
     (!names.is_empty()).then(|| format!("{what}: {}", names.into_iter().collect::<Vec<_>>().join(", ")))
 }
 
 /// The measured groups of settings among these lookups: the name of each, and its measurements.
 pub fn groups<'a>(lookups: impl Iterator<Item = &'a Lookup>) -> Vec<(String, Vec<String>)> {
-    let lookups: BTreeSet<&Lookup> = lookups.filter(|lookup| lookup.is_of_group() && is_measured(lookup)).collect();
+    let lookups: BTreeSet<&Lookup> = lookups.filter(|lookup| lookup.is_of_group() && lookup.is_measured()).collect();
     let mut sorted: Vec<&Lookup> = lookups.into_iter().collect();
     sorted.sort_by_key(|lookup| lookup.level);
     by_head(sorted)
@@ -53,10 +47,6 @@ fn by_head(lookups: Vec<&Lookup>) -> Vec<(String, Vec<String>)> {
         }
     }
     heads
-}
-
-fn is_measured(lookup: &Lookup) -> bool {
-    lookup.figures().next().is_some()
 }
 
 /// `E16 “sack 0”`.

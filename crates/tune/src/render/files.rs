@@ -5,7 +5,9 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write as _};
 use std::path::{Path, PathBuf};
 
+use crate::advice::workload::Server;
 use crate::advice::{Action, Case, Place, Row};
+use crate::host::SysctlLine;
 
 /// The first line of each file. A file that begins otherwise is not ours and is not overwritten.
 const MARK: &str = "# Written by `zonda tune`.";
@@ -19,20 +21,34 @@ pub struct PlannedFile {
     pub text: String,
 }
 
+/// The name of the file for sysctl.d. The last name wins, and those of distributions begin with 99 at most.
+pub fn sysctl_file(server: Server) -> String {
+    format!("99-zz-{}-tune.conf", server.process().1)
+}
+
 /// The files that set what should be set; none for a place where nothing is to set.
 pub fn plan(case: &Case, rows: &[Row]) -> Vec<PlannedFile> {
     let (_, unit) = case.workload.server.process();
-    let file = |path: &str, text: String| Some(PlannedFile { path: path.into(), text });
+    let to_set = |place| rows.iter().filter(move |row| row.place == place && row.action == Action::Set);
     let planned = [
-        of_place(rows, Place::Sysctl, |row, value| format!("{} = {value}\n", row.name))
-            .and_then(|body| file(&format!("sysctl.d/60-{unit}-tune.conf"), body + &left_alone(rows))),
-        of_place(rows, Place::Login, |_, value| format!("* soft nofile {value}\n* hard nofile {value}\n"))
-            .and_then(|body| file(&format!("limits.d/60-{unit}-tune.conf"), body)),
-        of_place(rows, Place::Unit, |row, value| format!("[Service]\n{}={value}\n", row.name))
-            .and_then(|body| file(&format!("systemd/{unit}.service.d/60-tune.conf"), body)),
-        by_hand(rows).and_then(|body| file("by-hand.txt", body)),
+        (format!("sysctl.d/{}", sysctl_file(case.workload.server)), sysctls(case, rows)),
+        (
+            format!("limits.d/zz-{unit}-tune.conf"),
+            // Lines for everybody (*) are not for root.
+            assignments(to_set(Place::Login), |_, value| {
+                ["*", "root"].map(|who| format!("{who} soft nofile {value}\n{who} hard nofile {value}\n")).concat()
+            }),
+        ),
+        (
+            // After override.conf, which `systemctl edit` writes.
+            format!("systemd/{unit}.service.d/zz-{unit}-tune.conf"),
+            assignments(to_set(Place::Unit), |row, value| format!("[Service]\n{}={value}\n", row.name)),
+        ),
+        ("by-hand.txt".into(), by_hand(rows)),
     ];
-    planned.into_iter().flatten().collect()
+    let is_needed = |(_, text): &(String, String)| !text.is_empty();
+    let file = |(path, text): (String, String)| PlannedFile { path: path.into(), text: format!("{MARK}\n{text}") };
+    planned.into_iter().filter(is_needed).map(file).collect()
 }
 
 /// Writes the files below `folder`, which is made if it is missing; the paths written.
@@ -86,20 +102,49 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     replaced
 }
 
-/// The settings of one place, each with its reasons; `None` if none is to set.
-fn of_place(rows: &[Row], place: Place, line: impl Fn(&Row, &str) -> String) -> Option<String> {
-    let mut text = format!("{MARK}\n");
-    let empty = text.len();
-    for row in rows.iter().filter(|row| row.place == place && row.action == Action::Set) {
+/// The sysctls of a file that replaces the installed one: those to set, those that would be lost, and what else is installed.
+fn sysctls(case: &Case, rows: &[Row]) -> String {
+    let path = format!("etc/sysctl.d/{}", sysctl_file(case.workload.server));
+    let (installed, others): (Vec<_>, Vec<_>) =
+        case.host.sysctl_lines().into_iter().partition(|line| line.file == path);
+    let is_written = |row: &&Row| row.place == Place::Sysctl && (row.action == Action::Set || is_lost(row, &others));
+    let written: Vec<&Row> = rows.iter().filter(is_written).collect();
+    let mut text = assignments(written.iter().copied(), |row, value| format!("{} = {value}\n", row.name));
+    for line in installed.iter().filter(|line| written.iter().all(|row| row.name != line.name)) {
+        _ = write!(text, "\n# from the installed file\n{} = {}\n", line.name, line.value);
+    }
+    if text.is_empty() { text } else { text + &left_alone(rows) }
+}
+
+/// Whether a value that `--apply` may have set would be another after the next start of the host.
+fn is_lost(row: &Row, lines: &[SysctlLine]) -> bool {
+    let at_start = lines.iter().rfind(|line| line.name == row.name);
+    row.is_reached
+        && match at_start {
+            Some(line) => Some(&line.value) != row.now.as_ref(),
+            // The host starts with the kernel's default, which a row that is left has now.
+            None => row.action == Action::Keep,
+        }
+}
+
+/// The settings of one place, each with its reasons.
+fn assignments<'r>(rows: impl Iterator<Item = &'r Row>, line: impl Fn(&Row, &str) -> String) -> String {
+    let mut text = String::new();
+    for row in rows {
         let Some(value) = &row.advised else { continue };
-        text += "\n";
+        text.push('\n');
         comment(&mut text, &format!("{}: {}", row.name, row.why));
         comment(&mut text, &format!("was: {}", row.now.as_deref().unwrap_or("not set")));
         comment(&mut text, &format!("evidence: {}", row.evidence));
+        for (key, words) in [("sources", row.sources.join("; ").as_str()), ("condition", row.condition)] {
+            if !words.is_empty() {
+                comment(&mut text, &format!("{key}: {words}"));
+            }
+        }
         comment(&mut text, &format!("risk: {}", row.risk));
         text += &line(row, value);
     }
-    (text.len() > empty).then_some(text)
+    text
 }
 
 /// The sysctls that sources recommend and that are left, as comments.
@@ -112,16 +157,20 @@ fn left_alone(rows: &[Row]) -> String {
 }
 
 /// What no file of the system sets: cards, processors, the server's own configuration.
-fn by_hand(rows: &[Row]) -> Option<String> {
+fn by_hand(rows: &[Row]) -> String {
     let is_by_hand =
         |row: &&Row| matches!(row.place, Place::Device | Place::Habit | Place::Config(_)) && row.action == Action::Set;
-    let mut text = format!("{MARK}\n# To be done by hand, or by a script at the start of the host.\n");
-    let empty = text.len();
+    let mut text = String::new();
     for row in rows.iter().filter(is_by_hand) {
         _ = write!(text, "\n{}\n    now: {}\n", row.name, row.now.as_deref().unwrap_or("not set"));
         _ = write!(text, "    advised: {}\n    why: {}\n", row.advised.as_deref().unwrap_or_default(), row.why);
+        _ = writeln!(text, "    risk: {}", row.risk);
     }
-    (text.len() > empty).then_some(text)
+    if text.is_empty() {
+        text
+    } else {
+        format!("# To be done by hand, or by a script at the start of the host.\n{text}")
+    }
 }
 
 /// A comment of one line: no text may end it early.

@@ -12,7 +12,8 @@ const HEAD: &str = "\
 
 `zonda tune` reads the host and the configuration and prints advice: each setting, its value now, the value it should have, why, who
 says so, what we measured, and what can go wrong. It changes nothing, except with `--write FOLDER` (files for sysctl.d, limits.d and
-systemd) or `--apply` (sets the sysctls now and prints the commands that undo it).
+systemd) or `--apply` (sets the sysctls now and prints the commands that undo it). The file for sysctl.d replaces the installed one: it has
+the values of that one and of `--apply`, too.
 
 ```sh
 zonda tune
@@ -70,9 +71,9 @@ pub fn markdown() -> String {
     for (name, lines) in evidence::groups(settings().flat_map(|setting| setting.evidence)) {
         _ = writeln!(text, "| {name} | {} |", cell(&lines));
     }
-    text += "\n## Symptoms\n\n`zonda tune` reads these counters. They count since the start of the host, or of the network namespace.\n\n";
+    text += "\n## Symptoms\n\n`zonda tune` reads these counters. They count since the start of the host, or of the network namespace;\nthe last two are of now.\n\n";
     text += "| counter | meaning | help |\n| --- | --- | --- |\n";
-    for (counter, meaning, help) in symptoms::COUNTERS {
+    for (counter, meaning, help) in symptoms::words() {
         _ = writeln!(text, "| `{counter}` | {meaning} | {help} |");
     }
     text += "\n## Documents\n\n| name | document |\n| --- | --- |\n";

@@ -71,7 +71,7 @@ fn a_namespace_is_set_and_undone() {
 /// Runs in the namespace: its ports are its own, so that the host is not touched.
 fn set_and_undo() {
     let root = Path::new("/");
-    let host = Host::read(root).expect("this host");
+    let host = Host::read(root, "zonda").expect("this host");
     let before = host.sysctl(PORTS).expect("the ports of the namespace");
     let changes = apply(root, &port_row(&host));
     assert_eq!(changes.len(), 1, "{changes:?}");

@@ -1,4 +1,4 @@
-//! The advised options of other servers are accepted by the programs that check their configurations, where those are installed.
+//! Advised options and commands are accepted by the programs that they are for, where those are installed.
 
 use std::path::Path;
 use std::process::Command;
@@ -58,4 +58,22 @@ fn options_of_knot_are_valid() {
     // Knot refuses an option that is there twice; both roles advise the same options with the same values.
     let options = lines(Server::Knot, |name, value| format!("    {name}: {value}\n"));
     check("knotc", &["-c", "FILE", "conf-check"], &format!("server:\n{options}"));
+}
+
+#[test]
+fn commands_against_connection_tracking_are_valid() {
+    let host = TestHost::recorded();
+    host.write("proc/sys/net/netfilter/nf_conntrack_count", "3");
+    let row = host.row(workload(Role::Udp), "firewall and connection tracking of port 53");
+    let commands = row.advised.expect("commands");
+    let in_namespace = |script: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--net", "--", "sh", "-c", script]).output()
+    };
+    if !in_namespace("nft list ruleset").is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: nft is not installed, or no namespace may be made here");
+        return;
+    }
+    let output = in_namespace(&commands).expect("unshare runs");
+    assert!(output.status.success(), "{commands}: {}", String::from_utf8_lossy(&output.stderr));
 }

@@ -1,12 +1,14 @@
 //! The files of `--write`: as their readers parse them, they have the advised values and nothing else.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use tune::advice::{Action, Place};
+use tune::apply::apply;
 use tune::render::files;
-use tune::{Case, Role, ServerFacts, Workload, advise};
+use tune::{Case, Role, Row, ServerFacts, Workload, advise};
 
 use crate::synthetic::{TestHost, workload};
 
@@ -32,28 +34,88 @@ fn the_written_files_have_the_advised_values() {
     let written = files::write(folder.path(), &files::plan(&case, &rows)).expect("the files");
     assert_eq!(written.len(), 4);
 
-    let sysctls = read(&folder.path().join("sysctl.d/60-zonda-tune.conf"));
-    let expected: Vec<_> =
-        of(Place::Sysctl).map(|row| (row.name.to_owned(), row.advised.clone().expect("a value"))).collect();
+    let sysctls = read(&folder.path().join("sysctl.d/99-zz-zonda-tune.conf"));
+    // Also what has the very value that is advised: `--apply` may have set it.
+    let is_written = |row: &&Row| row.action == Action::Set || (row.action == Action::Keep && row.is_reached);
+    let written = rows.iter().filter(|row| row.place == Place::Sysctl).filter(is_written);
+    let expected: Vec<_> = written.map(|row| (row.name.to_owned(), row.advised.clone().expect("a value"))).collect();
     assert!(expected.len() > 4, "{expected:?}");
     assert_eq!(sysctl_assignments(&sysctls), expected);
     assert!(sysctls.contains("# net.ipv4.tcp_sack: "), "what is left alone has a comment");
-    assert!(sysctls.contains("# evidence: "), "{sysctls}");
+    for key in ["evidence", "sources", "condition", "risk"] {
+        assert!(sysctls.contains(&format!("# {key}: ")), "{key}: {sysctls}");
+    }
 
     let limit = of(Place::Unit).next().and_then(|row| row.advised.clone()).expect("a limit");
-    let unit = read(&folder.path().join("systemd/zonda.service.d/60-tune.conf"));
+    let unit = read(&folder.path().join("systemd/zonda.service.d/zz-zonda-tune.conf"));
     let lines: Vec<&str> = unit.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
     assert_eq!(lines, ["[Service]", &format!("LimitNOFILE={limit}")]);
-    let login = read(&folder.path().join("limits.d/60-zonda-tune.conf"));
+    let login = read(&folder.path().join("limits.d/zz-zonda-tune.conf"));
     let lines: Vec<&str> = login.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
-    assert_eq!(lines, [format!("* soft nofile {limit}"), format!("* hard nofile {limit}")]);
+    let expected = ["*", "root"].map(|who| ["soft", "hard"].map(|kind| format!("{who} {kind} nofile {limit}")));
+    assert_eq!(lines, expected.concat(), "lines for everybody are not for root");
+    assert!(login.contains("# condition: the server is started from a shell"), "{login}");
+    assert!(login.contains("nobody can log in"), "{login}");
     assert!(read(&folder.path().join("by-hand.txt")).contains("ethtool -L eth0 combined 8"));
 
     // A second time the files are replaced; those of somebody else are not.
     files::write(folder.path(), &files::plan(&case, &rows)).expect("the files again");
-    fs::write(folder.path().join("sysctl.d/60-zonda-tune.conf"), "net.core.somaxconn = 1\n").expect("a file");
+    fs::write(folder.path().join("sysctl.d/99-zz-zonda-tune.conf"), "net.core.somaxconn = 1\n").expect("a file");
     let error = files::write(folder.path(), &files::plan(&case, &rows)).expect_err("a file of somebody else");
     assert!(error.to_string().contains("was not written by `zonda tune`"), "{error}");
+}
+
+/// The planned file for sysctl.d; empty without one.
+fn sysctl_text(host: &TestHost, workload: Workload) -> String {
+    let host = host.read();
+    let case = Case { host: &host, workload, server: ServerFacts::default() };
+    let planned = files::plan(&case, &advise(&case)).into_iter().find(|file| file.path.starts_with("sysctl.d"));
+    planned.map(|file| file.text).unwrap_or_default()
+}
+
+#[test]
+fn a_later_file_has_what_was_applied_and_installed() {
+    let host = TestHost::recorded();
+    let assignments = |workload| BTreeMap::from_iter(sysctl_assignments(&sysctl_text(&host, workload)));
+    let secondary = Workload { connections: 5_000_000, zones: 60_000, ..workload(Role::Secondary) };
+    assert!(!assignments(workload(Role::Secondary)).contains_key("net.ipv4.tcp_mem"), "the kernel computes it");
+    host.write("proc/sys/net/ipv4/tcp_mem", "1000 2000 3000");
+    host.write("proc/sys/net/ipv4/tcp_sack", "0");
+    host.write("etc/sysctl.d/90-site.conf", "net.ipv4.tcp_sack = 0\n");
+    let first = assignments(secondary);
+    for name in ["net.ipv4.tcp_mem", "net.ipv4.tcp_sack", "net.ipv4.ip_local_port_range", "fs.file-max"] {
+        assert!(first.contains_key(name), "{name}");
+    }
+    let text = sysctl_text(&host, secondary);
+    apply(host.path(), &host.rows(secondary));
+    assert_eq!(assignments(secondary), first, "good now, but not after the next start");
+
+    // Installed and started again, then written for other work.
+    host.write("etc/sysctl.d/99-zz-zonda-tune.conf", &text);
+    let second = assignments(Workload { connections: 20_000_000, ..workload(Role::Tcp) });
+    let lost: Vec<_> = first.keys().filter(|name| !second.contains_key(*name)).collect();
+    assert!(lost.is_empty(), "{lost:?}");
+    assert_eq!(second["net.ipv4.ip_local_port_range"], "1024 65535");
+    assert_eq!(second["net.ipv4.tcp_sack"], "1");
+}
+
+#[test]
+fn the_files_are_read_after_all_others() {
+    let folder = TestHost::large();
+    let host = folder.read();
+    let workload = Workload { connections: 2_000_000, ..workload(Role::Tcp) };
+    let case = Case { host: &host, workload, server: ServerFacts::default() };
+    let planned = files::plan(&case, &advise(&case));
+    for (folder, others) in [
+        ("sysctl.d", ["99-sysctl.conf", "90-override.conf"]),
+        ("limits.d", ["increase-nofile.conf", "90-nproc.conf"]),
+        ("zonda.service.d", ["override.conf", "filelimit.conf"]),
+    ] {
+        let is_here = |path: &Path| path.parent().is_some_and(|parent| parent.ends_with(folder));
+        let ours = planned.iter().find(|file| is_here(&file.path)).expect("a file");
+        let name = ours.path.file_name().expect("a name");
+        assert!(others.iter().all(|other| name > *other), "{name:?}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use tune::advice::{Action, symptoms};
 use tune::host::HostError;
 use tune::render::{notes, table};
-use tune::{Case, Host, Role, ServerFacts, advise};
+use tune::{Case, Host, Role, Server, ServerFacts, Workload, advise};
 
 use crate::synthetic::{TestHost, workload};
 
@@ -18,10 +18,10 @@ fn notes_of(host: &TestHost) -> String {
 #[test]
 fn other_kernels_get_a_clear_message() {
     let folder = tempfile::tempdir().expect("a folder");
-    assert_eq!(Host::read(folder.path()).expect_err("no host"), HostError::NoProc);
+    assert_eq!(Host::read(folder.path(), "zonda").expect_err("no host"), HostError::NoProc);
     let host = TestHost::recorded();
     host.write("proc/sys/kernel/ostype", "FreeBSD\n");
-    let error = Host::read(host.path()).expect_err("not Linux");
+    let error = Host::read(host.path(), "zonda").expect_err("not Linux");
     assert!(error.to_string().contains("the kernel is FreeBSD"), "{error}");
 }
 
@@ -66,6 +66,11 @@ fn symptoms_name_the_setting_that_helps() {
     assert!(found[0].help.contains("net.core.somaxconn"));
     let text = table::text(&case, &advise(&case), &found, &[]);
     assert!(text.contains("Udp.RcvbufErrors: UDP queries were dropped"), "{text}");
+    // The manual has all of them, also those that are no counters.
+    let manual = tune::render::manual::markdown();
+    for name in ["`TcpExt.ListenOverflows`", "`TCP.tw`", "`memory pressure (PSI), percent of the last minute`"] {
+        assert!(manual.contains(name), "{name}");
+    }
 }
 
 #[test]
@@ -99,6 +104,65 @@ fn limits_of_units_and_logins_are_read() {
     other.write("proc/77/comm", "zonda");
     other.write("proc/77/limits", "Max open files            1024                 524288               files\n");
     assert_eq!(other.row(workload(Role::Udp), "LimitNOFILE").now.as_deref(), Some("1024:524288 (running)"));
+}
+
+#[test]
+fn the_default_limit_of_systemd_is_not_lowered() {
+    let host = TestHost::recorded();
+    let row = |server| host.row(Workload { server, ..workload(Role::Udp) }, "LimitNOFILE");
+    assert_eq!(row(Server::Zonda).action, Action::Set, "no systemd");
+    host.write("run/systemd/system/.keep", "");
+    let zonda = row(Server::Zonda);
+    assert_eq!((zonda.now.as_deref(), zonda.action), (Some("1024:524288 (DefaultLimitNOFILE)"), Action::Keep));
+    assert_eq!(row(Server::Nsd).action, Action::Set, "NSD does not raise its soft limit");
+    host.write("etc/systemd/system.conf.d/x.conf", "[Manager]\nDefaultLimitNOFILE=6500000:8388600\n");
+    assert_eq!([row(Server::Zonda).action, row(Server::Nsd).action], [Action::Keep; 2]);
+}
+
+#[test]
+fn the_processors_and_the_cgroup_of_the_running_server_count() {
+    let host = TestHost::recorded();
+    host.write("proc/self/cgroup", "0::/shell\n");
+    host.write("sys/fs/cgroup/shell/memory.max", "1073741824");
+    assert_eq!(host.read().surroundings.memory_limit, Some(1 << 30));
+    assert!(
+        notes_of(&host)
+            .contains("Zonda does not run: the processors and the limits of the cgroup are those of this shell")
+    );
+    host.write("proc/77/comm", "zonda\n");
+    host.write("proc/77/status", "Name:\tzonda\nCpus_allowed_list:\t1\n");
+    host.write("proc/77/cgroup", "0::/server\n");
+    host.write("sys/fs/cgroup/server/memory.max", "2147483648");
+    let read = host.read();
+    assert_eq!((read.surroundings.memory_limit, read.cpus.allowed.as_slice()), (Some(2 << 30), &[1][..]));
+    assert!(!notes_of(&host).contains("this shell"));
+    let limits = host.row(workload(Role::Udp), "cgroup limits");
+    assert_eq!(limits.now.as_deref(), Some("2.0 GiB (of the running server)"));
+}
+
+#[test]
+fn files_that_undo_the_advice_are_named() {
+    let host = TestHost::recorded();
+    host.write("proc/sys/net/core/somaxconn", "16");
+    for file in ["sysctl.conf", "sysctl.d/zz-site.conf", "sysctl.d/50-site.conf"] {
+        host.write(&format!("etc/{file}"), "net.core.somaxconn=16\nnet.ipv4.tcp_sack = 1\n");
+    }
+    // A file of the administrator hides one of the distribution.
+    host.write("usr/lib/sysctl.d/zz-site.conf", "net.core.somaxconn = 17\n");
+    let notes = notes_of(&host);
+    for file in ["sysctl.conf", "sysctl.d/zz-site.conf"] {
+        assert!(notes.contains(&format!("/etc/{file} sets net.core.somaxconn = 16, and is read after")), "{notes}");
+    }
+    assert_eq!(notes.matches("is read after").count(), 2, "{notes}");
+}
+
+#[test]
+fn a_limit_of_logins_above_that_of_the_kernel_is_named() {
+    let host = TestHost::recorded();
+    host.write("etc/security/limits.conf", "* hard nofile 1024\n");
+    assert!(!notes_of(&host).contains("nobody can log in"));
+    host.write("proc/sys/fs/nr_open", "2048");
+    assert!(notes_of(&host).contains("fs.nr_open is 2048: raise it before a file in limits.d asks for 3072"));
 }
 
 #[test]
@@ -167,4 +231,12 @@ fn files_that_never_end_or_make_no_sense_count_as_missing() {
     host.write("proc/meminfo", "MemTotal: 18446744073709551615 kB\n");
     assert_eq!(host.read().memory.total, u64::MAX);
     assert_eq!(host.row(workload(Role::Udp), "net.core.somaxconn").action, Action::Absent);
+}
+
+#[test]
+fn without_meminfo_nothing_is_said_of_the_memory_of_connections() {
+    let host = TestHost::recorded();
+    std::fs::remove_file(host.path().join("proc/meminfo")).expect("the file");
+    let row = host.row(workload(Role::Tcp), "memory of connections");
+    assert_eq!((row.action, row.advised.as_deref()), (Action::Absent, None), "{}", row.why);
 }

@@ -78,12 +78,13 @@ impl TestHost {
 
     /// The host as it is read.
     pub fn read(&self) -> Host {
-        Host::read(self.path()).expect("a host")
+        Host::read(self.path(), "zonda").expect("a host")
     }
 
     /// The rows for a workload.
     pub fn rows(&self, workload: Workload) -> Vec<Row> {
-        advise(&Case { host: &self.read(), workload, server: ServerFacts::default() })
+        let host = Host::read(self.path(), workload.server.process().0).expect("a host");
+        advise(&Case { host: &host, workload, server: ServerFacts::default() })
     }
 
     /// The row of a setting.

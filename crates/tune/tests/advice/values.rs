@@ -15,6 +15,7 @@ fn advised(host: &TestHost, workload: Workload, name: &str) -> u64 {
 #[test]
 fn queues_and_descriptors_follow_the_connections() {
     let host = TestHost::recorded();
+    host.write("proc/sys/net/ipv4/tcp_syncookies", "0");
     let of = |connections, name| advised(&host, Workload { connections, ..workload(Role::Tcp) }, name);
     for name in ["net.core.somaxconn", "net.ipv4.tcp_max_syn_backlog", "LimitNOFILE", "fs.nr_open", "fs.file-max"] {
         assert!(of(5_000_000, name) > of(1_000, name), "{name}");
@@ -23,6 +24,36 @@ fn queues_and_descriptors_follow_the_connections() {
     assert_eq!(of(100_000, "net.core.somaxconn"), 8_192);
     // 1,024 + 64 for each of two processors besides the connections.
     assert_eq!(of(100_000, "LimitNOFILE"), (100_000_u64 + 1_152).next_multiple_of(1_024));
+}
+
+#[test]
+fn no_queue_is_longer_than_the_kernel_lets_it_be() {
+    let folder = TestHost::recorded();
+    let tcp = Workload { connections: 5_000_000, ..workload(Role::Tcp) };
+    folder.write("proc/sys/net/core/somaxconn", "128");
+    let host = folder.read();
+    let server = ServerFacts { backlog: Some(4_096), ..ServerFacts::default() };
+    let rows = advise(&Case { host: &host, workload: tcp, server });
+    let row = rows.iter().find(|row| row.name == "net.core.somaxconn").expect("the row");
+    assert_eq!(row.advised.as_deref(), Some("4096"), "{}", row.why);
+    assert!(row.why.contains("a larger value has no effect"), "{}", row.why);
+    // With SYN cookies the kernel does not look at it.
+    assert_eq!(folder.row(tcp, "net.ipv4.tcp_max_syn_backlog").action, Action::Leave);
+}
+
+#[test]
+fn the_budget_of_softirqs_is_raised_once() {
+    let host = TestHost::recorded();
+    let row = || host.row(workload(Role::Udp), "net.core.netdev_budget");
+    // 134,217,728 packets, of which UDP over IPv4 are few, and 4,096 squeezes.
+    host.write("proc/net/softnet_stat", "08000000 00000000 00001000\n");
+    assert_eq!(row().action, Action::Keep);
+    host.write("proc/net/softnet_stat", "00080000 00000000 00001000\n");
+    assert_eq!(row().advised.as_deref(), Some("600"));
+    for now in ["600", "2000"] {
+        host.write("proc/sys/net/core/netdev_budget", now);
+        assert_eq!(row().action, Action::Keep, "{now}");
+    }
 }
 
 #[test]
@@ -114,6 +145,29 @@ fn memory_limits_of_protocols_follow_the_memory() {
 }
 
 #[test]
+fn memory_limits_of_protocols_are_of_the_host_and_never_lowered() {
+    let host = TestHost::recorded();
+    let row = |workload, name: &str| host.row(workload, name);
+    // The kernel has sized them for the host; a cgroup is of a few programs.
+    host.write("sys/fs/cgroup/memory.max", "1073741824");
+    for name in ["net.ipv4.tcp_mem", "net.ipv4.udp_mem"] {
+        assert_eq!(row(workload(Role::Tcp), name).action, Action::Keep, "{name}");
+    }
+    // At most a quarter of 6,171,021 pages.
+    let flood = Workload { rate: Some(1_000_000_000), ..workload(Role::Udp) };
+    assert_eq!(row(flood, "net.ipv4.udp_mem").advised.as_deref(), Some("1157066 1542755 2314132"));
+    // Each mark by itself.
+    let tcp = Workload { connections: 5_000_000, ..workload(Role::Tcp) };
+    host.write("proc/meminfo", "MemTotal: 134217728 kB\n");
+    host.write("proc/sys/net/ipv4/tcp_mem", "786432 1048576 26777216");
+    assert_eq!(row(tcp, "net.ipv4.tcp_mem").advised.as_deref(), Some("1500000 2000000 26777216"));
+    // In pages of 64 KiB.
+    host.write("command-output/getconf_PAGESIZE", "65536\n");
+    host.write("proc/sys/net/ipv4/tcp_mem", "1000 2000 3000");
+    assert_eq!(row(tcp, "net.ipv4.tcp_mem").advised.as_deref(), Some("93750 125000 187500"));
+}
+
+#[test]
 fn ports_follow_the_transfers_per_minute() {
     let host = TestHost::recorded();
     let of =
@@ -124,6 +178,9 @@ fn ports_follow_the_transfers_per_minute() {
     let addresses = host.row(Workload { zones: 200_000, ..workload(Role::Secondary) }, "connections for each transfer");
     assert!(addresses.advised.is_some_and(|advised| advised.starts_with("4 addresses")));
     assert_eq!(host.row(workload(Role::Udp), "connections for each transfer").action, Action::Absent);
+    let primary = Workload { zones: 60_000, ..workload(Role::Primary) };
+    let row = host.row(primary, "net.ipv4.ip_local_port_range");
+    assert_eq!(row.action, Action::Leave, "a primary accepts its connections at port 53: {}", row.why);
 }
 
 #[test]
@@ -133,6 +190,11 @@ fn time_wait_buckets_are_raised_and_never_lowered() {
     assert_eq!(advised(&host, many, "net.ipv4.tcp_max_tw_buckets"), 524_288);
     host.write("proc/sys/net/ipv4/tcp_max_tw_buckets", "1000");
     let row = host.row(workload(Role::Secondary), "net.ipv4.tcp_max_tw_buckets");
+    for role in [Role::Udp, Role::Tcp, Role::Secondary] {
+        assert_eq!(advised(&host, workload(role), "net.ipv4.tcp_max_tw_buckets"), 16_384);
+    }
+    let busy = Workload { connections: 100_000, ..workload(Role::Udp) };
+    assert_eq!(advised(&host, busy, "net.ipv4.tcp_max_tw_buckets"), 1 << 20, "600,000 in a minute");
     assert!(row.evidence.contains("1,000 buckets (dangerous)"), "{}", row.evidence);
     assert!(row.sources.iter().any(|source| source.contains("dangerous")), "{:?}", row.sources);
     // 5 % of 64 MiB has room for 10,485 of them.
@@ -154,7 +216,11 @@ fn stream_buffers_follow_role_and_speed() {
         assert!(row.advised.as_deref().is_some_and(|value| value.ends_with(" 33554432")), "{row:?}");
         assert_eq!(large.row(workload(other), name).action, Action::Leave);
         let slow = host.row(workload(role), name);
-        assert_ne!(slow.advised, row.advised, "1 Gbit/s is assumed where no speed is known");
+        assert_eq!(
+            slow.advised.as_deref(),
+            Some("4096 131072 25000000"),
+            "twice 12.5 MB: 1 Gbit/s where no speed is known"
+        );
     }
 }
 
@@ -170,12 +236,23 @@ fn queues_rings_and_interrupts_follow_the_card() {
     assert_eq!(large.row(udp, "NIC receive buffers (ring)").advised.as_deref(), Some("ethtool -G eth0 rx 2048"));
     assert_eq!(large.row(udp, "RPS (rps_cpus)").action, Action::Leave);
     assert!(large.row(udp, "IRQ affinity").why.contains("0 of 16 interrupts"));
+    // Not those of a slower card, which comes first.
+    for (file, text) in [("operstate", "up"), ("speed", "1000"), ("device/numa_node", "0")] {
+        large.write(&format!("sys/class/net/ens1/{file}"), text);
+    }
     assert!(large.row(udp, "memory nodes (NUMA)").advised.is_some_and(|advised| advised.contains("node 1")));
     assert_eq!(large.row(udp, "offloads (GRO, GSO, TSO)").action, Action::Set);
-    for irq in 100..116 {
-        large.write(&format!("proc/irq/{irq}/smp_affinity_list"), &(irq - 100).to_string());
+    // The card is on the second node, whose processors are 8 to 15.
+    type ProcessorOf = fn(usize) -> usize;
+    let bindings: [(ProcessorOf, Action); 3] =
+        [(|_| 8, Action::Set), (|irq| irq - 100, Action::Set), (|irq| 8 + irq % 8, Action::Keep)];
+    for (cpu, action) in bindings {
+        for irq in 100..116 {
+            large.write(&format!("proc/irq/{irq}/smp_affinity_list"), &cpu(irq).to_string());
+        }
+        let row = large.row(udp, "IRQ affinity");
+        assert_eq!(row.action, action, "{}", row.why);
     }
-    assert_eq!(large.row(udp, "IRQ affinity").action, Action::Keep);
     large.write("run/irqbalance.pid", "7");
     assert!(large.row(udp, "IRQ affinity").why.contains("irqbalance"));
 }
@@ -187,6 +264,29 @@ fn one_queue_for_many_processors_is_steered() {
     host.write("sys/devices/system/node/node0/cpulist", "0-3");
     let row = host.row(workload(Role::Udp), "RPS (rps_cpus)");
     assert_eq!(row.advised.as_deref(), Some("echo e > /sys/class/net/eth0/queues/rx-0/rps_cpus"));
+}
+
+#[test]
+fn queues_of_virtual_machines_are_advised_to_their_guests_only() {
+    let host = TestHost::recorded();
+    host.write("sys/devices/system/cpu/online", "0-3");
+    let row = || host.row(workload(Role::Udp), "queues of virtual machines");
+    assert_eq!(row().action, Action::Absent, "no hypervisor is visible");
+    host.write("proc/cpuinfo", "processor\t: 0\nflags\t\t: fpu vme hypervisor lahf_lm\n");
+    assert_eq!(row().advised.as_deref(), Some("4 queues for eth0, set on the hypervisor"));
+    std::fs::remove_dir_all(host.path().join("sys/class/net/eth0/device")).expect("the folder");
+    assert_eq!(row().action, Action::Absent, "a veth has no queues of a hypervisor");
+}
+
+#[test]
+fn rings_of_a_card_are_shown() {
+    let host = TestHost::large();
+    host.write(
+        "command-output/ethtool_-g_eth0",
+        "Pre-set maximums:\nRX: 4096\nTX: 2048\nCurrent hardware settings:\nRX: 512\nTX: 256\n",
+    );
+    let row = host.row(workload(Role::Udp), "NIC transmit buffers (ring)");
+    assert_eq!((row.action, row.now.as_deref()), (Action::Leave, Some("eth0: 256 of 2048")));
 }
 
 #[test]
@@ -207,8 +307,16 @@ fn harmful_values_are_set_back() {
         ("net.ipv4.tcp_tso_win_divisor", "1", "3"),
         ("net.ipv4.tcp_abort_on_overflow", "1", "0"),
         ("net.core.rmem_default", "67108864", "212992"),
+        ("net.core.busy_poll", "50", "0"),
+        ("net.ipv4.tcp_synack_retries", "1", "5"),
+        ("net.ipv4.tcp_fin_timeout", "15", "60"),
+        ("net.ipv4.tcp_orphan_retries", "1", "0"),
+        ("net.ipv4.tcp_no_metrics_save", "1", "0"),
+        ("net.ipv4.tcp_retries2", "3", "15"),
+        ("net.ipv4.tcp_max_tw_buckets", "1000", "16384"),
     ] {
-        assert_eq!(host.row(workload(Role::Udp), name).action, Action::Leave, "{name}");
+        host.write("proc/sys/net/ipv4/tcp_retries2", "15");
+        assert_ne!(host.row(workload(Role::Udp), name).action, Action::Set, "{name}");
         host.write(&tune::host::sysctl_path(name), bad);
         assert_eq!(host.row(workload(Role::Udp), name).advised.as_deref(), Some(good), "{name}");
     }
@@ -223,8 +331,35 @@ fn each_server_has_its_own_options() {
     assert_eq!(value(Server::Bind, "tcp-listen-queue").as_deref(), Some("1024"));
     assert_eq!(value(Server::Nsd, "tcp-count").as_deref(), Some("10000"), "for each of two processes");
     assert_eq!(value(Server::Nsd, "server-count").as_deref(), Some("2"));
-    assert_eq!(value(Server::Knot, "tcp-max-clients").as_deref(), Some("20000"));
     assert!(rows(Server::Zonda).iter().all(|row| row.name != "tcp-clients"));
     let limit = |server| value(server, "LimitNOFILE").and_then(|limit| limit.parse::<u64>().ok()).expect("a limit");
     assert!(limit(Server::Knot) > 2 * 20_000, "Knot uses half of it for TCP");
+}
+
+#[test]
+fn options_of_other_servers_are_not_set_below_their_defaults() {
+    let host = TestHost::recorded();
+    host.write("sys/devices/system/cpu/online", "0-3");
+    host.write("proc/self/status", "Cpus_allowed_list:\t0-3\n");
+    let action = |server, role, connections, zones, name: &str| {
+        let workload = Workload { server, connections, zones, ..workload(role) };
+        let row = host.row(workload, name);
+        (row.action, row.advised)
+    };
+    let left = (Action::Leave, None);
+    let set = |value: &str| (Action::Set, Some(value.to_owned()));
+    assert_eq!(action(Server::Nsd, Role::Tcp, 100, 1, "tcp-count"), left, "25 for each of four processes");
+    assert_eq!(action(Server::Nsd, Role::Tcp, 100, 1, "tcp-timeout"), left);
+    assert_eq!(action(Server::Nsd, Role::Secondary, 100, 60, "xfrd-tcp-max"), left);
+    assert_eq!(action(Server::Nsd, Role::Secondary, 100, 60_000, "xfrd-tcp-max"), set("1000"));
+    assert_eq!(action(Server::Knot, Role::Tcp, 10_000, 1, "tcp-max-clients"), left);
+    assert_eq!(action(Server::Bind, Role::Tcp, 100, 1, "tcp-clients"), left);
+    assert_eq!(action(Server::Bind, Role::Tcp, 100, 1, "tcp-listen-queue"), left);
+    for name in ["transfers-in", "transfers-per-ns", "serial-query-rate"] {
+        assert_eq!(action(Server::Bind, Role::Secondary, 100, 60, name), left, "{name}");
+        assert_eq!(action(Server::Bind, Role::Secondary, 100, 60_000, name), set("1000"), "{name}");
+    }
+    // 15 transfers a second: more than 10, less than 20.
+    assert_eq!(action(Server::Bind, Role::Secondary, 100, 900, "transfers-in"), set("15"));
+    assert_eq!(action(Server::Bind, Role::Secondary, 100, 900, "serial-query-rate"), left);
 }
