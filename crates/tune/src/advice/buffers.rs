@@ -1,6 +1,6 @@
 //! Socket buffers and the memory of protocols.
 
-use super::evidence::{Lookup, TRANSFER, effect};
+use super::evidence::{Lookup, TRANSFER, effect, group, sweep};
 use super::sizes::octets;
 use super::sources::Document::{Diiner, Esnet, Kernel, LowerValues, Operator};
 use super::sources::says;
@@ -34,7 +34,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             says(LowerValues, "10485760"),
             says(Diiner, "tiny buffers (550 octets) have no impact"),
         ],
-        evidence: &[effect("E17", "Mean latency", "ESnet"), effect("E16", "Mean latency", "tiny buffers")],
+        evidence: &[group("ESnet")],
         risk: "queries that wait longer than the client does are answered for nothing",
         condition: "UDP; a server with CAP_NET_ADMIN may exceed it (SO_RCVBUFFORCE)",
         ..BUFFER
@@ -49,7 +49,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             case.at_least("net.core.wmem_max", wanted, why)
         },
         sources: &[says(Esnet, "67108864"), says(LowerValues, "10485760")],
-        evidence: &[effect("E17", "Mean latency", "ESnet")],
+        evidence: &[group("ESnet")],
         risk: "none known",
         ..BUFFER
     },
@@ -58,7 +58,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         rule: "left at 212992: DNS servers ask for the buffer of their own sockets",
         compute: |case| default_buffer(case, "net.core.rmem_default"),
         sources: &[says(Esnet, "67108864")],
-        evidence: &[effect("E17", "Mean latency", "ESnet")],
+        evidence: &[group("ESnet")],
         risk: "64 MiB for every UDP and raw socket of every program: one that does not read can pin that much",
         ..BUFFER
     },
@@ -67,7 +67,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         rule: "left at 212992: DNS servers ask for the buffer of their own sockets",
         compute: |case| default_buffer(case, "net.core.wmem_default"),
         sources: &[says(Esnet, "67108864")],
-        evidence: &[effect("E17", "Mean latency", "ESnet")],
+        evidence: &[group("ESnet")],
         risk: "as net.core.rmem_default",
         ..BUFFER
     },
@@ -80,13 +80,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             says(LowerValues, "1024 4096 1048576"),
             says(Diiner, "above 32 MiB no improvement; 550 octets no impact"),
         ],
-        evidence: &[
-            SMALL_BUFFERS,
-            BIG_BUFFERS,
-            effect("E16", "Mean latency", "big buffers"),
-            effect("E16", "Mean latency", "tiny buffers"),
-            effect("E17", "Mean latency", "ESnet"),
-        ],
+        evidence: &[SMALL_BUFFERS, BIG_BUFFERS, sweep("big buffers"), sweep("tiny buffers"), group("ESnet")],
         risk: "a connection may take that much memory while its program does not read",
         condition: "transfers over a long path; queries and answers fit into any buffer. E30: 64 KiB and 64 MiB at both ends",
         ..BUFFER
@@ -100,13 +94,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             says(LowerValues, "1024 4096 1048576"),
             says(Diiner, "above 32 MiB no improvement; 550 octets no impact"),
         ],
-        evidence: &[
-            SMALL_BUFFERS,
-            BIG_BUFFERS,
-            effect("E16", "Mean latency", "big buffers"),
-            effect("E16", "Mean latency", "tiny buffers"),
-            effect("E17", "Mean latency", "ESnet"),
-        ],
+        evidence: &[SMALL_BUFFERS, BIG_BUFFERS, sweep("big buffers"), sweep("tiny buffers"), group("ESnet")],
         risk: "a client that never reads pins that much",
         condition: "transfers over a long path; queries and answers fit into any buffer. E30: 64 KiB and 64 MiB at both ends",
         ..BUFFER
@@ -146,7 +134,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         rule: "left: it limits ancillary data, and a DNS server sends one address with a datagram",
         compute: |case| case.leave("net.core.optmem_max", "ancillary data of a datagram takes less than 100 octets"),
         sources: &[says(Operator, "10485760"), says(Diiner, "no noticeable improvement, as ESnet says")],
-        evidence: &[effect("E16", "Mean latency", "optmem_max 10 MB"), effect("E17", "Mean latency", "other operator")],
+        evidence: &[sweep("optmem_max 10 MB"), group("other operator")],
         risk: "any program may then pin 10 MiB of kernel memory with one socket",
         ..BUFFER
     },

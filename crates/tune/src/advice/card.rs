@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::evidence::effect;
+use super::evidence::{effect, sweep};
 use super::sources::Document::{Diiner, Esnet, Kernel, Microsoft, NlnetLabs, Usc};
 use super::sources::says;
 use super::{Advice, Case, Group, Place, SETTING, Setting, sizes};
@@ -41,7 +41,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             }
         },
         sources: &[says(Esnet, "fq"), says(Diiner, "sfq, codel, fq_codel, fq: no impact under any load")],
-        evidence: &[effect("E16", "Mean latency", "qdisc fq"), effect("E16", "Mean latency", "qdisc fq_codel")],
+        evidence: &[sweep("qdisc fq"), sweep("qdisc fq_codel")],
         risk: "none known: a card with several queues gets it for each of them, below mq, and a card that is up keeps its own",
         ..CARD
     },
@@ -70,7 +70,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             None => Advice::Absent("`tc` is missing, or there is no card".into()),
         },
         sources: &[says(Diiner, "sfq, codel, fq_codel, fq: no impact under any load")],
-        evidence: &[effect("E16", "Mean latency", "qdisc fq"), effect("E16", "Mean latency", "qdisc fq_codel")],
+        evidence: &[sweep("qdisc fq"), sweep("qdisc fq_codel")],
         ..CARD
     },
     Setting {

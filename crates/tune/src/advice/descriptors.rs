@@ -1,6 +1,6 @@
 //! Descriptors, and the memory of connections.
 
-use super::evidence::{IDLE, effect, idle_connection_memory, medians};
+use super::evidence::{IDLE, idle_connection_memory, medians};
 use super::sizes::octets;
 use super::sources::Document::{Diiner, Kernel, Liang, Usc};
 use super::sources::says;
@@ -75,7 +75,6 @@ pub(super) const SETTINGS: &[Setting] = &[
             )
         },
         sources: &[says(Liang, "6500000")],
-        evidence: &[effect("E16", "Mean latency", "more descriptors")],
         risk: "none known",
         ..DESCRIPTOR
     },
@@ -91,7 +90,6 @@ pub(super) const SETTINGS: &[Setting] = &[
             )
         },
         sources: &[says(Liang, "6500000"), says(Diiner, "above 524288 no noticeable improvement")],
-        evidence: &[effect("E16", "Mean latency", "more descriptors")],
         risk: "each open file takes about 1 KiB of kernel memory",
         ..DESCRIPTOR
     },

@@ -120,6 +120,20 @@ pub(super) const fn medians(experiment: &'static str, metric: &'static str) -> L
 /// The metric of E30, whose baseline is cubic.
 pub(super) const TRANSFER: &str = "Time to transfer all zones";
 
+/// The rows of E16 and E17 that a setting can matter to most. There the generator limits the rate of Zonda, and its latencies do not count.
+const AT_FULL_LOAD: &[&str] = &["bind, full load", "zonda, full load"];
+pub(super) const BIND_AT_FULL_LOAD: &[&str] = &["bind, full load"];
+
+/// What one setting changes (E16).
+pub(super) const fn sweep(level: &'static str) -> Lookup {
+    effect("E16", "Server CPU time per answer", level).only(AT_FULL_LOAD)
+}
+
+/// What a published group of settings changes (E17).
+pub(super) const fn group(level: &'static str) -> Lookup {
+    effect("E17", "Server CPU time per answer", level).only(AT_FULL_LOAD)
+}
+
 /// Why E3 cannot decide how many workers are best.
 pub(super) const SHARED_PROCESSOR: &str = "in E3 the second worker shares its processor with the load generator";
 

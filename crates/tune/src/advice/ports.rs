@@ -1,6 +1,6 @@
 //! Ports and TIME_WAIT: how many connections a minute are possible.
 
-use super::evidence::effect;
+use super::evidence::{effect, group};
 use super::sizes::{self, octets};
 use super::sources::Document::{Isc, Kernel, Liang, LowerValues, Operator};
 use super::sources::says;
@@ -47,10 +47,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             says(Liang, "2048 65500"),
             says(LowerValues, "1024 65535"),
         ],
-        evidence: &[
-            effect("E14", "Time to transfer all zones", "more ports"),
-            effect("E17", "Mean latency", "Liang et al."),
-        ],
+        evidence: &[effect("E14", "Time to transfer all zones", "more ports"), group("Liang et al.")],
         risk: "a service that starts later may find its port in use: list such ports in net.ipv4.ip_local_reserved_ports",
         condition: "a secondary that opens a connection for each zone",
         ..PORT
@@ -75,10 +72,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             says(Operator, "2000000 against simple attacks"),
             says(Kernel, "you must not lower the limit artificially, but rather increase it"),
         ],
-        evidence: &[
-            effect("E14", "Time to transfer all zones", "1,000 buckets (dangerous)"),
-            effect("E17", "Mean latency", "other operator"),
-        ],
+        evidence: &[effect("E14", "Time to transfer all zones", "1,000 buckets (dangerous)"), group("other operator")],
         risk: "too low: an old packet can reach a new connection with the same ports. Sources disagree whether to raise or lower it; net.ipv4.ip_local_port_range helps without that risk",
         ..PORT
     },
@@ -106,7 +100,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             says(Operator, "15; “some say not lower then 30, other say 5-10 for busy server; dflt 60s”"),
             says(Kernel, "60 by default; orphaned connections in FIN-WAIT-2"),
         ],
-        evidence: &[effect("E17", "Mean latency", "other operator")],
+        evidence: &[group("other operator")],
         risk: "too low: a slow client's last packets are answered with a reset",
         ..PORT
     },
@@ -124,7 +118,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             says(Operator, "1: times out sooner"),
             says(Kernel, "lower it on loaded web servers, where orphans take much memory"),
         ],
-        evidence: &[effect("E17", "Mean latency", "other operator")],
+        evidence: &[group("other operator")],
         risk: "the last answer to a client with some loss gets lost",
         ..PORT
     },

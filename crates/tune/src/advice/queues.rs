@@ -1,6 +1,6 @@
 //! Queues of connections and packets.
 
-use super::evidence::effect;
+use super::evidence::{BIND_AT_FULL_LOAD, effect, sweep};
 use super::sources::Document::{Diiner, Kernel, Liang, LowerValues, Microsoft};
 use super::sources::says;
 use super::{Advice, Group, SETTING, Setting, sizes};
@@ -37,8 +37,8 @@ pub(super) const SETTINGS: &[Setting] = &[
             says(Kernel, "the limit of what a server may ask for with listen()"),
         ],
         evidence: &[
-            effect("E17", "Mean connection latency", "Liang et al."),
-            effect("E17", "Mean connection latency", "lower values"),
+            effect("E17", "Mean connection latency", "Liang et al.").only(BIND_AT_FULL_LOAD),
+            effect("E17", "Mean connection latency", "lower values").only(BIND_AT_FULL_LOAD),
         ],
         risk: "a longer queue hides a server that is too slow: clients wait instead of failing",
         ..QUEUE
@@ -64,8 +64,8 @@ pub(super) const SETTINGS: &[Setting] = &[
             says(Kernel, "a limit for each listener; if the server is overloaded, increase it, and check somaxconn"),
         ],
         evidence: &[
-            effect("E17", "Mean connection latency", "Liang et al."),
-            effect("E17", "Mean connection latency", "lower values"),
+            effect("E17", "Mean connection latency", "Liang et al.").only(BIND_AT_FULL_LOAD),
+            effect("E17", "Mean connection latency", "lower values").only(BIND_AT_FULL_LOAD),
         ],
         risk: "each half-open connection takes some 300 octets: 8388600 of them would be 2.4 GiB for a SYN flood",
         ..QUEUE
@@ -127,8 +127,8 @@ pub(super) const SETTINGS: &[Setting] = &[
             says(Kernel, "only if you are really sure that the listener cannot be made faster"),
         ],
         evidence: &[
-            effect("E16", "Answered rate", "abort_on_overflow 1"),
-            effect("E16", "Mean latency", "abort_on_overflow 1"),
+            effect("E16", "Answered rate", "abort_on_overflow 1").only(BIND_AT_FULL_LOAD),
+            sweep("abort_on_overflow 1"),
         ],
         risk: "1 refuses clients in a burst that a queue would have absorbed",
         condition: "the source saw its gain only at full load, with a queue that overflows",
@@ -158,7 +158,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             says(super::sources::Document::Operator, "1: times out sooner"),
             says(Kernel, "5 by default, about 63 s"),
         ],
-        evidence: &[effect("E17", "Mean connection latency", "other operator")],
+        evidence: &[effect("E17", "Mean connection latency", "other operator").only(BIND_AT_FULL_LOAD)],
         risk: "with 1 a client that loses two packets cannot connect",
         ..QUEUE
     },

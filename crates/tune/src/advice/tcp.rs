@@ -1,6 +1,6 @@
 //! How TCP behaves: acknowledgements, congestion, metrics.
 
-use super::evidence::{TRANSFER, effect};
+use super::evidence::{BIND_AT_FULL_LOAD, TRANSFER, effect, group, sweep};
 use super::sources::Document::{Diiner, Esnet, Kernel, LowerValues, Operator, Usc};
 use super::sources::says;
 use super::workload::Role;
@@ -29,9 +29,9 @@ pub(super) const SETTINGS: &[Setting] = &[
         ],
         evidence: &[
             effect("E30", TRANSFER, "sack 0").only(LONG_OR_LOSSY),
-            effect("E16", "Mean latency", "sack 1 (the default)"),
-            effect("E16", "Mean latency", "sack 0"),
-            effect("E17", "Mean latency", "other operator"),
+            sweep("sack 1 (the default)"),
+            sweep("sack 0"),
+            group("other operator"),
         ],
         risk: "0 makes transfers over lossy paths slow; sources disagree, 0 or 1",
         condition: "paths with loss; E16 and E17 have a link without loss, where SACK does nothing",
@@ -115,7 +115,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             )
         },
         sources: &[says(Operator, "1")],
-        evidence: &[effect("E17", "Mean latency", "other operator")],
+        evidence: &[group("other operator")],
         risk: "with 0 one bad moment can slow the next connection to that client",
         ..TCP
     },
@@ -127,8 +127,8 @@ pub(super) const SETTINGS: &[Setting] = &[
         },
         sources: &[says(Diiner, "1 is massively negative, and not recommended")],
         evidence: &[
-            effect("E16", "Answered rate", "tso_win_divisor 1"),
-            effect("E16", "Mean latency", "tso_win_divisor 1"),
+            effect("E16", "Answered rate", "tso_win_divisor 1").only(BIND_AT_FULL_LOAD),
+            sweep("tso_win_divisor 1"),
         ],
         risk: "1 lets one burst take the whole congestion window",
         ..TCP
