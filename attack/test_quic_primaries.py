@@ -131,7 +131,7 @@ def test_what_is_no_response_is_not_taken(secondary, answer):
 
 
 @pytest.mark.parametrize("answer", [Primary.send_half, Primary.send_other_id])
-def test_rfc_9250_4_3_3_a_primary_is_told_of_its_protocol_error(secondary, answer):
+def test_rfc_9250_4_3_3_a_primary_gets_the_code_of_its_protocol_error(secondary, answer):
     Primary.serial, Primary.answer = 2, answer
     retransfer(secondary)
     secondary.wait_until(lambda: 2 in Primary.close_codes, timeout_s=5)

@@ -44,8 +44,6 @@ pub(super) struct QuicByteStream {
     is_established: bool,
     /// Why the connection has ended.
     lost: Option<String>,
-    /// What the primary is told when the connection is closed.
-    close_code: VarInt,
     exchanges: HashMap<StreamId, Exchange>,
     /// Streams with something to read.
     readable: Vec<StreamId>,
@@ -87,7 +85,6 @@ impl QuicByteStream {
             connection,
             is_established: false,
             lost: None,
-            close_code: NO_ERROR,
             exchanges: HashMap::new(),
             readable: Vec::new(),
             ready: Vec::new(),
@@ -227,10 +224,10 @@ impl QuicByteStream {
         }
     }
 
-    /// The primary has broken the protocol: the connection ends.
+    /// The primary has broken the protocol: the connection ends with the next datagram, and the caller gets an error.
     fn refuse(&mut self, reason: &str) {
         self.lost.get_or_insert(reason.into());
-        self.close_code = PROTOCOL_ERROR;
+        self.connection.close(Instant::now(), PROTOCOL_ERROR, Bytes::new());
     }
 
     /// An error once the connection has ended and everything that arrived is read.
@@ -303,7 +300,7 @@ impl ByteStream for QuicByteStream {
     }
 
     fn close(mut self: Box<Self>) {
-        self.connection.close(Instant::now(), self.close_code, Bytes::new());
+        self.connection.close(Instant::now(), NO_ERROR, Bytes::new());
         _ = self.transmit(); // If it is lost, the primary's idle timeout ends the connection.
     }
 }
