@@ -5,8 +5,8 @@ usage: bench/scale.py [ZONES=1000000] [--nsd PROGRAM] [--probe-rate N] [--refres
 
 `zonda-load xfr serve` is the primary, or NSD; `zonda` starts without any zone data and transfers all zones, which have a SOA and an NS
 record each. Steps: all zones are transferred; idle; every zone is refreshed once, unchanged; every zone is notified of a new serial, and
-transferred again (not from NSD); SIGTERM; a start with what is stored, without a primary. Each line: seconds, CPU seconds of the secondary, microseconds of CPU time per zone, and how much of it each thread used
-(the threads that answer the probe are in it). Memory is the proportional set size; "over empty" subtracts that of a server without zones.
+transferred again (not from NSD); SIGTERM; a start with what is stored, without a primary. Each line: seconds, CPU seconds of the
+secondary, microseconds of CPU time per zone, and how much of it each thread used (the threads that answer the probe are in it). Memory is the proportional set size; "over empty" subtracts that of a server without zones.
 Connections are those that the primary accepted. The exit status is 1 if a zone is missing at the end.
 """
 
@@ -184,7 +184,7 @@ def measure(folder: Path, arguments: argparse.Namespace) -> list[Step]:
             steps[2].note += f"{first['soa_answers']} SOA queries, {first['zones']} transfers in all"
             serial = 2
             with primary(folder, serial) as second, server.step(steps, "new serial") as note:
-                note += [notify(folder, arguments), all_answered()]
+                note += [f"{notify(folder, arguments)},", all_answered()]
             steps[3].note += f", {second['soa_answers']} SOA queries, {second['zones']} transfers, {second['connections']} connections"
         began, cpu_s = time.monotonic(), server.cpu_s()
         seconds = server.stop()

@@ -323,9 +323,8 @@ impl ZoneRegistry {
     /// Has the text file of a zone written, if it has one (`write-file`).
     pub(super) fn write_text(&self, id: ZoneId) {
         let Some(entry) = self.zones.get(id) else { return };
-        let version = entry.served.zone();
-        if let Some((version, path)) =
-            version.and_then(|version| Some((version, entry.source.policy.text_file(version.apex())?)))
+        if let Some(version) = entry.served.zone()
+            && let Some(path) = entry.source.policy.text_file(version.apex())
         {
             self.text_files.write(id, path, version.clone());
         }

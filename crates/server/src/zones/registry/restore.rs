@@ -60,8 +60,7 @@ impl ZoneRegistry {
     fn serve_restored(&mut self, id: ZoneId, RestoredZone { version, history, timers }: RestoredZone) {
         let Some(entry) = self.zones.get(id) else { return };
         let is_secondary = !entry.source.policy.primaries.is_empty();
-        let fingerprint = self.origins.label_fingerprint(id.index as usize);
-        let of_secondary = is_secondary.then(|| Timers { fingerprint, ..times_of_secondary(&version, timers) });
+        let of_secondary = is_secondary.then(|| self.with_label(id, times_of_secondary(&version, timers)));
         if of_secondary != timers {
             // So that the next restart does not begin anew.
             of_secondary.into_iter().for_each(|timers| self.store_timers(id, timers));
@@ -138,9 +137,13 @@ impl ZoneRegistry {
     /// Keeps the times of a secondary across restarts, with its label in a catalog.
     pub fn store_timers(&mut self, id: ZoneId, timers: Timers) {
         if let Some(entry) = self.zones.get(id) {
-            let fingerprint = self.origins.label_fingerprint(id.index as usize);
-            self.journal.set_timers(id, entry.served.apex(), Timers { fingerprint, ..timers });
+            self.journal.set_timers(id, entry.served.apex(), self.with_label(id, timers));
         }
+    }
+
+    /// The times of a secondary with the fingerprint of its label.
+    fn with_label(&self, id: ZoneId, timers: Timers) -> Timers {
+        Timers { fingerprint: self.origins.label_fingerprint(id.index as usize), ..timers }
     }
 
     /// Handles an event of the journal.
