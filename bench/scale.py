@@ -83,7 +83,7 @@ def nsd_primary(folder: Path, program: Path) -> Iterator[dict[str, int]]:
     """NSD as a primary of the same zones; it counts nothing. All zones share one file."""
     (folder / "tiny.zone").write_text(ZONE.format(serial=1))
     names = (folder / "names").read_text().split()
-    (folder / "nsd.zones").write_text("# NSD zone list\n" + "".join(f"add {name} tiny\n" for name in names))
+    (folder / "nsd.zones").write_text("# NSD zone list\n# name pattern\n" + "".join(f"add {name} tiny\n" for name in names))
     (folder / "last").write_text(names[-1] + "\n")
     config = folder / "nsd.conf"
     config.write_text(
@@ -94,8 +94,11 @@ def nsd_primary(folder: Path, program: Path) -> Iterator[dict[str, int]]:
     with (folder / "nsd.log").open("wb") as log, subprocess.Popen([program, "-d", "-c", config], stderr=log, stdout=log) as process:
         try:
             began = time.monotonic()
+            time.sleep(1)
+            if process.poll() is not None:
+                raise SystemExit(f"NSD does not start: {(folder / 'nsd.log').read_text()[-600:]}")
             wait_for(PRIMARY_PORT, folder / "last", 1, 20)
-            print(f"NSD serves all zones after {time.monotonic() - began:.1f} s")
+            print(f"NSD serves all zones after at most {time.monotonic() - began:.1f} s")
             yield {}
         finally:
             process.send_signal(signal.SIGTERM)
