@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from zonda_lab import report
-from zonda_lab.experiments.definition import AnalysisSpec
+from zonda_lab.experiments.definition import AnalysisSpec, Claim
 from zonda_lab.load.latency_histogram import LatencyHistogram, write_log
 from zonda_lab.report.number_format import measured, number
 from zonda_lab.report.plot_style import PlotData
 from zonda_lab.report.plots import PLOTS
+from zonda_lab.report.result_tables import confirming_range
 from zonda_lab.report.size import size
 from zonda_lab.results.folder import Results
 from zonda_lab.results.window_record import WindowRecord
@@ -155,6 +156,24 @@ def test_numbers_have_three_digits_without_a_known_resolution() -> None:
 )
 def test_digits_follow_from_the_interval(value: float, low: float, high: float, bound: str, text: str) -> None:
     assert measured(value, low, high, bound) == text
+
+
+@pytest.mark.parametrize(
+    ("claim", "text"),
+    [
+        ({"low": 1.05, "high": 1.17}, "1.05 – 1.17"),
+        ({"low": 0.999, "high": 1.001}, "0.9990 – 1.0010"),
+        ({"low": 12_000.0, "high": 17_000.0}, "12,000 – 17,000"),
+        ({"low": 1.2}, "at least 1.2"),
+        ({"high": 0.2}, "at most 0.2"),
+        ({"shape": "linear"}, "exponent 0.90 – 1.10"),
+        ({"shape": "falling"}, "exponent at most -0.05"),
+        ({"order": ["nsd", "bind"]}, ""),
+        ({"untestable": "it needs a card"}, ""),
+    ],
+)
+def test_a_claim_shows_the_range_that_confirms_it(claim: dict[str, object], text: str) -> None:
+    assert confirming_range(Claim("it is so", "111 ± 3 %", "transfer_s", **claim)) == text  # type: ignore[arg-type]
 
 
 LOOK = """<script>addEventListener("load", () => {

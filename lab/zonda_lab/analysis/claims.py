@@ -10,7 +10,7 @@ import numpy as np
 from zonda_lab.analysis import effects
 from zonda_lab.analysis.analysis import AaPair, best_of_each_block, conditions, sample_of, valid
 from zonda_lab.analysis.effects import MIN_STARTS, Sample
-from zonda_lab.experiments.definition import SHAPES, Claim
+from zonda_lab.experiments.definition import Claim
 from zonda_lab.experiments.metrics import METRICS, words
 from zonda_lab.results.window_record import WindowRecord, selected
 from zonda_lab.statistics import ALPHA, intervals, ratio_effect
@@ -49,7 +49,7 @@ class ClaimCheck:
             return INCONCLUSIVE
         if self.order:
             return self.order
-        low, high = SHAPES[self.claim.shape] if self.claim.shape else (self.claim.low, self.claim.high)
+        low, high = self.claim.confirming
         if low <= self.low and self.high <= high:
             return CONFIRMED
         return REFUTED if self.high < low or high < self.low else INCONCLUSIVE

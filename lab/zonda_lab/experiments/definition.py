@@ -190,6 +190,11 @@ class Claim:
     along: str = doc("the factor of an order (default: server.name) or of a shape (with numbers as levels)", "")
     untestable: str = doc("why this machine cannot test the claim, and what it would take", "")
 
+    @property
+    def confirming(self) -> tuple[float, float]:
+        """The range that confirms the claim: of the value, or of the exponent of a shape."""
+        return SHAPES[self.shape] if self.shape else (self.low, self.high)
+
 
 @dataclass(frozen=True)
 class AnalysisSpec:

@@ -8,7 +8,7 @@ import numpy as np
 from zonda_lab.analysis.analysis import Cell, LevelComparison, MetricAnalysis, measured_for, tabulate
 from zonda_lab.analysis.claims import ClaimCheck
 from zonda_lab.analysis.effects import bound_of_ratio
-from zonda_lab.experiments.definition import AnalysisSpec, Published
+from zonda_lab.experiments.definition import AnalysisSpec, Claim, Published
 from zonda_lab.experiments.metrics import LIMITS, METRICS, factor_words, words
 from zonda_lab.report.document import Folded, Heading, Part, Table, Text
 from zonda_lab.report.number_format import (
@@ -108,13 +108,36 @@ def claims(checked: Sequence[ClaimCheck]) -> list[Part]:
     if not checked:
         return []
     rows = [
-        [done.claim.says, done.claim.published, done.condition, claim_value(done), str(done.n), done.outcome]
+        [
+            done.claim.says,
+            done.claim.published,
+            confirming_range(done.claim),
+            done.condition,
+            claim_value(done),
+            str(done.n),
+            done.outcome,
+        ]
         for done in checked
     ]
-    head = ["claim", "published", "condition", "measured here (95 % interval)", "blocks", "verdict"]
+    head = ["claim", "published", "confirmed by", "condition", "measured here (95 % interval)", "blocks", "verdict"]
     table = Table(head, rows, [MOODS.get(c.outcome, "") for c in checked])
     needs = dict.fromkeys(f"{done.claim.says}: {done.claim.untestable}" for done in checked if done.claim.untestable)
     return [Heading(3, "Claims"), table, *(Text(f"{need}.", "Not testable here.") for need in needs)]
+
+
+def confirming_range(claim: Claim) -> str:
+    """The range that the whole interval must lie in; empty for an order, which has none."""
+    if claim.order or claim.untestable:
+        return ""
+    low, high = claim.confirming
+    step = resolution(low, high)
+    if math.isinf(high):
+        text = f"at least {number(low)}"
+    elif math.isinf(low) or (low == 0 and not claim.shape):
+        text = f"at most {number(high)}"
+    else:
+        text = f"{number(low, step)} – {number(high, step)}"
+    return f"exponent {text}" if claim.shape else text
 
 
 def claim_value(done: ClaimCheck) -> str:

@@ -267,11 +267,6 @@ mod tests {
         (pool, listener)
     }
 
-    #[test]
-    fn an_idle_connection_takes_48_octets() {
-        assert!(size_of::<Slot>() <= 48, "{}", size_of::<Slot>());
-    }
-
     /// A turn of a connection that leaves it with `input` octets of input.
     fn turn(pool: &mut ConnectionPool, index: u32, now_ms: u32, input: usize) {
         pool.update(index, now_ms, |connection| Ok(set_input(connection, input))).expect("no error");

@@ -34,7 +34,6 @@ pub(super) const SETTINGS: &[Setting] = &[
             says(LowerValues, "10485760"),
             says(Diiner, "tiny buffers (550 octets) have no impact"),
         ],
-        evidence: &[group("ESnet")],
         risk: "queries that wait longer than the client does are answered for nothing",
         condition: "UDP; a server with CAP_NET_ADMIN may exceed it (SO_RCVBUFFORCE)",
         ..BUFFER
@@ -49,7 +48,6 @@ pub(super) const SETTINGS: &[Setting] = &[
             case.at_least("net.core.wmem_max", wanted, why)
         },
         sources: &[says(Esnet, "67108864"), says(LowerValues, "10485760")],
-        evidence: &[group("ESnet")],
         risk: "none known",
         ..BUFFER
     },
@@ -58,7 +56,6 @@ pub(super) const SETTINGS: &[Setting] = &[
         rule: "left at 212992: DNS servers ask for the buffer of their own sockets",
         compute: |case| default_buffer(case, "net.core.rmem_default"),
         sources: &[says(Esnet, "67108864")],
-        evidence: &[group("ESnet")],
         risk: "64 MiB for every UDP and raw socket of every program: one that does not read can pin that much",
         ..BUFFER
     },
@@ -67,7 +64,6 @@ pub(super) const SETTINGS: &[Setting] = &[
         rule: "left at 212992: DNS servers ask for the buffer of their own sockets",
         compute: |case| default_buffer(case, "net.core.wmem_default"),
         sources: &[says(Esnet, "67108864")],
-        evidence: &[group("ESnet")],
         risk: "as net.core.rmem_default",
         ..BUFFER
     },

@@ -30,7 +30,7 @@ its value. Where sources disagree, the row says so.
 
 **Evidence** is our own: figures of the [committed records](../../lab/records/README.md), each with its experiment (E1 to E32). A test
 compares them; `make tune-evidence` copies them after a new recording. It decides only under the conditions of the measurement: a veth
-pair without delay or loss, on a machine with two processors.
+pair on a machine with two processors, without delay or loss, except where the line names them (E30).
 
 | word | meaning |
 | --- | --- |
@@ -46,7 +46,8 @@ pair without delay or loss, on a machine with two processors.
 const GROUPS: &str = "
 ## Groups of settings
 
-Measured with all settings of a source at once, which says little about each of them.
+Measured with the settings of a source at once, which says little about each of them. The kernel sets only some of them for a network
+namespace: the record lists the others, whose rows say \"not measured here\".
 
 | group | evidence |
 | --- | --- |
