@@ -73,7 +73,7 @@ impl ChangeSet {
         ChangeSet { apex: apex.to_owned(), removed: StagedChunk::new(apex), added: StagedChunk::new(apex), len: 0 }
     }
 
-    /// Removes a record. The TTL is not compared, nor is the case of names in RDATA.
+    /// Removes a record. The TTL is not compared, nor is the case of names in RDATA of the types of RFC 4034 6.2.
     pub fn remove(&mut self, owner: NameRef<'_>, rtype: Rtype, rdata: &[u8]) -> Result<(), OutOfZone> {
         self.check(owner)?;
         self.removed.record(ZoneRecord { owner, rtype, ttl: 0, rdata, file: 0, line: 0 });

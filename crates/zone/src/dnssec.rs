@@ -190,11 +190,11 @@ impl SignatureChecker<'_> {
         let owner = zone.owner(entry);
         let canonical_owner = owner.to_lowercase();
         let records = self.decoder.decode(node, owner.as_ref(), zone.owner(&zone.apex_entry()).as_ref());
-        let records: Vec<(Rtype, Vec<u8>)> =
+        let records: Vec<(Rtype, Box<[u8]>)> =
             records.iter().map(|record| (record.rtype, canonical_rdata(record.rtype, record.rdata))).collect();
         for rrset in node.rrsets().filter(|rrset| is_checked(rrset.rtype) && rrset.count > 0) {
             let mut set: Vec<&[u8]> =
-                records.iter().filter(|(rtype, _)| *rtype == rrset.rtype).map(|(_, rdata)| rdata.as_slice()).collect();
+                records.iter().filter(|(rtype, _)| *rtype == rrset.rtype).map(|(_, rdata)| &**rdata).collect();
             // RFC 4034 6.3.
             set.sort_unstable();
             let mut fault = SignatureFault::Missing;

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
-use wire::{Rtype, rdata};
+use wire::Rtype;
 
+use crate::canonical_form::{canonical_cmp, canonical_rdata};
 use crate::stage::StagedRecord;
 
 /// Records to remove from and to add to. A change of many records of one owner takes time in proportion to them.
@@ -14,7 +15,7 @@ pub(crate) struct OwnerRecords<'r> {
     index: Option<HashMap<RecordKey, Vec<usize>>>,
 }
 
-/// The type, and the RDATA with its names in lower case: equal for records that [`is_same`] holds equal.
+/// The type and the canonical RDATA: equal for records that [`is_same`] holds equal.
 type RecordKey = (Rtype, Box<[u8]>);
 
 /// More comparisons than this are worth an index.
@@ -78,34 +79,12 @@ impl<'r> OwnerRecords<'r> {
 }
 
 fn key(record: &StagedRecord<'_>) -> RecordKey {
-    (record.rtype, comparable_rdata(record.rtype, record.rdata))
+    (record.rtype, canonical_rdata(record.rtype, record.rdata))
 }
 
-/// RDATA with its names in lower case: equal for two records of a type that are equal except for their TTL
-/// (RFC 2136 1.1.1; RFC 4343 3).
-pub(crate) fn comparable_rdata(rtype: Rtype, data: &[u8]) -> Box<[u8]> {
-    let mut comparable: Box<[u8]> = data.into();
-    for name in rdata::names(rtype, data) {
-        comparable[name].make_ascii_lowercase();
-    }
-    comparable
-}
-
-/// Whether two records are equal except for their TTL (RFC 2136 1.1.1; RFC 4343 3: names compare without case).
+/// Whether two records are equal except for their TTL (RFC 2136 1.1.1, RFC 4034 6.3).
 fn is_same(a: &StagedRecord<'_>, b: &StagedRecord<'_>) -> bool {
-    a.rtype == b.rtype && (a.rdata == b.rdata || is_same_but_for_case(a, b))
-}
-
-fn is_same_but_for_case(a: &StagedRecord<'_>, b: &StagedRecord<'_>) -> bool {
-    if a.rdata.len() != b.rdata.len() || !a.rdata.eq_ignore_ascii_case(b.rdata) {
-        return false;
-    }
-    let mut at = 0;
-    for name in rdata::names(a.rtype, a.rdata) {
-        if a.rdata[at..name.start] != b.rdata[at..name.start] {
-            return false;
-        }
-        at = name.end;
-    }
-    a.rdata[at..] == b.rdata[at..]
+    // Records that differ in more than case are the most, and need no look at their names.
+    let may_be_same = || a.rdata.eq_ignore_ascii_case(b.rdata);
+    a.rtype == b.rtype && may_be_same() && canonical_cmp(a.rtype, a.rdata, b.rdata).is_eq()
 }

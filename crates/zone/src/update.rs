@@ -9,10 +9,10 @@ use wire::message::{Rcode, Record};
 use wire::serial::{is_later, of_soa};
 use wire::{Class, Message, Name, NameRef, Rtype, rdata};
 
+use crate::canonical_form::canonical_rdata;
 use crate::canonical_key::CanonicalKey;
 use crate::change::ChangeSet;
 use crate::node_decoder::NodeDecoder;
-use crate::owner_records::comparable_rdata;
 use crate::serial_policy::SerialPolicy;
 use crate::stage::StagedRecord;
 use crate::zone::Zone;
@@ -107,8 +107,8 @@ fn check_existence(record: &Record, stored: &mut StoredOwners<'_>) -> Result<(),
 fn check_equal(expected: &[&Record], stored: &mut StoredOwners<'_>) -> Result<(), UpdateRefusal> {
     let Record { owner, rtype, .. } = expected[0];
     let found = stored.records_of(owner.as_ref()).iter().filter(|found| found.rtype == *rtype);
-    let found: HashSet<Box<[u8]>> = found.map(|found| comparable_rdata(*rtype, &found.rdata)).collect();
-    let expected: HashSet<Box<[u8]>> = expected.iter().map(|record| comparable_rdata(*rtype, &record.rdata)).collect();
+    let found: HashSet<Box<[u8]>> = found.map(|found| canonical_rdata(*rtype, &found.rdata)).collect();
+    let expected: HashSet<Box<[u8]>> = expected.iter().map(|record| canonical_rdata(*rtype, &record.rdata)).collect();
     match found == expected {
         true => Ok(()),
         false => refuse(Rcode::NXRRSET, format!("prerequisite: {owner} has other {rtype} records")),
@@ -278,7 +278,7 @@ fn delete(sets: &mut RecordSets, record: &Record, is_apex: bool) {
     if is_apex && record.rtype == Rtype::NS && set.records.len() == 1 {
         return;
     }
-    set.records.remove(&comparable_rdata(record.rtype, &record.rdata));
+    set.records.remove(&canonical_rdata(record.rtype, &record.rdata));
     if set.records.is_empty() {
         sets.0.remove(&place);
     }
@@ -292,8 +292,8 @@ struct RecordSets(BTreeMap<(Rtype, Rtype), RecordSet>);
 #[derive(Default)]
 struct RecordSet {
     ttl: u32,
-    /// By [`comparable_rdata`]; several only if they were stored with names that differ in case.
-    records: HashMap<Box<[u8]>, Vec<Vec<u8>>>,
+    /// By [`canonical_rdata`].
+    records: HashMap<Box<[u8]>, Vec<u8>>,
 }
 
 /// Identifies an RRset. The signatures over different RRsets are different sets (RFC 4034 3).
@@ -307,7 +307,7 @@ impl RecordSets {
         for OwnedRecord { rtype, ttl, rdata } in records {
             let set = sets.0.entry(set_of(*rtype, rdata)).or_default();
             set.ttl = *ttl;
-            set.records.entry(comparable_rdata(*rtype, rdata)).or_default().push(rdata.clone());
+            set.records.insert(canonical_rdata(*rtype, rdata), rdata.clone());
         }
         sets
     }
@@ -315,13 +315,13 @@ impl RecordSets {
     /// Whether there is this record, with any TTL (RFC 2136 1.1.1).
     fn contains(&self, record: &OwnedRecord) -> bool {
         let set = self.0.get(&set_of(record.rtype, &record.rdata));
-        set.is_some_and(|set| set.records.contains_key(&comparable_rdata(record.rtype, &record.rdata)))
+        set.is_some_and(|set| set.records.contains_key(&canonical_rdata(record.rtype, &record.rdata)))
     }
 
     /// The TTL and RDATA of the SOA record.
     fn soa(&self) -> Option<(u32, &[u8])> {
         let set = self.0.get(&(Rtype::SOA, Rtype::SOA))?;
-        Some((set.ttl, set.records.values().flatten().next()?))
+        Some((set.ttl, set.records.values().next()?))
     }
 
     /// Adds a record in place of those that are the same, or of the one that there can be of its type.
@@ -332,14 +332,14 @@ impl RecordSets {
         }
         // RFC 2181 5.2: all records of an RRset have one TTL.
         set.ttl = ttl;
-        set.records.insert(comparable_rdata(rtype, rdata), vec![rdata.to_vec()]);
+        set.records.insert(canonical_rdata(rtype, rdata), rdata.to_vec());
     }
 
     /// Type, TTL and RDATA of all records.
     fn records(&self) -> impl Iterator<Item = (Rtype, u32, &[u8])> {
-        self.0.iter().flat_map(|(&(rtype, _), set)| {
-            set.records.values().flatten().map(move |rdata| (rtype, set.ttl, rdata.as_slice()))
-        })
+        self.0
+            .iter()
+            .flat_map(|(&(rtype, _), set)| set.records.values().map(move |rdata| (rtype, set.ttl, rdata.as_slice())))
     }
 }
 

@@ -104,7 +104,7 @@ struct CanonicalWriter<'z> {
 impl CanonicalWriter<'_> {
     /// Adds all records of one owner, which may be in both trees.
     fn write_owner(&mut self, name: Option<TreeEntry<'_>>, nsec3: Option<TreeEntry<'_>>) {
-        let mut records: Vec<(Rtype, u32, Vec<u8>)> = Vec::new();
+        let mut records: Vec<(Rtype, u32, Box<[u8]>)> = Vec::new();
         let mut owner = None;
         for entry in name.into_iter().chain(nsec3) {
             let this = self.zone.owner(&entry);

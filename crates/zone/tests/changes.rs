@@ -21,30 +21,43 @@ fn exact(records: Vec<ZoneRecord>) -> Vec<ExactRecord> {
     exact
 }
 
-/// Sets with their TTL and whether the owner is in upper case, and whether there are many hosts.
-type Version = (Vec<(Set, u32, bool)>, bool);
+/// Sets with their TTL, whether the owner is in upper case, and the cases of their RDATA; and whether there are many hosts.
+type Version = (Vec<(Set, u32, bool, &'static [Spelling])>, bool);
 
-/// Sets with several TTLs and owners in upper case.
+/// Sets with several TTLs, owners in upper case, and RDATA in several cases.
 fn versions() -> impl Strategy<Value = Vec<BTreeSet<ZoneRecord>>> {
-    let set = (sets_and_dnames(), prop_oneof![3 => Just(300), 1 => 1..4u32], prop::bool::weighted(0.2));
+    let set = (sets_and_dnames(), prop_oneof![3 => Just(300), 1 => 1..4u32], prop::bool::weighted(0.2), spellings());
     vec((vec(set, 0..12), any::<bool>()), 2..6).prop_map(|versions| {
         let records = |(serial, (sets, is_large)): (usize, Version)| {
             let mut records: BTreeSet<ZoneRecord> = records(&[], serial as u32);
             if is_large {
                 records.extend(hosts(serial as u16).iter().flat_map(Set::records));
             }
-            for (set, ttl, is_upper) in sets {
+            for (set, ttl, is_upper, spellings) in sets {
                 // One owner has one case, and one set has one TTL.
                 let is_upper = is_upper && set.owner != APEX;
                 let owner = if is_upper { name(&set.owner.replace(['h', 'a'], "X")) } else { name(&set.owner) };
                 records.retain(|(old, rtype, ..)| (old, rtype) != (&owner, &set.rtype) && *rtype != Rtype::RRSIG);
-                records
-                    .extend(set.records().into_iter().map(|(_, rtype, _, rdata)| (owner.clone(), rtype, ttl, rdata)));
+                for spell in spellings {
+                    let spelled = set.records().into_iter().map(|(_, rtype, _, rdata)| (rtype, spell(&rdata)));
+                    records.extend(spelled.map(|(rtype, rdata)| (owner.clone(), rtype, ttl, rdata)));
+                }
             }
             records
         };
         versions.into_iter().enumerate().map(records).collect()
     })
+}
+
+/// What spells RDATA in one case.
+type Spelling = fn(&[u8]) -> Vec<u8>;
+
+/// Names in lower case, in upper case, or each of a set in both: RFC 4034 6.2 decides whether that makes one record or two. Where
+/// other octets are letters, the records are others.
+fn spellings() -> impl Strategy<Value = &'static [Spelling]> {
+    const LOWER: Spelling = <[u8]>::to_ascii_lowercase;
+    const UPPER: Spelling = <[u8]>::to_ascii_uppercase;
+    prop_oneof![6 => Just(&[LOWER][..]), 1 => Just(&[UPPER][..]), 1 => Just(&[UPPER, LOWER][..])]
 }
 
 /// Removed and added records in an order that does not depend on how the change was made.

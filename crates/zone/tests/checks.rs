@@ -146,6 +146,45 @@ fn rfc_6672_2_4_one_dname_and_nothing_below_it() {
     assert_eq!(findings("@ 60 DNAME b.invalid.\n"), [], "RFC 6672 2.3: allowed beside NS at the apex");
 }
 
+/// RFC 2181 5: names compare without case in the types of RFC 4034 6.2, and with case in newer ones (RFC 3597 6, RFC 6840 5.1).
+#[test]
+fn rfc_4034_6_3_records_that_differ_in_the_case_of_names_are_duplicates() {
+    let counts = |data: &str| {
+        let lines = format!("a 60 {}\na 60 {data}\n", data.replace("x.invalid.", "X.Invalid."));
+        let zone = loaded(&format!("{APEX}{lines}")).zone.expect("a good zone");
+        let (_, node) = zone.nodes().last().expect("the owner a");
+        node.rrsets().map(|rrset| rrset.count.max(rrset.signatures().count)).collect::<Vec<_>>()
+    };
+    for data in [
+        "NS x.invalid.",
+        "CNAME x.invalid.",
+        "PTR x.invalid.",
+        "MINFO x.invalid. x.invalid.",
+        "MX 1 x.invalid.",
+        "RP x.invalid. x.invalid.",
+        "AFSDB 1 x.invalid.",
+        "RT 1 x.invalid.",
+        "PX 1 x.invalid. x.invalid.",
+        "NAPTR 1 2 \"a\" \"b\" \"c\" x.invalid.",
+        "KX 1 x.invalid.",
+        "SRV 1 2 3 x.invalid.",
+        "DNAME x.invalid.",
+        "RRSIG A 8 2 60 20260101000000 20250101000000 1 x.invalid. AAAA",
+    ] {
+        assert_eq!(counts(data), [1], "{data}");
+    }
+    for data in [
+        "TXT x.invalid.",
+        "NSEC x.invalid. A",
+        "SVCB 1 x.invalid.",
+        "HTTPS 1 x.invalid.",
+        "LP 1 x.invalid.",
+        "NAPTR 1 2 \"a\" \"b\" \"x.invalid.\" .",
+    ] {
+        assert_eq!(counts(data), [2], "{data}");
+    }
+}
+
 #[test]
 fn rfc_6672_2_4_an_apex_dname_covers_the_ranges_of_all_threads() {
     let below: String = (0..30_000).map(|n| format!("h{n}.same 60 TXT x\n")).collect();

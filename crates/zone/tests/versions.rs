@@ -122,9 +122,13 @@ fn rfc_1995_4_a_change_that_removes_a_missing_record_is_refused() {
 /// RFC 4343 3: only the names in RDATA compare without case.
 #[test]
 fn rfc_4343_3_removed_records_compare_without_case() {
-    let [mx, txt] = [(Rtype::MX, b"aa\x01b\x00".to_vec()), (Rtype::TXT, b"\x01b".to_vec())]
-        .map(|(rtype, rdata)| (name("m.z."), rtype, 300, rdata));
-    let records: BTreeSet<ZoneRecord> = apex_records(1).into_iter().chain([mx, txt]).collect();
+    let stored = [
+        (Rtype::MX, b"aa\x01b\x00".to_vec()),
+        (Rtype::TXT, b"\x01b".to_vec()),
+        (Rtype::SVCB, b"\0\x01\x01b\x00".to_vec()),
+    ]
+    .map(|(rtype, rdata)| (name("m.z."), rtype, 300, rdata));
+    let records: BTreeSet<ZoneRecord> = apex_records(1).into_iter().chain(stored).collect();
     let zone = load_good(&records, None);
     let remove = |rtype, rdata: &[u8]| {
         let mut change = ChangeSet::new(name(APEX).as_ref());
@@ -134,6 +138,8 @@ fn rfc_4343_3_removed_records_compare_without_case() {
     assert!(remove(Rtype::MX, b"aa\x01B\x00"));
     assert!(!remove(Rtype::MX, b"AA\x01b\x00"));
     assert!(!remove(Rtype::TXT, b"\x01B"));
+    assert!(remove(Rtype::SVCB, b"\0\x01\x01b\x00"));
+    assert!(!remove(Rtype::SVCB, b"\0\x01\x01B\x00"), "RFC 3597 6: with case in newer types");
 }
 
 /// RFC 4343 4: case is preserved, so an owner in another case, even the apex, is a change.

@@ -89,6 +89,15 @@ fn rfc_4035_5_3_the_apex_is_verified() {
     assert_eq!(apex(&two), None, "RFC 6840 5.11: one valid signature is enough");
 }
 
+/// A signer drops records that are equal in canonical form, so a zone that names one in two cases is signed correctly.
+#[test]
+fn rfc_4034_6_3_duplicates_in_canonical_form_are_signed_once() {
+    let srv = b"\0\0\0\0\0\x01\x01h\x01z\0";
+    let text = signed(VALID) + "s.z. 60 SRV 0 0 1 h.z.\ns.z. 60 SRV 0 0 1 H.z.\n";
+    let text = text + &Signer::new().rrsig("s.z.", Rtype::SRV, srv, 2, VALID);
+    assert_eq!(fault(&text, SignatureScope::Zone), None);
+}
+
 #[test]
 fn rfc_5011_2_1_a_revoked_key_verifies_nothing() {
     let text = signed(VALID).replace("DNSKEY 257 3 15", "DNSKEY 385 3 15");

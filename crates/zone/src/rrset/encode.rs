@@ -5,6 +5,7 @@ use wire::{NameRef, Rtype};
 use super::compression::{NameCompressor, SplitName};
 use super::recurring::{InternedRrset, RecurringRrsets};
 use super::{COUNT, INTERNED, RECORD_HEAD_LEN, RdataLayout, SIGNED, rdata_layout};
+use crate::canonical_form::canonical_cmp;
 use crate::intern::Interner;
 use crate::owner_case::OwnerCase;
 use crate::stage::StagedRecord;
@@ -155,8 +156,9 @@ impl NodeEncoder {
     }
 }
 
-/// Sorts the records of a set and removes duplicates (RFC 2181 5): the order in the file does not matter. Records that end in a name
-/// are in canonical order of the names, so that lookups of name server addresses move forward through the tree.
+/// Sorts the records of a set and removes duplicates (RFC 2181 5), which are equal in canonical form (RFC 4034 6.3): the order in the
+/// file does not matter. Records that end in a name are in canonical order of the names, so that lookups of name server addresses
+/// move forward through the tree.
 fn sort_and_dedup<'s, 'r>(rtype: Rtype, records: &'s mut [StagedRecord<'r>]) -> &'s [StagedRecord<'r>] {
     if records.len() < 2 {
         return records;
@@ -171,9 +173,10 @@ fn sort_and_dedup<'s, 'r>(rtype: Rtype, records: &'s mut [StagedRecord<'r>]) -> 
             let [(x, x_numbers), (y, y_numbers)] = [a, b].map(|record| two_names(record.rdata));
             x_numbers.cmp(y_numbers).then_with(|| x.to_ascii_lowercase().cmp(&y.to_ascii_lowercase()))
         }
-        _ => a.rdata.cmp(b.rdata),
+        RdataLayout::Address(_) | RdataLayout::Opaque => canonical_cmp(rtype, a.rdata, b.rdata),
     };
-    records.sort_unstable_by(compare);
+    // Of records that differ only in the case of names, the same one is kept whatever their order was.
+    records.sort_unstable_by(|a, b| compare(a, b).then_with(|| a.rdata.cmp(b.rdata)));
     let mut kept = 1;
     for index in 1..records.len() {
         if compare(&records[index], &records[kept - 1]).is_ne() {

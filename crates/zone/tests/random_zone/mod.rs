@@ -106,6 +106,8 @@ pub fn rdata(rtype: Rtype, n: u16) -> Vec<u8> {
             }
         }
         Rtype::MX => [&[high, low], elsewhere.as_slice()].concat(),
+        Rtype::SRV => [&[high, low, 0, 0, 0, 53], in_zone.as_slice()].concat(),
+        Rtype::SVCB => [&[0, 1], in_zone.as_slice()].concat(),
         Rtype::TXT => [&[255; 256], [3, b'x', high, low].as_slice()].concat(),
         _ => [&[high, low], vec![9; usize::from(n) * 8 % 60_000].as_slice()].concat(),
     }
@@ -117,7 +119,7 @@ pub fn sets() -> impl Strategy<Value = Set> {
         2 => proptest::sample::select(vec!["*.z.", "a.z.", "*.a.z.", "b.a.z.", "\\000.a.z.", "\\001\\001.a.z.", "z."])
             .prop_map(str::to_owned),
     ];
-    let rtypes = [Rtype::A, Rtype::NS, Rtype::PTR, Rtype::MX, Rtype::TXT, Rtype(65_280)];
+    let rtypes = [Rtype::A, Rtype::NS, Rtype::PTR, Rtype::MX, Rtype::TXT, Rtype::SRV, Rtype::SVCB, Rtype(65_280)];
     let count = prop_oneof![20 => 1..4u16, 1 => 60..70u16, 1 => 200..2000u16];
     let signature_len = proptest::option::weighted(0.3, prop_oneof![10 => 1..100u16, 1 => 15_000..60_000u16]);
     (owner, proptest::sample::select(rtypes.to_vec()), 0..4u16, count, signature_len)
