@@ -42,6 +42,7 @@ mod transfer_message;
 pub mod transfer_receiver;
 pub mod transfer_stream;
 pub mod tree;
+mod ttl_limit;
 pub mod update;
 mod version_diff;
 pub mod version_edit;

@@ -13,6 +13,7 @@ use crate::encoded_change::{EncodedChange, append_record};
 use crate::finding::Finding;
 use crate::received_record::{MessageReader, RecordBuffer, RecordHead};
 pub use crate::transfer_error::TransferError;
+use crate::ttl_limit::limited_ttl;
 use crate::zone::Zone;
 use crate::zone_builder::{ZoneBuilder, ZoneBuilderOptions};
 
@@ -74,8 +75,6 @@ pub enum Received {
     Changes(Vec<EncodedChange>),
 }
 
-/// The largest TTL, in seconds; larger ones count as 0 (RFC 2181 8).
-const MAX_TTL: u32 = i32::MAX as u32;
 /// Messages may have this many octets besides records in any case, so that padding (RFC 9103 7.9.1, 7.10.3) is accepted...
 const FREE_PADDING: u64 = 4 << 20;
 /// ... and this many times the octets of records: a short record in a message of its own, with a long question and a signature.
@@ -414,7 +413,7 @@ impl TransferReceiver {
     }
 
     fn append(&mut self, head: RecordHead) {
-        let ttl = if head.ttl > MAX_TTL { 0 } else { head.ttl };
+        let ttl = limited_ttl(head.ttl);
         append_record(&mut self.change.bytes, self.buffer.owner(), head.rtype, ttl, &self.buffer.rdata);
     }
 

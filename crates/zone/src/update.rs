@@ -15,6 +15,7 @@ use crate::change::ChangeSet;
 use crate::node_decoder::NodeDecoder;
 use crate::serial_policy::SerialPolicy;
 use crate::stage::StagedRecord;
+use crate::ttl_limit::limited_ttl;
 use crate::zone::Zone;
 
 /// What an update may do.
@@ -268,7 +269,7 @@ fn add(sets: &mut RecordSets, record: &Record, is_apex: bool) {
     if is_ignored {
         return;
     }
-    sets.put(record.rtype, record.ttl, &record.rdata);
+    sets.put(record.rtype, limited_ttl(record.ttl), &record.rdata);
 }
 
 /// RFC 2136 3.4.2.4: deletes a record, but not the SOA record nor the last NS record of the apex.

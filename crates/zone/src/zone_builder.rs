@@ -12,6 +12,7 @@ use crate::finding::{CheckMode, FilePosition, Finding, Findings, Severity};
 use crate::intern::Interner;
 use crate::record_sorter::{BatchSizes, RecordSorter, SorterContext};
 use crate::text::ZoneRecord;
+use crate::ttl_limit::{MAX_TTL, limited_ttl};
 use crate::zone::Zone;
 
 /// How a zone is built from given records.
@@ -81,12 +82,10 @@ impl ZoneBuilder {
             }
             Err(error) => return self.report_rdata(Severity::Error, owner, rtype, error),
         }
-        // RFC 2181 8.
-        let is_large = ttl > MAX_TTL;
-        if is_large {
+        if ttl > MAX_TTL {
             self.report(&check_list::LARGE_TTL, owner, rtype);
         }
-        let ttl = if is_large { 0 } else { ttl };
+        let ttl = limited_ttl(ttl);
         let apex = &self.apex_in_original_case;
         if self.sorter.stage(apex, ZoneRecord { owner, rtype, ttl, rdata, file: 0, line: 0 }) {
             let options = &build_options(self.apex.as_ref(), &self.options);
@@ -142,9 +141,6 @@ fn build_options<'a>(apex: NameRef<'a>, options: &'a ZoneBuilderOptions) -> Buil
         ..BuildOptions::of_records(apex)
     }
 }
-
-/// The largest TTL, in seconds (RFC 2181 8).
-const MAX_TTL: u32 = i32::MAX as u32;
 
 #[cfg(test)]
 mod tests {

@@ -181,6 +181,17 @@ fn rfc_2136_3_4_2_2_additions() {
 }
 
 #[test]
+fn rfc_2181_8_a_large_ttl_is_treated_as_0() {
+    check(&["IN a.z. 2147483647 A 192.0.2.9"], &[], &["a.z. A 1 2147483647"]);
+    for ttl in [1 << 31, u32::MAX] {
+        check(&[&format!("IN two.z. {ttl} A 192.0.2.3")], &["two.z. A 2 300"], &["two.z. A 2 0"]);
+        let zone = zone_of(&format!("{ZONE}a.z. 0 A 192.0.2.9\n"));
+        let same = run(&zone, &rules(ALL), &[], &[&format!("IN a.z. {ttl} A 192.0.2.9")]).expect("an allowed update");
+        assert_eq!(same.serial(), zone.serial(), "nothing has changed");
+    }
+}
+
+#[test]
 fn rfc_2136_3_4_2_3_and_4_deletions() {
     check(&["ANY two.z. 0 A"], &["two.z. A 2 300"], &[]);
     check(&["ANY two.z. 0 ANY"], &["two.z. A 2 300", "two.z. TXT 1 300"], &[]);

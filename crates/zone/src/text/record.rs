@@ -14,6 +14,7 @@ use crate::Severity;
 use crate::check_list::{self, Check};
 use crate::finding::Findings;
 use crate::suggest::nearest;
+use crate::ttl_limit::{MAX_TTL, limited_ttl};
 
 /// What the text so far means for the next entry.
 #[derive(Clone)]
@@ -243,7 +244,7 @@ impl<'a, S: RecordSink> RecordParser<'a, S> {
     pub fn parse_ttl(&mut self, field: &Field<'_>) -> Result<u32, Box<ParseError>> {
         let seconds =
             ttl::parse(field.text).map_err(|error| ParseError::at(field, format!("the TTL {error}"), ttl::HELP))?;
-        if seconds <= ttl::MAX {
+        if seconds <= MAX_TTL {
             return Ok(seconds);
         }
         self.report(&check_list::LARGE_TTL, LineColumn::of(field), seconds);
@@ -268,7 +269,7 @@ impl<'a, S: RecordSink> RecordParser<'a, S> {
     fn first_ttl(&mut self, rtype: Rtype, last: &Field<'_>) -> u32 {
         let minimum = self.rdata.last_chunk::<4>().filter(|_| rtype == Rtype::SOA);
         let (rule, ttl) = match minimum.map(|minimum| u32::from_be_bytes(*minimum)) {
-            Some(minimum) => (&check_list::NO_TTL_BUT_SOA, if minimum > ttl::MAX { 0 } else { minimum }),
+            Some(minimum) => (&check_list::NO_TTL_BUT_SOA, limited_ttl(minimum)),
             None => (&check_list::NO_TTL, 3600),
         };
         self.report(rule, LineColumn::of(last), ttl);

@@ -1,12 +1,9 @@
 //! TTL syntax: seconds, or numbers with units as in `1w2d3h4m5s`, which BIND introduced.
 
-/// The largest TTL (RFC 2181 8).
-pub(super) const MAX: u32 = i32::MAX as u32;
-
 /// Help for errors.
 pub(super) const HELP: &str = "write seconds, or numbers with units as in 1w2d3h4m5s";
 
-/// Parses a TTL or another interval of seconds, which may be larger than [`MAX`]; an error is a predicate.
+/// Parses a TTL or another interval of seconds, which may be larger than the largest TTL; an error is a predicate.
 pub(super) fn parse(text: &[u8]) -> Result<u32, &'static str> {
     let (mut total, mut number, mut is_number, mut has_units) = (0, 0, false, false);
     for &byte in text {
