@@ -13,6 +13,8 @@ pub struct Counters {
     pub rcodes: [u64; 16],
     /// BADVERS responses, to EDNS versions other than 0.
     pub bad_versions: u64,
+    /// BADCOOKIE responses, to queries without a question whose server cookie is invalid.
+    pub bad_cookies: u64,
     /// Responses with TC set because something did not fit.
     pub truncated: u64,
     /// Responses dropped by RRL.
@@ -31,6 +33,7 @@ impl Counters {
         self.truncated += u64::from(truncated);
         match self.rcodes.get_mut(usize::from(rcode.0)) {
             Some(count) => *count += 1,
+            None if rcode == Rcode::BADCOOKIE => self.bad_cookies += 1,
             None => self.bad_versions += 1,
         }
     }
@@ -41,6 +44,7 @@ impl Counters {
         self.ignored += other.ignored;
         self.rcodes.iter_mut().zip(other.rcodes).for_each(|(mine, theirs)| *mine += theirs);
         self.bad_versions += other.bad_versions;
+        self.bad_cookies += other.bad_cookies;
         self.truncated += other.truncated;
         self.rate_limited += other.rate_limited;
         self.slipped += other.slipped;

@@ -5,6 +5,7 @@ use wire::name::skip_name;
 use wire::{Class, HEADER_LEN, NameRef, Rtype, serial};
 
 use crate::acl::Client;
+use crate::cookie::CookieSecrets;
 use crate::edns::QueryEdns;
 use crate::qname::Qname;
 use crate::request::{Request, Transport};
@@ -230,6 +231,13 @@ impl<'m> Query<'m> {
             Transport::Udp | Transport::Tcp { .. } => None,
         };
         Client { address: self.request.peer, key: self.key.map(|key| key.name), tls }
+    }
+
+    /// Whether it has a server cookie made with one of these secrets for its client (RFC 7873 5.2.4, 5.2.5).
+    pub(crate) fn has_valid_cookie(&self, secrets: &CookieSecrets) -> bool {
+        let Request { peer, now_s, .. } = *self.request;
+        let cookie = self.edns.and_then(|edns| edns.cookie);
+        cookie.is_some_and(|(client, server)| secrets.is_valid(&client, server, peer, now_s))
     }
 
     /// Whether there is a question.

@@ -41,7 +41,7 @@ impl<'s> Decision<'s> {
             return Decision::BadVersion;
         }
         if !query.has_question() {
-            return Decision::refuse(Rcode::NOERROR);
+            return Decision::of_cookie_query(served, query);
         }
         match query.qclass {
             Class::IN | Class::ANY => {}
@@ -65,6 +65,16 @@ impl<'s> Decision<'s> {
             ZoneState::Loaded(zone) => Decision::Lookup(zone),
             without_data => Decision::without_data(without_data),
         }
+    }
+
+    /// RFC 7873 5.4: a query without a question asks for a server cookie, or whether the one that it has is valid.
+    #[cold]
+    fn of_cookie_query(served: &Served, query: &Query<'_>) -> Decision<'s> {
+        let has_server_cookie = query.edns.and_then(|edns| edns.cookie).is_some_and(|(_, server)| !server.is_empty());
+        let is_wrong = |secrets| has_server_cookie && !query.has_valid_cookie(secrets);
+        let rcode =
+            if served.config.cookies.as_ref().is_some_and(is_wrong) { Rcode::BADCOOKIE } else { Rcode::NOERROR };
+        Decision::refuse(rcode)
     }
 
     /// SERVFAIL, because the zone is not loaded or has expired (RFC 8914 4.15, 4.25).

@@ -24,15 +24,6 @@ pub(crate) enum RrlAction {
     Drop,
 }
 
-/// RFC 7873 5.2.4: the client's address is not forged.
-fn has_valid_cookie(config: &AnswerConfig, query: &Query<'_>) -> bool {
-    let request = query.request;
-    match (&config.cookies, query.edns.and_then(|edns| edns.cookie)) {
-        (Some(secrets), Some((client, server))) => secrets.is_valid(&client, server, request.peer, request.now_s),
-        _ => false,
-    }
-}
-
 /// What makes responses to one network identical: negative answers of one zone are, whatever the names, and so are
 /// referrals at one cut, answers from one wildcard or DNAME, and errors with one response code.
 #[derive(Clone, Copy)]
@@ -96,8 +87,9 @@ impl RateLimiter {
         query: &Query<'_>,
         status: ResponseStatus,
     ) -> RrlAction {
-        // Only holders of a key can make many different signed queries.
-        if query.key.is_some() || has_valid_cookie(config, query) {
+        // RFC 7873 5.2.5: with a valid cookie, the client's address is not forged. Only holders of a key can make many different signed queries.
+        let has_valid_cookie = config.cookies.as_ref().is_some_and(|secrets| query.has_valid_cookie(secrets));
+        if query.key.is_some() || has_valid_cookie {
             return RrlAction::Send;
         }
         let name_suffix = query.name_suffix(status.rrl_suffix_len.into());

@@ -39,7 +39,12 @@ pub fn render(counters: &CounterReader, journal: Option<StoreUsage>) -> String {
             line(&mut text, &format!("{name}{{transport=\"{transport}\"}}"), values[row]);
         }
     }
-    describe(&mut text, "rcodes_total", "counter", "Responses by RCODE, counted before RRL; bad_versions has BADVERS.");
+    describe(
+        &mut text,
+        "rcodes_total",
+        "counter",
+        "Responses by RCODE, counted before RRL; bad_versions and bad_cookies have BADVERS and BADCOOKIE.",
+    );
     for (transport, _, rcodes) in &totals {
         for (rcode, count) in (0..).zip(rcodes).filter(|(_, count)| **count > 0) {
             let rcode = Rcode(rcode);

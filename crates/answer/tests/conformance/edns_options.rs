@@ -211,14 +211,36 @@ fn rfc_7873_5_2_the_first_of_several_cookies_counts() {
     assert_eq!((got.rcode, &option(&got, COOKIE).expect("a cookie")[..8]), (Rcode::NOERROR, &CLIENT_COOKIE[..]));
 }
 
-#[test]
-fn rfc_7873_5_4_a_query_without_a_question_fetches_a_cookie() {
+/// The answer to a query with this cookie and without a question.
+fn ask_for_cookie(server: &Server, cookie: &[u8]) -> Message {
     let mut asked = query("a.example. A");
     asked.questions.clear();
-    let options = vec![EdnsOption { code: COOKIE, data: CLIENT_COOKIE.to_vec() }];
-    let got = with_cookies().ask(&asked.with_edns(Edns { options, ..Edns::default() }), Udp);
-    assert_eq!((got.rcode, got.questions.len(), got.answer.len()), (Rcode::NOERROR, 0, 0));
-    assert_eq!(option(&got, COOKIE).map(|cookie| cookie.len()), Some(24));
+    let options = vec![EdnsOption { code: COOKIE, data: cookie.to_vec() }];
+    let got = server.ask(&asked.with_edns(Edns { options, ..Edns::default() }), Udp);
+    assert_eq!((got.questions.len(), got.answer.len()), (0, 0));
+    got
+}
+
+#[test]
+fn rfc_7873_5_4_a_query_without_a_question_fetches_a_cookie() {
+    let got = ask_for_cookie(&with_cookies(), CLIENT_COOKIE);
+    assert_eq!((got.rcode, option(&got, COOKIE).map(|cookie| cookie.len())), (Rcode::NOERROR, Some(24)));
+}
+
+#[test]
+fn rfc_7873_5_4_a_query_without_a_question_checks_a_cookie() {
+    let server = with_cookies();
+    let right = option(&ask_for_cookie(&server, CLIENT_COOKIE), COOKIE).expect("a cookie");
+    let forged = [&CLIENT_COOKIE[..], &[9; 16]].concat();
+    for (cookie, rcode) in [(&right, Rcode::NOERROR), (&forged, Rcode::BADCOOKIE)] {
+        let got = ask_for_cookie(&server, cookie);
+        assert_eq!((got.rcode, option(&got, COOKIE).as_ref()), (rcode, Some(&right)), "{cookie:?}");
+    }
+    assert_eq!(
+        ask_for_cookie(&self::server(AnswerConfig::default()), &forged).rcode,
+        Rcode::NOERROR,
+        "cookies are off"
+    );
 }
 
 #[test]

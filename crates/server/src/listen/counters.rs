@@ -45,7 +45,7 @@ macro_rules! counters {
         pub struct ListenerCounters {
             $($(#[doc = $help])+ pub $name: Counter,)+
             $($(#[doc = $copied_help])+ pub $copied: Counter,)+
-            /// Responses by RCODE, counted before RRL; BADVERS is in `bad_versions`.
+            /// Responses by RCODE, counted before RRL; `bad_versions` and `bad_cookies` have BADVERS and BADCOOKIE.
             pub rcodes: [Counter; 16],
         }
 
@@ -54,7 +54,7 @@ macro_rules! counters {
         pub struct CounterTotals {
             $($(#[doc = $help])+ pub $name: u64,)+
             $($(#[doc = $copied_help])+ pub $copied: u64,)+
-            /// Responses by RCODE, counted before RRL; BADVERS is in `bad_versions`.
+            /// Responses by RCODE, counted before RRL; `bad_versions` and `bad_cookies` have BADVERS and BADCOOKIE.
             pub rcodes: [u64; 16],
         }
 
@@ -147,6 +147,8 @@ counters! {
         truncated,
         /// BADVERS responses, to EDNS versions other than 0, counted before RRL.
         bad_versions,
+        /// BADCOOKIE responses, to queries without a question whose server cookie is invalid, counted before RRL.
+        bad_cookies,
         /// Responses dropped by RRL.
         rate_limited,
         /// Responses truncated by RRL (slip).
