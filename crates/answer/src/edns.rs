@@ -28,24 +28,23 @@ pub(crate) struct QueryEdns<'m> {
 }
 
 impl<'m> QueryEdns<'m> {
-    /// Reads an OPT record by its class, TTL and RDATA; `None` where an option is malformed.
-    pub(crate) fn read(class: u16, ttl: u32, rdata: &'m [u8]) -> Option<QueryEdns<'m>> {
-        let mut edns = QueryEdns {
-            payload: class,
-            version: (ttl >> 16) as u8,
-            dnssec_ok: ttl & 0x8000 != 0,
-            ..QueryEdns::default()
-        };
+    /// Reads the class and the TTL of an OPT record.
+    pub(crate) fn new(class: u16, ttl: u32) -> QueryEdns<'m> {
+        QueryEdns { payload: class, version: (ttl >> 16) as u8, dnssec_ok: ttl & 0x8000 != 0, ..QueryEdns::default() }
+    }
+
+    /// Reads the options in its RDATA; `None` where one is malformed.
+    pub(crate) fn read_options(&mut self, rdata: &'m [u8]) -> Option<()> {
         // RFC 6891 6.1.3: another version gets BADVERS, whatever its options look like.
-        let mut rest = if edns.version == 0 { rdata } else { &[] };
+        let mut rest = if self.version == 0 { rdata } else { &[] };
         while !rest.is_empty() {
             let (head, more) = rest.split_first_chunk::<4>()?;
             let code = u16::from_be_bytes([head[0], head[1]]);
             let (data, more) = more.split_at_checked(usize::from(u16::from_be_bytes([head[2], head[3]])))?;
-            edns.read_option(code, data)?;
+            self.read_option(code, data)?;
             rest = more;
         }
-        Some(edns)
+        Some(())
     }
 
     fn read_option(&mut self, code: u16, data: &'m [u8]) -> Option<()> {

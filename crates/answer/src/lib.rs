@@ -100,7 +100,7 @@ pub fn respond(served: &Arc<Served>, worker: &mut WorkerState, request: Request<
         Err(_) if header.opcode == Opcode::NOTIFY => return notify::respond(served, worker, &request, header, out),
         Err(_) if header.opcode == Opcode::UPDATE => return update::respond(served, worker, &request, header, out),
         Err(rcode) => {
-            query = Query::new(&request, header);
+            query = query.malformed();
             Decision::refuse(rcode)
         }
     };

@@ -28,8 +28,7 @@ pub(crate) fn respond(
 ) -> Response {
     let mut query = Query::new(request, header);
     let Some(serial) = query.read_notify(worker.names.current()) else {
-        let query = Query::new(request, header);
-        return write_response(served, worker, &query, Decision::refuse(Rcode::FORMERR), out);
+        return write_response(served, worker, &query.malformed(), Decision::refuse(Rcode::FORMERR), out);
     };
     worker.counters.queries += 1;
     let answer = |worker: &mut WorkerState, query: &Query<'_>, out: &mut [u8]| {

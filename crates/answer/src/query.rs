@@ -82,6 +82,11 @@ impl<'m> Query<'m> {
         }
     }
 
+    /// What is left of a malformed query for its response: the header, and the OPT record as far as it was read.
+    pub(crate) fn malformed(self) -> Query<'m> {
+        Query { edns: self.edns, ..Query::new(self.request, self.header) }
+    }
+
     /// Reads the rest of the message. The name of the question goes to `qname`, or is there already and ends at `name_end`.
     /// Fails with the response code.
     #[inline]
@@ -197,12 +202,13 @@ impl<'m> Query<'m> {
                     if self.edns.is_some() || !record.is_root {
                         return None;
                     }
-                    let mut edns = QueryEdns::read(record.class, record.ttl, record.rdata)?;
+                    // Kept if its options are malformed, too: RFC 6891 6.1.1, 7: OPT answers OPT.
+                    let edns = self.edns.insert(QueryEdns::new(record.class, record.ttl));
                     if let Transport::Quic { .. } = self.request.transport {
                         // RFC 9250 5.4: all responses are padded.
                         (edns.has_options, edns.wants_padding) = (true, true);
                     }
-                    self.edns = Some(edns);
+                    edns.read_options(record.rdata)?;
                 }
                 Rtype::TSIG => {
                     // RFC 8945 4.2: class ANY, and all fields present.

@@ -30,8 +30,7 @@ pub(crate) fn respond(
 ) -> Response {
     let mut query = Query::new(request, header);
     if query.read_update(worker.names.current()).is_none() {
-        let query = Query::new(request, header);
-        return write_response(served, worker, &query, Decision::refuse(Rcode::FORMERR), out);
+        return write_response(served, worker, &query.malformed(), Decision::refuse(Rcode::FORMERR), out);
     }
     worker.counters.queries += 1;
     let answer = |worker: &mut WorkerState, query: &Query<'_>, out: &mut [u8]| {

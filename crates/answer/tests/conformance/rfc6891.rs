@@ -91,6 +91,29 @@ fn rfc_6891_6_1_2_options_that_do_not_fill_the_rdata_are_malformed() {
     }
 }
 
+/// RFC 6891 6.1.1, 7: a response without OPT would say that the server does not know EDNS.
+#[test]
+fn rfc_6891_6_1_1_opt_answers_opt_in_malformed_messages() {
+    let opt = b"\x00\x00\x29\x04\xd0\x00\x00\x80\x00\x00\x00";
+    let bad_option = b"\x00\x00\x29\x04\xd0\x00\x00\x80\x00\x00\x03\x00\x03\x00";
+    let with_opcode = |opcode: u8| {
+        let mut bytes = with_opt(bad_option);
+        let qtype = bytes.len() - bad_option.len() - 4;
+        (bytes[2], bytes[qtype + 1]) = (opcode << 3, 6);
+        bytes
+    };
+    for (about, bytes) in [
+        ("a malformed option", with_opt(bad_option)),
+        ("in NOTIFY", with_opcode(4)),
+        ("in UPDATE", with_opcode(5)),
+        ("an octet after OPT", with_opt(&[&opt[..], &[0]].concat())),
+    ] {
+        let got = Message::parse(&server().exchange(&bytes, Udp).expect("an answer")).expect("a message");
+        let expected = Edns { dnssec_ok: true, ..Edns::default() };
+        assert_eq!((got.rcode, got.edns), (Rcode::FORMERR, Some(expected)), "{about}");
+    }
+}
+
 /// A zone whose answers for `big.example.` take some 900 octets.
 fn big() -> Server {
     let texts = (0..9).map(|n| format!("big.example. 60 TXT \"{}{n}\"\n", "x".repeat(80)));
