@@ -7,6 +7,7 @@ use wire::Rtype;
 use zone::tree::{TreeCursor, TreeEntry};
 use zone::{Denial, Zone};
 
+use crate::alias_limit::MAX_CNAMES;
 use crate::message_writer::{Full, MessageWriter, Section};
 use crate::name_writer::OwnerName;
 use crate::qname::Qname;
@@ -38,8 +39,8 @@ pub(crate) struct DenialProofs<'z> {
     pub(crate) cost: Nsec3Cost,
 }
 
-/// Three for a denial, and one or two for each wildcard in the CNAME chain.
-const MAX_PROOFS: usize = 16;
+/// Three for the last name (RFC 5155 7.2.2, 7.2.5), and one for each alias before it that is a wildcard's (RFC 4035 3.1.3.3, RFC 5155 7.2.6).
+const MAX_PROOFS: usize = MAX_CNAMES - 1 + 3;
 
 /// How many entries a search for a covering record passes that are not part of the chain.
 const MAX_SKIPPED: usize = 64;

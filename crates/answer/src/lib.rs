@@ -9,6 +9,7 @@
 mod acknowledgement;
 mod acl;
 mod additional;
+mod alias_limit;
 mod chaos;
 mod config;
 mod cookie;

@@ -11,6 +11,7 @@ use zone::Zone;
 use zone::rrset::{MessageOffsets, RECORD_HEAD_LEN, Rrset, ZoneNode};
 
 use crate::additional::add_addresses;
+use crate::alias_limit::MAX_CNAMES;
 use crate::denial::{DenialProofs, Denied};
 use crate::edns::ExtendedError;
 use crate::edns_response::ResponseEdns;
@@ -27,9 +28,6 @@ use crate::worker::WorkerState;
 use crate::zone_cut::ZonePosition;
 use crate::zone_map::ZoneMap;
 
-/// The most CNAME records that one answer follows. RFC 1034 3.6.2 wants a bound and names none; BIND stops at 11 to 16.
-const MAX_CNAMES: usize = 16;
-
 /// A lookup in progress.
 struct Lookup<'l, 'z, 'o> {
     zones: &'z ZoneMap,
@@ -43,6 +41,8 @@ struct Lookup<'l, 'z, 'o> {
     message: &'l mut MessageWriter<'o>,
     proofs: DenialProofs<'z>,
     authoritative: bool,
+    /// The authority section has the NS RRset of a referral.
+    has_referral: bool,
     rrl_suffix_len: u8,
     /// How many CNAME records were followed.
     followed: usize,
@@ -87,6 +87,7 @@ pub(crate) fn answer(
         message,
         proofs: DenialProofs::new(),
         authoritative: false,
+        has_referral: false,
         rrl_suffix_len: 0,
         followed: 0,
         cname_owners: [0; MAX_CNAMES],
@@ -95,8 +96,8 @@ pub(crate) fn answer(
     };
     let status = lookup.run();
     counters.nsec3_digests += u64::from(lookup.proofs.cost.digests);
-    let too_costly = lookup.proofs.cost.too_high;
-    if let Some(error) = failure(message, query.request.transport, too_costly) {
+    let (too_costly, has_referral) = (lookup.proofs.cost.too_high, lookup.has_referral);
+    if let Some(error) = failure(message, query.request.transport, too_costly, has_referral) {
         message.clear(query.question_end);
         opt.error = Some(error);
         return ResponseStatus::empty(Rcode::SERVFAIL);
@@ -107,12 +108,16 @@ pub(crate) fn answer(
 
 /// Why the written message cannot be sent.
 #[inline]
-fn failure(message: &MessageWriter<'_>, transport: Transport<'_>, too_costly: bool) -> Option<ExtendedError> {
+fn failure(
+    message: &MessageWriter<'_>,
+    transport: Transport<'_>,
+    too_costly: bool,
+    has_referral: bool,
+) -> Option<ExtendedError> {
     if too_costly {
         return Some(ExtendedError::UnsupportedNsec3Iterations);
     }
-    // No transport has more room than TCP. A truncated referral is useful all the same.
-    let has_referral = message.counts[Section::Authority as usize] > 0;
+    // RFC 8914 4.25: no transport has more room than TCP. A truncated referral is useful all the same, a denial without its proofs is not.
     let is_hopeless = message.truncated && !transport.is_udp() && !has_referral;
     is_hopeless.then_some(ExtendedError::InvalidData)
 }

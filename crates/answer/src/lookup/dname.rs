@@ -4,7 +4,8 @@ use wire::message::Rcode;
 use wire::{Class, Rtype};
 use zone::rrset::{MAX_POINTER, RECORD_HEAD_LEN, Rrset};
 
-use super::{Lookup, MAX_CNAMES, Step};
+use super::{Lookup, Step};
+use crate::alias_limit::MAX_CNAMES;
 use crate::message_writer::{Full, Section};
 use crate::name_writer::OwnerName;
 use crate::zone_cut::ZonePosition;

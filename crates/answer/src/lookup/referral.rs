@@ -49,6 +49,7 @@ impl<'z> Lookup<'_, 'z, '_> {
         }
         let Some(ns) = cut.node.rrset(Rtype::NS) else { return Ok(Step::Done(Rcode::NOERROR)) };
         let ns_at = self.message.push(Section::Authority, &ns, &mut owner, false)?;
+        self.has_referral = true;
         let is_signed = self.dnssec && *self.zone.denial() != Denial::None;
         if is_signed {
             match cut.node.rrset(Rtype::DS) {
@@ -77,6 +78,7 @@ impl<'z> Lookup<'_, 'z, '_> {
         self.authoritative = self.message.counts[Section::Answer as usize] > 0;
         let mut owner = OwnerName::at(self.offsets(self.qname.labels()));
         let at = self.message.push(Section::Authority, &ns, &mut owner, false)?;
+        self.has_referral = true;
         self.answered = Some((ns, at));
         if !self.dnssec || *self.zone.denial() == Denial::None {
             return Ok(Step::Done(Rcode::NOERROR));

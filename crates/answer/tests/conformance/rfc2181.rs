@@ -85,6 +85,25 @@ fn rfc_8914_4_25_a_set_that_fits_no_message_is_a_failure_over_tcp() {
     }
 }
 
+/// RFC 8914 4.25: the same for a denial: the SOA record without all proofs is no referral, which would be useful.
+#[test]
+fn rfc_8914_4_25_a_denial_that_fits_no_message_is_a_failure_over_tcp() {
+    let nsec = |owner: &str, labels, next: &str| {
+        let signature = "AAAA".repeat(12_000);
+        format!(
+            "{owner} 5 NSEC {next} A\n{owner} 5 RRSIG NSEC 13 {labels} 5 20300101000000 20200101000000 1 example. {signature}\n"
+        )
+    };
+    let chain = nsec("example.", 1, "a.example.") + &nsec("a.example.", 2, "example.");
+    let server = Server::new(&[("example.", &format!("{HEAD}{chain}a.example. 60 A 192.0.2.1\n"))]);
+    for (name, rcode) in [("b.example.", Rcode::SERVFAIL), ("a.example.", Rcode::NOERROR)] {
+        let asked = query(&format!("{name} TXT +do"));
+        assert!(server.ask(&asked, Udp).flags.truncated, "{name}");
+        let got = server.ask(&asked, TCP);
+        assert_eq!((got.rcode, got.flags.truncated), (rcode, false), "{name}");
+    }
+}
+
 #[test]
 fn rfc_2181_9_signatures_that_do_not_fit_are_left_out_whole() {
     let rrsig = |key: usize, octets: usize| {

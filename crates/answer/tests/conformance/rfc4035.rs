@@ -1,6 +1,9 @@
 //! RFC 4035: signed zones with NSEC, on the zone of appendix A and the responses of appendix B.
 
-use crate::server::Server;
+use wire::Rtype;
+use wire::message::Rcode;
+
+use crate::server::{Server, query};
 
 /// The zone of RFC 4035 appendix A; the bits of keys and signatures are not its own.
 const EXAMPLE: &str = "
@@ -307,6 +310,24 @@ fn rfc_4035_3_1_3_3_every_wildcard_of_a_chain_is_proven() {
          example. 60 NSEC *.a.example. NS SOA RRSIG NSEC
          example. 60 RRSIG NSEC",
     );
+}
+
+/// As many aliases as an answer follows, and then a denial by two records more.
+#[test]
+fn rfc_4035_3_1_3_3_the_longest_chain_of_wildcards_is_proven() {
+    let mut zone = "example. 60 IN SOA ns. host. 1 2 3 4 5\nexample. 60 NS ns.\n".to_owned();
+    let mut owner = "example.".to_owned();
+    for n in 0..15 {
+        let target = if n < 14 { format!("x.a{:02}.example.", n + 1) } else { "gone.example.".to_owned() };
+        zone += &format!("{owner} 5 NSEC *.a{n:02}.example. CNAME NSEC\n*.a{n:02}.example. 60 CNAME {target}\n");
+        owner = format!("*.a{n:02}.example.");
+    }
+    zone += &format!(
+        "{owner} 5 NSEC b.example. CNAME NSEC\nb.example. 60 A 192.0.2.1\nb.example. 5 NSEC example. A NSEC\n"
+    );
+    let got = Server::new(&[("example.", &zone)]).ask_as_oracle(&query("x.a00.example. A +do"));
+    let proofs = got.authority.iter().filter(|record| record.rtype == Rtype::NSEC).count();
+    assert_eq!((got.rcode, got.flags.truncated, got.answer.len(), proofs), (Rcode::NXDOMAIN, false, 15, 17));
 }
 
 #[test]
