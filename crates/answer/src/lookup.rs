@@ -199,17 +199,23 @@ impl<'z> Lookup<'_, 'z, '_> {
         self.authoritative = true;
         let labels = self.qname.labels();
         let owner = self.owner(name, labels);
-        if let Some(step) = self.answer_from(&name.node, owner)? {
+        if let Some(step) = self.answer_from(&name.node, owner, false)? {
             return Ok(step);
         }
         self.deny(Denied::Type { labels, name });
         self.negative(Rcode::NOERROR)
     }
 
-    /// Adds the records of the node that answer the question; `None` where there are none.
+    /// Adds the records of the node that answer the question; `None` where there are none. `owner` is that of the node, or
+    /// the name that its wildcard `is_expanded` to: then the answer has none of the records yet.
     #[inline]
-    fn answer_from(&mut self, node: &ZoneNode<'z>, mut owner: OwnerName<'_, 'z>) -> Result<Option<Step>, Full> {
-        if self.qtype == Rtype::RRSIG && self.push_signatures(node, &mut owner)? {
+    fn answer_from(
+        &mut self,
+        node: &ZoneNode<'z>,
+        mut owner: OwnerName<'_, 'z>,
+        is_expanded: bool,
+    ) -> Result<Option<Step>, Full> {
+        if self.qtype == Rtype::RRSIG && self.push_signatures(node, &mut owner, is_expanded)? {
             return Ok(Some(Step::Done(Rcode::NOERROR)));
         }
         let rrset = match self.qtype {
@@ -217,7 +223,7 @@ impl<'z> Lookup<'_, 'z, '_> {
             Rtype::ANY => node.rrsets().find(|rrset| rrset.count > 0),
             qtype => node.rrset(qtype),
         };
-        if let Some(dname) = rrset.filter(|rrset| rrset.rtype == Rtype::DNAME) {
+        if let Some(dname) = rrset.filter(|rrset| rrset.rtype == Rtype::DNAME && !is_expanded) {
             self.push_dname(&dname, owner)?;
             return Ok(Some(Step::Done(Rcode::NOERROR)));
         }
@@ -234,12 +240,17 @@ impl<'z> Lookup<'_, 'z, '_> {
 
     /// Answers a query for RRSIG: all signatures of the node, except those that the answer has with a DNAME; or none if
     /// they do not fit. Returns whether there are any.
-    fn push_signatures(&mut self, node: &ZoneNode<'z>, owner: &mut OwnerName<'_, 'z>) -> Result<bool, Full> {
+    fn push_signatures(
+        &mut self,
+        node: &ZoneNode<'z>,
+        owner: &mut OwnerName<'_, 'z>,
+        is_expanded: bool,
+    ) -> Result<bool, Full> {
         let start = (self.message.at, self.message.counts);
         let mut found = false;
         for rrset in node.rrsets() {
             let address = rrset.address();
-            if self.dnssec && self.dnames.iter().flatten().any(|(sent, _)| *sent == address) {
+            if self.dnssec && !is_expanded && self.dnames.iter().flatten().any(|(sent, _)| *sent == address) {
                 found |= !rrset.signatures().is_empty();
                 continue;
             }

@@ -48,7 +48,7 @@ impl<'z> Lookup<'_, 'z, '_> {
         // RFC 1034 4.3.2 step 3c: the owner is the name of the query, in its case.
         let owner = OwnerName::at(self.offsets(self.qname.labels()));
         if let Some(node) = node
-            && let Some(step) = self.answer_from(&node, owner)?
+            && let Some(step) = self.answer_from(&node, owner, true)?
         {
             self.deny(Denied::WildcardAnswer { encloser_len, predecessor });
             return Ok(step);

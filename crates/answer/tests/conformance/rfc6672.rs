@@ -205,6 +205,33 @@ fn rfc_2181_5_a_dname_with_its_own_owner_as_target_is_sent_once() {
     server.example(&format!("b.b.example. RRSIG +do\n {way}"));
 }
 
+/// RFC 6672 3.3, RFC 4592 4.4: a DNAME at a wildcard redirects the names below the wildcard itself, and is also a record of the names
+/// that the wildcard matches. These are two RRsets in one answer.
+#[test]
+fn rfc_6672_3_3_a_dname_at_a_wildcard_is_sent_for_each_owner() {
+    let zone = "
+        example. 60 IN SOA ns. host. 1 2 3 4 5
+        example. 60 NS ns.
+        example. 5 NSEC *.w.example. NS SOA NSEC
+        *.w.example. 60 DNAME w.example.
+        *.w.example. 60 RRSIG DNAME 13 2 60 20300101000000 20200101000000 1 example. AAAA
+        *.w.example. 5 NSEC example. DNAME RRSIG NSEC
+        ";
+    let server = Server::new(&[("example.", zone)]);
+    let way = "NOERROR AA
+        answer
+        *.w.example. 60 DNAME w.example.
+        *.w.example. 60 RRSIG DNAME
+        a.*.w.example. 60 CNAME a.w.example.
+        a.w.example. 60 RRSIG DNAME";
+    let proof = "authority\n *.w.example. 5 NSEC example. DNAME RRSIG NSEC";
+    for (qtype, more) in
+        [("DNAME", "a.w.example. 60 DNAME w.example."), ("ANY", "a.w.example. 60 DNAME w.example."), ("RRSIG", "")]
+    {
+        server.example(&format!("a.*.w.example. {qtype} +do\n {way}\n {more}\n {proof}"));
+    }
+}
+
 #[test]
 fn rfc_6672_2_3_a_dname_at_the_apex() {
     let zone = "
