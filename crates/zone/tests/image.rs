@@ -135,6 +135,20 @@ fn chunks_that_are_missing_doubled_or_swapped_are_noticed() {
     assert!(decode(&[]).is_err());
 }
 
+/// More chunks than the threads hold when all of them have failed.
+#[test]
+fn an_image_of_damaged_leaves_alone_is_refused_at_once() {
+    let address = |n: u32| format!("x{n} 3600 A 10.0.{}.{}\nx{n} 3600 AAAA 2001:db8::{n:x}\n", n >> 8 & 255, n & 255);
+    let mut chunks = encode(&parse(&(0..60_000).fold(HEAD.to_owned(), |text, n| text + &address(n))));
+    assert!(chunks.len() > 8, "{} chunks", chunks.len());
+    // The number of entries of the first leaf of each chunk.
+    chunks.iter_mut().skip(1).for_each(|chunk| chunk[9..11].fill(0));
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || sender.send(decode_on(2, &chunks).err()));
+    let refused = receiver.recv_timeout(std::time::Duration::from_secs(60)).expect("decoding ends");
+    assert_eq!(refused, Some(ImageError::Leaf));
+}
+
 #[test]
 fn another_format_version_is_named() {
     let mut chunks = encode(&parse(HEAD));

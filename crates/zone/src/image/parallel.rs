@@ -2,7 +2,7 @@
 
 use std::panic::resume_unwind;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Fields, ImageDecoder, ImageError, NAMES, NSEC3, TreesDecoder};
 use crate::tree::LeafLoader;
@@ -39,10 +39,12 @@ pub fn decode<E: From<ImageError>>(
     }
     let (number, trees) = (decoder.number, decoder.trees.take().ok_or(ImageError::Order)?);
     let (sender, receiver) = sync_channel(2 * threads);
-    let receiver = Mutex::new(receiver);
+    let receiver = Arc::new(Mutex::new(receiver));
     let (read, checked) = std::thread::scope(|scope| {
-        let check = || check_leaves(&trees, &receiver);
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(check)).collect();
+        let trees = &trees;
+        let spawn = |receiver: Arc<Mutex<Receiver<LeafChunk>>>| scope.spawn(move || check_leaves(trees, &receiver));
+        // The threads alone hold the receiver: when all have failed, nothing can be sent to them.
+        let workers: Vec<_> = std::iter::repeat_n(receiver, threads).map(spawn).collect();
         let read = read_leaves(number, &mut next_chunk, sender);
         let checked: Vec<_> =
             workers.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic))).collect();
