@@ -82,10 +82,9 @@ impl<'z> Glue<'_, 'z> {
             return NameServer::InDomain(entry);
         }
         let mut name = Qname::new();
-        if name.read_compressed(message, at).is_none() {
+        if !self.read_server(&mut name, at, message) {
             return NameServer::Missing;
         }
-        name.set_key(self.zone.apex_labels());
         if !self.cut.entry.is_prefix_of(name.key()) {
             return NameServer::Sibling;
         }
@@ -97,6 +96,16 @@ impl<'z> Glue<'_, 'z> {
             }
             None => NameServer::Missing,
         }
+    }
+
+    /// Reads the name at `at` of the message and sets its key; returns whether it can be in the zone. The check of a stored image
+    /// does not include whether names marked as in the zone are.
+    fn read_server(&self, name: &mut Qname, at: usize, message: &[u8]) -> bool {
+        let is_long = name.read_compressed(message, at).is_some() && name.labels() >= self.zone.apex_labels();
+        if is_long {
+            name.set_key(self.zone.apex_labels());
+        }
+        is_long
     }
 
     /// Whether the name at `at` of the message is that of the entry. A quick test with false negatives: it recognizes names
@@ -143,11 +152,7 @@ impl<'z> Glue<'_, 'z> {
         let mut near: Option<TreeCursor<'z>> = None;
         let mut targets = written_targets(self.ns, self.ns_at);
         while let Some(at) = targets.next_in_zone(message.out) {
-            if name.read_compressed(message.out, at).is_none() {
-                continue;
-            }
-            name.set_key(self.zone.apex_labels());
-            if self.cut.entry.is_prefix_of(name.key()) {
+            if !self.read_server(&mut name, at, message.out) || self.cut.entry.is_prefix_of(name.key()) {
                 continue;
             }
             let found = match &near {

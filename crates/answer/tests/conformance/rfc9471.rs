@@ -1,10 +1,12 @@
 //! RFC 9471: the glue of a referral is complete, or TC is set.
 
 use answer::Transport::Udp;
-use wire::message::Edns;
+use answer::{Acl, AnswerConfig, ZoneState};
+use wire::message::{Edns, Message, Rcode};
+use zone::image::{ImageDecoder, ImageEncoder};
 
 use crate::server::{Server, query};
-use crate::subject::TCP;
+use crate::subject::{self, TCP};
 
 const HEAD: &str = "example. 60 IN SOA ns. host. 1 2 3 4 5\nexample. 60 NS ns.\n";
 
@@ -105,4 +107,27 @@ fn rfc_4035_2_2_addresses_at_the_cut_itself_come_without_signatures() {
     );
     let got = Server::new(&[("example.", &zone)]).ask(&query("child.example. A +do"), Udp);
     assert_eq!(got.additional.len(), 1);
+}
+
+/// A stored image may mark a name server as one in the zone that is not.
+#[test]
+fn a_name_server_with_a_wrong_mark_has_no_glue() {
+    let zone =
+        subject::zone(&"a.b.".parse().expect("a name"), "@ 60 SOA ns. host. 1 2 3 4 5\n@ 60 NS ns.\ncut 60 NS x.\n");
+    let (mut encoder, mut decoder, mut chunk) = (ImageEncoder::new(zone), ImageDecoder::new(), Vec::new());
+    let mut marked = 0;
+    while encoder.next_chunk(&mut chunk) {
+        // The length of RDATA, whose first bit is the mark, and the RDATA.
+        if let Some(at) = chunk.windows(5).position(|octets| octets == b"\0\x03\x01x\0") {
+            chunk[at] = 0x80;
+            marked += 1;
+        }
+        decoder.push(&chunk).expect("a chunk of an image");
+    }
+    assert_eq!(marked, 1);
+    let zone = decoder.finish().expect("an image");
+    let served = subject::serve([ZoneState::Loaded(zone)], AnswerConfig::default(), Acl::default());
+    let got = subject::ask(&served, &query("www.cut.a.b. A").to_wire(), TCP).expect("an answer");
+    let got = Message::parse(&got).expect("a well-formed answer");
+    assert_eq!((got.rcode, got.authority.len(), got.additional.len()), (Rcode::NOERROR, 1, 0));
 }
