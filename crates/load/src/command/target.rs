@@ -38,7 +38,8 @@ impl Target {
 
     /// The sources; `None` for the address that the kernel chooses.
     pub fn sources(&self) -> Result<Option<Sources>, CommandError> {
-        let Some(Prefix { address, len }) = self.source_prefix else { return Ok(None) };
+        let Some(prefix) = self.source_prefix else { return Ok(None) };
+        let Prefix { address, len } = prefix.without_host_bits();
         let bits = if address.is_ipv4() { 32 } else { 128 } - u32::from(len);
         // Without the network and broadcast addresses.
         let host_count = 1u64.checked_shl(bits.min(40)).unwrap_or(u64::MAX).saturating_sub(2);
@@ -58,17 +59,29 @@ impl Target {
 }
 
 impl Prefix {
+    /// The prefix with its first address.
+    fn without_host_bits(self) -> Prefix {
+        let address = match self.address {
+            IpAddr::V4(address) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(self.len)).unwrap_or(0);
+                IpAddr::V4((u32::from(address) & mask).into())
+            }
+            IpAddr::V6(address) => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(self.len)).unwrap_or(0);
+                IpAddr::V6((u128::from(address) & mask).into())
+            }
+        };
+        Prefix { address, len: self.len }
+    }
+
     /// The option of a client subnet: family, prefix length, scope 0, the octets of the prefix with further bits 0
     /// (RFC 7871 6).
     pub fn client_subnet(self) -> Vec<u8> {
-        let (family, mut octets) = match self.address {
+        let (family, mut octets) = match self.without_host_bits().address {
             IpAddr::V4(address) => (1, address.octets().to_vec()),
             IpAddr::V6(address) => (2, address.octets().to_vec()),
         };
         octets.truncate(usize::from(self.len).div_ceil(8));
-        if let (Some(last), bits @ 1..) = (octets.last_mut(), self.len % 8) {
-            *last &= !(0xff >> bits);
-        }
         [&[0, family, self.len, 0], &octets[..]].concat()
     }
 }
@@ -109,6 +122,11 @@ mod tests {
         assert_eq!(sources("::1", "127.1.0.0/30", 1), None);
         assert!(sources("::1", "2001:db8::/32", 100_000).is_some());
         assert!(sources("127.0.0.1", "127.1.0.9/32", 1).is_some());
+        let masked = sources("127.0.0.1", "127.1.0.7/29", 6).expect("it has six hosts");
+        assert_eq!((masked.at(0), masked.at(5)), ([127, 1, 0, 1].into(), [127, 1, 0, 6].into()));
+        let masked = sources("::1", "2001:db8::ffff/112", 1).expect("it has hosts");
+        assert_eq!(masked.at(0), "2001:db8::1".parse::<IpAddr>().expect("a literal"));
+        assert!(sources("127.0.0.1", "127.1.0.9/0", 1).is_some());
         for bad in ["127.0.0.1", "127.0.0.0/33", "x/8", "127.0.0.0/-1"] {
             assert!(prefix(bad).is_err(), "{bad}");
         }
