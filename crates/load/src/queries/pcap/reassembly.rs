@@ -82,8 +82,12 @@ impl ReassembledStream {
         }
         // A stream that is older than the capture begins at its first captured segment.
         self.next.get_or_insert(sequence);
-        self.buffered += octets.len();
-        self.segments.insert(sequence, octets.to_vec());
+        // A retransmission may have more octets than the segment before it, or fewer.
+        let known_len = self.segments.get(&sequence).map_or(0, Vec::len);
+        if octets.len() > known_len {
+            self.buffered += octets.len() - known_len;
+            self.segments.insert(sequence, octets.to_vec());
+        }
         while let Some((sequence, octets)) = self.next_segment() {
             let next = self.next.unwrap_or(sequence);
             let known = next.wrapping_sub(sequence) as usize;

@@ -163,6 +163,19 @@ fn sequence_numbers_wrap_around_and_segments_repeat() {
     assert_eq!((capture.queries.len(), capture.unusable), (1, 0));
 }
 
+/// A retransmission replaces the segment that waits, so it takes no further room, and its octets do not replace more.
+#[test]
+fn segments_that_wait_may_be_sent_again() {
+    let framed = [&(query("w.example").len() as u16).to_be_bytes()[..], &query("w.example")].concat();
+    let waiting = [&framed[20..], &framed[..], &vec![0; 900][..]].concat();
+    let mut segments = vec![tcp(0, 2, b""), tcp(21, 0x18, &waiting)];
+    segments.extend((0..14_000).map(|_| tcp(21, 0x18, &waiting[..20])));
+    segments.push(tcp(1, 0x18, &framed[..20]));
+    let packets: Vec<_> =
+        segments.into_iter().map(|segment| (0, in_ethernet([8, 0], &in_ipv4(3, segment, 0)))).collect();
+    assert_eq!(read_all(&pcap(&packets)).expect("a capture").queries.len(), 2);
+}
+
 const SYN: u8 = 2;
 const ACK: u8 = 0x10;
 const FIN: u8 = 0x11;
