@@ -123,8 +123,9 @@ impl Search {
             let high = failure.map(|(rate, _)| rate);
             let is_close = high.is_some_and(|high| high <= low * (1.0 + self.resolution) || high <= MIN_RATE);
             if is_close || low >= MAX_RATE {
-                let is_busy = trials.at(low).iter().any(|trial| trial.busy > MAX_BUSY);
-                let generator_bound = is_busy || failure.is_some_and(|(_, why)| why == Failure::Generator);
+                let is_busy = trials.at(low).iter().any(Trial::is_busy);
+                let generator_bound =
+                    is_busy || failure.is_some_and(|failure| trials.is_generators(failure, objective));
                 return Ok(Peak { objective, rate: low, failure, generator_bound, trials: count });
             }
             let rate = match high {
@@ -171,18 +172,23 @@ impl Trials {
         (low, high)
     }
 
+    /// Whether a rate failed by the generator: it could not offer the rate, or the rate did not fail by a majority of trials
+    /// in which it had headroom.
+    fn is_generators(&self, (rate, why): (f64, Failure), objective: Objective) -> bool {
+        let has_headroom = |trial: &&Trial| objective.passes(trial) == Some(false) && !trial.is_busy();
+        match why {
+            Failure::Generator => true,
+            Failure::Wrong => false,
+            Failure::Unanswered | Failure::Latency => self.at(rate).iter().filter(has_headroom).count() < MAJORITY,
+        }
+    }
+
     /// Whether a rate passes; `None` if there are too few trials.
     fn outcome(&self, rate: f64, objective: Objective) -> Option<Result<(), Failure>> {
         let trials = self.at(rate);
-        let (mut passed, mut failed, mut void) = (0, 0, 0);
-        for trial in trials {
-            match objective.is_met(trial) {
-                _ if trial.is_void => void += 1,
-                true => passed += 1,
-                false if objective.is_generator_late(trial) => void += 1,
-                false => failed += 1,
-            }
-        }
+        let count = |wanted: bool| trials.iter().filter(|trial| objective.passes(trial) == Some(wanted)).count();
+        let (passed, failed) = (count(true), count(false));
+        let void = trials.len() - passed - failed;
         if trials.iter().any(|trial| trial.has_wrong) {
             Some(Err(Failure::Wrong))
         } else if passed >= MAJORITY {
@@ -195,7 +201,19 @@ impl Trials {
     }
 }
 
+impl Trial {
+    fn is_busy(&self) -> bool {
+        self.busy > MAX_BUSY
+    }
+}
+
 impl Objective {
+    /// Whether a trial passes; `None` if it is void.
+    fn passes(self, trial: &Trial) -> Option<bool> {
+        let is_met = self.is_met(trial);
+        (!trial.is_void && (is_met || !self.is_generator_late(trial))).then_some(is_met)
+    }
+
     fn is_met(self, trial: &Trial) -> bool {
         match self {
             Objective::Answered { percent } => trial.answered * 100.0 >= percent,

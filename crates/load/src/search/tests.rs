@@ -77,6 +77,19 @@ fn a_busy_generator_is_at_its_limit_even_on_schedule() {
     assert!(found[0].generator_bound && found[0].failure.map(|(_, why)| why) == Some(Failure::Unanswered), "{found:?}");
 }
 
+/// The generator has headroom at the rate that passes, but not in the trials that fail: one without it may be what failed.
+#[test]
+fn a_rate_that_only_a_busy_generator_failed_is_no_peak_of_the_server() {
+    for (busy, generator_bound) in [(0.95, true), (0.85, false)] {
+        let mut found = Vec::new();
+        let trial =
+            |rate: f64| Ok::<_, Infallible>(Trial { busy: if rate > 5e4 { busy } else { 0.6 }, ..trial(5e4 / rate) });
+        search(&["100"], 100.0).run(&mut found, trial).expect("infallible");
+        assert_eq!(found[0].generator_bound, generator_bound, "{found:?}");
+        assert_eq!(found[0].failure.map(|(_, why)| why), Some(Failure::Unanswered));
+    }
+}
+
 #[test]
 fn a_server_that_never_answers_has_no_peak() {
     let (peaks, _) = peaks(&search(&["99"], 100.0), 0.0, 1e9);
