@@ -151,8 +151,8 @@ impl Job {
         batch_len.max(self.burst_len)
     }
 
-    /// How long after the end of sending an answer still counts as in the window: time for those on their way, too short
-    /// to count what a server has buffered.
+    /// How much longer than the fastest answer one may take after the end of sending and still count as in the window: time
+    /// for differences on the way, too short to count what a server has buffered.
     pub fn grace(&self) -> Duration {
         MAX_GRACE.min(self.sending_time().saturating_sub(self.warm_up) / 100)
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use wire::HEADER_LEN;
 use wire::tsig::TsigError;
 
+use crate::answer_window::{AnswerWindow, Route};
 use crate::metrics::Metrics;
 use crate::outstanding::{OutstandingQueries, OutstandingQuery};
 use crate::queries::{Queries, describe_question};
@@ -19,8 +20,8 @@ pub struct Ledger {
     pub checker: ResponseChecker,
     /// Signs queries and verifies responses, with `--tsig`.
     pub tsig: Option<TsigContext>,
-    /// When the window ends, in which responses must arrive to show what the server sustains: after sending has ended.
-    pub window_end_ns: u64,
+    /// The window in which responses must arrive to show what the server sustains.
+    pub window: AnswerWindow,
     /// Whether latencies are recorded by query type and RCODE too.
     pub has_breakdown: bool,
     /// Queries due earlier than this are not counted.
@@ -70,7 +71,14 @@ impl Ledger {
 
     /// Records and checks a response; returns whether it matches an outstanding query.
     #[inline]
-    pub fn record_response(&mut self, source: Option<u32>, response: &[u8], now: u64, metrics: &mut Metrics) -> bool {
+    pub fn record_response(
+        &mut self,
+        source: Option<u32>,
+        route: Route,
+        response: &[u8],
+        now: u64,
+        metrics: &mut Metrics,
+    ) -> bool {
         if response.len() < HEADER_LEN || response[2] & 0x80 == 0 {
             metrics.discarded += 1;
             return false;
@@ -81,6 +89,11 @@ impl Ledger {
             return false;
         };
         let tsig_fault = self.tsig.as_mut().and_then(|tsig| tsig.verify(query.source, id, response).err());
+        let is_to_question = matches_question(self.queries.at(query.number).question(), response);
+        // The response to a query before it with the same id would be too fast.
+        if is_to_question {
+            self.window.record_latency(route, query.sent_ns, now);
+        }
         if query.counted {
             let intended_ns = now.saturating_sub(query.intended_ns);
             metrics.record_response(response, intended_ns, now.saturating_sub(query.sent_ns));
@@ -88,8 +101,8 @@ impl Ledger {
                 let rcode = Some(response[3] & 0x0f);
                 metrics.breakdown.record(self.queries.qtype(query.number), rcode, intended_ns);
             }
-            metrics.responses_after_window += u64::from(now > self.window_end_ns);
-            self.check(&query, response, tsig_fault, metrics);
+            self.window.record_arrival(route, query.sent_ns, now);
+            self.check(&query, response, is_to_question, tsig_fault, metrics);
         }
         true
     }
@@ -98,11 +111,12 @@ impl Ledger {
         &mut self,
         query: &OutstandingQuery,
         response: &[u8],
+        is_to_question: bool,
         tsig_fault: Option<TsigError>,
         metrics: &mut Metrics,
     ) {
         let question = self.queries.at(query.number).question();
-        let mismatch = if !matches_question(question, response) {
+        let mismatch = if !is_to_question {
             Some(format!("got an answer to {}", describe_question(&response[HEADER_LEN..])))
         } else if let Some(fault) = tsig_fault {
             Some(fault.to_string())

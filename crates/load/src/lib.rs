@@ -15,6 +15,7 @@
 //! This crate must not use the `answer` crate, or a bug there would check itself.
 #![forbid(unsafe_code)]
 
+mod answer_window;
 pub mod command;
 mod connection;
 pub mod echo;

@@ -67,7 +67,8 @@ metrics! {
     timeouts,
     /// Queries outstanding when the run was interrupted.
     interrupted,
-    /// Responses that arrived after sending had stopped, and after the grace: the server may have buffered their queries.
+    /// Responses that arrived after sending had stopped, and after the smallest latency and the grace: the server may have
+    /// buffered their queries. Only counted at the end of a run.
     responses_after_window,
     /// Responses that the kernel dropped because a receive buffer of the generator was full.
     receive_drops,
@@ -192,7 +193,7 @@ impl Metrics {
         self.latency_intended.saturating_record(intended_ns);
     }
 
-    /// Responses that arrived while queries were sent, or in the grace after that.
+    /// Responses that arrived while queries were sent, or so soon after that the server did not buffer their queries.
     pub fn responses_in_window(&self) -> u64 {
         self.responses - self.responses_after_window
     }

@@ -14,6 +14,7 @@ use netio::epoll::{Event, Interest, Poll};
 use netio::udp_client::Sources;
 
 use self::pooled_connection::PooledConnection;
+use crate::answer_window::Handshake;
 use crate::connection::Connection;
 use crate::metrics::Metrics;
 use crate::replay::{ClientEnd, is_port_unavailable};
@@ -230,15 +231,15 @@ impl ConnectionPool {
         }
     }
 
-    /// Handles an event of a connection. `on_response` gets the connection's id and each complete response, and returns
-    /// whether it matches an outstanding query.
+    /// Handles an event of a connection. `on_response` gets the connection's id and handshake and each complete response,
+    /// and returns whether it matches an outstanding query.
     pub fn handle(
         &mut self,
         event: Event,
         poll: &Poll,
         now_ns: u64,
         metrics: &mut Metrics,
-        mut on_response: impl FnMut(u32, &[u8], &mut Metrics) -> bool,
+        mut on_response: impl FnMut(u32, Handshake, &[u8], &mut Metrics) -> bool,
     ) {
         let id = ((event.token - self.first_token) / self.token_step) as u32;
         let PoolEntry::Open(pooled) = &mut self.entries[id as usize] else { return };
@@ -254,8 +255,9 @@ impl ConnectionPool {
             }
         }
         let written = if event.writable || !was_established { pooled.write() } else { Ok(()) };
+        let handshake = pooled.handshake;
         let read = if event.readable {
-            pooled.read(&mut self.buffer, |response| on_response(id, response, metrics))
+            pooled.read(&mut self.buffer, |response| on_response(id, handshake, response, metrics))
         } else {
             Ok(())
         };

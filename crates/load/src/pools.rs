@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 
 use netio::epoll::{Event, Poll};
 
+use crate::answer_window::Route;
 use crate::metrics::Metrics;
 use crate::pool::{ConnectionPool, PoolConfig};
 use crate::replay::ClientEnd;
@@ -67,12 +68,13 @@ impl Pools {
         poll: &Poll,
         now_ns: u64,
         metrics: &mut Metrics,
-        mut on_response: impl FnMut(u32, &[u8], &mut Metrics) -> bool,
+        mut on_response: impl FnMut(u32, Route, &[u8], &mut Metrics) -> bool,
     ) {
         let count = self.pools.len() as u32;
         let (pool, _) = self.locate((event.token - self.first_token) as u32);
-        self.pools[pool].handle(event, poll, now_ns, metrics, |id, response, metrics| {
-            on_response(id * count + pool as u32, response, metrics)
+        self.pools[pool].handle(event, poll, now_ns, metrics, |id, handshake, response, metrics| {
+            let route = Route { transport: 1 + pool, handshake: Some(handshake) };
+            on_response(id * count + pool as u32, route, response, metrics)
         });
     }
 

@@ -15,6 +15,7 @@ use netio::clock;
 use netio::epoll::{Events, Poll};
 use netio::udp_client::Sources;
 
+use crate::answer_window::AnswerWindow;
 use crate::job::{Job, Timing, Transport, share_of};
 use crate::ledger::Ledger;
 use crate::metrics::Metrics;
@@ -62,7 +63,6 @@ pub struct Worker {
     tls_share: f64,
     /// The numbers and intended times of the queries that are sent together next.
     batch: Vec<(u32, u64)>,
-    grace_ns: u64,
     /// How long the thread has waited in the window.
     waited_ns: u64,
     random: Rng,
@@ -110,7 +110,7 @@ impl Worker {
                 tsig: job.key.clone().map(TsigContext::new),
                 warm_up_ns: job.warm_up.as_nanos() as u64,
                 has_breakdown: job.breakdown,
-                window_end_ns: u64::MAX,
+                window: AnswerWindow::new(job.grace()),
                 first_connection: source_count,
             },
             metrics: Metrics::default(),
@@ -122,7 +122,6 @@ impl Worker {
             tcp_share: job.tcp_share,
             tls_share: job.tls_share,
             batch: Vec::new(),
-            grace_ns: job.grace().as_nanos() as u64,
             waited_ns: 0,
             random: Rng::with_seed(index as u64),
             poll,
@@ -160,8 +159,7 @@ impl Worker {
             self.expire(now);
             self.report_intervals(now, reports);
             if self.pacer.is_finished(now) {
-                let sent_ns = *sent_ns.get_or_insert(now);
-                self.ledger.window_end_ns = sent_ns + self.grace_ns;
+                self.ledger.window.end(*sent_ns.get_or_insert(now));
                 if self.ledger.outstanding.is_empty() {
                     break;
                 }
@@ -170,6 +168,7 @@ impl Worker {
             self.wait(now, wait_ns, sent_ns.is_none())?;
             self.handle_events()?;
         }
+        self.metrics.responses_after_window = self.ledger.window.late_answers();
         self.metrics.interrupted = self.ledger.outstanding.len() as u64;
         self.metrics.receive_drops = self.udp.as_ref().map_or(Ok(0), UdpSockets::receive_drops)?;
         self.metrics.ports_replaced = self.ports_replaced();

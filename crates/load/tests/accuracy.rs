@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -229,6 +230,31 @@ fn answers_from_a_buffer_are_counted_separately() {
     assert!(metrics.responses_in_window() <= 60, "{} in the window", metrics.responses_in_window());
     assert_eq!(metrics.responses_in_window() + metrics.responses_after_window, 200);
     assert!(result.until - result.since < Duration::from_secs(1), "the window ends with the sending");
+}
+
+/// A server at a distance buffers nothing: its answers are on their way for longer than the grace of 5 ms.
+#[test]
+fn answers_from_far_away_are_in_the_window() {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+    let server = socket.local_addr().expect("bound");
+    let (sender, sent) = mpsc::channel::<(Instant, Vec<u8>, SocketAddr)>();
+    let back = socket.try_clone().expect("a descriptor");
+    thread::spawn(move || {
+        let mut octets = [0; 2048];
+        while let Ok((len, peer)) = socket.recv_from(&mut octets) {
+            octets[2] |= 0x84;
+            let _ = sender.send((Instant::now() + Duration::from_millis(60), octets[..len].to_vec(), peer));
+        }
+    });
+    thread::spawn(move || {
+        for (due, response, peer) in sent {
+            thread::sleep(due.saturating_duration_since(Instant::now()));
+            let _ = back.send_to(&response, peer);
+        }
+    });
+    let metrics = run(&job(server, 1000.0, 0.5)).metrics;
+    assert_eq!((metrics.responses, metrics.timeouts), (500, 0));
+    assert!(metrics.responses_after_window < 20, "{} after the window", metrics.responses_after_window);
 }
 
 /// Without a free message id, a query is missed: the histogram has its time-out, and so a value for every scheduled query.

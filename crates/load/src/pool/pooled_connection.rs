@@ -4,6 +4,7 @@ use std::io::{self, ErrorKind, Read};
 
 use netio::epoll::Interest;
 
+use crate::answer_window::Handshake;
 use crate::connection::Connection;
 use crate::framing::split_message;
 use crate::metrics::Metrics;
@@ -12,7 +13,8 @@ use crate::metrics::Metrics;
 pub struct PooledConnection {
     pub connection: Connection,
     pub slot: usize,
-    pub opened_ns: u64,
+    /// Until it is established, `established_ns` is when it was opened.
+    pub handshake: Handshake,
     pub is_established: bool,
     /// Whether it gets no further queries.
     pub is_draining: bool,
@@ -35,7 +37,7 @@ impl PooledConnection {
         PooledConnection {
             connection,
             slot,
-            opened_ns: now_ns,
+            handshake: Handshake { opened_ns: now_ns, established_ns: now_ns },
             is_established: false,
             is_draining: false,
             interest: Interest::Writable,
@@ -69,7 +71,8 @@ impl PooledConnection {
         self.is_established = true;
         metrics.handshakes += 1;
         metrics.handshakes_resumed += u64::from(self.connection.is_resumed());
-        metrics.handshake.saturating_record(now_ns - self.opened_ns);
+        self.handshake.established_ns = now_ns;
+        metrics.handshake.saturating_record(now_ns - self.handshake.opened_ns);
     }
 
     pub fn write(&mut self) -> io::Result<()> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use netio::clock;
 
 use super::{Worker, ns_since};
+use crate::answer_window::Route;
 use crate::ledger::Ledger;
 
 impl Worker {
@@ -37,13 +38,14 @@ impl Worker {
                 (Some(udp), _) if event.token < udp.socket_count() as u64 => {
                     let mut arrivals = ArrivalClock { start: self.start, read: None };
                     udp.receive(event.token as usize, |source, response, received_at| {
-                        ledger.record_response(source, response, arrivals.ns(received_at), metrics);
+                        ledger.record_response(source, Route::UDP, response, arrivals.ns(received_at), metrics);
                     })?;
                 }
                 (_, Some(pools)) => {
                     let now = ns_since(self.start);
-                    pools.handle(event, &self.poll, now, metrics, |connection, response, metrics| {
-                        ledger.record_response(Some(ledger.first_connection + connection), response, now, metrics)
+                    pools.handle(event, &self.poll, now, metrics, |connection, route, response, metrics| {
+                        let source = Some(ledger.first_connection + connection);
+                        ledger.record_response(source, route, response, now, metrics)
                     });
                 }
                 _ => {}
