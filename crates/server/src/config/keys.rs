@@ -304,7 +304,8 @@ key_table! {
         /// A zone with DNSKEY records is only updated if an entry has `signed = true`: such an update must bring its own
         /// signatures, and a SOA record with a later serial.
         ///
-        /// Updates are kept in `state-dir`, without which this is an error. A secondary with `forward-updates` forwards those
+        /// Updates are kept in `state-dir`, without which this is an error. If zonda was started without, updates get SERVFAIL until
+        /// it is restarted. A secondary with `forward-updates` forwards those
         /// of clients that match an entry, or all if there is none.
         Reload "allow-update" allow_update: Option<Vec<UpdateRight>> = "[]";
 

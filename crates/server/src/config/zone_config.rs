@@ -192,6 +192,11 @@ impl ZonePolicy {
         self.primaries.is_empty() && self.catalog != Some(CatalogRole::Produce)
     }
 
+    /// Whether the zone accepts updates, which must not be lost.
+    pub fn is_updated(&self) -> bool {
+        !self.allow_update.is_empty() && self.primaries.is_empty()
+    }
+
     /// The most octets of earlier changes to keep for IXFR.
     pub fn max_history_len(&self) -> u64 {
         octet_limit(self.max_journal_bytes)

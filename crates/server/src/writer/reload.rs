@@ -142,14 +142,33 @@ impl Writer {
     }
 
     fn apply_config(&mut self, config: Config, tls: ReadTls) -> Report {
+        let unkept = self.unkept_updates(&config);
         self.empty_folders = config.empty_folders;
-        let findings = config.warnings.into_iter().chain(self.tls.replace(tls));
+        let findings = config.warnings.into_iter().chain(self.tls.replace(tls)).chain(unkept);
         let configuration = findings.map(|finding| FindingReport::new(&finding, None)).collect();
         let waiting_for_restart = self.apply_settings(config.server, key_ring(&config.keys));
         self.zones.set_keys(&config.keys);
         self.new_catalogs = Some((config.templates, config.catalogs));
         self.zones.begin_configure(config.zones);
         Report { configuration, waiting_for_restart, ..Report::default() }
+    }
+
+    /// A warning if the configuration permits updates that this process cannot keep: it was started without `state-dir`.
+    fn unkept_updates(&self, config: &Config) -> Option<Finding> {
+        if self.zones.has_journal() {
+            return None;
+        }
+        let mut zones = config.zones.iter().filter(|zone| zone.source.policy.is_updated());
+        let first = zones.next()?;
+        let message = format!(
+            "`allow-update` has no effect before a restart, updates get SERVFAIL: zonda was started without `state-dir` \
+             ({} in all, the first is {})",
+            zones.count() + 1,
+            first.name
+        );
+        let file = config.files.first().cloned().unwrap_or_default();
+        let position = FilePosition { file, line: 0, column: 0 };
+        Some(Finding { severity: Severity::Warning, position, message, help: "restart zonda".into() })
     }
 
     /// Applies the settings that need no restart; returns the changed keys that need one.

@@ -89,6 +89,10 @@ impl Writer {
             let update = ForwardedUpdate { message, answer, permit };
             return self.updates.forwarder.forward(&apex, update, &policy);
         }
+        // RFC 2136 3.5: an update is on disk before it is acknowledged. A reload may permit updates, but it opens no journal.
+        if !self.zones.has_journal() {
+            return answer.refuse(Rcode::SERVFAIL, "updates are not kept before zonda is restarted with `state-dir`");
+        }
         let message = match Message::parse(&message) {
             Ok(message) => message,
             Err(error) => return answer.refuse(Rcode::FORMERR, &error.to_string()),

@@ -76,11 +76,28 @@ impl TestFolder {
         Daemon::start(self, self.zonda(&arguments))
     }
 
+    /// As [`Self::serve`], where neither systemd nor the configuration gives a state-dir. `None` if this user, root, may not hide the default
+    /// one of the machine.
+    pub fn serve_without_state_dir(&self, arguments: &[&str]) -> Option<Daemon> {
+        let arguments = [&["serve", "--listen", "127.0.0.1:0"], arguments].concat();
+        let mut command = self.zonda(&arguments);
+        if is_root() {
+            if !may_mount() {
+                return None;
+            }
+            let script = "mount -t tmpfs tmpfs /var/lib && exec \"$0\" \"$@\"";
+            command = Command::new("unshare");
+            command.args(["-m", "sh", "-c", script, env!("CARGO_BIN_EXE_zonda")]).args(arguments);
+            command.current_dir(self.path());
+        }
+        command.env("XDG_STATE_HOME", self.path().join("default")).env_remove("STATE_DIRECTORY");
+        Some(Daemon::start(self, command))
+    }
+
     /// As [`Self::serve`], with a disk of its own for this folder, of this many KiB. `None` if this user may not mount.
     pub fn serve_on_disk(&self, name: &str, size_kib: u32, arguments: &[&str]) -> Option<Daemon> {
         fs::create_dir_all(self.path().join(name)).expect("a folder");
-        let may_mount = Command::new("unshare").args(["-m", "true"]).stderr(Stdio::null()).status();
-        if !may_mount.is_ok_and(|status| status.success()) {
+        if !may_mount() {
             return None;
         }
         let script = format!("mount -t tmpfs -o size={size_kib}k,mode=700 tmpfs {name} && exec \"$0\" \"$@\"");
@@ -93,6 +110,12 @@ impl TestFolder {
         }
         Some(Daemon::start(self, command))
     }
+}
+
+/// Whether this user may have mounts of its own.
+fn may_mount() -> bool {
+    let status = Command::new("unshare").args(["-m", "true"]).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
 }
 
 /// Retries on EINTR, which a socket with a timeout returns for a signal (signal(7)).

@@ -6,11 +6,12 @@ use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use wire::message::{Message, Opcode, Record};
+use wire::message::{Message, Opcode, Rcode, Record};
 use wire::{Class, Name, Rtype};
 
 use crate::acceptance::reload;
 use crate::harness::{Daemon, NOERROR, NXDOMAIN, REFUSED, SERVFAIL, TestFolder, report_skipped, uninterrupted};
+use crate::update::{self, Client};
 use crate::zone_status::{serves, status, wait_for};
 
 /// A zone with these timers and addresses.
@@ -413,4 +414,30 @@ fn future_format(segment: &[u8]) -> Vec<u8> {
         copy[36..].copy_from_slice(&checksum.to_le_bytes());
     }
     octets
+}
+
+/// RFC 2136 3.5: an update is on disk before it is acknowledged. A process that was started without a journal has none after a reload either.
+#[test]
+fn rfc_2136_3_5_updates_that_a_reload_permits_wait_for_a_journal() {
+    let folder = TestFolder::new();
+    folder.write_zone("a.example", 1, "192.0.2.1");
+    folder.write("zonda.toml", "[[zone]]\nname = \"a.example\"\nfile = \"zones/a.example.zone\"\n");
+    let Some(daemon) = folder.serve_without_state_dir(&["--config", "zonda.toml"]) else {
+        return report_skipped("this user may not mount");
+    };
+    let zone = "file = \"zones/a.example.zone\"\nallow-update = [{ key = \"all.\" }]\n";
+    folder.write("zonda.toml", &update::config(zone));
+    daemon.signal("HUP");
+    let warning = daemon.wait_for_log("`allow-update` has no effect before a restart");
+    assert!(warning.contains("(1 in all, the first is a.example.)"), "{warning}");
+    daemon.wait_for_log(" reloaded ");
+    let (mut client, message) = (Client::new(daemon.address), update::update(1, vec![update::add("x.a.example", 1)]));
+    for over_tcp in [false, true] {
+        assert_eq!(client.update("all.", &message, over_tcp), Rcode::SERVFAIL);
+        assert_eq!((daemon.ask("x.a.example").rcode(), client.serial(over_tcp)), (NXDOMAIN, 1));
+    }
+    drop(daemon);
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let answer = Client::new(daemon.address).update("all.", &message, false);
+    assert_eq!(answer, Rcode::NOERROR);
 }

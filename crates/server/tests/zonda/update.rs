@@ -26,7 +26,8 @@ fn key(text: &str) -> TsigKey {
     TsigKey::new("hmac-sha256", name(text).as_ref(), &secret).expect("a known algorithm")
 }
 
-fn config(zone: &str) -> String {
+/// A configuration with the zone `a.example`, which has these keys, and with a `state-dir`.
+pub fn config(zone: &str) -> String {
     let key = |name| format!("[[key]]\nname = \"{name}\"\nalgorithm = \"hmac-sha256\"\nsecret = \"{SECRET}\"\n");
     let keys: String = ["all.", "acme.", "owner."].map(key).concat();
     format!("[server]\nstate-dir = \"state\"\n{keys}[[zone]]\nname = \"a.example\"\n{zone}")
@@ -53,7 +54,7 @@ pub fn record(owner: &str, class: Class, rtype: Rtype, rdata: &[u8]) -> Record {
     Record { owner: name(owner), rtype, class, ttl, rdata: rdata.to_vec() }
 }
 
-fn add(owner: &str, last: u8) -> Record {
+pub fn add(owner: &str, last: u8) -> Record {
     record(owner, Class::IN, Rtype::A, &[192, 0, 2, last])
 }
 
@@ -111,7 +112,7 @@ impl Client {
     }
 
     /// The RCODE of a signed update, whose response is verified.
-    fn update(&mut self, signer: &str, message: &Message, over_tcp: bool) -> Rcode {
+    pub fn update(&mut self, signer: &str, message: &Message, over_tcp: bool) -> Rcode {
         let mut octets = message.to_wire();
         let key = key(signer);
         let mac = TsigSigner::for_query(&key).sign(&mut octets, 0, now_s()).expect("it is short");
@@ -122,7 +123,7 @@ impl Client {
         response.rcode
     }
 
-    fn serial(&mut self, over_tcp: bool) -> u32 {
+    pub fn serial(&mut self, over_tcp: bool) -> u32 {
         let query = Message::query(name("a.example"), Rtype::SOA).to_wire();
         let response = Message::parse(&self.exchange(&query, over_tcp)).expect("well-formed");
         of_soa(&response.answer[0].rdata).expect("a SOA record")
