@@ -35,7 +35,7 @@ impl ConfigReader {
         }
         for (name, source) in templates {
             if let Some((message, help)) = member_mistake(&Name::root(), &source.policy, &produced) {
-                let position = self.set_at.get(&format!("template.{name}")).cloned().unwrap_or_default();
+                let position = self.template_position(name);
                 found.push((position, format!("template {name}: {message}"), help));
             }
         }

@@ -2,12 +2,14 @@
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
-use zone::{Finding, Severity};
+use zone::{FilePosition, Finding, Severity};
 
+use super::catalog_checks::member_template_problem;
 use super::keys::Server;
 use super::reader::{ConfigReader, PendingZone};
-use super::resolve::ResolvedKeys;
+use super::resolve::{ResolvedKeys, Templates};
 use super::value::{CatalogRole, Endpoint, FilePath, TlsEndpoint};
 use super::zone_checks::{error, help_for_template};
 use super::zone_config::ZonePolicy;
@@ -30,9 +32,13 @@ const UNUSED_SETTINGS: [UnusedSetting; 2] = [
     ),
 ];
 
+// RFC 2136 3.5: an update is on disk before it is acknowledged.
+const UPDATES_NEED_STATE_DIR: &str = "`allow-update` needs `state-dir`";
+const STATE_DIR_HELP: &str = "updates are kept there: set `state-dir` in [server], for example to \"/var/lib/zonda\"";
+
 impl ConfigReader {
-    /// Reports contradictions in the settings of zones, with the first zone that has them.
-    pub(super) fn check_policies(&mut self, zones: &[PendingZone], resolved: &[ResolvedKeys]) {
+    /// Reports contradictions in the settings of zones, with the first zone that has them, and of templates.
+    pub(super) fn check_policies(&mut self, zones: &[PendingZone], resolved: &[ResolvedKeys], templates: &Templates) {
         let mut unchecked = vec![true; resolved.len()];
         for zone in zones {
             if !std::mem::take(&mut unchecked[zone.shared as usize]) {
@@ -40,10 +46,9 @@ impl ConfigReader {
             }
             let policy = &resolved[zone.shared as usize].policy;
             let position = zone.position(&self.files);
-            if self.server.state_dir.is_none() && is_updated(policy) {
-                let message = format!("zone {}: `allow-update` needs `state-dir`", zone.name);
-                let help = "updates are kept there: set `state-dir` in [server], for example to \"/var/lib/zonda\"";
-                self.add_error(position.clone(), message, help);
+            if self.server.state_dir.is_none() && policy.is_updated() {
+                let message = format!("zone {}: {UPDATES_NEED_STATE_DIR}", zone.name);
+                self.add_error(position.clone(), message, STATE_DIR_HELP);
             }
             if let Some((message, help)) = contradiction(policy) {
                 self.add_error(position.clone(), format!("zone {}: {message}", zone.name), help);
@@ -54,6 +59,26 @@ impl ConfigReader {
                 self.findings.add_with(Severity::Error, || error(position.clone(), message, help));
             }
         }
+        self.check_template_policies(resolved, templates);
+    }
+
+    /// Reports contradictions in templates, for zones that are added at run time. What was reported for a zone is not repeated.
+    fn check_template_policies(&mut self, resolved: &[ResolvedKeys], templates: &Templates) {
+        for (name, source) in templates.iter().filter(|(_, source)| member_template_problem(source).is_none()) {
+            let policy = &source.policy;
+            let lacks_state_dir = self.server.state_dir.is_none() && policy.is_updated();
+            let unkept = lacks_state_dir.then(|| (UPDATES_NEED_STATE_DIR.into(), STATE_DIR_HELP));
+            for (message, help) in unkept.into_iter().chain(contradiction(policy)) {
+                if !resolved.iter().any(|shared| Arc::ptr_eq(&shared.policy, policy)) {
+                    self.add_error(self.template_position(name), format!("template {name}: {message}"), help);
+                }
+            }
+        }
+    }
+
+    /// Where a template begins.
+    pub(super) fn template_position(&self, name: &str) -> FilePosition {
+        self.set_at.get(&format!("template.{name}")).cloned().unwrap_or_default()
     }
 
     /// Warns of settings without effect, each with the first zone that has it.
@@ -146,11 +171,6 @@ fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     let (ip, other_ip) = (one.ip(), other.ip());
     let is_any = ip.is_ipv4() == other_ip.is_ipv4() && (ip.is_unspecified() || other_ip.is_unspecified());
     one.port() == other.port() && one.port() != 0 && (ip == other_ip || is_any)
-}
-
-/// Whether the zone accepts updates, which must not be lost.
-fn is_updated(policy: &ZonePolicy) -> bool {
-    !policy.allow_update.is_empty() && policy.primaries.is_empty()
 }
 
 /// What contradicts itself in a policy: the message and the help.

@@ -52,7 +52,7 @@ impl ConfigReader {
         pending.sort_unstable_by(|a, b| a.name.wire().cmp(b.name.wire()).then_with(|| order(a).cmp(&order(b))));
         self.check_zones(&pending, &resolved);
         self.check_unused_settings(&pending, &resolved);
-        self.check_policies(&pending, &resolved);
+        self.check_policies(&pending, &resolved, &templates);
         self.check_catalogs(&pending, &resolved, &templates);
         self.check_text_files(&pending, &resolved);
         self.check_key_names();

@@ -384,3 +384,32 @@ fn mistakes_in_catalogs_are_found_where_they_are() {
         ),
     ]);
 }
+
+/// Zones that are added at run time have the settings of a template, and no other check.
+#[test]
+fn updates_by_templates_need_a_state_dir() {
+    let template = |keys: &str| format!("{ZONE}[template.added]\nfile = \"{{name}}.zone\"\n{keys}\n");
+    assert_mistakes(&[
+        (
+            template("allow-update = [\"::1\"]"),
+            "4:11: error: template added: `allow-update` needs `state-dir` (help: upd",
+        ),
+        (template("min-retry-s = 9\nmax-retry-s = 8"), "template added: `min-retry-s` is 9 and `max-retry-s` is 8"),
+        (template("check-command = [\"\"]"), "template added: `check-command` has no program"),
+    ]);
+    let folder = TestFolder::new();
+    let zones = "[template.default]\nfile = \"{name}.zone\"\nallow-update = [\"::1\"]\n[[zone]]\nname = \"a\"\n";
+    folder.write("zonda.toml", zones);
+    let outcome = folder.run(&["config", "--config", "zonda.toml"]);
+    assert_eq!(outcome.err.matches("`allow-update` needs").count(), 1, "once for the zone: {}", outcome.err);
+    // None of these templates is used for zones that are added and updated here.
+    for text in [
+        format!("[server]\nstate-dir = \"state\"\n{zones}"),
+        "[template.a]\nallow-update = [\"::1\"]\n".into(),
+        "[template.a]\nallow-update = [\"::1\"]\nforward-updates = true\nprimaries = [\"192.0.2.1\"]\n".into(),
+    ] {
+        folder.write("zonda.toml", &text);
+        let outcome = folder.run(&["config", "--config", "zonda.toml"]);
+        assert_eq!(outcome.status, 0, "{text}: {}", outcome.err);
+    }
+}
