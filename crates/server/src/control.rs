@@ -108,7 +108,7 @@ pub enum ControlResponse {
     },
     /// Metrics in the text format of Prometheus.
     Metrics(String),
-    /// Zone text follows, up to the end of the connection.
+    /// Zone text follows, and then [`END_OF_TEXT`].
     ZoneText {
         /// The serial of the version.
         serial: u32,
@@ -140,6 +140,10 @@ pub enum ControlError {
     NoAnswer(PathBuf, io::Error),
 }
 
+/// Follows zone text, which has no such octet. Without it the text is incomplete: a connection also ends if the daemon does, or if
+/// its client is too slow.
+pub const END_OF_TEXT: u8 = 0;
+
 /// Maximum length of a request in octets: enough for some thousand names on a command line.
 pub const MAX_REQUEST_LEN: u64 = 1 << 20;
 
@@ -168,7 +172,10 @@ pub fn request(state_dir: &Path, request: &ControlRequest) -> Result<ControlResp
 }
 
 /// [`request`], and what the daemon sends after the response: the zone text of [`ControlResponse::ZoneText`].
-pub fn request_text(state_dir: &Path, request: &ControlRequest) -> Result<(ControlResponse, impl Read), ControlError> {
+pub fn request_text(
+    state_dir: &Path,
+    request: &ControlRequest,
+) -> Result<(ControlResponse, impl BufRead), ControlError> {
     let path = state_dir.join(CONTROL_SOCKET);
     let stream = File::open(state_dir).and_then(|folder| UnixStream::connect(within(&folder, CONTROL_SOCKET)));
     let stream = stream.map_err(|error| ControlError::NoDaemon(path.clone(), error))?;
@@ -273,7 +280,7 @@ impl ControlSocket {
             DeadlineStream::new(&stream).write_all(chunk.as_bytes())?;
             chunk.clear();
         }
-        Ok(())
+        DeadlineStream::new(&stream).write_all(&[END_OF_TEXT])
     }
 
     fn queue_reload(&self, stream: UnixStream) -> io::Result<()> {

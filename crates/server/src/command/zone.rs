@@ -1,6 +1,6 @@
 //! `zonda zone`: asks the running daemon about its zones and controls them.
 
-use std::io;
+use std::io::{self, BufRead, Write};
 use std::process::ExitCode;
 
 use wire::Name;
@@ -8,7 +8,7 @@ use wire::Name;
 use super::daemon_request::{ActionReport, report, report_failures, request, unexpected};
 use super::{fail, json, print, zone_edit};
 use crate::cli::{RunningDaemon, ZoneActionArguments, ZoneCommand, ZoneExportArguments, ZoneStatusArguments};
-use crate::control::{self, ControlRequest, ControlResponse, ZoneAction};
+use crate::control::{self, ControlRequest, ControlResponse, END_OF_TEXT, ZoneAction};
 use crate::printable::printable_json;
 use crate::zone_status::ZoneStatus;
 
@@ -94,11 +94,51 @@ fn export(arguments: &ZoneExportArguments) -> ExitCode {
 fn copy_text(daemon: &RunningDaemon, zone: &Name) -> io::Result<ExitCode> {
     let request = ControlRequest::ZoneExport { zone: zone.to_string() };
     match control::request_text(&daemon.state_dir(), &request) {
-        Ok((ControlResponse::ZoneText { .. }, mut text)) => {
-            io::copy(&mut text, &mut io::stdout().lock()).map(|_| ExitCode::SUCCESS)
+        Ok((ControlResponse::ZoneText { .. }, text)) => {
+            copy_up_to_end(text, io::stdout().lock()).map(|()| ExitCode::SUCCESS)
         }
         Ok((ControlResponse::Refused(reason), _)) => Ok(fail(&reason)),
         Ok((response, _)) => Ok(unexpected(&response)),
         Err(error) => Ok(fail(&error.to_string())),
+    }
+}
+
+/// Copies text up to [`END_OF_TEXT`]. Fails if that is missing.
+fn copy_up_to_end(mut text: impl BufRead, mut out: impl Write) -> io::Result<()> {
+    loop {
+        let octets = match text.fill_buf() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            octets => octets?,
+        };
+        if octets.is_empty() {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "zonda closed the connection before its end"));
+        }
+        let end = octets.iter().position(|octet| *octet == END_OF_TEXT);
+        let len = end.unwrap_or(octets.len());
+        out.write_all(&octets[..len])?;
+        if end.is_some() {
+            return out.flush();
+        }
+        text.consume(len);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A text that is cut off must not pass for a shorter zone, wherever it is cut.
+    #[test]
+    fn text_without_its_end_is_incomplete() {
+        let text = b"$ORIGIN a.\n@ 1 IN NS b.\n\0";
+        for len in 0..text.len() {
+            let mut out = Vec::new();
+            let copied = copy_up_to_end(&text[..len], &mut out);
+            assert_eq!(copied.map_err(|error| error.kind()), Err(io::ErrorKind::UnexpectedEof));
+            assert_eq!(out, text[..len]);
+        }
+        let mut out = Vec::new();
+        copy_up_to_end(io::BufReader::with_capacity(4, &text[..]), &mut out).expect("it is complete");
+        assert_eq!(out, text[..text.len() - 1]);
     }
 }

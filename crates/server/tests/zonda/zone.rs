@@ -1,6 +1,9 @@
 //! `zonda zone`: what the running daemon says about its zones, and their text.
 
-use crate::harness::TestFolder;
+use std::io::Read;
+use std::process::Stdio;
+
+use crate::harness::{TestFolder, outcome, zone_text};
 
 const CONFIG: &str = "[template.default]\nfile = \"zones/{name}.zone\"\n[[zone]]\nname = \"a.example\"\n[[zone]]\nname = \"b.example\"\n";
 
@@ -62,4 +65,22 @@ fn export_prints_zone_text_that_can_be_served() {
         let outcome = folder.run(&["zone", "export", name, "--config", "zonda.toml"]);
         assert_eq!((outcome.status, outcome.err), (1, format!("zonda: {reason}\n")));
     }
+}
+
+/// `zonda zone export NAME > FILE` must not leave a part of the zone there with status 0.
+#[test]
+fn an_export_that_is_cut_off_fails() {
+    let folder = one_good_zone();
+    // More than the socket and the pipe hold.
+    let hosts: String = (0..100_000).map(|host| format!("h{host} A 192.0.2.9\n")).collect();
+    folder.write("zones/a.example.zone", &(zone_text(7, "192.0.2.1") + &hosts));
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let mut export = folder.zonda(&["zone", "export", "a.example", "--config", "zonda.toml"]);
+    let mut export = export.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("zonda runs");
+    let mut text = export.stdout.take().expect("it is piped");
+    text.read_exact(&mut [0]).expect("it begins");
+    daemon.kill();
+    text.read_to_end(&mut Vec::new()).expect("a pipe");
+    let export = outcome(export.wait_with_output().expect("it ends"));
+    assert!(export.status == 1 && export.err.contains("the zone text is incomplete"), "{export:?}");
 }
