@@ -400,6 +400,10 @@ key_table! {
         /// as a whole, at most every five seconds, and its folder must be writable: the new one is `.NAME.new` until it is complete.
         /// `{name}` is `root` for the root, and `\\114oot` for the zone `root.`. A secondary may have the same path as `file`
         /// and `write-file`: then it starts with what it had.
+        ///
+        /// The text begins with a comment that names the zone. Any other file is not replaced, because zonda never changes a zone
+        /// file: the log says so until it is moved away. The path must be that of no other zone, whether as `file` or as
+        /// `write-file`, so a template has `{name}` in it.
         Reload "write-file" write_file: Option<FilePath> = "";
 
         /// The serial of a changed zone: that of the file or update, the next one, the date (YYYYMMDDnn), or the time in seconds

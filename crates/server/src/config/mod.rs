@@ -17,6 +17,7 @@ pub mod reader;
 pub mod remote_server;
 pub mod render;
 pub mod resolve;
+mod text_file_checks;
 mod tsig_keys;
 pub mod value;
 mod zone_checks;

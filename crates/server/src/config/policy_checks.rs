@@ -1,6 +1,5 @@
 //! Checks of the settings that zones share: contradictions, and settings without effect in this release.
 
-use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -13,7 +12,6 @@ use super::resolve::{ResolvedKeys, Templates};
 use super::value::{CatalogRole, Endpoint, FilePath, TlsEndpoint};
 use super::zone_checks::{error, help_for_template};
 use super::zone_config::ZonePolicy;
-use super::zone_path::expand;
 use crate::printable::quoted;
 
 /// A zone setting without effect in this release: whether it is set, the message and the help.
@@ -89,24 +87,6 @@ impl ConfigReader {
                 let message = format!("{message} ({} in all, the first is {})", affected.count() + 1, first.name);
                 let (severity, position, help) = (Severity::Warning, first.position(&self.files), help.into());
                 self.findings.add_with(severity, || Finding { severity, position, message, help });
-            }
-        }
-    }
-
-    /// Reports zones whose text would be written over their own file, or over that of another zone.
-    pub(super) fn check_text_files(&mut self, zones: &[PendingZone], resolved: &[ResolvedKeys]) {
-        let mut paths = HashSet::new();
-        for zone in zones {
-            let shared = &resolved[zone.shared as usize];
-            let Some(path) = shared.policy.text_file(zone.name.as_ref()) else { continue };
-            let position = zone.position(&self.files);
-            let file = zone.pattern.as_ref().or(shared.pattern.as_ref()).map(|file| expand(file, zone.name.as_ref()));
-            if shared.policy.needs_file() && file.as_ref() == Some(&path) {
-                let message = format!("zone {}: `write-file` is its own zone file", zone.name);
-                self.add_error(position, message, "write to another file: comments and includes would be lost");
-            } else if !paths.insert(path) {
-                let message = format!("zone {}: `write-file` is that of another zone too", zone.name);
-                self.add_error(position, message, "write {name} in the path for the name of the zone");
             }
         }
     }

@@ -55,6 +55,7 @@ impl ConfigReader {
         self.check_policies(&pending, &resolved, &templates);
         self.check_catalogs(&pending, &resolved, &templates);
         self.check_text_files(&pending, &resolved);
+        self.check_text_files_of_templates(&templates);
         self.check_key_names();
         self.check_tls();
         self.check_addresses();

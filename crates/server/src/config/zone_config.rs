@@ -207,6 +207,11 @@ impl ZonePolicy {
         self.write_file.as_ref().map(|path| expand(&template_pattern(path), name))
     }
 
+    /// Whether the text of each zone is written to a file of its own.
+    pub fn has_text_file_per_zone(&self) -> bool {
+        self.write_file.as_ref().is_some_and(|path| has_hole(&template_pattern(path)))
+    }
+
     /// The policy of a zone with these keys, which include those of the template and the defaults.
     pub(super) fn new(keys: ZoneKeys, config_folder: Option<&Path>) -> ZonePolicy {
         let number = |key: Option<u32>| key.unwrap_or_default();

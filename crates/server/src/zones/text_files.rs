@@ -3,11 +3,15 @@
 //! One thread writes them, one after the other, and each at most every [`MIN_INTERVAL`]: a zone that changes all the time costs no
 //! more than that. A file is replaced as a whole, so that a reader sees all of one version. One that cannot be written is tried again
 //! later, even if the zone does not change: a disk may be full for a while.
+//!
+//! Each begins with a comment that names its zone. A file without it is not replaced: it may be a zone file, which nobody else has.
 
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
 use std::collections::{BinaryHeap, HashMap, HashSet};
-use std::path::PathBuf;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -49,8 +53,17 @@ struct Queue {
     has_thread: bool,
 }
 
+/// The text file of a zone.
+#[derive(Clone, Debug)]
+pub struct TextFile {
+    /// Its path.
+    pub path: PathBuf,
+    /// Whether a file is replaced that was not written for this zone.
+    pub replaces_any: bool,
+}
+
 struct WaitingText {
-    path: PathBuf,
+    file: TextFile,
     version: Zone,
     /// It could not be written before.
     is_retry: bool,
@@ -73,9 +86,9 @@ impl TextFiles {
     }
 
     /// Writes this version soon, unless a later one comes before.
-    pub fn write(&self, zone: ZoneId, path: PathBuf, version: Zone) {
+    pub fn write(&self, zone: ZoneId, file: TextFile, version: Zone) {
         let mut queue = self.0.lock();
-        let replaced = queue.waiting.insert(zone, WaitingText { path, version, is_retry: false });
+        let replaced = queue.waiting.insert(zone, WaitingText { file, version, is_retry: false });
         // A later version does not wait for a retry.
         if replaced.is_none_or(|replaced| replaced.is_retry) {
             let now = Instant::now();
@@ -101,11 +114,11 @@ impl Shared {
 
     fn run(&self) {
         let mut failed = HashSet::new();
-        while let Some((zone, WaitingText { path, version, .. })) = self.next() {
-            let apex = version.apex().to_owned();
-            let written = replace_file(&path, 0o644, |file| TextExport::new(version.clone()).write_to(file));
+        while let Some((zone, WaitingText { file, version, .. })) = self.next() {
+            let (apex, path) = (version.apex().to_owned(), file.path.clone());
+            let written = write_text(&file, &version);
             if written.is_err() {
-                self.retry(zone, path.clone(), version);
+                self.retry(zone, file, version);
             }
             match written {
                 Ok(()) if failed.remove(&zone) => {
@@ -114,7 +127,10 @@ impl Shared {
                 Ok(()) => (),
                 // Once, as it probably fails again with every attempt.
                 Err(error) if failed.insert(zone) => {
-                    let help = write_help(&error, "its folder");
+                    let help = match error.kind() {
+                        io::ErrorKind::AlreadyExists => "move it away, or set another `write-file`".into(),
+                        _ => write_help(&error, "its folder"),
+                    };
                     warn!(zone = %apex, "the text cannot be written to {}: {error} (help: {help})", printable_path(&path));
                 }
                 Err(_) => (),
@@ -123,10 +139,10 @@ impl Shared {
     }
 
     /// Writes this version again later, unless a later one comes before.
-    fn retry(&self, zone: ZoneId, path: PathBuf, version: Zone) {
+    fn retry(&self, zone: ZoneId, file: TextFile, version: Zone) {
         let mut queue = self.lock();
         let Entry::Vacant(entry) = queue.waiting.entry(zone) else { return };
-        entry.insert(WaitingText { path, version, is_retry: true });
+        entry.insert(WaitingText { file, version, is_retry: true });
         queue.order.push(Reverse((Instant::now() + self.retry_interval, zone)));
     }
 
@@ -156,9 +172,39 @@ impl Shared {
     }
 }
 
+fn write_text(file: &TextFile, version: &Zone) -> io::Result<()> {
+    let mark = format!("; the text of zone {}, which zonda replaces with every version\n", version.apex());
+    if !file.replaces_any {
+        check_replaceable(&file.path, mark.as_bytes())?;
+    }
+    replace_file(&file.path, 0o644, |mut text| {
+        text.write_all(mark.as_bytes())?;
+        TextExport::new(version.clone()).write_to(text)
+    })
+}
+
+/// Fails if a file is there that does not begin with this mark. Only now is it known which file the path leads to: of links, and of zones
+/// that are added at run time, the configuration says nothing.
+fn check_replaceable(path: &Path, mark: &[u8]) -> io::Result<()> {
+    let mut start = vec![0; mark.len()];
+    let is_marked = match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Ok(there) if there.is_file() && there.len() == 0 => return Ok(()),
+        Ok(there) if there.is_file() => {
+            there.len() >= mark.len() as u64 && File::open(path)?.read_exact(&mut start).map(|()| start == mark)?
+        }
+        there => there.map(|_| false)?,
+    };
+    match is_marked {
+        true => Ok(()),
+        false => Err(io::Error::new(io::ErrorKind::AlreadyExists, "what is there was not written for this zone")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::{fs, thread};
+    use std::os::unix::fs::symlink;
+    use std::thread;
 
     use zone::load::{LoadOptions, load};
     use zone::text::{ParseOptions, Source};
@@ -172,6 +218,10 @@ mod tests {
         load(source, &LoadOptions::new(ParseOptions::new(apex.as_ref()))).zone.expect("a valid zone")
     }
 
+    fn text_file(path: PathBuf) -> TextFile {
+        TextFile { path, replaces_any: false }
+    }
+
     const ZONE: ZoneId = ZoneId { index: 3, generation: 7 };
 
     /// Otherwise a zone that does not change keeps an old file, although the disk is full no more.
@@ -180,7 +230,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let missing = folder.path().join("missing");
         let files = TextFiles::new(Duration::from_millis(20));
-        files.write(ZONE, missing.join("file"), version());
+        files.write(ZONE, text_file(missing.join("file")), version());
         thread::sleep(Duration::from_millis(50));
         fs::create_dir(&missing).expect("a writable folder");
         let end = Instant::now() + Duration::from_secs(20);
@@ -195,7 +245,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let missing = folder.path().join("missing");
         let files = TextFiles::new(Duration::from_millis(100));
-        files.write(ZONE, missing.join("file"), version());
+        files.write(ZONE, text_file(missing.join("file")), version());
         while files.0.lock().waiting.get(&ZONE).is_none_or(|text| !text.is_retry) {
             thread::sleep(Duration::from_millis(1));
         }
@@ -203,5 +253,31 @@ mod tests {
         fs::create_dir(&missing).expect("a writable folder");
         thread::sleep(Duration::from_millis(200));
         assert!(!missing.join("file").exists());
+    }
+
+    /// The path may be that of another zone's file: through a link, or by the name of a zone that was added at run time.
+    #[test]
+    fn only_what_was_written_for_the_zone_is_replaced() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [path, link] = ["file", "link"].map(|name| folder.path().join(name));
+        symlink(&path, &link).expect("a writable folder");
+        let other =
+            "; the text of zone other.example., which zonda replaces with every version\n$ORIGIN other.example.\n";
+        for precious in ["; by hand\n@ SOA ns host 1 2 3 4 5\n", "\n", other] {
+            fs::write(&path, precious).expect("a writable folder");
+            for path in [&path, &link] {
+                let written = write_text(&text_file(path.clone()), &version());
+                assert_eq!(written.map_err(|error| error.kind()), Err(io::ErrorKind::AlreadyExists), "{precious}");
+            }
+            assert_eq!(fs::read_to_string(&path).expect("it is there"), precious);
+        }
+        assert!(write_text(&text_file("/dev/null".into()), &version()).is_err());
+        let own = TextFile { path: path.clone(), replaces_any: true };
+        write_text(&own, &version()).expect("the file of a secondary");
+        let text = fs::read_to_string(&path).expect("it is there");
+        assert!(text.starts_with("; the text of zone example., ") && text.contains("$ORIGIN example.\n"), "{text}");
+        fs::write(&path, "").expect("it is there");
+        write_text(&text_file(path.clone()), &version()).expect("it is empty");
+        write_text(&text_file(path), &version()).expect("it was written for this zone");
     }
 }

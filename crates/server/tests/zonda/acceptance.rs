@@ -200,7 +200,8 @@ fn a_zone_is_written_as_text_on_request() {
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
     };
-    assert!(written("www 3600 IN A 192.0.2.1").starts_with("$ORIGIN a.example.\n"));
+    let text = written("www 3600 IN A 192.0.2.1");
+    assert!(text.starts_with("; the text of zone a.example., ") && text.contains("\n$ORIGIN a.example.\n"), "{text}");
     // Three versions within the interval are written once, the last of them.
     for serial in 2..5 {
         folder.write("a.zone", &zone_text(serial, &format!("192.0.2.{serial}")));
@@ -223,11 +224,59 @@ fn a_zone_is_written_as_text_on_request() {
 
 #[test]
 fn text_files_that_would_destroy_a_file_are_refused() {
-    let folder = folder("write-file = \"a.zone\"", &zone_text(1, "192.0.2.1"));
-    let check = folder.run(&["check", "--config", "zonda.toml"]);
-    assert!(check.status == 1 && check.out.contains("`write-file` is its own zone file"), "{check:?}");
-    let two = "[template.default]\nwrite-file = \"all.txt\"\nfile = \"a.zone\"\n[[zone]]\nname = \"b\"\n[[zone]]\nname = \"c\"\n";
-    folder.write("zonda.toml", two);
-    let check = folder.run(&["check", "--config", "zonda.toml"]);
-    assert!(check.status == 1 && check.out.contains("`write-file` is that of another zone too"), "{check:?}");
+    let folder = folder("", &zone_text(1, "192.0.2.1"));
+    let template = |keys: &str| format!("{ZONE}[template.added]\n{keys}\n");
+    for (config, mistake) in [
+        (format!("{ZONE}write-file = \"a.zone\"\n"), "zone a.example.: `write-file` is its own zone file"),
+        (
+            "[template.default]\nwrite-file = \"all.txt\"\nfile = \"a.zone\"\n[[zone]]\nname = \"b\"\n[[zone]]\nname = \"c\"\n".into(),
+            "zone c.: `write-file` is that of another zone too",
+        ),
+        (
+            format!("{ZONE}[[zone]]\nname = \"b\"\nfile = \"b.zone\"\nwrite-file = \"a.zone\"\n"),
+            "zone b.: `write-file` is the zone file of a.example.",
+        ),
+        (
+            format!("{ZONE}[[zone]]\nname = \"b\"\nprimaries = [\"192.0.2.1\"]\nwrite-file = \"a.zone\"\n"),
+            "zone b.: `write-file` is the zone file of a.example.",
+        ),
+        (
+            template("file = \"{name}.zone\"\nwrite-file = \"{name}.zone\""),
+            "template added: `write-file` is the zone file",
+        ),
+        (
+            template("file = \"{name}.zone\"\nwrite-file = \"out.txt\""),
+            "template added: `write-file` is the same for all zones",
+        ),
+        (
+            template("primaries = [\"192.0.2.1\"]\nwrite-file = \"out.txt\""),
+            "template added: `write-file` is the same for all zones",
+        ),
+    ] {
+        folder.write("zonda.toml", &config);
+        let check = folder.run(&["check", "--config", "zonda.toml"]);
+        assert!(check.status == 1 && check.out.contains(mistake), "{mistake}: {check:?}");
+    }
+    // A secondary starts with what it had, and others may be added with a template like that.
+    let own = "write-file = \"{name}.zone\"\nfile = \"{name}.zone\"\nprimaries = [\"192.0.2.1\"]\n";
+    folder.write("zonda.toml", &format!("{}[[zone]]\nname = \"b\"\n{own}", template(own)));
+    folder.write("b.zone", &zone_text(1, "192.0.2.1"));
+    let config = folder.run(&["config", "--config", "zonda.toml"]);
+    assert_eq!(config.status, 0, "{config:?}");
+}
+
+/// The manual: zonda never changes a zone file. The configuration does not say which zones are added.
+#[test]
+fn the_text_of_an_added_zone_replaces_no_zone_file() {
+    let folder = TestFolder::new();
+    folder.write("zones/b.zone", &zone_text(1, "192.0.2.1"));
+    folder.write("own/b.txt", &zone_text(1, "192.0.2.1"));
+    let template = "[template.default]\nfile = \"zones/{name}.zone\"\nwrite-file = \"own/{name}.txt\"\n";
+    folder.write("zonda.toml", &format!("[[zone]]\nname = \"a.example\"\nfile = \"own/b.txt\"\n{template}"));
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    assert_eq!(folder.run(&["zone", "add", "b", "--config", "zonda.toml"]).status, 0);
+    let line = daemon.wait_for_log("the text cannot be written to");
+    assert!(line.contains("zone=b.") && line.contains("help: move it away, or set another `write-file`"), "{line}");
+    let kept = std::fs::read_to_string(folder.path().join("own/b.txt")).expect("it is there");
+    assert_eq!(kept, zone_text(1, "192.0.2.1"));
 }

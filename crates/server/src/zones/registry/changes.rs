@@ -28,6 +28,7 @@ use crate::rate_limited_log::RateLimitedLog;
 use crate::zone_id::{ZoneId, ZoneIdMap};
 use crate::zones::acceptance::{self, AcceptedChange};
 use crate::zones::journal::JournalUnavailable;
+use crate::zones::text_files::TextFile;
 pub use change_refusal::ChangeRefusal;
 pub use pool_work::{FinishedWork, ZoneWorkResult};
 use pool_work::{WorkKind, ZoneWork};
@@ -326,7 +327,10 @@ impl ZoneRegistry {
         if let Some(version) = entry.served.zone()
             && let Some(path) = entry.source.policy.text_file(version.apex())
         {
-            self.text_files.write(id, path, version.clone());
+            // A secondary may have its own file written anew.
+            let is_own_file = entry.source.file(version.apex()).as_ref() == Some(&path);
+            let replaces_any = is_own_file && !entry.source.policy.needs_file();
+            self.text_files.write(id, TextFile { path, replaces_any }, version.clone());
         }
     }
 
