@@ -1,9 +1,12 @@
-//! Child processes with a deadline: a descriptor that shows their end (pidfd_open(2)), and killing all that they started.
+//! Child processes with a deadline: a descriptor that shows their end (pidfd_open(2)), killing all that they started, and their signals.
 
 use crate::checked;
 use std::io;
+use std::mem;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
-use std::process::Child;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+use std::ptr;
 
 /// A descriptor that is readable once the child has ended. Add it to a [`crate::epoll::Poll`].
 pub fn end_descriptor(child: &Child) -> io::Result<OwnedFd> {
@@ -27,6 +30,23 @@ pub fn kill_group_of(child: u32) {
     _ = unsafe { libc::kill(-group, libc::SIGKILL) };
 }
 
+/// Has a program started without blocked signals. Otherwise it inherits those of [`crate::signal::Signals::block`], and no program that it
+/// starts ends by SIGTERM, as timeout(1) expects.
+pub fn unblock_signals(command: &mut Command) {
+    let unblock = || {
+        // SAFETY: integers, for which zero is a value; `sigemptyset` initializes it.
+        let mut none: libc::sigset_t = unsafe { mem::zeroed() };
+        // SAFETY: `none` lives through the calls; the old mask is not requested.
+        let error = unsafe {
+            libc::sigemptyset(&mut none);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &none, ptr::null_mut())
+        };
+        if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(error)) }
+    };
+    // SAFETY: both calls are async-signal-safe (signal-safety(7)), and nothing is allocated between fork and exec.
+    unsafe { command.pre_exec(unblock) };
+}
+
 /// Makes reads and writes of a descriptor return at once.
 pub fn set_nonblocking(descriptor: impl AsFd) -> io::Result<()> {
     let fd = descriptor.as_fd().as_raw_fd();
@@ -40,9 +60,10 @@ pub fn set_nonblocking(descriptor: impl AsFd) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::epoll::{Events, Interest, Poll};
+    use crate::signal::Signals;
     use std::io::Read;
-    use std::os::unix::process::CommandExt;
-    use std::process::{Command, Stdio};
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Stdio;
     use std::time::Duration;
 
     #[test]
@@ -71,5 +92,15 @@ mod tests {
         set_nonblocking(&out).expect("it is open");
         assert_eq!(out.read(&mut [0]).map_err(|error| error.kind()), Err(io::ErrorKind::WouldBlock));
         child.kill().and_then(|()| child.wait()).expect("it is ours");
+    }
+
+    #[test]
+    fn a_child_may_be_started_without_blocked_signals() {
+        let _blocked = Signals::block().expect("blocking is always allowed");
+        let mut command = Command::new("sh");
+        command.args(["-c", "kill -s TERM $$; exit 0"]);
+        assert_eq!(command.status().expect("every system has sh").signal(), None, "it inherits the mask");
+        unblock_signals(&mut command);
+        assert_eq!(command.status().expect("every system has sh").signal(), Some(libc::SIGTERM));
     }
 }

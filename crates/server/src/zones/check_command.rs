@@ -11,7 +11,7 @@ use std::process::{Child, ChildStderr, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use netio::child_process::{end_descriptor, kill_group_of, set_nonblocking};
+use netio::child_process::{end_descriptor, kill_group_of, set_nonblocking, unblock_signals};
 use netio::epoll::{Events, Interest, Poll};
 use tempfile::NamedTempFile;
 use zone::Zone;
@@ -135,6 +135,7 @@ fn start(command: &CheckCommand, version: &Zone, file: Option<&NamedTempFile>) -
     process.env("ZONDA_ZONE", &zone).env("ZONDA_SERIAL", version.serial().to_string()).env_remove("NOTIFY_SOCKET");
     process.stdin(if file.is_some() { Stdio::null() } else { Stdio::piped() });
     process.stdout(Stdio::null()).stderr(Stdio::piped());
+    unblock_signals(&mut process);
     process.spawn()
 }
 

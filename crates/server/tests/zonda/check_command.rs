@@ -65,6 +65,17 @@ fn a_command_may_read_the_text_from_standard_input_or_not_at_all() {
     assert!(daemon.ask("www.a.example").has("192.0.2.2"));
 }
 
+/// zonda waits for its signals instead of being ended by them; a command that uses timeout(1) relies on SIGTERM.
+#[test]
+fn a_command_can_end_what_it_started() {
+    let folder = checked("\"./check\"", "check-timeout-s = 5");
+    let _daemon = folder.serve(&["--config", "zonda.toml"]);
+    script(&folder, "sleep 600 & kill $!; wait $!; exit 7");
+    folder.write("a.zone", &zone_text(2, "192.0.2.2"));
+    let report = reload(&folder);
+    assert!(report.out.contains("check ended with exit status 7"), "{}", report.out);
+}
+
 /// A check may run for minutes; with the daemon gone, nobody would end it.
 #[test]
 fn a_command_ends_when_the_daemon_stops() {
