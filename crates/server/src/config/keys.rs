@@ -325,8 +325,8 @@ key_table! {
         /// `source`; the first address of the other server's family is used.
         Reload "source" source: Option<Vec<Address>> = "[]";
 
-        /// The minimum time between two checks of the serial at the primaries, in seconds, whatever the SOA record says. It and
-        /// the limits below are used by zones with `primaries`.
+        /// The minimum time between two checks of the serial at the primaries, in seconds, whatever the SOA record says. NOTIFY
+        /// and `zonda zone refresh` cause a check at once. It and the limits below are used by zones with `primaries`.
         Reload "min-refresh-s" min_refresh_s: Option<WholeNumber<1, { i32::MAX as u32 }>> = "2";
 
         /// The maximum time between two checks of the serial at the primaries, in seconds.
@@ -339,9 +339,15 @@ key_table! {
         Reload "max-retry-s" max_retry_s: Option<WholeNumber<1, { i32::MAX as u32 }>> = "1209600";
 
         /// The minimum time without contact to a primary after which the zone expires, in seconds.
+        ///
+        /// A primary that is a secondary itself may say that its zone expires earlier, in the EXPIRE option (RFC 7314): then this
+        /// zone does so, too. Otherwise servers that are secondaries of each other would keep a zone for ever.
         Reload "min-expire-s" min_expire_s: Option<WholeNumber<1, { i32::MAX as u32 }>> = "3";
 
         /// The maximum time without contact to a primary after which the zone expires, in seconds.
+        ///
+        /// An EXPIRE time that is not longer than REFRESH and RETRY together is raised to that (RFC 1912 2.2), but not above this
+        /// maximum. With a lower one, the zone expires between two checks.
         Reload "max-expire-s" max_expire_s: Option<WholeNumber<1, { i32::MAX as u32 }>> = "14515200";
 
         /// How many replaced versions of the zone to keep in memory for `zonda zone rollback`.

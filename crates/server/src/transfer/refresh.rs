@@ -283,9 +283,13 @@ impl RefreshScheduler {
 
     /// The intervals of a zone within its limits.
     fn limited_timers(&self, index: u32) -> SoaTimers {
-        let slot = &self.slots[index as usize];
-        let limits = self.table.group(slot.group).map_or_else(TimerLimits::default, |group| group.limits.timers);
-        limits.apply(self.intervals.get(slot.intervals).copied().unwrap_or_default())
+        let intervals = self.intervals.get(self.slots[index as usize].intervals);
+        self.timer_limits(index).apply(intervals.copied().unwrap_or_default())
+    }
+
+    fn timer_limits(&self, index: u32) -> TimerLimits {
+        let group = self.table.group(self.slots[index as usize].group);
+        group.map_or_else(TimerLimits::default, |group| group.limits.timers)
     }
 
     fn set_intervals(&mut self, index: u32, intervals: SoaTimers) {

@@ -45,13 +45,18 @@ impl Default for TimerLimits {
 
 impl TimerLimits {
     /// The intervals within the limits. RFC 1912 2.2: a zone must not expire before it was checked, so EXPIRE is longer
-    /// than REFRESH plus RETRY.
+    /// than REFRESH plus RETRY, unless its own limit is shorter.
     pub fn apply(&self, timers: SoaTimers) -> SoaTimers {
         let refresh_s = clamp(timers.refresh_s, self.refresh_s);
         let retry_s = clamp(timers.retry_s, self.retry_s);
         let least_s = refresh_s.saturating_add(retry_s).saturating_add(1);
-        let expire_s = clamp(timers.expire_s, self.expire_s).max(least_s);
+        let expire_s = clamp(timers.expire_s.max(least_s), self.expire_s);
         SoaTimers { refresh_s, retry_s, expire_s }
+    }
+
+    /// A time between a failed check and the next one within the limits.
+    pub fn apply_to_retry(&self, interval_s: u32) -> u32 {
+        clamp(interval_s, self.retry_s)
     }
 }
 
@@ -83,9 +88,9 @@ impl StoredTimers {
 }
 
 /// The range that a check interval is chosen from, so that zones which were loaded together are not checked together.
-/// Earlier than the SOA record says, never later.
-pub(super) fn jittered(interval_s: u32) -> RangeInclusive<u32> {
-    interval_s - interval_s / 10..=interval_s
+/// Earlier than the SOA record says, never later; not earlier than the configured minimum.
+pub(super) fn jittered(interval_s: u32, min_s: u32) -> RangeInclusive<u32> {
+    (interval_s - interval_s / 10).max(min_s.min(interval_s))..=interval_s
 }
 
 #[cfg(test)]
@@ -104,6 +109,17 @@ mod tests {
         assert_eq!(limits.apply(long), SoaTimers { refresh_s: 20, retry_s: 5, expire_s: 100 });
         let unlimited = TimerLimits { refresh_s: (0, u32::MAX), retry_s: (0, u32::MAX), expire_s: (0, u32::MAX) };
         assert_eq!(unlimited.apply(long), long);
+        let short_lived = TimerLimits { expire_s: (1, 30), ..limits };
+        let expected = SoaTimers { refresh_s: 20, retry_s: 5, expire_s: 30 };
+        assert_eq!(short_lived.apply(long), expected);
+        let shorter_lived = TimerLimits { expire_s: (1, 15), ..limits };
+        assert_eq!(shorter_lived.apply(long).expire_s, 15, "the limit wins over RFC 1912 2.2");
+    }
+
+    #[test]
+    fn checks_are_spread_within_the_limits() {
+        assert_eq!((jittered(100, 1), jittered(100, 95), jittered(100, 100)), (90..=100, 95..=100, 100..=100));
+        assert_eq!((jittered(5, 9), jittered(1, 0)), (5..=5, 1..=1));
     }
 
     #[test]

@@ -208,8 +208,9 @@ impl RefreshScheduler {
 
     fn set_timers(&mut self, index: u32, now_s: u32) -> StoredTimers {
         let SoaTimers { refresh_s, .. } = self.limited_timers(index);
+        let (min_s, _) = self.timer_limits(index).refresh_s;
         let slot = &self.slots[index as usize];
-        let check_at_s = now_s.saturating_add(self.random.u32(jittered(refresh_s)));
+        let check_at_s = now_s.saturating_add(self.random.u32(jittered(refresh_s, min_s)));
         let timers = StoredTimers { check_at_s, expires_at_s: slot.expires_at_s };
         let is_idle = slot.state == ZoneState::Idle;
         self.set_timer(index, is_idle.then_some(check_at_s));
@@ -238,7 +239,7 @@ impl RefreshScheduler {
     /// RFC 1034 4.3.5: a failed check is repeated after RETRY seconds; each further one later, up to REFRESH.
     fn check_failed(&mut self, index: u32, reason: CheckFailure, now_s: u32) {
         let zone = self.id_of(index);
-        let SoaTimers { refresh_s, retry_s, .. } = self.limited_timers(index);
+        let (SoaTimers { refresh_s, retry_s, .. }, limits) = (self.limited_timers(index), self.timer_limits(index));
         let slot = &mut self.slots[index as usize];
         slot.state = ZoneState::Idle;
         slot.failures = slot.failures.saturating_add(1);
@@ -251,7 +252,9 @@ impl RefreshScheduler {
         } else {
             1 << slot.failures.min(MAX_FIRST_RETRY_SHIFT)
         };
-        let at_s = now_s.saturating_add(self.random.u32(jittered(interval_s)));
+        // REFRESH may be shorter than the shortest RETRY, and zones without data have neither.
+        let interval_s = limits.apply_to_retry(interval_s);
+        let at_s = now_s.saturating_add(self.random.u32(jittered(interval_s, limits.retry_s.0)));
         self.set_timer(index, Some(at_s));
         match reason {
             // It would be received again for nothing, unless another version was announced meanwhile.

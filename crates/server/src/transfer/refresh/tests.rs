@@ -110,6 +110,37 @@ fn a_failed_check_is_repeated_after_refresh_if_retry_is_longer() {
     assert!(scheduler.next_time().is_some_and(|at_s| at_s <= 1021), "{:?}", scheduler.next_time());
 }
 
+/// The times between checks that fail, of a zone with this version.
+fn retry_gaps(limits: TimerLimits, version: Option<ZoneVersion>) -> Vec<u32> {
+    let (mut scheduler, mut times) = (scheduler(), Vec::new());
+    scheduler.add(id(0), &peers(2), limits, version, 1000);
+    for now_s in 1000..3000 {
+        let probes = actions(&mut scheduler, now_s);
+        let probes = probes.iter().filter(|action| matches!(action, RefreshAction::Probe { .. })).count();
+        if probes > 0 {
+            times.push(now_s);
+            [A, B].into_iter().for_each(|primary| scheduler.probe_result(id(0), primary, ProbeResult::Refused, now_s));
+        }
+    }
+    times.windows(2).map(|pair| pair[1] - pair[0]).collect()
+}
+
+/// `min-retry-s` and `max-retry-s`, whether the zone has data or not.
+#[test]
+fn failed_checks_are_repeated_within_the_limits() {
+    let frequent = SoaTimers { refresh_s: 3, retry_s: 2, expire_s: 100_000 };
+    for version in [None, Some(ZoneVersion { serial: 5, timers: frequent, stored: None })] {
+        let slow = TimerLimits { retry_s: (60, 1000), ..TimerLimits::default() };
+        let gaps = retry_gaps(slow, version);
+        assert!(gaps.len() > 2 && gaps.iter().all(|gap| *gap >= 60), "{gaps:?}");
+    }
+    for version in [None, Some(ZoneVersion { serial: 5, timers: TIMERS, stored: None })] {
+        let fast = TimerLimits { retry_s: (2, 10), ..TimerLimits::default() };
+        let gaps = retry_gaps(fast, version);
+        assert!(gaps.len() > 100 && gaps.iter().all(|gap| *gap <= 10), "{gaps:?}");
+    }
+}
+
 #[test]
 fn an_expired_zone_accepts_any_serial() {
     let mut scheduler = with_served_zone(1);
