@@ -246,9 +246,13 @@ struct EndedTransfer<T> {
     counts: ExchangeCounts,
 }
 
-/// Lines about refused NOTIFY per interval: one target may refuse it for a million zones.
-const REFUSED_NOTIFY_LINES: u32 = 10;
-const REFUSED_NOTIFY_INTERVAL: Duration = Duration::from_secs(10);
+/// Lines about refused NOTIFY, and about signatures of SOA responses, per interval: one server may refuse them for a million zones.
+const REFUSAL_LINES: u32 = 10;
+const REFUSAL_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The help for a signature that is not accepted.
+const SIGNATURE_HELP: &str =
+    "see whether both servers have the same key, with the same secret and algorithm, and the same time";
 
 /// The state of the secondary.
 pub struct TransferEngine<T> {
@@ -262,6 +266,7 @@ pub struct TransferEngine<T> {
     next_connection: u64,
     stream_targets: HashMap<PrimaryId, StreamTarget>,
     refused_notify_log: RateLimitedLog,
+    probe_signature_log: RateLimitedLog,
     clock_steps: ClockSteps,
     /// The zone whose times by the new clock are reported next, after the clock was set.
     next_reported: Option<u32>,
@@ -284,7 +289,8 @@ impl<T: TransferSink> TransferEngine<T> {
             by_connection: HashMap::new(),
             next_connection: 0,
             stream_targets: HashMap::new(),
-            refused_notify_log: RateLimitedLog::new(REFUSED_NOTIFY_LINES, REFUSED_NOTIFY_INTERVAL),
+            refused_notify_log: RateLimitedLog::new(REFUSAL_LINES, REFUSAL_INTERVAL),
+            probe_signature_log: RateLimitedLog::new(REFUSAL_LINES, REFUSAL_INTERVAL),
             clock_steps: ClockSteps::default(),
             next_reported: None,
             published: Vec::new(),
@@ -439,11 +445,23 @@ impl<T: TransferSink> TransferEngine<T> {
 
     /// Logs that a target refuses NOTIFY (RFC 1996 3.10, 3.11): it will not follow this zone before its own refresh.
     fn log_if_refused(&mut self, answer: Option<NotifyAnswer>) {
-        let Some(NotifyAnswer { zone, target, rcode }) = answer.filter(|answer| answer.rcode != Rcode::NOERROR) else {
+        let is_refusal = |answer: &NotifyAnswer| answer.rcode != Rcode::NOERROR || answer.tsig_error.is_some();
+        let Some(NotifyAnswer { zone, target, rcode, tsig_error, is_ignored }) = answer.filter(is_refusal) else {
             return;
         };
-        if let (Some(apex), Some(left_out)) = (self.apexes.get(zone.index), self.refused_notify_log.permit()) {
-            tracing::warn!(zone = %apex, %target, %rcode, left_out, "NOTIFY was refused (help: see whether the target serves the zone and allows NOTIFY from the address, and with the key, of this server)");
+        let (Some(zone), Some(left_out)) = (self.apexes.get(zone.index), self.refused_notify_log.permit()) else {
+            return;
+        };
+        match tsig_error {
+            None => {
+                tracing::warn!(%zone, %target, %rcode, left_out, "NOTIFY was refused (help: see whether the target serves the zone and allows NOTIFY from the address, and with the key, of this server)");
+            }
+            Some(error) if is_ignored => {
+                tracing::warn!(%zone, %target, %rcode, left_out, "a response to NOTIFY is ignored: {error} (help: {SIGNATURE_HELP})");
+            }
+            Some(error) => {
+                tracing::warn!(%zone, %target, %rcode, left_out, "NOTIFY was refused: {error} (help: {SIGNATURE_HELP})");
+            }
         }
     }
 

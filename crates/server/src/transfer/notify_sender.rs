@@ -10,10 +10,11 @@ use std::sync::Arc;
 
 use wire::NameRef;
 use wire::message::Rcode;
+use wire::tsig::TsigError;
 
 use super::Now;
 use super::primary::{PeerConfig, PeerIdentity};
-use super::query::{OutgoingQuery, QueryKind, header_rcode};
+use super::query::{Authenticity, OutgoingQuery, QueryKind, header_rcode};
 use crate::zone_id::ZoneId;
 use fastrand::Rng;
 
@@ -59,6 +60,10 @@ pub struct NotifyAnswer {
     pub target: SocketAddr,
     /// What it says.
     pub rcode: Rcode,
+    /// What is wrong with its signature.
+    pub tsig_error: Option<TsigError>,
+    /// Whether a better answer may still come.
+    pub is_ignored: bool,
 }
 
 /// What happened to messages.
@@ -116,6 +121,8 @@ struct InFlight {
     query: OutgoingQuery,
     tries: usize,
     at_ms: u64,
+    /// A response that cannot be verified was reported.
+    has_unverified: bool,
 }
 
 /// The number of a message in flight: the target, the ID of its datagrams.
@@ -273,7 +280,8 @@ impl NotifySender {
         // A handshake takes longer than a datagram.
         let tries = if target.config.tls == 0 { 1 } else { UDP_TRIES + 1 };
         let at_ms = now.ms + TIMEOUTS_MS[tries - 1];
-        let message = InFlight { zone: notice.zone, soa: notice.soa.clone(), query, tries, at_ms };
+        let message =
+            InFlight { zone: notice.zone, soa: notice.soa.clone(), query, tries, at_ms, has_unverified: false };
         send(NotifyMessage { target: &target.config, transport: message.transport(NotifyId(index, id)) });
         self.counters.sent += 1;
         target.in_flight.insert(id, message);
@@ -311,33 +319,46 @@ impl NotifySender {
         self.make_ready(index);
     }
 
-    /// Receives a datagram. Any answer ends a NOTIFY (RFC 1996 4.8). What does not match by address, ID,
-    /// question and signature is ignored.
+    /// Receives a datagram. Any answer ends a NOTIFY (RFC 1996 4.8), also one that refuses its signature. What does not match by
+    /// address, ID and question is ignored. RFC 8945 5.4: so is what cannot be verified, which is reported once for each message.
     pub fn receive(&mut self, from: SocketAddr, datagram: &[u8], now: Now) -> Option<NotifyAnswer> {
-        let id = u16::from_be_bytes(*datagram.first_chunk()?);
-        let is_answered = |target: &Target| {
-            let message = target.in_flight.get(&id);
-            message.is_some_and(|message| {
-                message.query.is_answered_by(datagram)
-                    && message.query.verify(target.config.key.as_deref(), datagram, now.s.into()).is_ok()
-            })
-        };
-        let mut indices = self.by_address.range((from, 0)..=(from, usize::MAX)).map(|(_, index)| *index);
-        let index = indices.find(|index| self.targets[*index].as_ref().is_some_and(is_answered))?;
-        self.answered(NotifyId(index, id), header_rcode(datagram))
+        let (id, rcode) = (u16::from_be_bytes(*datagram.first_chunk()?), header_rcode(datagram));
+        let indices: Vec<usize> =
+            self.by_address.range((from, 0)..=(from, usize::MAX)).map(|(_, index)| *index).collect();
+        let mut ignored = None;
+        for index in indices {
+            let Some(Target { config, in_flight, .. }) = &mut self.targets[index] else { continue };
+            let message = in_flight.get_mut(&id).filter(|message| message.query.is_answered_by(datagram));
+            let Some(message) = message else { continue };
+            let error = match message.query.authenticity(config.key.as_deref(), datagram, now.s.into()) {
+                Authenticity::Authentic => return self.answered(NotifyId(index, id), rcode, None),
+                Authenticity::SignedError(error) => return self.answered(NotifyId(index, id), rcode, Some(error)),
+                Authenticity::Unverified(error) => error,
+            };
+            if !std::mem::replace(&mut message.has_unverified, true) {
+                let (zone, target) = (message.zone, config.address);
+                ignored = Some(NotifyAnswer { zone, target, rcode, tsig_error: Some(error), is_ignored: true });
+            }
+        }
+        ignored
     }
 
-    /// A message in flight was answered: over UDP, or on a stream.
-    pub fn answered(&mut self, NotifyId(index, id): NotifyId, rcode: Rcode) -> Option<NotifyAnswer> {
+    /// A message in flight was answered: over UDP, or on a stream, where the signature of the answer may be wrong.
+    pub fn answered(
+        &mut self,
+        NotifyId(index, id): NotifyId,
+        rcode: Rcode,
+        tsig_error: Option<TsigError>,
+    ) -> Option<NotifyAnswer> {
         let target = self.targets.get_mut(index)?.as_mut()?;
         let message = target.in_flight.remove(&id)?;
         target.is_silent = false;
-        let answer = NotifyAnswer { zone: message.zone, target: target.config.address, rcode };
+        let (zone, address) = (message.zone, target.config.address);
         self.timeouts.remove(&(message.at_ms, index, id));
-        self.unanswered.subtract(message.zone.index, 1);
+        self.unanswered.subtract(zone.index, 1);
         self.counters.answered += 1;
         self.make_ready(index);
-        Some(answer)
+        Some(NotifyAnswer { zone, target: address, rcode, tsig_error, is_ignored: false })
     }
 
     /// The SOA RDATA of a message that is in flight still.

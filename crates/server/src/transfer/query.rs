@@ -40,6 +40,17 @@ pub(super) enum EdnsUse {
     Padded,
 }
 
+/// Who sent a response to a signed query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Authenticity {
+    /// The server; or no signature is expected.
+    Authentic,
+    /// The server, which refuses the signature of the query: its error is signed (RFC 8945 5.2.3).
+    SignedError(TsigError),
+    /// Perhaps somebody else.
+    Unverified(TsigError),
+}
+
 /// RFC 7314 2: an empty EXPIRE option.
 const EXPIRE_OPTION: [u8; OPTION_HEAD_LEN] = [0, EXPIRE, 0, 0];
 /// The length of an option's code and length.
@@ -125,11 +136,16 @@ impl OutgoingQuery {
         self.has_opt && header_rcode(response) == Rcode::FORMERR && !has_opt()
     }
 
-    /// Verifies the one response to a signed query.
-    pub(super) fn verify(&self, key: Option<&TsigKey>, response: &[u8], now_s: u64) -> Result<(), TsigError> {
-        match (key, &self.mac) {
-            (Some(key), Some(mac)) => TsigVerifier::new(key, mac).verify(response, now_s),
-            _ => Ok(()),
+    /// Verifies the one response to a query. RFC 8945 5.4: an unverified datagram is no answer, as a signed one may still come.
+    pub(super) fn authenticity(&self, key: Option<&TsigKey>, response: &[u8], now_s: u64) -> Authenticity {
+        let (Some(key), Some(mac)) = (key, &self.mac) else { return Authenticity::Authentic };
+        // An error without a MAC was not verified.
+        let has_mac =
+            || wire::tsig::find(response).is_ok_and(|found| found.is_some_and(|(tsig, _)| !tsig.mac.is_empty()));
+        match TsigVerifier::new(key, mac).verify(response, now_s) {
+            Ok(()) => Authenticity::Authentic,
+            Err(error @ TsigError::FromPeer(_)) if has_mac() => Authenticity::SignedError(error),
+            Err(error) => Authenticity::Unverified(error),
         }
     }
 

@@ -111,8 +111,8 @@ pub enum SessionEvent<T> {
     Notified {
         /// The zone.
         zone: ZoneId,
-        /// The answer.
-        rcode: Option<Rcode>,
+        /// The RCODE, and what is wrong with the signature; none if there was no response.
+        response: Option<(Rcode, Option<TsigError>)>,
     },
     /// A SOA query has its result.
     Probed {
@@ -120,6 +120,8 @@ pub enum SessionEvent<T> {
         zone: ZoneId,
         /// The result.
         result: ProbeResult,
+        /// Why the response is of no use, if there was one.
+        failure: Option<TransferFailure>,
     },
     /// A transfer has ended.
     Transferred {

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use wire::NameRef;
 use wire::message::Rcode;
-use wire::tsig::TsigKey;
+use wire::tsig::{TsigError, TsigKey};
 
 use super::Now;
-use super::query::{EdnsUse, OutgoingQuery, QueryKind, header_rcode, is_truncated, soa_answer};
+use super::query::{Authenticity, EdnsUse, OutgoingQuery, QueryKind, header_rcode, is_truncated, soa_answer};
 use super::refresh::ProbeResult;
 use crate::zone_id::ZoneId;
 use fastrand::Rng;
@@ -32,6 +32,8 @@ struct Probe {
     query: OutgoingQuery,
     number: u32,
     tries: usize,
+    /// A response that cannot be verified was reported.
+    has_unverified: bool,
 }
 
 /// What is known of a probe without an answer.
@@ -43,7 +45,7 @@ pub(super) enum ProbeTimeout {
     GivenUp(ZoneId),
 }
 
-/// The end of a probe.
+/// What a response means for its probe, which it ends unless it is [`ProbeOutcome::Unverified`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProbeOutcome {
     Result(ProbeResult),
@@ -51,6 +53,10 @@ pub(super) enum ProbeOutcome {
     NeedsStream,
     /// RFC 6891 7: the primary does not know EDNS. The question is repeated over a stream, without.
     NeedsNoEdns,
+    /// The primary refuses the signature of the query, in a signed response.
+    SignatureRefused(TsigError),
+    /// RFC 8945 5.4: the response is ignored, as a signed one may still come. This is reported once for each probe.
+    Unverified(TsigError),
 }
 
 impl SoaProber {
@@ -80,11 +86,11 @@ impl SoaProber {
         let number = self.next_number;
         self.next_number = number.wrapping_add(1);
         self.timeouts.push(Reverse((now.ms + TIMEOUTS_MS[0], id, number)));
-        let probe = self.probes.entry(id).or_insert(Probe { zone, query, number, tries: 1 });
+        let probe = self.probes.entry(id).or_insert(Probe { zone, query, number, tries: 1, has_unverified: false });
         Some(probe.query.octets())
     }
 
-    /// Receives a datagram; returns the probe that it ends. Anything else is ignored: it may be forged.
+    /// Receives a datagram; returns what it means for its probe. Anything else is ignored: it may be forged.
     pub(super) fn receive<'a>(
         &mut self,
         datagram: &[u8],
@@ -92,12 +98,18 @@ impl SoaProber {
         now: Now,
     ) -> Option<(ZoneId, ProbeOutcome)> {
         let id = u16::from_be_bytes(*datagram.first_chunk()?);
-        let probe = self.probes.get(&id).filter(|probe| probe.query.is_answered_by(datagram))?;
-        let zone = probe.zone;
-        let is_error = header_rcode(datagram) != Rcode::NOERROR;
-        // A primary that does not know the key cannot sign its error.
-        if probe.query.verify(self.key.as_deref(), datagram, now.s.into()).is_err() && !is_error {
-            return None;
+        let probe = self.probes.get_mut(&id).filter(|probe| probe.query.is_answered_by(datagram))?;
+        let (zone, is_error) = (probe.zone, header_rcode(datagram) != Rcode::NOERROR);
+        match probe.query.authenticity(self.key.as_deref(), datagram, now.s.into()) {
+            Authenticity::Authentic => (),
+            Authenticity::SignedError(error) => {
+                self.probes.remove(&id);
+                return Some((zone, ProbeOutcome::SignatureRefused(error)));
+            }
+            Authenticity::Unverified(error) => {
+                let is_first = !std::mem::replace(&mut probe.has_unverified, true);
+                return is_first.then_some((zone, ProbeOutcome::Unverified(error)));
+            }
         }
         let outcome = match apex_of(zone).and_then(|apex| soa_answer(datagram, apex)) {
             _ if is_truncated(datagram) => ProbeOutcome::NeedsStream,
@@ -140,5 +152,85 @@ impl SoaProber {
     /// When [`SoaProber::next_timeout`] must be called.
     pub(super) fn next_time(&self) -> Option<u64> {
         self.timeouts.peek().map(|Reverse((at_ms, ..))| *at_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::message::{Flags, Record};
+    use wire::tsig::verify_query;
+    use wire::{Class, Message, Name, Rtype};
+
+    const ZONE: ZoneId = ZoneId { index: 1, generation: 2 };
+
+    fn key(secret: u8) -> TsigKey {
+        let name: Name = "key.example".parse().expect("a literal");
+        TsigKey::new("hmac-sha256", name.as_ref(), &[secret; 32]).expect("a known algorithm")
+    }
+
+    fn at(ms: u64) -> Now {
+        Now { s: 1000 + (ms / 1000) as u32, ms }
+    }
+
+    /// A response with this RCODE, and with the SOA record unless it is an error. Whoever has this key signs it at this time.
+    fn response(query: &[u8], rcode: Rcode, signed: Option<(&TsigKey, u64)>) -> Vec<u8> {
+        let message = Message::parse(query).expect("well-formed");
+        let owner = message.questions[0].name.clone();
+        let rdata = [&[0, 0][..], &7u32.to_be_bytes(), &[0; 16]].concat();
+        let soa = Record { owner, rtype: Rtype::SOA, class: Class::IN, ttl: 1, rdata };
+        let answer = if rcode == Rcode::NOERROR { vec![soa] } else { Vec::new() };
+        let flags = Flags { response: true, authoritative: true, ..Flags::default() };
+        let plain =
+            Message { id: message.id, flags, rcode, questions: message.questions, answer, ..Message::default() };
+        let mut octets = plain.to_wire();
+        match signed.map(|(key, now_s)| (verify_query(query, |_| Some(key), now_s), now_s)) {
+            None => (),
+            Some((Ok(signer), now_s)) => _ = signer.expect("signed").sign(&mut octets, 0, now_s).expect("short"),
+            Some((Err(failure), now_s)) => failure.sign(&mut octets, 0, now_s).expect("short"),
+        }
+        octets
+    }
+
+    /// RFC 8945 5.4: whoever guesses the ID could end checks with an error, and switch off EDNS for the primary.
+    #[test]
+    fn rfc_8945_5_4_a_signed_probe_waits_for_a_signed_response() {
+        let apex: Name = "example.org".parse().expect("a literal");
+        let mut prober = SoaProber::new(Some(Arc::new(key(1))), 1);
+        let query = prober.start(ZONE, apex.as_ref(), true, at(0)).expect("an ID").to_vec();
+        let mut receive = |octets: &[u8]| prober.receive(octets, |_| Some(apex.as_ref()), at(1));
+        let unsigned = |rcode| response(&query, rcode, None);
+        let ignored = Some((ZONE, ProbeOutcome::Unverified(TsigError::Unsigned)));
+        assert_eq!(receive(&unsigned(Rcode::REFUSED)), ignored, "to be logged");
+        // BADSIG, as of a primary with another secret (RFC 8945 5.3.2), is unsigned, too.
+        for octets in [
+            unsigned(Rcode::FORMERR),
+            unsigned(Rcode::SERVFAIL),
+            unsigned(Rcode::NOERROR),
+            response(&query, Rcode::NOTAUTH, Some((&key(2), 1000))),
+        ] {
+            assert_eq!(receive(&octets), None);
+        }
+        let answer = ProbeResult::Answer { serial: 7, expire_s: None };
+        let signed = response(&query, Rcode::NOERROR, Some((&key(1), 1000)));
+        assert_eq!(receive(&signed), Some((ZONE, ProbeOutcome::Result(answer))));
+    }
+
+    /// Of what cannot be verified, the reason says whether the key or the clock is wrong.
+    #[test]
+    fn rfc_8945_5_4_the_tsig_error_of_a_response_is_reported() {
+        let apex: Name = "example.org".parse().expect("a literal");
+        for (signer, error, rcode, outcome) in [
+            (Some((key(2), 1000)), 16, Rcode::NOTAUTH, ProbeOutcome::Unverified as fn(TsigError) -> ProbeOutcome),
+            (Some((key(1), 5000)), 18, Rcode::NOTAUTH, ProbeOutcome::SignatureRefused),
+        ] {
+            let mut prober = SoaProber::new(Some(Arc::new(key(1))), 1);
+            let query = prober.start(ZONE, apex.as_ref(), true, at(0)).expect("an ID").to_vec();
+            let octets = response(&query, rcode, signer.as_ref().map(|(key, now_s)| (key, *now_s)));
+            let found = prober.receive(&octets, |_| Some(apex.as_ref()), at(1));
+            assert_eq!(found, Some((ZONE, outcome(TsigError::FromPeer(error)))));
+            let is_over = error == 18;
+            assert_eq!(prober.give_up_all().is_empty(), is_over);
+        }
     }
 }

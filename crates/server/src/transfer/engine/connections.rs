@@ -269,16 +269,26 @@ impl<T: TransferSink> TransferEngine<T> {
     ) {
         let Some(link) = self.links.get_mut(&primary) else { return };
         match event {
-            SessionEvent::Notified { zone, rcode } => {
+            SessionEvent::Notified { zone, response } => {
                 let request = link.active.remove(&(zone, ExchangeKind::Notify));
-                if let (Some(Request { purpose: RequestPurpose::Notify(id), .. }), Some(rcode)) = (request, rcode) {
-                    let answer = self.notify.answered(id, rcode);
+                if let (Some(Request { purpose: RequestPurpose::Notify(id), .. }), Some((rcode, tsig_error))) =
+                    (request, response)
+                {
+                    let answer = self.notify.answered(id, rcode, tsig_error);
                     self.log_if_refused(answer);
                 }
             }
-            SessionEvent::Probed { zone, result } => {
-                if let Some(request) = link.active.remove(&(zone, ExchangeKind::Probe)) {
+            SessionEvent::Probed { zone, result, failure } => {
+                let request = link.active.remove(&(zone, ExchangeKind::Probe));
+                if let (Some(request), Some(TransferFailure::NoEdns)) = (request, &failure) {
+                    link.avoid_edns(now);
+                    return link.queue.push_front(request);
+                }
+                if let Some(request) = request {
                     self.stream_probe_answered(primary, request, now);
+                }
+                if let Some(TransferFailure::Tsig(error)) = failure {
+                    self.log_probe_signature(zone, primary, error);
                 }
                 self.scheduler.probe_result(zone, primary, result, self.clock_steps.steady_s(now));
             }
@@ -314,7 +324,7 @@ impl<T: TransferSink> TransferEngine<T> {
                 // Two exchanges for the zone were in flight.
                 match event {
                     SessionEvent::Notified { .. } => (),
-                    SessionEvent::Probed { zone, result } => {
+                    SessionEvent::Probed { zone, result, .. } => {
                         self.scheduler.probe_result(zone, primary, result, self.clock_steps.steady_s(now));
                     }
                     SessionEvent::Transferred { .. } => self.scheduler.transfer_abandoned(primary),

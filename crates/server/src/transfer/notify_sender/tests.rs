@@ -4,6 +4,7 @@ use super::*;
 use wire::Message;
 use wire::Name;
 use wire::serial::of_soa;
+use wire::tsig::TsigKey;
 
 fn zone(index: u32) -> ZoneId {
     ZoneId { index, generation: 0 }
@@ -92,15 +93,44 @@ fn a_newer_version_replaces_what_was_not_answered() {
 }
 
 #[test]
-fn a_refusal_is_an_answer_and_is_told() {
+fn a_refusal_is_an_answer_and_is_reported() {
     let mut sender = NotifySender::new(1);
     sender.publish(zone(0), &soa(5), &[peer(1)]);
     let (target, message) = sent(&mut sender, 0).remove(0);
     let mut refusal = answer(&message);
     refusal[3] |= Rcode::REFUSED.0 as u8;
-    let told = NotifyAnswer { zone: zone(0), target, rcode: Rcode::REFUSED };
-    assert_eq!(sender.receive(target, &refusal, at(1)), Some(told));
+    let reported = NotifyAnswer { zone: zone(0), target, rcode: Rcode::REFUSED, tsig_error: None, is_ignored: false };
+    assert_eq!(sender.receive(target, &refusal, at(1)), Some(reported));
     assert_eq!(sent(&mut sender, 300_000).len(), 0);
+}
+
+/// A target with another key or another clock answers: it is not silent, and the error says what is wrong.
+#[test]
+fn rfc_8945_5_4_signed_errors_end_a_notify_and_unsigned_ones_are_reported_once() {
+    let name: Name = "key.example".parse().expect("a literal");
+    let key = |secret| Arc::new(TsigKey::new("hmac-sha256", name.as_ref(), &[secret; 32]).expect("a known algorithm"));
+    let config = PeerConfig { key: Some(key(1)), ..peer(1) };
+    // BADSIG: another secret. BADTIME: a clock that is 4000 s ahead; such an error is signed (RFC 8945 5.3.2).
+    for (of_target, now_s, code, is_ignored) in [(key(2), 0, 16, true), (key(1), 4000, 18, false)] {
+        let mut sender = NotifySender::new(1);
+        sender.publish(zone(0), &soa(5), std::slice::from_ref(&config));
+        let (target, message) = sent(&mut sender, 0).remove(0);
+        let mut query = Vec::new();
+        sender.targets.iter().flatten().flat_map(|target| target.in_flight.values()).for_each(|message| {
+            query = message.query.octets().to_vec();
+        });
+        let mut refusal = Message { edns: None, additional: Vec::new(), ..message };
+        (refusal.flags.response, refusal.rcode, refusal.answer) = (true, Rcode::NOTAUTH, Vec::new());
+        let mut refusal = refusal.to_wire();
+        let failure = wire::tsig::verify_query(&query, |_| Some(&*of_target), now_s).expect_err("it is refused");
+        failure.sign(&mut refusal, 0, now_s).expect("short");
+        let tsig_error = Some(TsigError::FromPeer(code));
+        let reported = NotifyAnswer { zone: zone(0), target, rcode: Rcode::NOTAUTH, tsig_error, is_ignored };
+        assert_eq!(sender.receive(target, &refusal, at(1)), Some(reported));
+        assert_eq!(sender.receive(target, &refusal, at(2)), None, "once");
+        assert_eq!(sender.counters().answered, u64::from(!is_ignored));
+        assert_eq!(sent(&mut sender, 2000).len(), usize::from(is_ignored), "it is sent again");
+    }
 }
 
 #[test]

@@ -34,8 +34,8 @@ pub(super) enum Purpose<T> {
 pub(super) enum ExchangeEnd {
     Complete,
     Probed(ProbeResult),
-    /// RFC 1996 4.8: any answer ends a NOTIFY.
-    Notified(Rcode),
+    /// RFC 1996 4.8: any answer ends a NOTIFY. The error is that of its signature.
+    Notified(Rcode, Option<TsigError>),
     Failed(TransferFailure),
 }
 
@@ -75,11 +75,18 @@ impl<T: TransferSink> Exchange<T> {
 
     fn read(&mut self, message: &[u8], now: Now) -> Result<Option<ExchangeEnd>, TransferFailure> {
         let rcode = header_rcode(message);
-        match self.verifier.as_mut().map_or(Ok(()), |verifier| verifier.verify(message, now.s.into())) {
-            // A primary without the key cannot sign its error.
-            Err(TsigError::Unsigned) if rcode != Rcode::NOERROR => (),
-            Err(error) => return Err(error.into()),
-            Ok(()) => (),
+        let verified = self.verifier.as_mut().map_or(Ok(()), |verifier| verifier.verify(message, now.s.into()));
+        let tsig_error = match verified {
+            // A server without the key cannot sign its error.
+            Err(TsigError::Unsigned) if rcode != Rcode::NOERROR => None,
+            verified => verified.err(),
+        };
+        let is_notify = matches!(self.purpose, Purpose::Notify);
+        if let Some(error) = tsig_error.filter(|_| !is_notify) {
+            return Err(error.into());
+        }
+        if !is_notify && self.query.edns_is_unknown(message) {
+            return Err(TransferFailure::NoEdns);
         }
         let sink = match &mut self.purpose {
             Purpose::Probe(apex) => {
@@ -88,12 +95,9 @@ impl<T: TransferSink> Exchange<T> {
                     answer.map_or(ProbeResult::Refused, |(serial, expire_s)| ProbeResult::Answer { serial, expire_s });
                 return Ok(Some(ExchangeEnd::Probed(result)));
             }
-            Purpose::Notify => return Ok(Some(ExchangeEnd::Notified(rcode))),
+            Purpose::Notify => return Ok(Some(ExchangeEnd::Notified(rcode, tsig_error))),
             Purpose::Transfer(sink) => sink,
         };
-        if self.query.edns_is_unknown(message) {
-            return Err(TransferFailure::NoEdns);
-        }
         if rcode != Rcode::NOERROR {
             return Err(TransferFailure::Rcode(rcode));
         }
@@ -128,17 +132,22 @@ impl<T: TransferSink> Exchange<T> {
                 SessionEvent::Transferred { zone, sink, failure: Some(failure), counts }
             }
             (Purpose::Transfer(sink), _) => SessionEvent::Transferred { zone, sink, failure: None, counts },
-            (Purpose::Notify, ExchangeEnd::Notified(rcode)) => SessionEvent::Notified { zone, rcode: Some(rcode) },
-            (Purpose::Notify, _) => SessionEvent::Notified { zone, rcode: None },
-            (Purpose::Probe(_), ExchangeEnd::Probed(result)) => SessionEvent::Probed { zone, result },
-            (Purpose::Probe(_), _) => SessionEvent::Probed { zone, result: ProbeResult::Refused },
+            (Purpose::Notify, ExchangeEnd::Notified(rcode, tsig_error)) => {
+                SessionEvent::Notified { zone, response: Some((rcode, tsig_error)) }
+            }
+            (Purpose::Notify, _) => SessionEvent::Notified { zone, response: None },
+            (Purpose::Probe(_), ExchangeEnd::Probed(result)) => SessionEvent::Probed { zone, result, failure: None },
+            (Purpose::Probe(_), ExchangeEnd::Failed(failure)) => {
+                SessionEvent::Probed { zone, result: ProbeResult::Refused, failure: Some(failure) }
+            }
+            (Purpose::Probe(_), _) => SessionEvent::Probed { zone, result: ProbeResult::Refused, failure: None },
         }
     }
 
     /// The exchange of a session that ended.
     pub(super) fn into_failed(self, failure: TransferFailure, now: Now) -> SessionEvent<T> {
         match self.purpose {
-            Purpose::Probe(_) => SessionEvent::Probed { zone: self.zone, result: ProbeResult::Timeout },
+            Purpose::Probe(_) => SessionEvent::Probed { zone: self.zone, result: ProbeResult::Timeout, failure: None },
             Purpose::Transfer(_) | Purpose::Notify => self.into_event(ExchangeEnd::Failed(failure), now),
         }
     }

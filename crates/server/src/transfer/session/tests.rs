@@ -202,6 +202,52 @@ fn rfc_8945_5_3_1_each_transfer_is_verified_by_its_own_signatures() {
     assert!(matches!(&ended[..], [(2, 0, Some(TransferFailure::Tsig(TsigError::BadSig)))]), "{ended:?}");
 }
 
+/// RFC 1996 4.8: any answer ends a NOTIFY. Neither it nor a check passes for unanswered, and both report what is wrong.
+#[test]
+fn rfc_8945_5_4_errors_of_signatures_on_streams_are_reported() {
+    let key = |secret: &str| format!("hmac-sha256:transfer.example:{secret}").parse::<TsigKey>().expect("a key");
+    let mut session = Session::<Counting>::new(Some(Arc::new(key("c2VjcmV0"))), SessionLimits::default(), 1, at(0));
+    session.notify(zone(0), apex(0).as_ref(), &[0; 22], at(0));
+    session.probe(zone(1), apex(1).as_ref(), at(0));
+    let mut reported = Vec::new();
+    for query in queries(&mut session) {
+        let Message { id, opcode, questions, .. } = Message::parse(&query).expect("well-formed");
+        let flags = Flags { response: true, ..Flags::default() };
+        let mut message =
+            Message { id, opcode, flags, rcode: Rcode::NOTAUTH, questions, ..Message::default() }.to_wire();
+        let other = key("b3RoZXI=");
+        let failure = verify_query(&query, |_| Some(&other), 1000).expect_err("another secret");
+        failure.sign(&mut message, 0, 1000).expect("short");
+        let result = session.receive(&framed(&message), at(1), |event| match event {
+            SessionEvent::Notified { response: Some((rcode, error)), .. } => reported.push((rcode, error)),
+            SessionEvent::Probed {
+                result: ProbeResult::Refused, failure: Some(TransferFailure::Tsig(error)), ..
+            } => {
+                reported.push((Rcode::NOTAUTH, Some(error)));
+            }
+            _ => panic!("{:?} is not reported", event.key()),
+        });
+        assert_eq!(result, Ok(()));
+    }
+    assert_eq!(reported, [(Rcode::NOTAUTH, Some(TsigError::FromPeer(16))); 2]);
+}
+
+/// RFC 6891 7: a check over a stream is repeated without OPT, as is a transfer.
+#[test]
+fn a_check_reports_that_the_primary_does_not_know_edns() {
+    let mut session = Session::<Counting>::new(None, SessionLimits::default(), 1, at(0));
+    session.probe(zone(0), apex(0).as_ref(), at(0));
+    let query = queries(&mut session).remove(0);
+    let mut message = response(&query, 0);
+    message[2 + 3] |= Rcode::FORMERR.0 as u8;
+    let mut failures = Vec::new();
+    let result = session.receive(&message, at(1), |event| match event {
+        SessionEvent::Probed { failure, .. } => failures.push(failure),
+        _ => panic!("{:?} was not asked", event.key()),
+    });
+    assert_eq!((result, failures), (Ok(()), vec![Some(TransferFailure::NoEdns)]));
+}
+
 /// The length of a message without its TSIG record, which is the last.
 fn wire_len_without_tsig(message: &[u8]) -> usize {
     let key = b"\x08transfer\x07example\x00";
