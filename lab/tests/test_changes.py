@@ -1,16 +1,19 @@
+import contextlib
 import json
 import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import dns.message
+import dns.rrset
 import pytest
 
 from zonda_lab.load.zonda_load import ZondaLoad
 from zonda_lab.measurement.harness import Harness
 from zonda_lab.measurement.observer import Span
 from zonda_lab.measurement.running_server import Server
-from zonda_lab.measurement.window import Window
+from zonda_lab.measurement.window import PlannedWindow, Window
 from zonda_lab.procedures import changes
 from zonda_lab.servers.config import Endpoint
 
@@ -58,3 +61,31 @@ def test_a_99th_percentile_needs_a_hundred_changes(count: int, has_p99: bool) ->
     assert ("propagation_p99_ms" in metrics) == has_p99
     assert metrics["propagation_max_ms"] == count
     assert metrics["propagation_p50_ms"] == (count + 1) / 2
+
+
+def test_versions_are_counted_over_the_time_between_the_readings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The serials are read before and after the window, whose shorter time made the rate too high."""
+    zone = SimpleNamespace(name="a.")
+    server: Any = SimpleNamespace(config=SimpleNamespace(zones=[zone], endpoint=None))
+    client = SimpleNamespace(udp_socket=lambda _: contextlib.nullcontext())
+    settings = SimpleNamespace(server=SimpleNamespace(name="zonda"))
+    harness: Any = SimpleNamespace(settings=settings, network=SimpleNamespace(client=client))
+    harness.installed = harness.require = harness.start_primary = harness.secondary_zones = lambda *_, **__: None
+    harness.zones, harness.endpoint, harness.start_ready_server = SimpleNamespace(zones=[]), None, lambda _: server
+    readings = iter([(100.0, 5), (103.0, 35)])
+
+    def answer(*_: Any) -> bytes:
+        now, serial = next(readings)
+        monkeypatch.setattr(changes.time, "monotonic", lambda: now)
+        reply = dns.message.make_response(dns.message.make_query("a.", "SOA"))
+        reply.answer.append(dns.rrset.from_text("a.", 1, "IN", "SOA", f"a. a. {serial} 1 1 1 1"))
+        return reply.to_wire()
+
+    monkeypatch.setattr(changes.readiness, "ask", answer)
+    monkeypatch.setattr(changes, "warm_up", lambda *_: None)
+    monkeypatch.setattr(changes, "measure_window", lambda *_: Window(Span(began=101.0, ended=102.0), {}))
+    planned = PlannedWindow({}, cast(Any, SimpleNamespace(primary=SimpleNamespace(changes_per_s=10.0))))
+    windows: list[Window] = []
+    recorder: Any = SimpleNamespace(windows=[planned], add=windows.append)
+    changes.receiving(harness, recorder)
+    assert windows[0].metrics["versions_per_s"] == 10.0 and windows[0].invalid == []

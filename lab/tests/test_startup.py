@@ -1,5 +1,6 @@
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -49,3 +50,28 @@ def test_the_cpu_time_of_a_start_ends_when_all_zones_are_answered(harness: Any) 
 def test_the_machine_is_observed_during_the_restart(harness: Any) -> None:
     window = measured(harness)
     assert window.metrics["restart_s"] == 0.5 and window.later["restart"].seconds == 1.0
+
+
+def test_a_reload_is_timed_from_the_request_to_the_answer(harness: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The start of the probe and the wait for its end were part of `reload_s`."""
+    done: list[str] = []
+    zones = [SimpleNamespace(name="a.", file=Path("a.zone"))]
+
+    @contextlib.contextmanager
+    def span(*_: Any) -> Iterator[Span]:
+        yield Span(began=10.0, ended=13.0)
+
+    def reload(_: Any) -> float:
+        done.append("reload")
+        return 10.2
+
+    harness.settings.change = SimpleNamespace(changes=1)
+    harness.changeable_zones, harness.span, harness.reload = lambda: zones, span, reload
+    harness.start_probe = lambda *_: done.append("probe")
+    harness.observer = SimpleNamespace(observed=lambda _: SimpleNamespace(samples=[]))
+    monkeypatch.setattr(startup, "set_serial", lambda *_: None)
+    monkeypatch.setattr(startup, "warm_up", lambda *_: None)
+    windows: list[Window] = []
+    startup.memory(cast(Harness, harness), cast(Any, SimpleNamespace(add=windows.append)))
+    assert windows[-1].metrics["reload_s"] == pytest.approx(0.3)
+    assert done == ["probe", "probe", "reload"], "the second probe asks before the server is asked to reload"

@@ -263,10 +263,12 @@ class Harness:
         """Measures the block, with telemetry right before and after it; without `server`, the block starts it."""
         return self.observer.span(server.process if server else None, lambda: self._started)
 
-    def reload(self, server: Server) -> None:
-        """Makes the server reload changed zone files; some servers do so only if the configuration file is newer."""
-        self._prepare(server.installed, server.config, self.network.server)
+    def reload(self, server: Server) -> float:
+        """Makes the server reload changed zone files; returns when it was asked to, by the lab's monotonic clock."""
+        self._prepare(server.installed, server.config, self.network.server)  # some require a newer configuration file
+        asked = time.monotonic()
         if command := server.installed.adapter.reload_command(server.config):
             self.network.server.run(*command)
         else:
             server.process.signal(signal.SIGHUP)
+        return asked

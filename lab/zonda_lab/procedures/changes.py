@@ -70,22 +70,23 @@ def receiving(harness: Harness, recorder: Recorder) -> None:
     server = harness.start_ready_server(harness.secondary_zones())
     warm_up(harness, server)
     for planned in recorder.windows:
-        before = _serial(harness, server)
+        before, began = _serial(harness, server)
         window = measure_window(harness, server, planned.settings)
-        versions = (_serial(harness, server) - before) % SERIALS
-        window.metrics["versions_per_s"] = versions / window.span.seconds
+        after, ended = _serial(harness, server)
+        versions = (after - before) % SERIALS
+        window.metrics["versions_per_s"] = versions / (ended - began)
         if planned.settings.primary.changes_per_s and not versions:
             window.invalid.append(f"{server.installed.label} served no new version of {server.config.zones[0].name}")
         recorder.add(window.measured_as(planned))
 
 
-def _serial(harness: Harness, server: Server) -> int:
-    """The serial that the server answers for its first zone."""
+def _serial(harness: Harness, server: Server) -> tuple[int, float]:
+    """The serial that the server answers for its first zone, and when it did."""
     asked = readiness.query(1, server.config.zones[0].name)
     with harness.network.client.udp_socket(server.config.endpoint) as probe:
         for _ in range(ASKED):
             if reply := readiness.ask(probe, asked, 1.0):
-                return int(dns.message.from_wire(reply).answer[0][0].serial)
+                return int(dns.message.from_wire(reply).answer[0][0].serial), time.monotonic()
     raise LabError(f"{server.installed.label} does not answer the SOA query", detail=server.process.tail())
 
 
@@ -96,13 +97,12 @@ def _changed_ms(harness: Harness, primary: Server, server: Server, zone: Zone, s
     time.sleep(random.Random(serial).uniform(0.0, 1.0))  # avoids aliasing with one-second timers
     probe = harness.start_probe([zone.name], harness.settings.timing.finish_s, serial)
     set_serial(zone.file, serial)
-    began = time.monotonic()
-    harness.reload(primary)
+    asked = harness.reload(primary)
     arrivals = harness.arrivals(probe, server)
     if arrivals.missing:
         what = f"{server.installed.label} never served serial {serial} of {zone.name}"
         raise LabError(what, detail=server.process.tail())
-    return (arrivals.seen[zone.name] - began) * 1000
+    return (arrivals.seen[zone.name] - asked) * 1000
 
 
 def _disturbed_window(harness: Harness, server: Server, settings: Settings) -> Window:

@@ -46,15 +46,20 @@ def memory(harness: Harness, recorder: Recorder) -> None:
         warm_up(harness, server)
     recorder.add(_state(harness, server, span, "asked"))
     if zones:
+        name = zones[-1].name
+        probe = harness.start_probe([name], harness.settings.timing.finish_s, NEW_SERIAL)
         with harness.span(server) as span:
             for file in filter(None, (zone.file for zone in zones)):
                 set_serial(file, NEW_SERIAL)
-            harness.reload(server)
-            _wait_for_serial(harness, server)
+            asked = harness.reload(server)
+            arrivals = harness.arrivals(probe, server)
+        if arrivals.missing:
+            what = f"{server.installed.label} does not serve the changed {name} after a reload"
+            raise LabError(what, detail=server.process.tail())
         samples = harness.observer.observed(span).samples
         resident_kb = [sample["processes"].get("server", {}).get("rss_kb", 0) for sample in samples]
         reloaded = _state(harness, server, span, "reloading")
-        reloaded.metrics |= {"peak_mb": max(resident_kb, default=0) / 1024, "reload_s": span.seconds}
+        reloaded.metrics |= {"peak_mb": max(resident_kb, default=0) / 1024, "reload_s": arrivals.seen[name] - asked}
         recorder.add(reloaded)
 
 
@@ -86,14 +91,6 @@ def _state(harness: Harness, server: Server, span: Span, state: str) -> Window:
     time.sleep(SETTLE_S)
     metrics = memory_metrics(server, record=harness.zones.records, zone=len(harness.zones.zones))
     return window_of(server, span, metrics, within={"state": state})
-
-
-def _wait_for_serial(harness: Harness, server: Server) -> None:
-    name = server.config.zones[-1].name
-    probe = harness.start_probe([name], harness.settings.timing.finish_s, NEW_SERIAL)
-    if harness.arrivals(probe, server).missing:
-        what = f"{server.installed.label} does not serve the changed {name} after a reload"
-        raise LabError(what, detail=server.process.tail())
 
 
 def startup_estimate_s(start: Start) -> float:
