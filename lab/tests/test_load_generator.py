@@ -157,7 +157,8 @@ def test_unsupported_generator_options_are_skipped(fake_load: ZondaLoad) -> None
 
 def test_results_of_players_are_merged() -> None:
     latency = LatencyHistogram()
-    latency.add(100.0)
+    for _ in range(9):
+        latency.add(100.0)
     one = LoadResult(
         10, 9, 1, 2.0, 10.0, rcodes={"NOERROR": 9}, latency_mean_us=100.0, latency_intended=latency.encoded()
     )
@@ -169,7 +170,7 @@ def test_results_of_players_are_merged() -> None:
     assert total.rcodes == {"NOERROR": 29, "NXDOMAIN": 7}
     assert total.latency_mean_us == pytest.approx(175.0)
     assert total.latency_intended == "" and total.invalid == ["player 2: late"]
-    assert LatencyHistogram(merge_results([one, one]).latency_intended).count == 2
+    assert LatencyHistogram(merge_results([one, one]).latency_intended).count == 18
 
 
 def test_means_of_players_are_weighted_by_their_counts() -> None:
@@ -181,6 +182,21 @@ def test_means_of_players_are_weighted_by_their_counts() -> None:
     assert total.connect_mean_us == pytest.approx(200.0) and total.handshakes == 40
     assert total.latency_mean_us == pytest.approx(100.0)  # of the players that report one
     assert merge_results([idle, idle]).connect_mean_us is None
+
+
+def test_the_mean_latency_of_players_is_that_of_all_latencies() -> None:
+    """Means were weighted by the answers in the window, though late answers and time-outs are part of them."""
+    results = []
+    for answered, us in ((10, 100.0), (100, 300.0)):
+        latency = LatencyHistogram()
+        for _ in range(100):
+            latency.add(us)
+        mean = {"latency_mean_us": us, "latency_intended": latency.encoded()}
+        results.append(LoadResult(100, answered, 0, 2.0, late_answers=100 - answered, **mean))
+    assert merge_results(results).latency_mean_us == pytest.approx(200.0)
+    for result in results:  # another generator's
+        result.latency_intended = ""
+    assert merge_results(results).latency_mean_us == pytest.approx(200.0)
 
 
 def test_the_contract_document_names_every_command_and_field() -> None:

@@ -36,6 +36,13 @@ class LoadResult:
     sending: dict[str, Any] = field(default_factory=dict)
     more: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def latencies(self) -> int:
+        """How many values `latency_mean_us` is the mean of: late answers, and zonda-load's time-outs, have one too."""
+        if self.latency_intended:
+            return LatencyHistogram(self.latency_intended).count
+        return self.answered + self.late_answers
+
 
 def events(output: str) -> list[dict[str, Any]]:
     """The JSON objects that a `zonda-load` command has printed so far; ignores an incomplete last line."""
@@ -97,7 +104,7 @@ def merge_results(results: Sequence[LoadResult]) -> LoadResult:
         seconds=max(known("seconds")),
         wrong_examples=[example for result in results for example in result.wrong_examples],
         rcodes=dict(sum((Counter(result.rcodes) for result in results), Counter())),
-        latency_mean_us=_mean((result.latency_mean_us, result.answered) for result in results),
+        latency_mean_us=_mean((result.latency_mean_us, result.latencies) for result in results),
         latency_intended=_merged_histogram(known("latency_intended")),
         latency_actual=_merged_histogram(known("latency_actual")),
         connect_mean_us=_mean((result.connect_mean_us, result.handshakes) for result in results),
