@@ -95,6 +95,9 @@ def test_captures_are_found_unpacked_and_measured(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv(captures.FOLDER_VARIABLE, str(tmp_path))
     plain = captures.unpacked(captures.find("some.pcap.xz"), tmp_path)
     assert captures.duration_s(plain) == pytest.approx(3.5)
+    cut = tmp_path / "cut.pcap"
+    cut.write_bytes(plain.read_bytes() + bytes(9))  # the beginning of another frame, as when the disk was full
+    assert captures.duration_s(cut) == pytest.approx(3.5)
     with pytest.raises(UnsupportedError, match=r"other\.pcap: no such capture"):
         captures.find("other.pcap")
     (tmp_path / "no.pcap").write_text("this is no capture")

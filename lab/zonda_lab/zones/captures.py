@@ -1,5 +1,6 @@
 """Packet captures (pcap, pcapng) for replays: where they are, unpacked, and their duration."""
 
+import contextlib
 import functools
 import hashlib
 import lzma
@@ -40,9 +41,13 @@ def unpacked(capture: Path, folder: Path) -> Path:
 @functools.cache
 def duration_s(path: Path) -> float:
     """Seconds from the first packet to the last."""
+    times: list[float] = []
     try:
         with path.open("rb") as file:
-            times = [at for at, _ in dpkt.pcap.UniversalReader(file)]
+            reader = dpkt.pcap.UniversalReader(file)
+            with contextlib.suppress(dpkt.NeedData):  # the last frame may be cut off
+                for at, _ in reader:
+                    times.append(at)
     except (ValueError, dpkt.Error) as error:
         raise LabError(f"{path} is no capture: {error}", "it must be pcap or pcapng") from None
     return float(max(times) - min(times)) if times else 0.0
