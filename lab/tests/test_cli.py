@@ -37,7 +37,7 @@ Lab = Callable[..., "subprocess.CompletedProcess[str]"]
         (("servers", "--install", "echo"), "no package for echo"),
     ],
 )
-def test_user_errors_print_one_message_and_return_status_2(
+def test_user_errors_print_one_message_and_return_one_status(
     arguments: tuple[str, ...],
     message: str,
     capsys: pytest.CaptureFixture[str],
@@ -45,7 +45,7 @@ def test_user_errors_print_one_message_and_return_status_2(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert cli.main(arguments) == 2
+    assert cli.main(arguments) == cli.ERROR
     printed = capsys.readouterr().err
     assert printed.startswith("zonda-lab: ") and message in printed
     assert list(tmp_path.iterdir()) == []
@@ -55,7 +55,7 @@ def test_user_errors_print_one_message_and_return_status_2(
 def test_zonegen_rejects_empty_zones(option: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main(["zonegen", "tld", option, "--out", str(tmp_path / "zones")])
-    assert ended.value.code == 2 and "expected an integer of at least 1" in capsys.readouterr().err
+    assert ended.value.code == cli.ERROR and "expected an integer of at least 1" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -71,6 +71,26 @@ def test_a_dry_run_measures_nothing(lab: Lab, tmp_path: Path) -> None:
     assert done.returncode == 0 and "block  0" in done.stdout and re.search(r"\d+ starts, about", done.stdout)
     assert list(tmp_path.iterdir()) == []
 
+def test_status_2_means_undetected_only(capsys: pytest.CaptureFixture[str]) -> None:
+    """A wrong option of `compare` ended with the status of an undetected difference."""
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["compare", "a", "--no-such-option"])
+    assert ended.value.code == cli.ERROR
+    assert "usage: zonda-lab compare" in capsys.readouterr().err
+
+
+def test_a_reader_that_goes_away_gets_no_verdict(tmp_path: Path) -> None:
+    """The status was 0, which `compare` returns for "not worse"."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    environment = {**os.environ, "PYTHONUNBUFFERED": ""}
+    for arguments in (["keys"], ["zonegen", "tiny", "--out", str(tmp_path)]):  # more, and less, than a buffer holds
+        command = [sys.executable, "-m", "zonda_lab", *arguments]
+        done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, env=environment, check=False)
+        assert done.returncode == cli.BROKEN_PIPE and done.stderr == ""
+    os.close(writer)
+
+
 
 def test_keys_lists_every_experiment_key(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["keys"]) == 0
@@ -85,7 +105,7 @@ def test_zonegen_writes_to_the_out_folder(capsys: pytest.CaptureFixture[str], tm
 
 def test_an_uncreatable_folder_is_one_error_message(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "zones").write_text("in the way")
-    assert cli.main(["zonegen", "tiny", "--out", str(tmp_path / "zones")]) == 2
+    assert cli.main(["zonegen", "tiny", "--out", str(tmp_path / "zones")]) == cli.ERROR
     assert capsys.readouterr().err.startswith("zonda-lab: ")
 
 

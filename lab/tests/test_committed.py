@@ -109,7 +109,7 @@ def test_keep_refuses_what_cannot_be_quoted(
     full: Results, tmp_path: Path, source: str, quick: bool, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     change(full, source, quick)
-    assert cli.main(["keep", str(full.folder), str(tmp_path / "records")]) == 2
+    assert cli.main(["keep", str(full.folder), str(tmp_path / "records")]) == cli.ERROR
     assert message in capsys.readouterr().err
     assert not (tmp_path / "records").exists()
 

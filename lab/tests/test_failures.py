@@ -43,14 +43,14 @@ def test_a_requested_server_that_is_missing_is_an_error(
     lab: Lab, small: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     done = lab("run", str(small), "--out", "out", *arguments)
-    assert done.returncode == 2 and done.stderr.startswith(message)
+    assert done.returncode == cli.ERROR and done.stderr.startswith(message)
     assert not (small.parent / "out").exists()
 
 
 def test_a_toml_error_names_the_line(lab: Lab, small: Path) -> None:
     small.write_text(small_experiment(rate="= 200"))
     done = lab("run", str(small))
-    assert done.returncode == 2 and len(done.stderr.splitlines()) == 2
+    assert done.returncode == cli.ERROR and len(done.stderr.splitlines()) == 2
     assert f"at line {small.read_text().splitlines().index('rate = = 200') + 1}," in done.stderr
 
 
@@ -62,7 +62,7 @@ def test_missing_permission_for_namespaces_is_one_error(
     monkeypatch.delenv(namespaces.INSIDE, raising=False)
     refused = subprocess.CompletedProcess([], 1, "", "unshare: unshare failed: Operation not permitted")
     monkeypatch.setattr(namespaces.subprocess, "run", lambda *_, **__: refused)
-    assert cli.main(["run", str(small), "--out", str(small.parent / "out")]) == 2
+    assert cli.main(["run", str(small), "--out", str(small.parent / "out")]) == cli.ERROR
     printed = capsys.readouterr().err
     assert printed.startswith("zonda-lab: not root, and no user namespace available: unshare: unshare failed")
     assert "run as root, or allow user namespaces" in printed

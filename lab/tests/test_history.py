@@ -90,4 +90,4 @@ def test_history_reads_the_commits_of_a_folder(
     listed = capsys.readouterr().out
     assert "changed at commit2 (2026-01-03): 1.3" in listed and "too few recordings for a p value" in listed
     assert "1 changes" in listed
-    assert cli.main(["history", str(tmp_path.parent)]) == 2
+    assert cli.main(["history", str(tmp_path.parent)]) == cli.ERROR

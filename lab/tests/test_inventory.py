@@ -75,7 +75,7 @@ def test_every_error_names_its_key(tmp_path: Path, old: str, new: str, message: 
 
 
 def test_a_missing_inventory_is_one_error_message(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["doctor", "--inventory", "/no/such/lab.toml"]) == 2
+    assert cli.main(["doctor", "--inventory", "/no/such/lab.toml"]) == cli.ERROR
     assert capsys.readouterr().err.endswith("/no/such/lab.toml: no such inventory\n")
 
 

@@ -138,5 +138,5 @@ def test_an_unusable_trace_is_one_error_message(content: bytes | None, message: 
 
 
 def test_a_trace_must_be_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert cli.main(["zonegen", "trace", "--out", str(tmp_path)]) == 2
+    assert cli.main(["zonegen", "trace", "--out", str(tmp_path)]) == cli.ERROR
     assert "zonegen's --trace" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The command line: its commands and options."""
+"""The command line: its commands and options, and its exit statuses."""
 
 import argparse
 import os
@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import get_args, get_type_hints
+from typing import NoReturn, get_args, get_type_hints
 
 from zonda_lab import __version__
 from zonda_lab.command import commands
@@ -23,33 +23,48 @@ EPILOG = """examples:
   zonda-lab run E12 --servers nsd,knot              the full form, two servers
   zonda-lab run E1 --server new=nsd:/opt/nsd/sbin/nsd --servers nsd,new
   zonda-lab compare results/x:nsd results/x:new     differences and an exit status
+
+exit status: 0 done, 1 done with a bad outcome, 2 undetected (compare only), 64 wrong use or another error, which is
+printed, 130 interrupted, 141 the reader of the output has gone
 """
+# No outcome of a command has these: EX_USAGE of sysexits.h, and what shells report for SIGINT and SIGPIPE.
+ERROR, INTERRUPTED, BROKEN_PIPE = 64, 130, 141
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors have the status of all errors; that of argparse is 2, which means undetected here."""
+
+    def error(self, message: str) -> NoReturn:
+        """Prints the usage and the error."""
+        self.print_usage(sys.stderr)
+        self.exit(ERROR, f"{self.prog}: error: {message}\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command; user errors print one message and return status 2."""
+    """Runs one command; user errors print one message and return status 64."""
     given = parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         status: int = given.command(given)
+        sys.stdout.flush()
     except LabError as error:
         print(f"zonda-lab: {error}", file=sys.stderr)
-        return 2
+        return ERROR
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return BROKEN_PIPE
     except OSError as error:
         print(f"zonda-lab: {error.strerror}{f': {error.filename}' if error.filename else ''}", file=sys.stderr)
-        return 2
+        return ERROR
     except KeyboardInterrupt:
         print("\nzonda-lab: interrupted; all processes have been stopped", file=sys.stderr)
-        return 130
+        return INTERRUPTED
     return status
 
 
 def parser() -> argparse.ArgumentParser:
     """All commands and their options."""
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="zonda-lab",
         description="Reruns published DNS experiments against any authoritative server.",
         epilog=EPILOG,
