@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,9 @@ def results(tmp_path: Path) -> Results:
     made = Results(tmp_path / "results")
     analysis = {"metric": "cpu_us_per_query", "compare": "server.name", "baseline": "nsd", "metrics": []}
     servers = {label: {"kind": "nsd", "version": "1", "sha256": "0"} for label in ("nsd", "knot", "zonda")}
-    made.create({"experiments": {"E1": {"analysis": analysis}}, "servers": servers})
+    described = {"analysis": analysis, "settings": {"timing": {"blocks": 8, "seconds": 5.0}}}
+    conditions = {"machine": {"cpu": "x", "cpus": 2}, "generator": {"name": "zonda-load"}}
+    made.create({"experiments": {"E1": described}, "servers": servers, **conditions})
     return made
 
 
@@ -248,6 +251,38 @@ def test_shares_are_compared_in_points(results: Results, make_record: Make, caps
     results.write("manifest.json", manifest)
     assert cli.main(["compare", f"{results.folder}:nsd", f"{results.folder}:zonda"]) == compare.WORSE
     assert re.search(r"worse +E1 answered_share : -1\S* \(.*\) points, p 0.0", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"machine": {"cpu": "y", "cpus": 2}}, "E1.machine.cpu: x, then y"),
+        ({"generator": {"name": "dnsperf"}}, "E1.generator: zonda-load, then dnsperf"),
+        ({"experiments": {"timing": {"blocks": 8, "seconds": 1.0}}}, "E1.settings.timing.seconds: 5.0, then 1.0"),
+        ({"experiments": {"timing": {"blocks": 9, "seconds": 5.0}}}, ""),
+    ],
+)
+def test_results_of_other_conditions_are_compared_on_request_only(
+    changed: dict[str, Any],
+    message: str,
+    results: Results,
+    make_record: Make,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Windows of another length or machine were compared without a word."""
+    manifest, other = results.manifest(), Results(tmp_path / "other")
+    if "experiments" in changed:
+        changed = {"experiments": {"E1": {**manifest["experiments"]["E1"], "settings": changed["experiments"]}}}
+    other.create({**manifest, **changed})
+    for each in (results, other):
+        fill(each, make_record, {"nsd": 3.0})
+    sides = [str(results.folder), str(other.folder)]
+    assert cli.main(["compare", *sides]) == (cli.ERROR if message else compare.UNDETECTED)
+    printed = capsys.readouterr()
+    assert message in printed.err and ("--across-conditions" in printed.err) == bool(message)
+    assert cli.main(["compare", "--across-conditions", *sides]) == compare.UNDETECTED
+    assert f"note: the conditions of A and B differ: {message}" in capsys.readouterr().out or not message
 
 
 def test_nothing_to_compare_is_status_2(results: Results, make_record: Make) -> None:

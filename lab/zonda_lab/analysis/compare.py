@@ -13,6 +13,7 @@ from zonda_lab.analysis.effects import MIN_STARTS, Sample
 from zonda_lab.errors import LabError
 from zonda_lab.experiments.definition import AnalysisSpec
 from zonda_lab.experiments.metrics import METRICS
+from zonda_lab.results.conditions import conditions, differences
 from zonda_lab.results.folder import Results
 from zonda_lab.results.window_record import WindowRecord
 from zonda_lab.schema import parse_stored, suggestion
@@ -112,6 +113,18 @@ def compare(a: Side, b: Side, margin: float) -> Comparison:
             compared = _compared(id_, metric, sides[0], sides[1], bool(a.label or b.label))
             found += [replace(each, alarm=_alarmed(each, alarms)) for each in compared]
     return Comparison(_decided(found, margin, interleaved), interleaved, margin)
+
+
+def condition_differences(a: Side, b: Side) -> list[str]:
+    """How the settings, machine and generator of A and B differ, in the experiments that both have."""
+    one, other = (Results(side.folder).manifest() for side in (a, b))
+    ours, theirs = one["experiments"], other["experiments"]
+    return [
+        each
+        for id_ in theirs
+        if id_ in ours
+        for each in differences(conditions(one, ours[id_]), conditions(other, theirs[id_]), id_)
+    ]
 
 
 def _require_same_labels(a: Side, left: Sequence[WindowRecord], b: Side, right: Sequence[WindowRecord]) -> None:

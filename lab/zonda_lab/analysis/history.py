@@ -1,6 +1,5 @@
 """How committed results changed from commit to commit: series of medians with their change points."""
 
-import hashlib
 import json
 import math
 import subprocess
@@ -17,6 +16,7 @@ from zonda_lab.analysis.effects import MIN_STARTS
 from zonda_lab.errors import LabError
 from zonda_lab.experiments.definition import AnalysisSpec
 from zonda_lab.experiments.metrics import METRICS
+from zonda_lab.results import conditions
 from zonda_lab.results.window_record import parse_record
 from zonda_lab.schema import parse_stored
 from zonda_lab.statistics import ALPHA, ratio_effect
@@ -140,20 +140,13 @@ def _points(recording: Recording) -> Iterator[tuple[Key, Point]]:
             for cell in tabulate(mine, metric):
                 if _usable(cell, metric):
                     point = Point(manifest["source"], manifest["began"], list(cell.values.values()))
-                    yield (id_, metric, cell.label, _conditions(manifest, described)), point
+                    yield (id_, metric, cell.label, conditions.digest(manifest, described)), point
 
 
 def _usable(cell: Cell, metric: str) -> bool:
     """Whether the values can be compared as ratios between recordings."""
     enough = len(cell.values) >= MIN_STARTS and cell.sample.positive
     return enough and not cell.copy and not cell.sample.bounds and not METRICS[metric].margin
-
-
-def _conditions(manifest: Mapping[str, Any], described: Mapping[str, Any]) -> str:
-    """A digest of settings and machine: only recordings with the same are compared. The number of blocks may differ."""
-    settings = {**described["settings"], "timing": {**described["settings"]["timing"], "blocks": 0}}
-    same = [settings, manifest["machine"]["cpu"], manifest["machine"]["cpus"], manifest["generator"]["name"]]
-    return hashlib.sha256(json.dumps(same, sort_keys=True).encode()).hexdigest()
 
 
 def _committed(folder: Path) -> list[Recording]:

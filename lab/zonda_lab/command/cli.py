@@ -97,6 +97,8 @@ def parser() -> argparse.ArgumentParser:
     compared.add_argument("b", metavar="B", help="RESULTS or RESULTS:SERVER")
     what = "largest loss that is acceptable, relative (default 0.02)"
     compared.add_argument("--margin", type=float, default=0.02, help=what)
+    what = "compare results of different settings, machines or load generators; it prints what differs"
+    compared.add_argument("--across-conditions", action="store_true", help=what)
     what = "write synthetic zones; the same options give identical files"
     _add_zone_options(command("zonegen", commands.generate_zones, what))
     what = "plan blocks by the power calculation, and the duration of a run"

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zonda_lab import schema
+from zonda_lab.errors import LabError
 from zonda_lab.experiments import block_design, catalogue
 from zonda_lab.experiments.definition import ExperimentDefinition, ZoneSpec
 from zonda_lab.load.installed import find_generator
+from zonda_lab.results.conditions import listed
 from zonda_lab.results.folder import Results
 from zonda_lab.rig import namespaces
 from zonda_lab.run.duration_estimate import estimate_s
@@ -75,9 +77,16 @@ def compare_results(given: argparse.Namespace) -> int:
     """`zonda-lab compare`."""
     from zonda_lab.analysis import compare
 
-    done = compare.compare(compare.Side.parse(given.a), compare.Side.parse(given.b), given.margin)
+    sides = compare.Side.parse(given.a), compare.Side.parse(given.b)
+    different = compare.condition_differences(*sides)
+    if different and not given.across_conditions:
+        help_text = "measure both under the same conditions, or compare them nevertheless with --across-conditions"
+        raise LabError(f"the conditions of A and B differ: {listed(different)}", help_text)
+    done = compare.compare(*sides, given.margin)
     for line in done.metrics:
         print(f"{line.decision:14} {line.experiment} {line.metric} {', '.join(line.levels.values())}: {_change(line)}")
+    if different:
+        print(f"note: the conditions of A and B differ: {listed(different)}")
     if not done.interleaved:
         print("note: the two were not measured in the same blocks, so drift of the machine can appear as a difference")
     print(done.summary)
