@@ -1,5 +1,7 @@
+import os
 import re
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,6 +34,16 @@ Lab = Callable[..., "subprocess.CompletedProcess[str]"]
         (("run", "E1", "--server", "x=nds:/bin/true"), "unknown server kind `nds`\n  help: did you mean `nsd`?"),
         (("run", "E1", "--server", "nsd=/no/such/nsd"), "nsd: no program /no/such/nsd"),
         (("run", "E1", "--load", "/no/such/load"), "load generator `/no/such/load` not found"),
+        (
+            ("run", "--resume", "nowhere", "E1", "--quick"),
+            "--resume continues a run as it began, so E1, --quick cannot",
+        ),
+        (
+            ("run", "--resume", "x", "--out", "y", "--set", "a=1", "--load", "z"),
+            "so --load, --set, --out cannot be given",
+        ),
+        (("run", "--resume", "nowhere", "--blocks-from", "x"), "so --blocks-from cannot be given"),
+        (("run", "--resume", "nowhere"), "nowhere contains no results"),
         (("report", "nowhere"), "nowhere contains no results"),
         (("compare", "a", "b"), "a contains no results"),
         (("servers", "--install", "echo"), "no package for echo"),
@@ -59,18 +71,6 @@ def test_zonegen_rejects_empty_zones(option: str, capsys: pytest.CaptureFixture[
     assert list(tmp_path.iterdir()) == []
 
 
-def test_list_shows_every_experiment_with_its_length(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["list"]) == 0
-    printed = capsys.readouterr().out
-    assert len(re.findall(r"^E\d+ ", printed, re.MULTILINE)) == 32
-    assert printed.count("quick / full:") == 32
-
-
-def test_a_dry_run_measures_nothing(lab: Lab, tmp_path: Path) -> None:
-    done = lab("run", "--quick", "E1", "--dry-run")
-    assert done.returncode == 0 and "block  0" in done.stdout and re.search(r"\d+ starts, about", done.stdout)
-    assert list(tmp_path.iterdir()) == []
-
 def test_status_2_means_undetected_only(capsys: pytest.CaptureFixture[str]) -> None:
     """A wrong option of `compare` ended with the status of an undetected difference."""
     with pytest.raises(SystemExit) as ended:
@@ -90,6 +90,18 @@ def test_a_reader_that_goes_away_gets_no_verdict(tmp_path: Path) -> None:
         assert done.returncode == cli.BROKEN_PIPE and done.stderr == ""
     os.close(writer)
 
+
+def test_list_shows_every_experiment_with_its_length(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["list"]) == 0
+    printed = capsys.readouterr().out
+    assert len(re.findall(r"^E\d+ ", printed, re.MULTILINE)) == 32
+    assert printed.count("quick / full:") == 32
+
+
+def test_a_dry_run_measures_nothing(lab: Lab, tmp_path: Path) -> None:
+    done = lab("run", "--quick", "E1", "--dry-run")
+    assert done.returncode == 0 and "block  0" in done.stdout and re.search(r"\d+ starts, about", done.stdout)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_keys_lists_every_experiment_key(capsys: pytest.CaptureFixture[str]) -> None:

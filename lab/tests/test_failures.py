@@ -92,9 +92,9 @@ def test_an_unreadable_zone_is_reported_with_the_log_of_the_server(
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
-def lab_in_the_middle(small: Path, generator: ZondaLoad, scratch: Path) -> subprocess.Popen[str]:
+def lab_in_the_middle(small: Path, generator: ZondaLoad, scratch: Path, seconds: float = 30.0) -> subprocess.Popen[str]:
     """A lab whose server runs."""
-    small.write_text(small_experiment(seconds=30))
+    small.write_text(small_experiment(seconds=seconds))
     scratch.mkdir(exist_ok=True)
     command = [sys.executable, "-m", "zonda_lab", "run", str(small), "--out", "out", "--load", str(generator.program)]
     environment = {**os.environ, "TMPDIR": str(scratch)}
@@ -131,12 +131,16 @@ def test_a_killed_lab_leaves_no_process_and_the_next_removes_its_files(
 
 @pytest.mark.usefixtures("namespaces")
 def test_an_interrupted_run_continues_with_resume(small: Path, fake_load: ZondaLoad, tmp_path: Path, lab: Lab) -> None:
-    broken_off = lab_in_the_middle(small, fake_load, tmp_path / "scratch")
+    broken_off = lab_in_the_middle(small, fake_load, tmp_path / "scratch", seconds=3.0)
     broken_off.send_signal(signal.SIGINT)
     _, printed = broken_off.communicate(timeout=10)
     assert "continue with: zonda-lab run --resume out" in printed
     assert not list((tmp_path / "scratch").glob("zonda-lab-*"))
     small.write_text(small_experiment())
+    refused = lab("run", "--resume", "out")
+    assert refused.returncode == cli.ERROR, refused.stderr
+    assert "T1.settings.timing.seconds: 3.0, then 0.5" in refused.stderr
+    small.write_text(small_experiment(seconds=3.0))
     done = lab("run", "--resume", "out")
     assert "report: out/report.html" in done.stdout, done.stderr
     assert len((tmp_path / "out" / "records.jsonl").read_text().splitlines()) == 2

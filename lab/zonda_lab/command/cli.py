@@ -118,17 +118,17 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_run_options(run: argparse.ArgumentParser) -> None:
-    what = "number (E1), range (E1-E20), name, TOML file or `all`; default with --resume: those of the resumed run"
+    what = "number (E1), range (E1-E20), name, TOML file or `all`"
     run.add_argument("experiments", nargs="*", metavar="EXPERIMENT", help=what)
     run.add_argument("--quick", action="store_true", help="run the quick form: fewer levels, shorter windows")
     run.add_argument("--out", type=Path, help="folder for the results (default: results/DATE-TIME)")
-    run.add_argument("--resume", type=Path, metavar="RESULTS", help="continue an interrupted run")
+    run.add_argument("--resume", type=Path, metavar="RESULTS", help="continue an interrupted run, with its options")
     _add_selection(run, "; `installed`: all of this machine")
     what = "add a server by path; repeatable"
     run.add_argument("--server", action="append", default=[], metavar="LABEL=[KIND:]PATH", help=what)
     run.add_argument("--load", default="", metavar="PROGRAM", help="load generator: zonda-load, dnsperf or a path")
     _add_plan_options(run, "--blocks-from")
-    run.set_defaults(blocks={})
+    run.set_defaults(blocks={}, default_of=run.get_default)
     run.add_argument("--inventory", metavar="FILE", help="run on the machines in this inventory, over SSH")
     run.add_argument("--seed", type=int, default=1, help="seed for the random order of treatments")
     what = "print the planned starts and the estimated duration, then exit"

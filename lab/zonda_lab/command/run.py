@@ -14,7 +14,8 @@ from zonda_lab.experiments.block_design import Start
 from zonda_lab.experiments.definition import Experiment
 from zonda_lab.load.installed import find_generator
 from zonda_lab.measurement.environment import Environment
-from zonda_lab.results.folder import Results, require_same
+from zonda_lab.results.folder import Results
+from zonda_lab.results.provenance import require_same
 from zonda_lab.rig import namespaces
 from zonda_lab.run.duration_estimate import estimate_s
 from zonda_lab.run.progress import Progress, format_duration
@@ -24,12 +25,17 @@ from zonda_lab.servers.installation import find_servers, require_servers
 if TYPE_CHECKING:
     from zonda_lab.analysis.block_plan import Prospect
 
+# The options of a run in its manifest.
+KEPT = ("experiments", "quick", "servers", "server", "load", "set", "seed", "inventory", "blocks")
+
 
 def run_experiments(given: argparse.Namespace) -> int:
     """`zonda-lab run`."""
     if not (given.experiments or given.resume):
         help_text = "for example `zonda-lab run --quick E1`; `zonda-lab list` shows all of them"
         raise LabError("no experiment given", help_text)
+    if given.resume:
+        _require_no_other_option(given)
     now = datetime.datetime.now(datetime.UTC)
     results = Results(given.resume or given.out or Path("results", f"{now:%Y%m%d-%H%M%S}"))
     if given.resume:
@@ -47,6 +53,18 @@ def run_experiments(given: argparse.Namespace) -> int:
         return _print_plan(starts)
     with contextlib.ExitStack() as machines:
         return _measure(given, results, experiments, starts, _environment(given.inventory, machines))
+
+
+def _require_no_other_option(given: argparse.Namespace) -> None:
+    """A run is resumed as it began: other options were ignored, or would make its windows differ."""
+    options = {name: f"--{name}" for name in (*KEPT[1:-1], "out", "each")} | {"earlier": "--blocks-from"}
+    changed = [option for name, option in options.items() if getattr(given, name) != given.default_of(name)]
+    beside = [*given.experiments, *changed]
+    if beside:
+        raise LabError(
+            f"--resume continues a run as it began, so {', '.join(beside)} cannot be given",
+            f"`zonda-lab run --resume {given.resume}` alone, or a new run with these options",
+        )
 
 
 def plan_blocks(given: argparse.Namespace) -> int:
@@ -80,8 +98,7 @@ def _measure(
     require_servers(_names(given.servers), installed, absent)
     generator = find_generator(given.load)
     environment.equip(generator)
-    kept = ("experiments", "quick", "servers", "server", "load", "set", "seed", "inventory", "blocks")
-    options = {name: getattr(given, name) for name in kept}
+    options = {name: getattr(given, name) for name in KEPT}
     described = manifest(experiments, installed, absent, generator, options, environment)
     if given.resume:
         require_same(results.manifest(), described)

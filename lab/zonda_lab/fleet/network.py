@@ -117,6 +117,10 @@ class Fleet(Environment):
     def digest(self, installed: InstalledServer) -> str:
         return self.server.run("sha256sum", installed.program).split()[0]
 
+    def generator_digest(self, generator: LoadGenerator) -> str:
+        ours = str(generator.program)
+        return ",".join(player.run("sha256sum", player.programs[ours]).split()[0] for player in self.players)
+
     def equip(self, generator: LoadGenerator) -> None:
         """Finds the load generator on every player; its version must equal the local one."""
         self._programs[str(generator.program)] = (generator.name, generator.program)

@@ -27,6 +27,10 @@ class Environment:
         """SHA-256 of a server's program."""
         return hashlib.sha256(installed.program.read_bytes()).hexdigest()
 
+    def generator_digest(self, generator: LoadGenerator) -> str:
+        """SHA-256 of the load generator's program, as it runs where load is generated."""
+        return hashlib.sha256(generator.program.read_bytes()).hexdigest()
+
     def equip(self, generator: LoadGenerator) -> None:
         """Makes the load generator available where load is generated."""
 

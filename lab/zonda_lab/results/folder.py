@@ -5,7 +5,6 @@ import gzip
 import json
 import os
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -102,22 +101,3 @@ class Results:
         with source.open("rb") as plain, gzip.open(target, "wb") as packed:
             shutil.copyfileobj(plain, packed)
         return str(target.relative_to(self.folder))
-
-
-def require_same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Fails if the tree or a program differs from that of the manifest `before`."""
-    if before.get("source") != now["source"]:
-        raise LabError(
-            f"the run began at commit {before.get('source')}, and this tree is {now['source']}",
-            "check that commit out in its own worktree (git worktree add) and resume from there, or begin a new run",
-        )
-    if before["generator"] != now["generator"]:
-        old, new = (f"{program['name']} {program['version']}" for program in (before["generator"], now["generator"]))
-        help_text = "build the load generator of that commit, or begin a new run"
-        raise LabError(f"the run began with {old}, and this is {new}", help_text)
-    for label, server in before["servers"].items():
-        if label in now["servers"] and server["sha256"] != now["servers"][label]["sha256"]:
-            raise LabError(
-                f"{label} is another program than when the run began ({server['version']}, {server['sha256'][:12]})",
-                "install that program again, or begin a new run",
-            )

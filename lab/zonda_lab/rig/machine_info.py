@@ -1,5 +1,6 @@
 """Describes the machine for the manifest. Run as a program, prints JSON."""
 
+import hashlib
 import json
 import os
 import platform
@@ -50,6 +51,15 @@ def source_version() -> str:
     asked: list[str | Path] = ["git", "-C", here, "describe", "--always", "--dirty", "--exclude=*", "--abbrev=40"]
     done = subprocess.run(asked, capture_output=True, text=True, check=False)
     return done.stdout.strip() or "unknown"
+
+
+def source_digest() -> str:
+    """SHA-256 of the files of this package: two trees with uncommitted changes have the same commit."""
+    found, package = hashlib.sha256(), Path(__file__).resolve().parents[1]
+    for path in sorted(path for path in package.rglob("*") if path.suffix in (".py", ".css")):
+        content = path.read_bytes()
+        found.update(f"{path.relative_to(package)} {len(content)}\n".encode() + content)
+    return found.hexdigest()
 
 
 def _matched(pattern: str, path: str, otherwise: str) -> str:

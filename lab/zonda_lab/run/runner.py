@@ -258,9 +258,14 @@ def manifest(
         "lab": __version__,
         "format": FORMAT,
         "source": machine_info.source_version(),
+        "source_sha256": machine_info.source_digest(),
         "began": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         **environment.describe(),
-        "generator": {"name": generator.name, "version": generator.version},
+        "generator": {
+            "name": generator.name,
+            "version": generator.version,
+            "sha256": environment.generator_digest(generator),
+        },
         "servers": {
             label: {"kind": server.adapter.name, "version": server.version, "sha256": environment.digest(server)}
             for label, server in installed.items()
