@@ -1,4 +1,6 @@
 import dataclasses
+import json
+import re
 import shutil
 from pathlib import Path
 
@@ -6,9 +8,12 @@ import pytest
 
 from zonda_lab import report
 from zonda_lab.command import cli
-from zonda_lab.experiments import catalogue
+from zonda_lab.errors import LabError
+from zonda_lab.experiments import block_design, catalogue
 from zonda_lab.report import committed
 from zonda_lab.results.folder import FORMAT, Results
+from zonda_lab.results.window_record import WindowRecord
+from zonda_lab.run.runner import described
 
 RECORDS = Path(__file__).parents[1] / "records"
 PUBLISHED = [f"e{path.stem[1:]}" for path in catalogue.files() if int(path.stem[1:3]) <= 20]
@@ -48,7 +53,15 @@ def full(made: Results, tmp_path: Path) -> Results:
     """A run that may be kept: not quick, of a clean commit."""
     results = Results(Path(shutil.copytree(made.folder, tmp_path / "results")))
     change(results, source="0123456789abcdef", quick=False)
+    finish(results)
     return results
+
+
+def finish(results: Results) -> None:
+    """Records the planned starts that the run lacks, as skipped."""
+    for id_, entry in results.manifest()["experiments"].items():
+        for key in sorted(block_design.planned_keys(entry) - results.finished()):
+            results.append(WindowRecord(id_, key, 0, 0, {}, skipped="no", valid=False, detail={"last": True}))
 
 
 def change(results: Results, source: str, quick: bool, **more: object) -> None:
@@ -114,6 +127,47 @@ def test_keep_refuses_what_cannot_be_quoted(
     assert not (tmp_path / "records").exists()
 
 
+def test_keep_refuses_an_unfinished_run(full: Results, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It replaced a complete record by what an interrupted run had measured."""
+    records = full.records()
+    full.remove_start(next(record.start for record in records if record.detail.get("last")))
+    assert cli.main(["keep", str(full.folder), str(tmp_path / "records")]) == cli.ERROR
+    printed = capsys.readouterr().err
+    assert re.search(rf"is not finished: 1 of \d+ starts are missing\n  help: .*--resume {full.folder}`", printed)
+    assert not (tmp_path / "records").exists()
+
+
+def test_planned_starts_are_those_of_the_run() -> None:
+    for path in catalogue.files():
+        experiment = catalogue.load(path, quick=True)
+        planned = {start.key for start in block_design.plan_starts(experiment, 1)}
+        assert block_design.planned_keys(json.loads(json.dumps(described(experiment)))) == planned
+
+
+def test_keep_replaces_all_older_folders_or_none(
+    full: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each folder was removed before its new content was written."""
+    target = tmp_path / "records"
+    committed.keep(full, target)
+    before = {path: path.read_bytes() for path in sorted(target.rglob("*")) if path.is_file()}
+    written: list[Results] = []
+
+    def failing(results: Results) -> None:
+        written.append(results)
+        if len(written) == 3:
+            raise LabError("the disk is full")
+
+    monkeypatch.setattr(committed, "_write_report", failing)
+    with pytest.raises(LabError, match="the disk is full"):
+        committed.keep(full, target)
+    assert {path: path.read_bytes() for path in sorted(target.rglob("*")) if path.is_file()} == before
+    monkeypatch.undo()
+    (target / "e02-peak" / "stale").touch()
+    committed.keep(full, target)
+    assert {path: path.read_bytes() for path in sorted(target.rglob("*")) if path.is_file()} == before
+
+
 @pytest.mark.parametrize(
     ("id_", "name", "folder"),
     [
@@ -135,6 +189,7 @@ def test_keep_stores_a_user_defined_experiment(full: Results, tmp_path: Path) ->
     for record in records:
         full.append(record)
     change(full, "0123456", False, experiments={"mine": described})
+    finish(full)
     assert cli.main(["keep", str(full.folder), str(tmp_path / "records")]) == 0
     assert "| [mine](mine/report.md) |" in (tmp_path / "records" / "README.md").read_text()
 
@@ -153,6 +208,7 @@ def test_keep_names_and_omits_experiments_without_valid_windows(
 ) -> None:
     lines = (full.folder / "records.jsonl").read_text().splitlines(keepends=True)
     (full.folder / "records.jsonl").write_text("".join(line for line in lines if '"E2"' not in line))
+    finish(full)
     assert cli.main(["keep", str(full.folder), str(tmp_path / "records")]) == 1
     assert "not stored, because no window was valid: E2" in capsys.readouterr().err
     assert not (tmp_path / "records" / "e02-peak").exists()

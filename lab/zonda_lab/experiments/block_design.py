@@ -2,7 +2,9 @@
 
 import itertools
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from zonda_lab.experiments.definition import Experiment, Factor, Settings, TomlTable
 from zonda_lab.experiments.metrics import words
@@ -35,8 +37,7 @@ class Start:
     @property
     def key(self) -> str:
         """Identifies the start in the records, so that a resumed run can skip it."""
-        levels = ",".join(f"{name}={level}" for name, level in self.treatment.levels.items())
-        return f"{self.experiment.id}/{self.block}/{levels}/{self.treatment.copy}"
+        return _key(self.experiment.id, self.block, self.treatment.levels, self.treatment.copy)
 
     @property
     def settings(self) -> Settings:
@@ -59,6 +60,22 @@ def plan_starts(experiment: Experiment, seed: int) -> list[Start]:
             within = tuple(shuffle.sample(inner, len(inner)))
             starts.append(Start(experiment, block, len(starts), treatment, within))
     return starts
+
+
+def planned_keys(described: Mapping[str, Any]) -> set[str]:
+    """The keys of all starts of an experiment as the manifest of a run describes it."""
+    names, analysis = list(described["factors"]), described["analysis"]
+    keys = set()
+    for chosen in itertools.product(*(described["levels"][name] for name in names)):
+        levels = dict(zip(names, chosen, strict=True))
+        is_baseline = bool(analysis["baseline"]) and levels.get(analysis["compare"]) == analysis["baseline"]
+        blocks = range(described["settings"]["timing"]["blocks"])
+        keys |= {_key(described["id"], block, levels, copy) for block in blocks for copy in range(1 + is_baseline)}
+    return keys
+
+
+def _key(id_: str, block: int, levels: Mapping[str, str], copy: int) -> str:
+    return f"{id_}/{block}/{','.join(f'{name}={level}' for name, level in levels.items())}/{copy}"
 
 
 def crossed(factors: tuple[Factor, ...]) -> list[Treatment]:

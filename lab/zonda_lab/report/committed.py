@@ -4,11 +4,13 @@ import dataclasses
 import json
 import re
 import shutil
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from zonda_lab.errors import LabError
+from zonda_lab.experiments.block_design import planned_keys
 from zonda_lab.report import markdown
 from zonda_lab.report.build import Chapter, chapters, document
 from zonda_lab.report.document import Document, Figure, Heading, Part, Text
@@ -35,31 +37,47 @@ make lab-records                                   # measure again from a clean 
 zonda-lab history lab/records                      # how the values changed from commit to commit
 ```
 
-`keep` accepts only runs of a clean commit that are not `--quick`. Experiments without a valid window are not stored.
+`keep` accepts only finished runs of a clean commit that are not `--quick`. Experiments without a valid window are not
+stored.
 """
 HEAD = "| | question | published | here | verdict |\n| --- | --- | --- | --- | --- |\n"
 
 
 def keep(results: Results, target: Path) -> tuple[list[Path], list[str]]:
-    """Writes a folder per experiment and the index; returns the folders and the experiments without a valid window."""
-    manifest, kept, left = results.manifest(), list[Path](), list[str]()
-    _require_keepable(results.folder, manifest)
-    windows = results.records()
-    for id_, described in manifest["experiments"].items():
-        records = [record for record in windows if record.experiment == id_]
-        if not any(record.counts for record in records):
-            left.append(id_)
-            continue
-        folder = target / folder_name(id_, described["name"])
-        shutil.rmtree(folder, ignore_errors=True)
-        small = Results(folder)
-        small.create({**manifest, "options": _options(manifest), "experiments": {id_: described}})
-        small.lines.write_text("".join(f"{json.dumps(_small(record))}\n" for record in records))
-        _write_report(small)
-        kept.append(folder)
+    """Writes a folder per experiment and the index; returns the folders and the experiments without a valid window.
+
+    All folders are written before the first replaces an older one.
+    """
+    manifest, windows = results.manifest(), results.records()
+    _require_keepable(results, manifest)
+    valid = {record.experiment for record in windows if record.counts}
     target.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".keep-", dir=target) as scratch:
+        written = []
+        for id_, described in manifest["experiments"].items():
+            if id_ in valid:
+                small = Results(Path(scratch, "new", folder_name(id_, described["name"])))
+                small.create({**manifest, "options": _options(manifest), "experiments": {id_: described}})
+                lines = (json.dumps(_small(record)) for record in windows if record.experiment == id_)
+                small.lines.write_text("".join(f"{line}\n" for line in lines))
+                _write_report(small)
+                written.append(small.folder)
+        kept = [_replace(target / folder.name, folder, Path(scratch, f"old-{folder.name}")) for folder in written]
     (target / "README.md").write_text(index(target))
-    return kept, left
+    return kept, [id_ for id_ in manifest["experiments"] if id_ not in valid]
+
+
+def _replace(folder: Path, new: Path, old: Path) -> Path:
+    """Puts `new` in place of `folder`, which moves to `old`, and back if that fails."""
+    if folder.exists():
+        folder.rename(old)
+    try:
+        new.rename(folder)
+    except OSError:
+        if old.exists():
+            old.rename(folder)
+        raise
+    return folder
 
 
 def is_committed(folder: Path) -> bool:
@@ -94,14 +112,18 @@ def index(target: Path) -> str:
     return "\n".join([INDEX, *texts])
 
 
-def _require_keepable(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """A committed record states the one commit that was measured, and is large enough to be quoted."""
-    source = manifest.get("source", "unknown")
+def _require_keepable(results: Results, manifest: Mapping[str, Any]) -> None:
+    """A committed record states the one commit that was measured, and is complete and large enough to be quoted."""
+    folder, source = results.folder, manifest.get("source", "unknown")
     if source.endswith(UNCOMMITTED):
         help_text = "commit, check the commit out in its own worktree (git worktree add), and run from there"
         raise LabError(f"{folder} was not measured from a commit (source: {source})", help_text)
     if manifest["options"].get("quick"):
         raise LabError(f"{folder} is a quick run", "run it without --quick; `zonda-lab plan` says how long it takes")
+    planned = {key for described in manifest["experiments"].values() for key in planned_keys(described)}
+    if missing := planned - results.finished():
+        what = f"{folder} is not finished: {len(missing)} of {len(planned)} starts are missing"
+        raise LabError(what, f"finish it with `zonda-lab run --resume {folder}`")
 
 
 def _measured(manifests: Mapping[Path, Mapping[str, Any]]) -> str:
