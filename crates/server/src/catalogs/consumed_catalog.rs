@@ -223,7 +223,7 @@ impl ConsumedCatalog {
         for member in context.arriving(name) {
             self.place_one(name, context, member);
         }
-        self.report(name);
+        self.report(name, context);
     }
 
     fn list(&mut self, pool: &WorkPool<MemberWork>, after: Option<Box<[u8]>>) {
@@ -248,7 +248,7 @@ impl ConsumedCatalog {
         match last {
             _ if members.len() > 0 => self.task = Task::Placing { members, last },
             Some(last) => self.list(pool, Some(last)),
-            None => self.report(name),
+            None => self.report(name, context),
         }
     }
 
@@ -271,7 +271,8 @@ impl ConsumedCatalog {
         self.problem = Some(problem);
     }
 
-    fn report(&mut self, name: &Name) {
+    fn report(&mut self, name: &Name, context: &mut Context<'_>) {
+        context.note_placed(name);
         let Counts { placed, removed, waiting } = std::mem::take(&mut self.counts);
         let serial = self.applied.as_ref().map(Zone::serial);
         info!(catalog = %name, serial, served = placed, removed, not_served = waiting, "catalog processed");

@@ -1,6 +1,6 @@
 //! Where members of catalogs go: into the registry, out of it, to another catalog (`coo`), or onto the list of those that cannot be served.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use tracing::warn;
 use wire::{Name, NameRef};
@@ -11,7 +11,7 @@ use crate::config::value::CatalogTemplates;
 use crate::zone_status::CatalogListing;
 use crate::zones::ZoneRegistry;
 use crate::zones::template_set::TemplateSet;
-use crate::zones::zone_origin::ZoneOrigin;
+use crate::zones::zone_origin::{ZoneOrigin, catalog_fingerprint};
 
 /// What members are placed with.
 pub struct Context<'c> {
@@ -29,6 +29,17 @@ pub struct Placements {
     waiting: HashMap<Name, Vec<WaitingMember>>,
     /// The members with a `coo` property, by zone.
     leaving: HashMap<Name, LeavingMember>,
+    /// The catalogs of which no version is placed yet, by fingerprint.
+    expected: BTreeMap<u32, ExpectedCatalog>,
+    /// Zones that were kept for a catalog, which is placed by now: see [`Context::place_freed`].
+    freed: Vec<Name>,
+}
+
+/// A catalog that keeps the members that it had before the restart (RFC 9432 5.2: an existing member zone wins).
+struct ExpectedCatalog {
+    name: Name,
+    /// Zones that other catalogs list, too.
+    kept: Vec<Name>,
 }
 
 /// A member that is not served.
@@ -90,6 +101,10 @@ impl Context<'_> {
         let origin = ZoneOrigin::Member { catalog: catalog.clone(), group, template: name.clone() };
         let existing = self.zones.find(member.zone.as_ref()).and_then(|id| Some((id, self.zones.origin(id)?.clone())));
         let Some((id, owner)) = existing else {
+            if let Some(owner) = self.owner_before_restart(catalog, &member.zone) {
+                owner.kept.push(member.zone.clone());
+                return Err(is_member_of(&owner.name));
+            }
             self.zones.add_member(member.zone.clone(), template?, origin, &member.label);
             return Ok(());
         };
@@ -107,7 +122,7 @@ impl Context<'_> {
             ZoneOrigin::Member { catalog: owner, .. } => {
                 let leaving = self.placements.leaving.get(&member.zone);
                 let Some(leaving) = leaving.filter(|leaving| leaving.from == owner && leaving.to == *catalog) else {
-                    return Err(format!("the zone is a member of the catalog {owner}"));
+                    return Err(is_member_of(&owner));
                 };
                 let (template, old) = (template?, leaving.member.clone());
                 // RFC 9432 4.3.1: the state is kept only if the label is the same.
@@ -121,6 +136,30 @@ impl Context<'_> {
                 Ok(())
             }
         }
+    }
+
+    /// The catalog that a zone was a member of before the restart, if that is another one than `catalog` and may list the zone still.
+    fn owner_before_restart(&mut self, catalog: &Name, zone: &Name) -> Option<&mut ExpectedCatalog> {
+        if !self.placements.expected.values().any(|expected| expected.name != *catalog) {
+            return None;
+        }
+        let owner = self.placements.expected.get_mut(&self.zones.stored_catalog(zone.as_ref()))?;
+        Some(owner).filter(|owner| owner.name != *catalog)
+    }
+
+    /// All members of a version of this catalog are placed: zones that it does not list any more are free.
+    pub fn note_placed(&mut self, catalog: &Name) {
+        let placed = self.placements.expected.remove(&catalog_fingerprint(catalog.as_ref()));
+        self.placements.freed.extend(placed.into_iter().flat_map(|placed| placed.kept));
+    }
+
+    /// Serves some of the zones that are free now. Returns whether there are more.
+    pub fn place_freed(&mut self, max: usize) -> bool {
+        let left = self.placements.freed.len().saturating_sub(max);
+        for zone in self.placements.freed.split_off(left) {
+            self.place_next(&zone);
+        }
+        left > 0
     }
 
     /// RFC 9432 5.3: removes a zone with its data if it is served as a member of this catalog.
@@ -201,6 +240,17 @@ impl Context<'_> {
 }
 
 impl Placements {
+    /// A catalog is configured whose members are not placed yet.
+    pub fn expect(&mut self, name: &Name) {
+        let expected = ExpectedCatalog { name: name.clone(), kept: Vec::new() };
+        self.expected.insert(catalog_fingerprint(name.as_ref()), expected);
+    }
+
+    /// Whether zones are free that a catalog may list.
+    pub fn has_freed(&self) -> bool {
+        !self.freed.is_empty()
+    }
+
     /// The catalogs whose members include this zone and do not serve it.
     pub fn listings(&self, apex: NameRef<'_>) -> impl Iterator<Item = CatalogListing> {
         let waiting = self.waiting.get(&apex.to_owned()).into_iter().flatten();
@@ -219,6 +269,8 @@ impl Placements {
 
     /// Forgets what catalogs that are gone have listed.
     pub fn retain_catalogs(&mut self, is_there: impl Fn(&Name) -> bool) {
+        // Their members are free: all catalogs are placed anew.
+        self.expected.retain(|_, expected| is_there(&expected.name));
         self.leaving.retain(|_, leaving| is_there(&leaving.from));
         self.waiting.retain(|_, waiting| {
             waiting.retain(|waiting| is_there(&waiting.catalog));
@@ -237,4 +289,8 @@ impl Placements {
             None => (None, DEFAULT_TEMPLATE.to_owned()),
         }
     }
+}
+
+fn is_member_of(catalog: &Name) -> String {
+    format!("the zone is a member of the catalog {catalog}")
 }

@@ -25,6 +25,7 @@ use crate::zones::zone_origin::ZoneOrigin;
 use crate::zones::{ZoneNotice, ZoneRegistry};
 use consumed_catalog::ConsumedCatalog;
 pub use consumed_catalog::MemberWork;
+use consumed_catalog::STEP;
 use member_placement::Placements;
 use produced_catalog::ProducedCatalog;
 
@@ -81,7 +82,10 @@ impl Catalogs {
             let Some(policy) = zones.find(name.as_ref()).and_then(|id| zones.policy(id)) else { continue };
             match policy.catalog {
                 Some(CatalogRole::Consume) => {
-                    let mut catalog = consumed.remove(name).unwrap_or_default();
+                    let mut catalog = consumed.remove(name).unwrap_or_else(|| {
+                        self.placements.expect(name);
+                        ConsumedCatalog::default()
+                    });
                     catalog.relist();
                     self.consumed.insert(name.clone(), catalog);
                     self.placements.groups.insert(name.clone(), policy.catalog_templates.clone());
@@ -153,7 +157,8 @@ impl Catalogs {
 
     /// Whether all members of all consumed catalogs are in the registry.
     pub fn are_settled(&self) -> bool {
-        self.sweep.is_none() && self.consumed.values().all(ConsumedCatalog::is_settled)
+        let are_placed = self.sweep.is_none() && !self.placements.has_freed();
+        are_placed && self.consumed.values().all(ConsumedCatalog::is_settled)
     }
 
     /// Takes what another thread has done.
@@ -195,9 +200,9 @@ impl Catalogs {
             self.sweep_slots(slot, zones);
             return true;
         }
-        let mut has_more = false;
         let mut context =
             member_placement::Context { templates: &self.templates, placements: &mut self.placements, zones };
+        let mut has_more = context.place_freed(STEP);
         for (name, catalog) in &mut self.consumed {
             has_more |= catalog.step(name, &mut context, &self.pool);
         }

@@ -12,6 +12,9 @@ use zone::Zone;
 use zone::catalog::{self, CatalogMember};
 
 use super::*;
+use crate::storage::Timers;
+use crate::zones::journal::ZoneJournal;
+use crate::zones::zone_origin::{Membership, catalog_fingerprint};
 
 const CONFIG: &str = "[template.default]\nprimaries = [\"192.0.2.1\"]\n\
                       [[zone]]\nname = \"c.\"\nprimaries = [\"192.0.2.1\"]\ncatalog = \"consume\"\n\
@@ -174,6 +177,40 @@ fn a_member_with_another_label_starts_anew() {
     assert_eq!((bench.owner("y.").as_deref(), bench.owner("z.").as_deref()), (Some("d."), Some("d.")));
     assert_eq!(id(&bench, "y."), y, "the same label");
     assert_ne!(id(&bench, "z."), z, "another label");
+}
+
+/// Has timers of a zone from before the restart.
+struct StoredMember(Name, Timers);
+
+impl ZoneJournal for StoredMember {
+    fn stored_timers(&self, apex: NameRef<'_>) -> Option<Timers> {
+        (self.0.as_ref() == apex).then_some(self.1)
+    }
+}
+
+/// RFC 9432 5.2: the instance that exists wins, and it has existed since before the restart.
+#[test]
+fn rfc_9432_5_2_a_member_waits_for_the_catalog_that_it_had_before_a_restart() {
+    for (members, owner) in [(vec![member(b"1", name("x."))], "d."), (Vec::new(), "c.")] {
+        let mut bench = Bench::new();
+        let membership = Membership { catalog: catalog_fingerprint(name("d.").as_ref()), label: 0 };
+        let timers = Timers { expires_at_s: 1, fingerprint: membership.to_stored(), ..Timers::default() };
+        bench.zones.set_journal(Box::new(StoredMember(name("x."), timers)));
+        bench.publish("c.", version("c.", 1, [member(b"1", name("x.")), member(b"2", name("y."))]));
+        assert_eq!((bench.owner("x."), bench.owner("y.").as_deref()), (None, Some("c.")));
+        let problem = bench.catalogs.listings(name("x.").as_ref(), None)[0].problem.clone();
+        assert_eq!(problem.as_deref(), Some("the zone is a member of the catalog d."));
+        assert!(!bench.catalogs.are_settled());
+        bench.publish("d.", version("d.", 1, members));
+        assert_eq!(bench.owner("x.").as_deref(), Some(owner));
+        assert!(bench.catalogs.are_settled());
+    }
+    // Without that catalog, the zone is free.
+    let mut bench = Bench::new();
+    let timers = Timers { expires_at_s: 1, fingerprint: u64::MAX, ..Timers::default() };
+    bench.zones.set_journal(Box::new(StoredMember(name("x."), timers)));
+    bench.publish("c.", version("c.", 1, [member(b"1", name("x."))]));
+    assert_eq!(bench.owner("x.").as_deref(), Some("c."));
 }
 
 /// RFC 9432 5.4: it is "immediately followed by processing the member as a newly configured zone in the same catalog".

@@ -400,6 +400,10 @@ impl<D: Disk> ZoneJournal for Persistence<D> {
         self.recovered.contains(apex)
     }
 
+    fn stored_timers(&self, apex: NameRef<'_>) -> Option<Timers> {
+        self.recovered.timers(apex)
+    }
+
     fn restore(&mut self, zone: ZoneId, apex: NameRef<'_>, max_history_len: u64) -> bool {
         let Some(recovered) = self.recovered.take(apex) else { return false };
         self.stored.set_number(zone, recovered.number);

@@ -56,8 +56,19 @@ impl RecoveredZones {
 
     /// Whether there is a zone with this name.
     pub fn contains(&self, apex: NameRef<'_>) -> bool {
-        !self.by_name.is_empty()
-            && self.by_name.find(self.hash(apex), |number| self.name_of(*number) == Some(apex)).is_some()
+        self.find(apex).is_some()
+    }
+
+    /// The timers of the zone with this name.
+    pub fn timers(&self, apex: NameRef<'_>) -> Option<Timers> {
+        self.recovery.as_ref()?.zone(self.find(apex)?)?.timers
+    }
+
+    fn find(&self, apex: NameRef<'_>) -> Option<StoredZone> {
+        if self.by_name.is_empty() {
+            return None;
+        }
+        self.by_name.find(self.hash(apex), |number| self.name_of(*number) == Some(apex)).copied()
     }
 
     /// Takes the zone with this name.

@@ -11,7 +11,7 @@ pub struct Timers {
     pub expires_at_s: u32,
     /// The serial that the primary had, or that was served when the file was last read.
     pub source_serial: u32,
-    /// The fingerprint of the files that the zone was read from; of a secondary, that of its label in a catalog. 0 for none.
+    /// The fingerprint of the files that the zone was read from; of a secondary, those of its catalog and its label there. 0 for none.
     pub fingerprint: u64,
 }
 

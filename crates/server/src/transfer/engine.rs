@@ -110,8 +110,9 @@ pub enum TransferEvent<T> {
         /// The zone.
         zone: ZoneId,
     },
-    /// The clock was set: these are the times of some zones by the new one, for the EXPIRE option (RFC 7314 3.2) and to be stored.
-    ClockSet(Vec<(ZoneId, StoredTimers)>),
+    /// The times of some zones, for the EXPIRE option (RFC 7314 3.2) and to be stored: the clock was set, or
+    /// [`TransferCommand::ReportTimers`] has asked for them.
+    Timers(Vec<(ZoneId, StoredTimers)>),
 }
 
 /// How a transfer went.
@@ -189,6 +190,11 @@ pub enum TransferCommand {
     },
     /// The zone was changed while the version was built on what it was before.
     Outdated {
+        /// The zone.
+        zone: ZoneId,
+    },
+    /// Report the times of a zone.
+    ReportTimers {
         /// The zone.
         zone: ZoneId,
     },
@@ -272,6 +278,8 @@ pub struct TransferEngine<T> {
     next_reported: Option<u32>,
     /// Published versions whose times, as the scheduler counts, the writer does not know yet.
     published: Vec<(ZoneId, StoredTimers)>,
+    /// Times that the writer asked for, as the scheduler counts.
+    asked_for: Vec<(ZoneId, StoredTimers)>,
     random: Rng,
     limits: EngineLimits,
 }
@@ -294,6 +302,7 @@ impl<T: TransferSink> TransferEngine<T> {
             clock_steps: ClockSteps::default(),
             next_reported: None,
             published: Vec::new(),
+            asked_for: Vec::new(),
             random,
             limits,
         }
@@ -331,6 +340,10 @@ impl<T: TransferSink> TransferEngine<T> {
                 self.scheduler.rejected(zone, needs_whole_zone, now_s);
             }
             TransferCommand::Outdated { zone } => self.scheduler.outdated(zone),
+            TransferCommand::ReportTimers { zone } => {
+                let timers = self.scheduler.timers_of(zone, now_s);
+                self.asked_for.extend(timers.map(|timers| (zone, timers)));
+            }
             TransferCommand::SendNotify { zone, apex, soa, targets } => {
                 self.apexes.insert(zone.index, apex.as_ref());
                 self.notify.publish(zone, &soa, &targets);
@@ -354,6 +367,10 @@ impl<T: TransferSink> TransferEngine<T> {
         self.report_clock_step(now_s, io);
         for (zone, timers) in self.published.drain(..) {
             io.event(TransferEvent::Refreshed { zone, timers: self.clock_steps.by_clock(timers) });
+        }
+        if !self.asked_for.is_empty() {
+            let by_clock = |(zone, timers)| (zone, self.clock_steps.by_clock(timers));
+            io.event(TransferEvent::Timers(self.asked_for.drain(..).map(by_clock).collect()));
         }
         self.schedule.touch_due(now.ms);
         self.time_out_probes(now, io);
@@ -390,7 +407,7 @@ impl<T: TransferSink> TransferEngine<T> {
         let (mut zones, next) = self.scheduler.stored_timers(first, now_s);
         zones.iter_mut().for_each(|(_, timers)| *timers = self.clock_steps.by_clock(*timers));
         self.next_reported = next;
-        io.event(TransferEvent::ClockSet(zones));
+        io.event(TransferEvent::Timers(zones));
     }
 
     /// When a link has something to do, in milliseconds.

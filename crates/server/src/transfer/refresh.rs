@@ -382,12 +382,18 @@ impl RefreshScheduler {
     /// The times to store of the next zones with a version, from this index on, and the index after them if there are more.
     pub fn stored_timers(&self, first: u32, now_s: u32) -> (Vec<(ZoneId, StoredTimers)>, Option<u32>) {
         let end = self.slots.len().min(first as usize + MAX_STORED);
-        let with_version = (first..end as u32).filter(|index| self.slots[*index as usize].flags.has(Flags::HAS_DATA));
-        let timers = with_version.map(|index| {
-            let check_at_s = self.check_at_s(index).unwrap_or(now_s);
-            (self.id_of(index), StoredTimers { check_at_s, expires_at_s: self.slots[index as usize].expires_at_s })
+        let timers = (first..end as u32).filter_map(|index| {
+            let zone = self.id_of(index);
+            Some((zone, self.timers_of(zone, now_s)?))
         });
         (timers.collect(), (end < self.slots.len()).then_some(end as u32))
+    }
+
+    /// The times to store of a zone, if it has a version.
+    pub fn timers_of(&self, zone: ZoneId, now_s: u32) -> Option<StoredTimers> {
+        let slot = self.slots.get(zone.index as usize).filter(|_| self.contains(zone))?;
+        let check_at_s = self.check_at_s(zone.index).unwrap_or(now_s);
+        slot.flags.has(Flags::HAS_DATA).then_some(StoredTimers { check_at_s, expires_at_s: slot.expires_at_s })
     }
 
     fn enqueue(&mut self, index: u32, lane: Lane) {

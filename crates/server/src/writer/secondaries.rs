@@ -195,7 +195,7 @@ impl Writer {
                 self.store_timers(zone, timers);
                 self.secondaries.last.clear_problem(zone);
             }
-            TransferEvent::ClockSet(zones) => {
+            TransferEvent::Timers(zones) => {
                 for (zone, timers) in zones {
                     self.set_timers(zone, timers);
                 }
@@ -267,7 +267,7 @@ impl Writer {
         self.secondaries.send(TransferCommand::Published { zone, serial, timers, expire_s });
     }
 
-    /// The clock was set, and with it the times of a zone by the clock.
+    /// The times of a zone by the clock have changed, or are to be stored again.
     fn set_timers(&mut self, zone: ZoneId, timers: StoredTimers) {
         // A frozen zone does not expire.
         if !self.zones.is_frozen(zone) {

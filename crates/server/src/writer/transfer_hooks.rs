@@ -52,6 +52,10 @@ impl ZoneSet {
         is_new
     }
 
+    fn contains(&self, zone: ZoneId) -> bool {
+        self.0.get(zone.index as usize / 64).is_some_and(|word| word & 1 << (zone.index % 64) != 0)
+    }
+
     /// Returns whether it was in the set.
     fn remove(&mut self, zone: ZoneId) -> bool {
         let bit = 1 << (zone.index % 64);
@@ -154,6 +158,12 @@ impl ChangeHooks for TransferHooks {
                 .map(|timers| StoredTimers { check_at_s: timers.next_refresh_s, expires_at_s: timers.expires_at_s }),
         });
         self.send(TransferCommand::Add { zone, apex: apex.to_owned(), primaries, limits, version });
+    }
+
+    fn reassigned(&mut self, zone: ZoneId) {
+        if self.secondaries.contains(zone) {
+            self.send(TransferCommand::ReportTimers { zone });
+        }
     }
 
     fn frozen(&mut self, zone: ZoneId) {

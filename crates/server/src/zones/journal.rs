@@ -60,6 +60,11 @@ pub trait ZoneJournal: Send {
         false
     }
 
+    /// The timers of a zone that was stored before the start, as long as [`ZoneJournal::is_restorable`].
+    fn stored_timers(&self, _apex: NameRef<'_>) -> Option<Timers> {
+        None
+    }
+
     /// Starts to read the stored version of a zone, with at most so many octets of earlier changes: a [`JournalEvent::Restored`]
     /// follows. Returns false if there is none.
     fn restore(&mut self, _zone: ZoneId, _apex: NameRef<'_>, _max_history_len: u64) -> bool {

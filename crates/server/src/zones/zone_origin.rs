@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use wire::Name;
+use wire::{Name, NameRef};
 
 /// Who wants a zone to be served.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -23,6 +23,32 @@ pub enum ZoneOrigin {
         /// Its template.
         template: String,
     },
+}
+
+/// Which catalog lists a zone, and under which label: fingerprints that are the same after a restart; 0 is unknown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Membership {
+    /// The name of the catalog: see [`catalog_fingerprint`].
+    pub catalog: u32,
+    /// The label.
+    pub label: u32,
+}
+
+impl Membership {
+    /// What was stored as this number.
+    pub fn from_stored(stored: u64) -> Membership {
+        Membership { catalog: (stored >> 32) as u32, label: stored as u32 }
+    }
+
+    /// The number to store.
+    pub fn to_stored(self) -> u64 {
+        u64::from(self.catalog) << 32 | u64::from(self.label)
+    }
+}
+
+/// The fingerprint of a catalog.
+pub fn catalog_fingerprint(name: NameRef<'_>) -> u32 {
+    crc32c::crc32c(name.to_owned().to_lowercase().wire()).max(1)
 }
 
 /// The origins of zones by their slots.
@@ -81,9 +107,14 @@ impl OriginTable {
         self.labels[slot] = crc32c::crc32c(label).max(1);
     }
 
-    /// The fingerprint of that label, the same after a restart; 0 if there is none.
-    pub fn label_fingerprint(&self, slot: usize) -> u64 {
-        self.labels.get(slot).copied().unwrap_or(0).into()
+    /// The catalog and the label of the zone in a slot; both 0 if it is no member.
+    pub fn membership(&self, slot: usize) -> Membership {
+        match (self.of(slot), self.labels.get(slot)) {
+            (ZoneOrigin::Member { catalog, .. }, Some(label)) if *label != 0 => {
+                Membership { catalog: catalog_fingerprint(catalog.as_ref()), label: *label }
+            }
+            _ => Membership::default(),
+        }
     }
 
     fn number(&self, slot: usize) -> u32 {
@@ -119,14 +150,25 @@ mod tests {
     }
 
     #[test]
-    fn a_member_keeps_the_fingerprint_of_its_label_until_it_is_no_member() {
+    fn a_member_keeps_its_label_until_it_is_no_member() {
         let mut origins = OriginTable::default();
+        let member = |catalog: &str| {
+            let catalog = catalog.parse().expect("a name");
+            ZoneOrigin::Member { catalog, group: None, template: "t".into() }
+        };
+        origins.set(5, member("c."));
         origins.set_label(5, b"1");
-        let one = origins.label_fingerprint(5);
-        assert!(one != 0 && origins.label_fingerprint(6) == 0);
+        let one = origins.membership(5);
+        assert!(one.catalog != 0 && one.label != 0 && origins.membership(6) == Membership::default());
+        assert_eq!(Membership::from_stored(one.to_stored()), one);
+        origins.set(5, member("D."));
+        let moved = origins.membership(5);
+        assert!(moved.label == one.label && moved.catalog != one.catalog);
+        origins.set(5, member("d."));
+        assert_eq!(origins.membership(5), moved, "names are compared without their case");
         origins.set_label(5, b"2");
-        assert_ne!(origins.label_fingerprint(5), one);
+        assert_ne!(origins.membership(5).label, one.label);
         origins.set(5, ZoneOrigin::Configured);
-        assert_eq!(origins.label_fingerprint(5), 0);
+        assert_eq!(origins.membership(5), Membership::default());
     }
 }

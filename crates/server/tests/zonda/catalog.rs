@@ -205,10 +205,7 @@ fn rfc_9432_4_3_1_a_catalog_hands_a_member_over() {
 #[test]
 fn what_is_stored_of_members_that_lack_their_template_is_kept() {
     let primary = TestFolder::new();
-    primary.write_zone("x", 1, "192.0.2.1");
-    primary.write("zonda.toml", "[[zone]]\nname = \"x\"\nfile = \"zones/x.zone\"\nallow-transfer = [\"127.0.0.1\"]\n");
-    let source = primary.serve(&["--config", "zonda.toml"]);
-    let template = format!("[template.default]\nprimaries = [\"{}\"]\n", source.address);
+    let (source, template) = primary_of_x(&primary);
     let catalog_zone = "[[zone]]\nname = \"c.\"\nfile = \"c.zone\"\ncatalog = \"consume\"\n";
     let folder = TestFolder::new();
     let daemon = consumer(&folder, &(template.clone() + catalog_zone), "1.zones PTR x.\n");
@@ -224,4 +221,79 @@ fn what_is_stored_of_members_that_lack_their_template_is_kept() {
     folder.write("zonda.toml", &(template + catalog_zone));
     let daemon = folder.serve(&["--config", "zonda.toml"]);
     wait_for_rcode(&daemon, "x", NOERROR);
+}
+
+/// A primary of the zone x, and the template whose zones are transferred from it.
+fn primary_of_x(folder: &TestFolder) -> (Daemon, String) {
+    folder.write_zone("x", 1, "192.0.2.1");
+    folder.write("zonda.toml", "[[zone]]\nname = \"x\"\nfile = \"zones/x.zone\"\nallow-transfer = [\"127.0.0.1\"]\n");
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let template = format!("[template.default]\nprimaries = [\"{}\"]\n", daemon.address);
+    (daemon, template)
+}
+
+/// Catalogs are read in the order of their names, which says nothing about whose member a zone is.
+#[test]
+fn rfc_9432_5_2_a_member_that_two_catalogs_list_keeps_its_owner_over_a_restart() {
+    let (primary, folder) = (TestFolder::new(), TestFolder::new());
+    let (source, template) = primary_of_x(&primary);
+    let catalogs =
+        ["c", "d"].map(|name| format!("[[zone]]\nname = \"{name}.\"\nfile = \"{name}.zone\"\ncatalog = \"consume\"\n"));
+    folder.write("d.zone", &catalog(1, "1.zones PTR x.\n"));
+    let daemon = consumer(&folder, &(template + &catalogs.concat()), "");
+    wait_for_rcode(&daemon, "x", NOERROR);
+    folder.write("c.zone", &catalog(2, "9.zones PTR x.\n"));
+    reload(&folder);
+    wait_until("listed twice", &daemon, || {
+        status_of(&folder, "x")["catalogs"].as_array().is_some_and(|l| l.len() == 2)
+    });
+    daemon.stop();
+    source.kill();
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    daemon.wait_for_log("catalog processed catalog=c. serial=2");
+    daemon.wait_for_log("catalog processed catalog=d. serial=1");
+    wait_for_rcode(&daemon, "x", NOERROR);
+    let x = status_of(&folder, "x");
+    assert_eq!(x["catalogs"][0]["catalog"], "d.", "{x}");
+    assert_eq!(x["catalogs"][1]["problem"], "the zone is a member of the catalog d.", "{x}");
+    daemon.stop();
+    // The owner drops it while the server is down: then it is free.
+    folder.write("d.zone", &catalog(2, ""));
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    wait_until("a member of c.", &daemon, || status_of(&folder, "x")["catalogs"][0]["catalog"] == "c.");
+}
+
+/// With the same label, the data is kept; with another one, the zone begins anew. Whose member it is must be stored in both cases.
+#[test]
+fn rfc_9432_4_3_1_a_handover_lasts_over_a_restart() {
+    let primary = TestFolder::new();
+    let (source, template) = primary_of_x(&primary);
+    let catalogs =
+        ["c", "d"].map(|name| format!("[[zone]]\nname = \"{name}.\"\nfile = \"{name}.zone\"\ncatalog = \"consume\"\n"));
+    let consumers = ["1", "2"].map(|label| {
+        let folder = TestFolder::new();
+        folder.write("d.zone", &catalog(1, ""));
+        let daemon = consumer(&folder, &(template.clone() + &catalogs.concat()), "1.zones PTR x.\n");
+        wait_for_rcode(&daemon, "x", NOERROR);
+        folder.write("d.zone", &catalog(2, &format!("{label}.zones PTR x.\n")));
+        folder.write("c.zone", &catalog(2, "1.zones PTR x.\ncoo.1.zones PTR d.\n"));
+        reload(&folder);
+        wait_until("handed over", &daemon, || status_of(&folder, "x")["catalogs"][0]["catalog"] == "d.");
+        // It does not come back.
+        folder.write("c.zone", &catalog(3, "1.zones PTR x.\n"));
+        reload(&folder);
+        daemon.wait_for_log("catalog processed catalog=c. serial=3");
+        wait_for_rcode(&daemon, "x", NOERROR);
+        assert_eq!(status_of(&folder, "x")["catalogs"][0]["catalog"], "d.");
+        daemon.stop();
+        folder
+    });
+    source.kill();
+    for folder in consumers {
+        let daemon = folder.serve(&["--config", "zonda.toml"]);
+        daemon.wait_for_log("catalog processed catalog=c. serial=3");
+        daemon.wait_for_log("catalog processed catalog=d. serial=2");
+        wait_for_rcode(&daemon, "x", NOERROR);
+        assert_eq!(status_of(&folder, "x")["catalogs"][0]["catalog"], "d.");
+    }
 }

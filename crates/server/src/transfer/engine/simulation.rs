@@ -353,7 +353,7 @@ impl TransferIo for World {
                 self.refreshed.insert(zone, timers);
             }
             TransferEvent::CheckFailed { .. } => (),
-            TransferEvent::ClockSet(zones) => self.refreshed.extend(zones),
+            TransferEvent::Timers(zones) => self.refreshed.extend(zones),
         }
     }
 }

@@ -27,6 +27,9 @@ pub trait ChangeHooks: Send {
     ) {
     }
 
+    /// Another catalog owns a zone: its timers are to be stored again, with the new owner.
+    fn reassigned(&mut self, _zone: ZoneId) {}
+
     /// A zone was frozen: its primaries are not to be asked until it is configured again.
     fn frozen(&mut self, _zone: ZoneId) {}
 

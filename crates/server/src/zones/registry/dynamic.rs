@@ -80,7 +80,11 @@ impl ZoneRegistry {
     /// Gives a zone that is not configured another template or owner; it keeps its content.
     pub fn reassign(&mut self, id: ZoneId, template: &TemplateSource, origin: ZoneOrigin) {
         let Some(entry) = self.zones.get(id) else { return };
+        let before = self.origins.membership(id.index as usize);
         self.origins.set(id.index as usize, origin);
+        if self.origins.membership(id.index as usize) != before {
+            self.hooks.reassigned(id);
+        }
         if entry.source == template.source {
             return;
         }

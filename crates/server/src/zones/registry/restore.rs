@@ -3,6 +3,7 @@
 use std::sync::mpsc::SyncSender;
 use std::time::Instant;
 
+use wire::NameRef;
 use zone::Zone;
 
 use super::ZoneRegistry;
@@ -11,6 +12,7 @@ use crate::storage::{StoreUsage, Timers, ZoneUsage};
 use crate::zone_id::ZoneId;
 use crate::zones::change_detection::Fingerprint;
 use crate::zones::journal::{JournalEvent, LatestVersion, RestoredZone};
+use crate::zones::zone_origin::Membership;
 
 impl ZoneRegistry {
     /// Starts to read the stored version of a zone for this reload; false if there is none.
@@ -99,9 +101,15 @@ impl ZoneRegistry {
     /// RFC 9432 5.4: whether a catalog listed a stored zone under another label, so that the zone begins anew. The server may have been
     /// killed after the catalog was stored, and before the zone was removed.
     fn has_another_label(&self, id: ZoneId, stored: Option<Timers>) -> bool {
-        let label = self.origins.label_fingerprint(id.index as usize);
-        let stored = stored.filter(Timers::is_of_secondary).map_or(0, |timers| timers.fingerprint);
+        let label = self.origins.membership(id.index as usize).label;
+        let stored = membership(stored).label;
         label != 0 && stored != 0 && stored != label
+    }
+
+    /// The fingerprint of the catalog that a zone was a member of before the restart, until the zone is added; 0 for none. An earlier version
+    /// of zonda did not store it.
+    pub fn stored_catalog(&self, apex: NameRef<'_>) -> u32 {
+        membership(self.journal.stored_timers(apex)).catalog
     }
 
     fn announce_restored(&mut self, id: ZoneId, timers: Option<Timers>) {
@@ -134,16 +142,16 @@ impl ZoneRegistry {
         self.forget_frozen_names();
     }
 
-    /// Keeps the times of a secondary across restarts, with its label in a catalog.
+    /// Keeps the times of a secondary across restarts, with its catalog and the label there.
     pub fn store_timers(&mut self, id: ZoneId, timers: Timers) {
         if let Some(entry) = self.zones.get(id) {
             self.journal.set_timers(id, entry.served.apex(), self.with_label(id, timers));
         }
     }
 
-    /// The times of a secondary with the fingerprint of its label.
+    /// The times of a secondary with its catalog and label.
     fn with_label(&self, id: ZoneId, timers: Timers) -> Timers {
-        Timers { fingerprint: self.origins.label_fingerprint(id.index as usize), ..timers }
+        Timers { fingerprint: self.origins.membership(id.index as usize).to_stored(), ..timers }
     }
 
     /// Handles an event of the journal.
@@ -196,6 +204,13 @@ impl ZoneRegistry {
         self.follow_journal();
         is_busy
     }
+}
+
+/// What is stored of a secondary besides its times.
+fn membership(stored: Option<Timers>) -> Membership {
+    stored
+        .filter(Timers::is_of_secondary)
+        .map_or_else(Membership::default, |timers| Membership::from_stored(timers.fingerprint))
 }
 
 /// The times of a restored secondary, of which these were stored.
