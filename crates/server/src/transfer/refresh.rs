@@ -31,7 +31,7 @@ use crate::zone_id::ZoneId;
 use crate::zone_timers::ZoneTimers;
 pub use actions::{CheckFailure, ProbeResult, RefreshAction, RefreshStatus, TransferResult, ZoneVersion};
 use fastrand::Rng;
-use primary_state::{PrimaryState, QueueEntry};
+use primary_state::{Delivery, PrimaryState, QueueEntry};
 use quick_checks::QuickChecks;
 use restored_checks::RestoredChecks;
 use zone_slot::{Flags, Lane, NO_PRIMARY, ZoneSlot, ZoneState};
@@ -46,11 +46,14 @@ pub struct RefreshLimits {
     pub transfers_per_primary: u32,
     /// Received zones that the writer has not published or rejected yet.
     pub delivered: u32,
+    /// As `delivered`, for zones that an external command checks. They count apart, as a command may take minutes: a few more than run at
+    /// once, so that there is always a next one.
+    pub delivered_to_command: u32,
 }
 
 impl Default for RefreshLimits {
     fn default() -> RefreshLimits {
-        RefreshLimits { probes_per_primary: 256, transfers_per_primary: 512, delivered: 1024 }
+        RefreshLimits { probes_per_primary: 256, transfers_per_primary: 512, delivered: 1024, delivered_to_command: 64 }
     }
 }
 
@@ -103,13 +106,13 @@ pub struct RefreshScheduler {
     restored_checks: RestoredChecks,
     /// Groups with waiting zones and a primary that has room, perhaps.
     active: VecDeque<GroupId>,
-    /// Primaries with waiting transfers and room for one, perhaps.
-    ready: VecDeque<PrimaryId>,
+    /// Primaries with waiting transfers and room for one, perhaps, by [`Delivery`].
+    ready: [VecDeque<PrimaryId>; Delivery::ALL.len()],
     /// Dead primaries by the time when they are tried again.
     retries: BTreeSet<(u32, PrimaryId)>,
     actions: VecDeque<RefreshAction>,
-    /// Zones that are with the writer.
-    delivered: u32,
+    /// Zones that are with the writer, by [`Delivery`].
+    delivered: [u32; Delivery::ALL.len()],
     arrivals: u32,
     random: Rng,
     limits: RefreshLimits,
@@ -129,10 +132,10 @@ impl RefreshScheduler {
             quick_checks: QuickChecks::default(),
             restored_checks: RestoredChecks::default(),
             active: VecDeque::new(),
-            ready: VecDeque::new(),
+            ready: Default::default(),
             retries: BTreeSet::new(),
             actions: VecDeque::new(),
-            delivered: 0,
+            delivered: Default::default(),
             arrivals: 0,
             random: Rng::with_seed(seed),
             limits,
@@ -254,14 +257,14 @@ impl RefreshScheduler {
         let Some(slot) = self.slots.get_mut(index as usize).filter(|slot| slot.state != ZoneState::Vacant) else {
             return;
         };
-        let ZoneSlot { group, state, intervals, .. } = *slot;
+        let ZoneSlot { group, state, intervals, flags, .. } = *slot;
         *slot = ZoneSlot::VACANT;
         self.intervals.release(intervals);
         self.timers.clear(index);
         self.checks.remove(&index);
         self.quick_checks.forget(index);
         if state == ZoneState::Delivered {
-            self.delivery_ended();
+            self.delivery_ended(flags);
         }
         self.release(group);
     }
@@ -296,6 +299,12 @@ impl RefreshScheduler {
         let (new, _) = self.intervals.acquire(intervals);
         let old = std::mem::replace(&mut self.slots[index as usize].intervals, new);
         self.intervals.release(old);
+    }
+
+    /// How the writer takes the next version of a zone.
+    fn delivery(&self, index: u32) -> Delivery {
+        let group = self.table.group(self.slots[index as usize].group);
+        if group.is_some_and(|group| group.limits.has_command) { Delivery::ToCommand } else { Delivery::ToWriter }
     }
 
     /// The primary of the current transfer of a zone.
@@ -343,7 +352,10 @@ impl RefreshScheduler {
         }
         for primary in unused {
             let state = std::mem::replace(&mut self.primaries[primary.0 as usize], PrimaryState::new());
-            self.primaries[primary.0 as usize].is_ready = state.is_ready;
+            for delivery in Delivery::ALL {
+                let is_ready = state.transfers[delivery as usize].is_ready;
+                self.primaries[primary.0 as usize].transfers[delivery as usize].is_ready = is_ready;
+            }
             self.retries.remove(&(state.retry_at_s, primary));
             self.actions.push_back(RefreshAction::PrimaryUnused(primary));
         }

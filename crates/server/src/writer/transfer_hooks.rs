@@ -20,7 +20,7 @@ use crate::transfer::primary::{PeerConfig, SecondaryLimits, SizeLimits};
 use crate::transfer::refresh::ZoneVersion;
 use crate::transfer::soa_timers::{SoaTimers, StoredTimers};
 use crate::zone_id::ZoneId;
-use crate::zones::ChangeHooks;
+use crate::zones::{ChangeHooks, acceptance};
 
 /// Passes configured zones and published versions on to the transfer thread.
 pub struct TransferHooks {
@@ -205,7 +205,8 @@ fn with_name_servers(configured: &[PeerConfig], name_servers: &[IpAddr], policy:
 /// The limits of a secondary.
 fn limits(policy: &ZonePolicy) -> SecondaryLimits {
     let ZoneLimits { max_records, max_bytes, .. } = policy.limits;
-    SecondaryLimits { timers: policy.timers, size: SizeLimits { max_records, max_bytes } }
+    let has_command = acceptance::has_command(policy);
+    SecondaryLimits { timers: policy.timers, size: SizeLimits { max_records, max_bytes }, has_command }
 }
 
 #[cfg(test)]

@@ -93,7 +93,7 @@ impl RefreshScheduler {
         match result {
             TransferResult::Delivered => {
                 slot.state = ZoneState::Delivered;
-                self.delivered += 1;
+                self.delivery_begins(zone.index);
             }
             TransferResult::Current { serial, expire_s } if serial == slot.serial => {
                 self.refreshed(zone.index, expire_s, now_s);
@@ -146,7 +146,8 @@ impl RefreshScheduler {
         if was_delivered {
             slot.end_forced();
             slot.state = ZoneState::Idle;
-            self.delivery_ended();
+            let flags = slot.flags;
+            self.delivery_ended(flags);
         }
         self.set_intervals(zone.index, timers);
         let limited = self.limited_timers(zone.index);
@@ -164,8 +165,9 @@ impl RefreshScheduler {
     pub fn rejected(&mut self, zone: ZoneId, needs_whole_zone: bool, now_s: u32) {
         let Some(slot) = self.slot(zone).filter(|slot| slot.state == ZoneState::Delivered) else { return };
         slot.state = ZoneState::Idle;
-        let is_first_time = !slot.flags.has(Flags::WHOLE);
-        self.delivery_ended();
+        let flags = slot.flags;
+        let is_first_time = !flags.has(Flags::WHOLE);
+        self.delivery_ended(flags);
         if needs_whole_zone && is_first_time {
             self.slots[zone.index as usize].flags.set(Flags::WHOLE);
             self.enqueue(zone.index, Lane::Urgent);
@@ -179,7 +181,8 @@ impl RefreshScheduler {
     pub fn outdated(&mut self, zone: ZoneId) {
         let Some(slot) = self.slot(zone).filter(|slot| slot.state == ZoneState::Delivered) else { return };
         slot.state = ZoneState::Idle;
-        self.delivery_ended();
+        let flags = slot.flags;
+        self.delivery_ended(flags);
         self.enqueue(zone.index, Lane::Urgent);
     }
 

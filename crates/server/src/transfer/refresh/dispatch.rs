@@ -57,7 +57,8 @@ impl RefreshScheduler {
         let slot = self.slots[index as usize];
         // With one primary there is no serial to compare: a transfer that is needed anyway saves the probe.
         if let ([primary], true) = (&group.primaries[..], slot.needs_no_serial()) {
-            let can_start = self.primaries[primary.0 as usize].can_transfer(now_s, &self.limits);
+            let delivery = self.delivery(index);
+            let can_start = self.primaries[primary.0 as usize].can_transfer(now_s, delivery, &self.limits);
             if can_start {
                 self.request_transfer(index, *primary);
             }
@@ -127,32 +128,46 @@ impl RefreshScheduler {
         (slot.state, slot.primary) = (ZoneState::WaitingForTransfer, position.unwrap_or(NO_PRIMARY));
         let entry = Reverse((slot.lane, self.arrivals, index));
         self.arrivals = self.arrivals.wrapping_add(1);
-        self.primaries[primary.0 as usize].transfers.push(entry);
+        let delivery = self.delivery(index);
+        self.primaries[primary.0 as usize].transfers[delivery as usize].entries.push(entry);
         self.make_ready(primary);
     }
 
     /// The primary may have room for a transfer.
     pub(super) fn make_ready(&mut self, primary: PrimaryId) {
-        let state = &mut self.primaries[primary.0 as usize];
-        if !state.is_ready && !state.transfers.is_empty() {
-            state.is_ready = true;
-            self.ready.push_back(primary);
+        for delivery in Delivery::ALL {
+            let queue = &mut self.primaries[primary.0 as usize].transfers[delivery as usize];
+            if !queue.is_ready && !queue.entries.is_empty() {
+                queue.is_ready = true;
+                self.ready[delivery as usize].push_back(primary);
+            }
         }
     }
 
+    /// Zones that wait for external commands and others have their turn by turns. Each turn takes a primary or an entry from a queue.
     fn start_transfers(&mut self, now_s: u32) {
-        while self.delivered < self.limits.delivered {
-            let Some(primary) = self.ready.pop_front() else { return };
-            let state = &mut self.primaries[primary.0 as usize];
-            state.is_ready = false;
-            let has_room = state.transfers_in_flight < self.limits.transfers_per_primary && state.is_available(now_s);
-            if !has_room {
-                continue; // The next result or the end of the back-off makes it ready again.
-            }
-            let Some(Reverse((_, _, index))) = state.transfers.pop() else { continue };
+        while Delivery::ALL.map(|delivery| self.start_next_transfer(delivery, now_s)).contains(&true) {}
+    }
+
+    /// Starts the transfer of the next zone at the next primary. Returns whether there may be another one.
+    fn start_next_transfer(&mut self, delivery: Delivery, now_s: u32) -> bool {
+        let max = match delivery {
+            Delivery::ToWriter => self.limits.delivered,
+            Delivery::ToCommand => self.limits.delivered_to_command,
+        };
+        if self.delivered[delivery as usize] >= max {
+            return false;
+        }
+        let Some(primary) = self.ready[delivery as usize].pop_front() else { return false };
+        let state = &mut self.primaries[primary.0 as usize];
+        state.transfers[delivery as usize].is_ready = false;
+        let has_room = state.transfers_in_flight < self.limits.transfers_per_primary && state.is_available(now_s);
+        // Without room, the next result or the end of the back-off makes it ready again.
+        if has_room && let Some(Reverse((_, _, index))) = state.transfers[delivery as usize].entries.pop() {
             self.make_ready(primary);
             self.start_transfer(index, primary);
         }
+        true
     }
 
     fn start_transfer(&mut self, index: u32, primary: PrimaryId) {
@@ -172,8 +187,21 @@ impl RefreshScheduler {
         self.actions.push_back(RefreshAction::Transfer { zone, primary, from_serial, accepts_any_serial });
     }
 
-    pub(super) fn delivery_ended(&mut self) {
-        self.delivered = self.delivered.saturating_sub(1);
+    pub(super) fn delivery_begins(&mut self, index: u32) {
+        let delivery = self.delivery(index);
+        let slot = &mut self.slots[index as usize];
+        match delivery {
+            Delivery::ToWriter => slot.flags.clear(Flags::WITH_COMMAND),
+            Delivery::ToCommand => slot.flags.set(Flags::WITH_COMMAND),
+        }
+        self.delivered[delivery as usize] += 1;
+    }
+
+    /// The writer has published or rejected a zone that had these flags.
+    pub(super) fn delivery_ended(&mut self, flags: Flags) {
+        let delivery = if flags.has(Flags::WITH_COMMAND) { Delivery::ToCommand } else { Delivery::ToWriter };
+        let delivered = &mut self.delivered[delivery as usize];
+        *delivered = delivered.saturating_sub(1);
     }
 
     //---------- Primaries
@@ -208,7 +236,8 @@ impl RefreshScheduler {
         self.retries.remove(&(before_s, primary));
         let state = &mut self.primaries[primary.0 as usize];
         self.retries.insert((state.retry_at_s, primary));
-        for Reverse((_, _, index)) in std::mem::take(&mut state.transfers) {
+        let waiting = state.transfers.iter_mut().flat_map(|queue| std::mem::take(&mut queue.entries));
+        for Reverse((_, _, index)) in waiting.collect::<Vec<_>>() {
             let is_current = self.transfer_primary(index) == Some(primary);
             let slot = &mut self.slots[index as usize];
             if slot.state == ZoneState::WaitingForTransfer && is_current {

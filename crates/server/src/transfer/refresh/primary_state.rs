@@ -11,6 +11,27 @@ use fastrand::Rng;
 /// A zone in a queue: more urgent ones first, then the lower `order`, which is the arrival or the expiry.
 pub(super) type QueueEntry = Reverse<(Lane, u32, u32)>;
 
+/// What a received zone waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Delivery {
+    /// The writer, which takes it soon.
+    ToWriter,
+    /// An external command, which may take long.
+    ToCommand,
+}
+
+impl Delivery {
+    pub(super) const ALL: [Delivery; 2] = [Delivery::ToWriter, Delivery::ToCommand];
+}
+
+/// Zones that wait for a transfer.
+#[derive(Default)]
+pub(super) struct TransferQueue {
+    pub(super) entries: BinaryHeap<QueueEntry>,
+    /// Whether the primary is in the list of those whose transfers may start.
+    pub(super) is_ready: bool,
+}
+
 /// The state of a primary.
 pub(super) struct PrimaryState {
     pub(super) probes_in_flight: u32,
@@ -27,10 +48,8 @@ pub(super) struct PrimaryState {
     pub(super) retry_at_s: u32,
     /// Whether the one probe or transfer is in flight that tries it again.
     is_trying: bool,
-    /// Zones that wait for a transfer.
-    pub(super) transfers: BinaryHeap<QueueEntry>,
-    /// Whether it is in the list of primaries whose transfers may start.
-    pub(super) is_ready: bool,
+    /// By [`Delivery`].
+    pub(super) transfers: [TransferQueue; Delivery::ALL.len()],
     /// Groups that could start nothing because of this primary.
     pub(super) blocked: VecDeque<GroupId>,
 }
@@ -53,8 +72,7 @@ impl PrimaryState {
             failures: 0,
             retry_at_s: 0,
             is_trying: false,
-            transfers: BinaryHeap::new(),
-            is_ready: false,
+            transfers: Default::default(),
             blocked: VecDeque::new(),
         }
     }
@@ -78,8 +96,8 @@ impl PrimaryState {
         self.is_available(now_s) && self.probes_in_flight < 2 * limits.probes_per_primary
     }
 
-    pub(super) fn can_transfer(&self, now_s: u32, limits: &RefreshLimits) -> bool {
-        let waiting = self.transfers.len() as u32;
+    pub(super) fn can_transfer(&self, now_s: u32, delivery: Delivery, limits: &RefreshLimits) -> bool {
+        let waiting = self.transfers[delivery as usize].entries.len() as u32;
         self.is_available(now_s) && self.transfers_in_flight + waiting < limits.transfers_per_primary
     }
 

@@ -393,6 +393,42 @@ fn received_zones_wait_for_the_writer_in_bounded_number() {
     assert_eq!(actions(&mut scheduler, 1000).len(), 2);
 }
 
+/// A command may take minutes. Zones without one must wait neither for it nor for zones that do.
+#[test]
+fn zones_that_wait_for_external_commands_delay_no_others() {
+    let limits =
+        RefreshLimits { transfers_per_primary: 4, delivered: 4, delivered_to_command: 4, ..RefreshLimits::default() };
+    let mut scheduler = RefreshScheduler::new(limits, 1);
+    let with_command = SecondaryLimits { has_command: true, ..SecondaryLimits::default() };
+    for index in 0..20 {
+        scheduler.add(id(index), &peers(1), with_command, version(5, 10, 5000), 1000);
+    }
+    let mut delivered = Vec::new();
+    while let Some(action) = scheduler.next_action(1000) {
+        match action {
+            RefreshAction::Probe { zone, primary } => scheduler.probe_result(zone, primary, answer(6), 1000),
+            RefreshAction::Transfer { zone, primary, .. } => {
+                assert!(scheduler.transfer_result(zone, primary, TransferResult::Delivered, 1000));
+                delivered.push(zone);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(delivered.len(), 4, "the others wait for the command");
+    // Both ways to a transfer: without and with a comparison of serials.
+    scheduler.add(id(20), &peers(1), TimerLimits::default(), None, 1000);
+    scheduler.add(id(21), &peers(1), TimerLimits::default(), version(5, 10, 5000), 1000);
+    assert_eq!(actions(&mut scheduler, 1000), [transfer(20, A, None), probe(21, A)]);
+    scheduler.probe_result(id(21), A, answer(6), 1000);
+    assert_eq!(actions(&mut scheduler, 1000), [transfer(21, A, Some(5))]);
+    // The end of a command makes room for another one, even if the zone has none configured any more.
+    scheduler.reconfigure(delivered[0], &peers(1), TimerLimits::default());
+    scheduler.rejected(delivered[0], false, 1000);
+    let started = actions(&mut scheduler, 1000);
+    let transfers = started.iter().filter(|action| matches!(action, RefreshAction::Transfer { .. }));
+    assert_eq!(transfers.count(), 1, "{started:?}");
+}
+
 /// The times of the probes from now on, until `end_s`; each gets this result.
 fn probe_times(scheduler: &mut RefreshScheduler, result: ProbeResult, from_s: u32, end_s: u32) -> Vec<u32> {
     let mut times = Vec::new();

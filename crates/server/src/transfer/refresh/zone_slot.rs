@@ -77,6 +77,8 @@ impl Flags {
     pub(super) const CHECK_AGAIN: Flags = Flags(16);
     /// The changes did not fit the served version: the next transfer is a whole one, if the serial is later.
     pub(super) const WHOLE: Flags = Flags(32);
+    /// The zone that is with the writer waits for an external command, whatever is configured by now.
+    pub(super) const WITH_COMMAND: Flags = Flags(64);
 
     pub(super) fn has(self, flag: Flags) -> bool {
         self.0 & flag.0 != 0
