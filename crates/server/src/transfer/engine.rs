@@ -28,7 +28,7 @@ use super::refresh::{
     CheckFailure, ProbeResult, RefreshAction, RefreshLimits, RefreshScheduler, RefreshStatus, TransferResult,
     ZoneVersion,
 };
-use super::session::{ExchangeCounts, SessionLimits, TransferFailure, TransferSink};
+use super::session::{ExchangeCounts, SessionLimits, SinkError, TransferFailure, TransferSink};
 use super::soa_probe::SoaProber;
 use super::soa_timers::{SoaTimers, StoredTimers};
 use crate::rate_limited_log::RateLimitedLog;
@@ -505,6 +505,10 @@ impl<T: TransferSink> TransferEngine<T> {
         }
         let current = sink.current_serial().filter(|_| failure.is_none());
         let result = match (&failure, current) {
+            // RFC 1995 2: it has no later version.
+            (Some(TransferFailure::Contents(SinkError::EarlierSerial { theirs, .. })), _) => {
+                TransferResult::Current { serial: *theirs, expire_s: None }
+            }
             (Some(_), _) => TransferResult::ZoneFailed,
             (None, Some(serial)) => TransferResult::Current { serial, expire_s: counts.expire_s },
             (None, None) => TransferResult::Delivered,
@@ -529,7 +533,7 @@ fn may_support_axfr_only(failure: &TransferFailure) -> bool {
         TransferFailure::Rcode(rcode) => {
             matches!(*rcode, Rcode::FORMERR | Rcode::NOTIMP | Rcode::REFUSED | Rcode::SERVFAIL)
         }
-        TransferFailure::Contents(_) => true,
+        TransferFailure::Contents(error) => matches!(error, SinkError::Contents(_)),
         _ => false,
     }
 }

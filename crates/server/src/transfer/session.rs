@@ -35,15 +35,30 @@ impl<T> SessionEvent<T> {
 
 /// Takes the messages of one transfer.
 pub trait TransferSink {
-    /// Takes the next message, whose header, question and signature were checked; returns whether it was the last one. The error
-    /// says what is wrong with the zone.
-    fn receive(&mut self, message: &[u8]) -> Result<bool, String>;
+    /// Takes the next message, whose header, question and signature were checked; returns whether it was the last one.
+    fn receive(&mut self, message: &[u8]) -> Result<bool, SinkError>;
 
     /// After the last message: the serial of the primary, if it has no later version than the one that was asked from.
     fn current_serial(&self) -> Option<u32>;
 
     /// The records received so far.
     fn records(&self) -> u64;
+}
+
+/// Why a sink takes no more messages.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SinkError {
+    /// The primary has an earlier version than the one that changes were asked from.
+    #[error("its serial {theirs} is earlier than {ours}, which is served; `zonda zone retransfer` accepts it")]
+    EarlierSerial {
+        /// The serial of the primary.
+        theirs: u32,
+        /// The serial that changes were asked from.
+        ours: u32,
+    },
+    /// What is wrong with the zone or the changes.
+    #[error("{0}")]
+    Contents(String),
 }
 
 /// Why a transfer failed.
@@ -59,8 +74,8 @@ pub enum TransferFailure {
     #[error("{0}")]
     Tsig(#[from] TsigError),
     /// The zone or the changes in the response are not acceptable.
-    #[error("{0}")]
-    Contents(String),
+    #[error(transparent)]
+    Contents(#[from] SinkError),
     /// A response that belongs to no query, is truncated or too short.
     #[error("the primary sends messages that answer no query")]
     OutOfProtocol,

@@ -13,7 +13,7 @@ use zone::{CheckMode, Finding, Zone};
 use super::receive_memory::MemoryShare;
 use crate::config::ZonePolicy;
 use crate::transfer::engine::TransferReport;
-use crate::transfer::session::TransferSink;
+use crate::transfer::session::{SinkError, TransferSink};
 use crate::zone_id::ZoneId;
 use crate::zones::acceptance::{self, Candidate, Rejection, Remark, VersionOrigin};
 
@@ -98,12 +98,13 @@ const MAX_QUICK_RECORDS: u64 = 256;
 
 impl TransferSink for ZoneReceiver {
     /// A bug in this code must not end the transfer thread, and with it the refreshes of all zones.
-    fn receive(&mut self, message: &[u8]) -> Result<bool, String> {
+    fn receive(&mut self, message: &[u8]) -> Result<bool, SinkError> {
         let receive = || TransferSink::receive(&mut *self.receiver, message);
         let received = catch_unwind(AssertUnwindSafe(receive));
-        let is_complete = received.unwrap_or_else(|_| Err(ReceivedError::Panicked.to_string()))?;
+        let is_complete = received.unwrap_or_else(|_| Err(SinkError::Contents(ReceivedError::Panicked.to_string())))?;
         if let Some(memory) = &mut self.memory {
-            memory.grow_to(self.receiver.memory()).map_err(|error| error.to_string())?;
+            let grown = memory.grow_to(self.receiver.memory());
+            grown.map_err(|error| SinkError::Contents(error.to_string()))?;
         }
         Ok(is_complete)
     }
@@ -245,7 +246,7 @@ mod tests {
             let message = response(number, &owner);
             octets += message.len() as u64;
             if let Err(error) = TransferSink::receive(&mut receiver, &message) {
-                return (error, octets);
+                return (error.to_string(), octets);
             }
         }
         unreachable!("it has an end")

@@ -42,6 +42,8 @@ enum Fault {
     OtherZone,
     /// Sends an older serial.
     Older,
+    /// Sends an older serial in transfers alone: several servers have its address.
+    OlderTransfers,
     /// Sets TC in all answers over UDP.
     Truncates,
     /// A firewall drops its datagrams.
@@ -52,7 +54,7 @@ enum Fault {
     NoEdns,
 }
 
-const FAULTS: [Fault; 16] = [
+const FAULTS: [Fault; 17] = [
     Fault::None,
     Fault::Dead,
     Fault::Silent,
@@ -65,6 +67,7 @@ const FAULTS: [Fault; 16] = [
     Fault::Garbage,
     Fault::OtherZone,
     Fault::Older,
+    Fault::OlderTransfers,
     Fault::Truncates,
     Fault::NoUdp,
     Fault::RefusesUdp,
@@ -81,19 +84,23 @@ struct Sink {
 }
 
 impl TransferSink for Sink {
-    fn receive(&mut self, message: &[u8]) -> Result<bool, String> {
-        let message = Message::parse(message).map_err(|error| error.to_string())?;
+    fn receive(&mut self, message: &[u8]) -> Result<bool, SinkError> {
+        let contents = |what: &str| Err(SinkError::Contents(what.into()));
+        let Ok(message) = Message::parse(message) else { return contents("garbage") };
         for record in &message.answer {
             self.records += 1;
             if record.owner != self.apex {
-                return Err("another zone".into());
+                return contents("another zone");
             }
             let serial = of_soa(&record.rdata).filter(|_| record.rtype == Rtype::SOA);
             match (self.serial, serial) {
-                (None, None) => return Err("no SOA".into()),
-                (Some(first), Some(last)) if first != last => return Err("another serial".into()),
+                (None, None) => return contents("no SOA"),
+                (Some(first), Some(last)) if first != last => return contents("another serial"),
                 (Some(_), Some(_)) => return Ok(true),
-                (None, Some(first)) => self.serial = Some(first),
+                (None, Some(theirs)) => match self.from_serial {
+                    Some(ours) if is_later(ours, theirs) => return Err(SinkError::EarlierSerial { theirs, ours }),
+                    _ => self.serial = Some(theirs),
+                },
                 (Some(_), None) => (),
             }
         }
@@ -101,7 +108,7 @@ impl TransferSink for Sink {
             return Ok(true);
         }
         match self.serial {
-            None => Err("an empty message".into()),
+            None => contents("an empty message"),
             Some(_) => Ok(false),
         }
     }
@@ -146,6 +153,8 @@ struct World {
     refreshed: BTreeMap<ZoneId, StoredTimers>,
     failures: Vec<String>,
     opened: usize,
+    /// Queries for whole zones.
+    whole_transfers: usize,
 }
 
 struct SimulatedConnection {
@@ -179,6 +188,7 @@ impl World {
             refreshed: BTreeMap::new(),
             failures: Vec::new(),
             opened: 0,
+            whole_transfers: 0,
         }
     }
 
@@ -232,7 +242,8 @@ impl World {
         if fault == Fault::NoIxfr && question.qtype == Rtype::IXFR {
             return vec![Message { rcode: Rcode::NOTIMP, ..empty }.to_wire()];
         }
-        if fault == Fault::Older {
+        self.whole_transfers += usize::from(question.qtype == Rtype::AXFR);
+        if fault == Fault::Older || (fault == Fault::OlderTransfers && question.qtype != Rtype::SOA) {
             serial = serial.wrapping_sub(5);
         }
         let owner = if fault == Fault::OtherZone { Name::root() } else { question.name };

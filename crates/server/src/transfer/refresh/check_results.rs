@@ -98,7 +98,12 @@ impl RefreshScheduler {
             TransferResult::Current { serial, expire_s } if serial == slot.serial => {
                 self.refreshed(zone.index, expire_s, now_s);
             }
-            TransferResult::Current { .. } => self.check_failed(zone.index, CheckFailure::OlderSerial, now_s),
+            TransferResult::Current { .. } => {
+                // Several servers may have its address: another one has answered the SOA query.
+                if !self.try_another_primary(zone.index) {
+                    self.check_failed(zone.index, CheckFailure::OlderSerial, now_s);
+                }
+            }
             TransferResult::ZoneFailed => {
                 if !self.try_another_primary(zone.index) {
                     self.check_failed(zone.index, CheckFailure::Transfer, now_s);

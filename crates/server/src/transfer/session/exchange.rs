@@ -107,7 +107,7 @@ impl<T: TransferSink> Exchange<T> {
         if self.counts.messages == 1 {
             self.counts.expire_s = expire_option(message);
         }
-        if !sink.receive(message).map_err(TransferFailure::Contents)? {
+        if !sink.receive(message)? {
             return Ok(None);
         }
         // RFC 8945 5.3.1: the last message is signed.

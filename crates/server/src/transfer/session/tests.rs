@@ -10,8 +10,8 @@ use wire::{Class, Message, Name, Rtype};
 struct Counting(u64);
 
 impl TransferSink for Counting {
-    fn receive(&mut self, message: &[u8]) -> Result<bool, String> {
-        let message = Message::parse(message).map_err(|error| error.to_string())?;
+    fn receive(&mut self, message: &[u8]) -> Result<bool, SinkError> {
+        let message = Message::parse(message).map_err(|error| SinkError::Contents(error.to_string()))?;
         self.0 += message.answer.len() as u64;
         Ok(message.answer.is_empty())
     }

@@ -50,6 +50,27 @@ fn a_reconfiguration_during_transfers_does_not_keep_a_primary_dead() {
     }
 }
 
+/// RFC 1995 2: the primary has no later version. The whole zone would have the earlier serial, too.
+#[test]
+fn rfc_1995_2_an_earlier_serial_in_response_to_ixfr_causes_no_axfr() {
+    for primaries in [&[1, 2][..], &[1]] {
+        let mut simulation = Simulation::new(10, &[primaries], 1);
+        simulation.run_until(5_000);
+        assert_eq!(simulation.outdated(), [] as [usize; 0]);
+        let whole_transfers = simulation.world.whole_transfers;
+        simulation.world.faults.insert(1, Fault::OlderTransfers);
+        (0..10).for_each(|number| simulation.change(number, true));
+        simulation.run_until(10_000);
+        let expected = if primaries.len() > 1 { 0 } else { 10 };
+        assert_eq!(simulation.outdated().len(), expected, "the other primary is tried at once");
+        assert_eq!(simulation.world.whole_transfers, whole_transfers, "{primaries:?}");
+        assert!(simulation.world.failures.iter().all(|failure| failure.contains("is earlier than")));
+        simulation.world.faults.clear();
+        simulation.run_until(3_600_000);
+        assert_eq!(simulation.outdated(), [] as [usize; 0]);
+    }
+}
+
 /// One fault at one of two primaries never harms the zones of the other.
 #[test]
 fn a_faulty_primary_does_not_delay_the_zones_of_others() {

@@ -64,6 +64,23 @@ fn after_a_failed_transfer_every_other_primary_is_tried_at_once_and_each_once() 
     }
 }
 
+/// RFC 1995 2: several servers may have the address of a primary, and the one that sends the transfer has an older version.
+#[test]
+fn an_older_serial_in_a_transfer_is_as_one_in_an_answer_to_a_soa_query() {
+    let mut scheduler = with_served_zone(2);
+    let older = TransferResult::Current { serial: 4, expire_s: None };
+    for primary in [A, B] {
+        assert_eq!(actions(&mut scheduler, 1000), [probe(0, A), probe(0, B)]);
+        [A, B].into_iter().for_each(|primary| scheduler.probe_result(id(0), primary, answer(6), 1000));
+        assert_eq!(actions(&mut scheduler, 1000), [transfer(0, primary, Some(5))]);
+        scheduler.transfer_result(id(0), primary, older, 1000);
+    }
+    let failed = RefreshAction::CheckFailed { zone: id(0), reason: CheckFailure::OlderSerial };
+    assert_eq!(actions(&mut scheduler, 1000), [failed]);
+    let next_s = scheduler.check_at_s(0).expect("it is checked again");
+    assert!((1090..=1101).contains(&next_s), "after RETRY: {next_s}");
+}
+
 #[test]
 fn a_failed_transfer_is_not_repeated_at_once_if_no_other_primary_has_the_version() {
     for other in [answer(5), ProbeResult::Refused, ProbeResult::Timeout] {
