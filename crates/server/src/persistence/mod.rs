@@ -349,9 +349,19 @@ impl<D: Disk> ZoneJournal for Persistence<D> {
         if self.images.is_failing() {
             return Readiness::Unavailable;
         }
+        let is_optional = !self.stored.is_pending(zone);
         self.replaced(zone, version, &[], StoreRule::Always);
-        self.images.await_image(zone);
+        self.images.await_image(zone, is_optional);
         Readiness::Preparing
+    }
+
+    fn withdraw_version(&mut self, zone: ZoneId) -> bool {
+        let Some(image) = self.images.withdraw(zone) else { return false };
+        image.into_iter().for_each(|image| self.storage.discard(image));
+        self.timers.forget_waiting(zone);
+        self.stored.clear_pending(zone);
+        self.start_images();
+        true
     }
 
     fn write_image(&mut self, zone: ZoneId, version: Option<Zone>) {

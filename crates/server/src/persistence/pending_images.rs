@@ -33,8 +33,9 @@ pub struct PendingImages {
     active: HashMap<ZoneId, ActiveImage>,
     /// Zones whose changes wait for the image.
     with_changes: HashSet<ZoneId>,
-    /// Zones whose latest version is not published before its image is on disk.
-    awaited: HashSet<ZoneId>,
+    /// Zones whose latest version is not published before its image is on disk, and whether the image is needed for nothing else: what is
+    /// stored leads to the version that is served.
+    awaited: HashMap<ZoneId, bool>,
     /// Written images that the storage thread has no room for.
     blocked: VecDeque<ZoneId>,
     last_request: u64,
@@ -131,6 +132,9 @@ impl PendingImages {
 
     /// Adds changes of a zone that waits or is being written. Without changes, another version has replaced it.
     pub fn add_later(&mut self, zone: ZoneId, changes: &[EncodedChange]) {
+        if let Some(is_optional) = self.awaited.get_mut(&zone) {
+            *is_optional = false;
+        }
         // Of a zone that waits, the version at its turn is written.
         let Some(image) = self.active.get_mut(&zone).filter(|image| image.version.is_some()) else { return };
         image.later_len += changes.iter().map(|change| change.as_bytes().len()).sum::<usize>();
@@ -147,9 +151,17 @@ impl PendingImages {
         self.with_changes.insert(zone);
     }
 
-    /// The latest version of a zone is published once its image is on disk. The image must have been requested.
-    pub fn await_image(&mut self, zone: ZoneId) {
-        self.awaited.insert(zone);
+    /// The latest version of a zone is published once its image is on disk. The image must have been requested, for nothing else if
+    /// `is_optional`.
+    pub fn await_image(&mut self, zone: ZoneId, is_optional: bool) {
+        self.awaited.insert(zone, is_optional);
+    }
+
+    /// The version of [`Self::await_image`] will not be published. Returns whether its image is not needed any more, with the image if it was
+    /// written.
+    pub fn withdraw(&mut self, zone: ZoneId) -> Option<Option<StoredImage>> {
+        let is_optional = self.awaited.remove(&zone)?;
+        is_optional.then(|| self.remove(zone))
     }
 
     /// The result of a job.
@@ -172,7 +184,7 @@ impl PendingImages {
                 self.active.remove(&zone);
                 self.waiting.push_back(zone);
                 self.paused_until = Some(clock::now() + RETRY);
-                ImageStep::Failed { is_waited_for: self.with_changes.remove(&zone) | self.awaited.remove(&zone) }
+                ImageStep::Failed { is_waited_for: self.with_changes.remove(&zone) | self.awaited.contains_key(&zone) }
             }
         }
     }
@@ -206,7 +218,7 @@ impl PendingImages {
         let has_waiting_changes = self.with_changes.remove(&zone);
         let ActiveImage { later, is_outdated, .. } = self.active.remove(&zone).unwrap_or_default();
         // Otherwise the next image is that of the version.
-        let is_awaited = !is_outdated && self.awaited.remove(&zone);
+        let is_awaited = !is_outdated && self.awaited.remove(&zone).is_some();
         EndedImage { later, is_outdated, has_waiting_changes, is_awaited }
     }
 

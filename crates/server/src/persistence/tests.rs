@@ -231,6 +231,41 @@ fn a_stored_version_is_there_after_a_crash_once_its_number_is_durable() {
     assert!(reported > 0, "the machine never crashed so late");
 }
 
+/// A rollback needs an image, for which a nearly full disk may have no room. Updates may still fit.
+#[test]
+fn a_zone_takes_changes_after_a_version_that_could_not_be_stored() {
+    for is_late in [false, true] {
+        let mut bench = Bench::new();
+        bench.store(version(2));
+        bench.disk.set_full(!is_late);
+        bench.latest = Some(version(1));
+        assert_eq!(bench.persistence.store_version(ZONE, &version(1)), Readiness::Preparing);
+        bench.settle(!is_late);
+        let outcomes: &[JournalOutcome] = if is_late { &[] } else { &[JournalOutcome::Unavailable(ZONE)] };
+        assert_eq!(bench.outcomes, outcomes);
+        assert!(bench.persistence.withdraw_version(ZONE), "{is_late}");
+        bench.latest = Some(version(2));
+        bench.disk.set_full(false);
+        assert_eq!(bench.persistence.prepare(ZONE), Readiness::Ready);
+        let number = bench.change(version(3)).expect("the disk works").expect("it is to be written");
+        bench.settle(true);
+        assert!(bench.durable >= number);
+        let mut bench = bench.restart();
+        let restored = bench.restore().expect("it is stored");
+        assert_eq!((restored.version.serial(), restored.history.len()), (3, 1), "{is_late}");
+    }
+    // What is stored does not lead to a version that has come since.
+    let mut bench = Bench::new();
+    bench.store(version(2));
+    bench.latest = Some(version(1));
+    assert_eq!(bench.persistence.store_version(ZONE, &version(1)), Readiness::Preparing);
+    bench.begin_storing(version(9));
+    assert!(!bench.persistence.withdraw_version(ZONE));
+    bench.settle(true);
+    let mut bench = bench.restart();
+    assert_eq!(bench.restore().expect("it is stored").version.serial(), 9);
+}
+
 /// A nearly full disk has room for changes: each would start another attempt to write a large image, which takes that room.
 #[test]
 fn changes_that_are_durable_do_not_end_the_pause_after_an_image_that_failed() {

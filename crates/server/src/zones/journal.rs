@@ -41,6 +41,12 @@ pub trait ZoneJournal: Send {
         Readiness::Ready
     }
 
+    /// The version of [`ZoneJournal::store_version`], for which there was no [`JournalOutcome::Stored`] yet, will not be published: the one
+    /// before it stays the latest. Returns false if that must be stored again.
+    fn withdraw_version(&mut self, _zone: ZoneId) -> bool {
+        false
+    }
+
     /// The version that [`JournalOutcome::VersionNeeded`] asked for; `None` if there is none any more.
     fn write_image(&mut self, _zone: ZoneId, _version: Option<Zone>) {}
 

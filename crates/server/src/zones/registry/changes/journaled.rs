@@ -99,9 +99,15 @@ impl ZoneRegistry {
         }
     }
 
-    /// Refuses the changes of a zone that are not published, and stores the version that is.
+    /// Refuses the changes of a zone that are not published, and stores the version that is unless it is stored.
     fn discard_unpublished(&mut self, id: ZoneId) {
+        let has_appended = self.changes.unsynced.iter().any(|change| change.zone == id);
+        let is_stored = !has_appended && self.changes.storing.contains_key(&id);
         self.discard_changes(id, || ChangeRefusal::NotDurable);
+        // A nearly full disk may have room for changes, but not for an image.
+        if is_stored && self.journal.withdraw_version(id) {
+            return;
+        }
         if let Some(version) = self.latest(id).cloned() {
             self.journal_version(id, &version, &[]);
         }

@@ -13,7 +13,7 @@ use zone::change::{ChangeRules, ChangeSet};
 use super::*;
 use crate::config::ZonePolicy;
 use crate::report::Change;
-use crate::zones::journal::{JournalOutcome, Readiness, ZoneJournal};
+use crate::zones::journal::{JournalOutcome, Readiness, StoreRule, ZoneJournal};
 use crate::zones::registry::tests::Bench;
 use crate::zones::registry::{ChangeHooks, ControlRefused, Rollback};
 
@@ -184,11 +184,20 @@ fn a_rollback_is_published_when_it_is_on_disk() {
 }
 
 /// Stores versions as images, and says when it is asked how far it is.
-struct ImageJournal(Arc<Mutex<Vec<JournalOutcome>>>);
+struct ImageJournal(Arc<Mutex<Vec<JournalOutcome>>>, Arc<Mutex<Vec<&'static str>>>);
 
 impl ZoneJournal for ImageJournal {
     fn store_version(&mut self, _: ZoneId, _: &Zone) -> Readiness {
         Readiness::Preparing
+    }
+
+    fn withdraw_version(&mut self, _: ZoneId) -> bool {
+        self.1.lock().expect("no panic").push("withdrawn");
+        true
+    }
+
+    fn replaced(&mut self, _: ZoneId, _: &Zone, _: &[EncodedChange], _: StoreRule) {
+        self.1.lock().expect("no panic").push("stored again");
     }
 
     fn next_outcome(&mut self) -> Option<JournalOutcome> {
@@ -200,8 +209,8 @@ impl ZoneJournal for ImageJournal {
 #[test]
 fn a_rollback_without_a_new_serial_is_published_when_it_is_on_disk() {
     let mut bench = Bench::loaded(&["a."]);
-    let outcomes = Arc::default();
-    bench.zones.set_journal(Box::new(ImageJournal(Arc::clone(&outcomes))));
+    let (outcomes, calls) = (Arc::default(), Arc::default());
+    bench.zones.set_journal(Box::new(ImageJournal(Arc::clone(&outcomes), Arc::clone(&calls))));
     let id = bench.id("a.");
     bench.zones.freeze(id).expect("it is served");
     let roll_back = |bench: &mut Bench, serial: u32| {
@@ -231,13 +240,15 @@ fn a_rollback_without_a_new_serial_is_published_when_it_is_on_disk() {
     step(&mut bench, Some(JournalOutcome::Unavailable(id)));
     let refused = Ok(Err(ControlRefused::NotDurable));
     assert_eq!((failed.try_recv(), bench.serial("a.")), (refused, Some(7)));
-    for (outcome, long_s) in [(None, 60), (Some(JournalOutcome::Stored(id, 7)), 4)] {
+    let calls = || std::mem::take(&mut *calls.lock().expect("no panic"));
+    assert_eq!(calls(), ["withdrawn"], "the version served is stored: no image is needed");
+    for (outcome, long_s, call) in [(None, 60, "withdrawn"), (Some(JournalOutcome::Stored(id, 7)), 4, "stored again")] {
         let late = roll_back(&mut bench, 10);
         step(&mut bench, outcome);
         bench.zones.refuse_overdue_changes(Instant::now() + Duration::from_secs(long_s / 2));
         assert!(late.try_recv().is_err(), "an image may take long");
         bench.zones.refuse_overdue_changes(Instant::now() + Duration::from_secs(long_s + 1));
-        assert_eq!(late.try_recv(), refused);
+        assert_eq!((late.try_recv(), calls()), (refused, vec![call]));
         bench.zones.durable(7);
         assert_eq!(step(&mut bench, None), (Some(7), None));
     }
