@@ -35,6 +35,7 @@ use crate::state_dir::{self, StateDir, StateDirError};
 use crate::storage::{StorageThread, StoreLimits};
 use crate::systemd_notify::Notifier;
 use crate::tls::{DaemonTls, TlsFileError};
+use crate::write_help::write_help;
 use crate::writer::{self, EventQueue, Writer, WriterHandle, WriterSetup, log_finding};
 use crate::zones::check_command;
 use crate::zones::journal::{NoJournal, ZoneJournal};
@@ -220,7 +221,24 @@ fn prepare_state_dir(server: &Server) -> Result<PathBuf, StartError> {
 
 /// Opens the state-dir. Only one that is configured must exist.
 fn open_state_dir(server: &Server, path: &Path) -> Result<Option<StateDir>, StartError> {
-    or_warn(server, StateDir::open(path))
+    let state_dir = or_warn(server, StateDir::open(path))?;
+    if let Some(state_dir) = &state_dir {
+        prepare_check_folder(state_dir);
+    }
+    Ok(state_dir)
+}
+
+fn prepare_check_folder(state_dir: &StateDir) {
+    match state_dir.check_folder() {
+        Ok(folder) => check_command::use_folder(folder),
+        Err(error) => {
+            let help = write_help(&error, "the state-dir");
+            warn!(
+                help,
+                "`checks` in the state-dir cannot be used: files for check commands are in the folder for temporary files: {error}"
+            );
+        }
+    }
 }
 
 /// Opens the control socket in the state-dir.

@@ -70,6 +70,8 @@ pub enum StateDirError {
 pub const CONTROL_SOCKET: &str = "control.sock";
 /// The folder of the journal in a state-dir.
 pub const JOURNAL: &str = "journal";
+/// The folder of files that check commands read.
+const CHECKS: &str = "checks";
 
 /// The lock file, which holds the process ID.
 const LOCK: &str = "lock";
@@ -153,7 +155,7 @@ fn chown_to(path: &Path, identity: &Identity) -> io::Result<()> {
     }
     // With anything else in it, it was never a state-dir: a typo in the configuration must not chown /var/lib/dpkg.
     for entry in fs::read_dir(path)? {
-        if ![LOCK, CONTROL_SOCKET, FROZEN_ZONES, ADDED_ZONES, DAMAGED_ZONES, JOURNAL]
+        if ![LOCK, CONTROL_SOCKET, FROZEN_ZONES, ADDED_ZONES, DAMAGED_ZONES, JOURNAL, CHECKS]
             .map(OsStr::new)
             .contains(&entry?.file_name().as_os_str())
         {
@@ -164,7 +166,9 @@ fn chown_to(path: &Path, identity: &Identity) -> io::Result<()> {
     for name in [LOCK, FROZEN_ZONES, ADDED_ZONES, DAMAGED_ZONES] {
         chown_file(&folder, name, identity)?;
     }
-    chown_journal(&folder, identity)?;
+    for name in [JOURNAL, CHECKS] {
+        chown_folder(&folder, name, identity)?;
+    }
     fchown(&folder, Some(identity.user), Some(identity.group))
 }
 
@@ -182,25 +186,25 @@ fn chown_file(folder: &File, name: &str, identity: &Identity) -> io::Result<()> 
     }
 }
 
-/// Chowns the folder of the journal, and the files in it.
-fn chown_journal(state_dir: &File, identity: &Identity) -> io::Result<()> {
-    let journal = match open_directory(&within(state_dir, JOURNAL)) {
+/// Chowns a folder in the state-dir, if it is there, and the files in it.
+fn chown_folder(state_dir: &File, name: &str, identity: &Identity) -> io::Result<()> {
+    let folder = match open_directory(&within(state_dir, name)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         opened => opened?,
     };
-    let metadata = journal.metadata()?;
+    let metadata = folder.metadata()?;
     if metadata.uid() == identity.user {
         return Ok(());
     }
     if !is_writable_by_root_only(&metadata) {
-        return Err(io::Error::other(format!("`{JOURNAL}` in it is not a folder that only root can change")));
+        return Err(io::Error::other(format!("`{name}` in it is not a folder that only root can change")));
     }
-    for entry in fs::read_dir(within(&journal, "."))? {
-        let name = entry?.file_name();
-        let name = name.to_str().ok_or_else(|| io::Error::other(format!("`{JOURNAL}` in it has files of others")))?;
-        chown_file(&journal, name, identity)?;
+    for entry in fs::read_dir(within(&folder, "."))? {
+        let file = entry?.file_name();
+        let file = file.to_str().ok_or_else(|| io::Error::other(format!("`{name}` in it has files of others")))?;
+        chown_file(&folder, file, identity)?;
     }
-    fchown(&journal, Some(identity.user), Some(identity.group))
+    fchown(&folder, Some(identity.user), Some(identity.group))
 }
 
 //----------- as the daemon's user ----------------------------------------------------
@@ -237,6 +241,25 @@ impl StateDir {
     /// Its path, for messages.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The folder for files that check commands read, which is empty: a daemon that was killed may have left some. Other processes can use
+    /// its path.
+    pub fn check_folder(&self) -> io::Result<PathBuf> {
+        let path = self.file(CHECKS);
+        match DirBuilder::new().mode(0o700).create(&path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => (),
+        }
+        // Not a link to a folder of someone else's.
+        let folder = open_directory(&path)?;
+        if folder.metadata()?.uid() != current_user() {
+            return Err(io::Error::other("it is not a folder of this user"));
+        }
+        for entry in fs::read_dir(within(&folder, "."))? {
+            fs::remove_file(entry?.path())?;
+        }
+        fs::canonicalize(path)
     }
 
     /// The path of a file in the folder, valid whatever is renamed meanwhile, and short enough for a socket.
@@ -305,6 +328,23 @@ mod tests {
     }
 
     #[test]
+    fn what_a_killed_daemon_left_for_check_commands_is_removed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let state_dir = StateDir::open(folder.path()).expect("a fresh folder");
+        let checks = state_dir.check_folder().expect("it is created");
+        assert_eq!(checks, fs::canonicalize(folder.path()).expect("it is there").join(CHECKS));
+        fs::write(checks.join("text"), "").expect("a file");
+        state_dir.check_folder().expect("it is there");
+        assert_eq!(fs::read_dir(&checks).expect("it is there").count(), 0);
+        // A link could lead to files of others.
+        let other = folder.path().join("other");
+        fs::remove_dir(&checks).and_then(|()| fs::create_dir(&other)).expect("folders");
+        fs::write(other.join("precious"), "").and_then(|()| symlink(&other, &checks)).expect("a link");
+        state_dir.check_folder().expect_err("it is a link");
+        assert!(other.join("precious").exists());
+    }
+
+    #[test]
     fn a_link_in_place_of_the_lock_is_left_alone() {
         let folder = tempfile::tempdir().expect("a folder");
         let (lock, other) = (folder.path().join(LOCK), folder.path().join("other"));
@@ -370,6 +410,8 @@ mod tests {
             (left.join(JOURNAL), left.join(JOURNAL).join("journal-1"), left.join(ADDED_ZONES));
         fs::create_dir(&journal).expect("a folder");
         fs::write(&segment, "").and_then(|()| fs::write(&added, "")).expect("files");
+        let check = left.join(CHECKS).join("text");
+        fs::create_dir(left.join(CHECKS)).and_then(|()| fs::write(&check, "")).expect("a file");
         // A link, or a file with another name, could be someone else's.
         let (linked, other) = (journal.join("image-1"), folder.path().join("precious"));
         fs::write(&other, "").and_then(|()| symlink(&other, &linked)).expect("a link");
@@ -379,7 +421,7 @@ mod tests {
         fs::remove_file(&linked).expect("it is there");
         assert_eq!((owner(&left), owner(&journal), owner(&other)), (0, 0, 0));
         prepare(&left, &identity).expect("root may");
-        for path in [&left, &left.join(LOCK), &journal, &segment, &added] {
+        for path in [&left, &left.join(LOCK), &journal, &segment, &added, &left.join(CHECKS), &check] {
             assert_eq!(owner(path), 54321, "{}", path.display());
         }
         // What was never a state-dir is left alone.

@@ -388,7 +388,7 @@ key_table! {
         /// A command that decides whether a new version is published: the program and its arguments.
         ///
         /// It gets the zone as text on standard input. In arguments, `{zone}` stands for the zone's name, and `{file}` for a
-        /// temporary file with the text; then nothing is on standard input. The environment has `ZONDA_ZONE` and
+        /// temporary file with the text, in the folder `checks` of the state-dir; then nothing is on standard input. The environment has `ZONDA_ZONE` and
         /// `ZONDA_SERIAL`. Exit status 0 publishes the version; any other keeps the version served before, and the beginning of
         /// what the command writes to standard error is in the log and in `zonda zone status`. No shell is involved.
         ///

@@ -7,8 +7,9 @@ use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
 use std::process::{Child, ChildStderr, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use netio::child_process::{end_descriptor, kill_group_of, set_nonblocking, unblock_signals};
@@ -54,6 +55,8 @@ pub enum CommandError {
 /// What is written for the zone's name, and for a file with its text.
 const ZONE: &str = "{zone}";
 const FILE: &str = "{file}";
+/// What the names of files with the text begin with.
+const PREFIX: &str = "zonda-check-";
 
 /// Octets of standard error that are reported: the first line or two.
 const MAX_MESSAGE_LEN: usize = 400;
@@ -80,6 +83,16 @@ pub fn run(command: &CheckCommand, version: &Zone) -> Result<(), CommandError> {
         true if status.success() => Ok(()),
         true => Err(CommandError::Refused { program, status: status_text(status), message: io.message() }),
     }
+}
+
+/// Where the files with the text of zones are; without it, in the folder of the system for temporary files.
+static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+
+/// Puts the files with the text of zones into this folder of the state-dir, which every start empties: nobody else removes what a daemon
+/// that is killed has left.
+pub fn use_folder(folder: PathBuf) {
+    // The daemon has one state-dir.
+    _ = FOLDER.set(folder);
 }
 
 /// Ends all commands, and lets none start: the daemon stops.
@@ -151,9 +164,17 @@ fn replace_zone(argument: &str, zone: &str) -> String {
 
 /// A file that only this user can read, with the text of the zone; removed when dropped.
 fn text_file(version: &Zone) -> io::Result<NamedTempFile> {
-    let mut file = NamedTempFile::with_prefix("zonda-check-")?;
-    TextExport::new(version.clone()).write_to(&mut file)?;
-    Ok(file)
+    let with_text = |file: io::Result<NamedTempFile>| {
+        let mut file = file?;
+        TextExport::new(version.clone()).write_to(&mut file)?;
+        Ok(file)
+    };
+    let temporary = || with_text(NamedTempFile::with_prefix(PREFIX));
+    match FOLDER.get() {
+        // A full state-dir must not refuse versions.
+        Some(folder) => with_text(NamedTempFile::with_prefix_in(PREFIX, folder)).or_else(|_| temporary()),
+        None => temporary(),
+    }
 }
 
 fn status_text(status: ExitStatus) -> String {

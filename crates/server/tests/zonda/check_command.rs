@@ -76,6 +76,23 @@ fn a_command_can_end_what_it_started() {
     assert!(report.out.contains("check ended with exit status 7"), "{}", report.out);
 }
 
+/// Each may have the text of a large zone.
+#[test]
+fn a_killed_daemon_leaves_no_text_of_zones_behind() {
+    let folder = checked("\"./check\", \"{file}\"", "");
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    script(&folder, "echo \"$1\" > file.new && mv file.new file; sleep 3; exit 1");
+    folder.write("a.zone", &zone_text(2, "192.0.2.2"));
+    daemon.signal("HUP");
+    let file = read_when_written(&folder.path().join("file"));
+    assert!(Path::new(&file).starts_with(folder.path().canonicalize().expect("it is there")), "{file}");
+    daemon.kill();
+    assert!(Path::new(&file).exists(), "nobody could remove it");
+    script(&folder, "exit 0");
+    let _daemon = folder.serve(&["--config", "zonda.toml"]);
+    assert!(!Path::new(&file).exists());
+}
+
 /// A check may run for minutes; with the daemon gone, nobody would end it.
 #[test]
 fn a_command_ends_when_the_daemon_stops() {
