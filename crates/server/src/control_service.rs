@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{TrySendError, sync_channel};
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ use crate::writer::{ControlEvent, EditRequest, StatusPage, StatusRequest, Writer
 use crate::zone_id::ZoneId;
 use crate::zone_status::{ZoneStatus, rfc3339};
 use crate::zones::ControlRefused;
+use crate::zones::work_pool::spawn_one;
 
 /// What one thread needs to respond.
 pub struct ControlService {
@@ -30,8 +32,55 @@ pub struct ControlService {
     transfers: TransferHandle,
     /// What is served: reading it needs no writer.
     served: OccasionalReader<Served>,
-    frozen_zones: Arc<FrozenZonesFile>,
+    frozen_zones: Arc<FrozenZones>,
     counters: CounterReader,
+}
+
+/// Keeps the frozen zones over a restart.
+pub struct FrozenZones {
+    file: FrozenZonesFile,
+    writer: WriterHandle,
+    /// A thread is about to store them.
+    is_requested: AtomicBool,
+}
+
+impl FrozenZones {
+    /// The zones that this writer says are frozen, in this file.
+    pub fn new(file: FrozenZonesFile, writer: WriterHandle) -> FrozenZones {
+        FrozenZones { file, writer, is_requested: AtomicBool::new(false) }
+    }
+
+    /// Stores them soon, on a thread made for that: a frozen zone was removed, and another one of its name must not be frozen after a restart.
+    pub fn store_soon(self: &Arc<FrozenZones>) {
+        if self.is_requested.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let store = self.clone();
+        let started = spawn_one("frozen-zones", move || {
+            // Before the writer is asked: what changes after its answer is stored by another thread.
+            store.is_requested.store(false, Ordering::Relaxed);
+            // An error is in the log, and a zone more than there should be in the file until the next attempt.
+            _ = store.store();
+        });
+        if let Err(error) = started {
+            self.is_requested.store(false, Ordering::Relaxed);
+            error!("cannot start a thread to write `{FROZEN_ZONES}`: {error}");
+        }
+    }
+
+    fn store(&self) -> io::Result<()> {
+        let names = || {
+            let (reply, names) = sync_channel(1);
+            self.writer.request_control(ControlEvent::FrozenZones { reply });
+            names.recv().ok()
+        };
+        self.file.write(names).inspect_err(|error| {
+            error!(
+                help = write_help(error, "the state-dir"),
+                "`{FROZEN_ZONES}` in the state-dir cannot be written: {error}; after a restart other zones are frozen than now"
+            );
+        })
+    }
 }
 
 impl ControlService {
@@ -40,7 +89,7 @@ impl ControlService {
         writer: WriterHandle,
         transfers: TransferHandle,
         served: OccasionalReader<Served>,
-        frozen_zones: Arc<FrozenZonesFile>,
+        frozen_zones: Arc<FrozenZones>,
         counters: CounterReader,
     ) -> ControlService {
         ControlService { writer, transfers, served, frozen_zones, counters }
@@ -171,7 +220,7 @@ impl ControlService {
 
     /// The response once zones are frozen or thawed. The list is stored even if that changed none of them: the last attempt may have failed.
     fn frozen(&self, done: usize, failures: Vec<ZoneFailure>) -> ControlResponse {
-        match self.store_frozen_zones() {
+        match self.frozen_zones.store() {
             Ok(()) => ControlResponse::ZoneAction { done, failures },
             Err(error) => ControlResponse::Refused(format!(
                 "{done} zones are frozen or thawed, but not after a restart: `{FROZEN_ZONES}` in the state-dir cannot be written: {error}; {}, then repeat the command",
@@ -205,21 +254,6 @@ impl ControlService {
         self.writer.request_control(ControlEvent::Freeze { zones, is_frozen, reply });
         let result = |result: Result<(), ControlRefused>| result.map_err(|reason| reason.to_string());
         Some(results.recv().ok()?.into_iter().map(result).collect())
-    }
-
-    /// Keeps the frozen zones over a restart.
-    fn store_frozen_zones(&self) -> io::Result<()> {
-        let names = || {
-            let (reply, names) = sync_channel(1);
-            self.writer.request_control(ControlEvent::FrozenZones { reply });
-            names.recv().ok()
-        };
-        self.frozen_zones.write(names).inspect_err(|error| {
-            error!(
-                help = write_help(error, "the state-dir"),
-                "`{FROZEN_ZONES}` in the state-dir cannot be written: {error}; zones are not frozen after a restart"
-            );
-        })
     }
 
     //----------- adding and removing ------------------------------------------
@@ -268,7 +302,7 @@ impl ControlService {
                 Some(Err(reason)) => failures.push(ZoneFailure { zone: zone.1.name, reason: reason.to_string() }),
             }
         }
-        match self.store_frozen_zones() {
+        match self.frozen_zones.store() {
             Err(error) if frozen > 0 => ControlResponse::Refused(format!(
                 "{done} zones are rolled back, but {frozen} of them are not frozen after a restart, when a later version may replace them: `{FROZEN_ZONES}` in the state-dir cannot be written: {error}; {}, then use `zonda zone freeze`",
                 write_help(&error, "the state-dir")

@@ -21,7 +21,7 @@ use crate::command::{print_findings, read_config};
 use crate::config::value::{FilePath, TlsEndpoint};
 use crate::config::{Config, Server, octet_limit};
 use crate::control::{self, ControlRequest, ControlSocket};
-use crate::control_service::ControlService;
+use crate::control_service::{ControlService, FrozenZones};
 use crate::frozen_zones::{self, FROZEN_ZONES, FrozenZonesFile};
 use crate::listen::{self, EventSinks, ListenError, ListenerThreads, ZoneResponder};
 use crate::listener_setup::{addresses, listen_config, needed_files};
@@ -130,12 +130,13 @@ fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<
     let frozen_zones = state_dir.as_ref().map(|state_dir| state_dir.file(FROZEN_ZONES)).unwrap_or_default();
     let frozen_before = frozen_zones::read(&frozen_zones)
         .map_err(|error| StartError::System("`frozen-zones` in the state-dir cannot be read", error))?;
-    let frozen_zones = Arc::new(FrozenZonesFile::new(frozen_zones));
+    let frozen_zones = Arc::new(FrozenZones::new(FrozenZonesFile::new(frozen_zones), handle.clone()));
     let control = state_dir.map(|state_dir| open_control_socket(&config.server, state_dir)).transpose()?.flatten();
     let control = control.map(Arc::new);
     let mut writer = Writer::new(WriterSetup { config, sources, log, tls, queue, journal })
         .map_err(|error| StartError::System("the system has no random numbers", error))?;
-    writer.freeze_later(frozen_before);
+    let removed_from = frozen_zones.clone();
+    writer.freeze_later(frozen_before, move || removed_from.store_soon());
     match &control {
         Some(control) => writer.open_added_zones(&control.state_file(ADDED_ZONES)),
         None => writer.keep_stored_zones(),

@@ -93,6 +93,8 @@ pub struct Writer {
     saver: Option<Saver>,
     /// The templates and catalogs of the configuration that is being applied.
     new_catalogs: Option<(Templates, Vec<Name>)>,
+    /// Is called when frozen zones were removed.
+    frozen_removed: Box<dyn Fn() + Send>,
     /// Where every reload reads the configuration from.
     sources: Sources,
     /// The settings in force: where a change needs a restart, the old value.
@@ -173,6 +175,7 @@ impl Writer {
             has_started: false,
             keeps_stored: false,
             new_catalogs: None,
+            frozen_removed: Box::new(|| ()),
             sources,
             server: config.server,
             empty_folders: config.empty_folders,
@@ -235,6 +238,7 @@ impl Writer {
         }
         self.finish_reloads();
         self.finish_stop(now);
+        self.report_frozen();
         if self.step_catalogs(now) { Some(now) } else { self.wake_time() }
     }
 

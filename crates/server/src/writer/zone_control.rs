@@ -74,9 +74,17 @@ pub struct KeptVersion {
 }
 
 impl Writer {
-    /// Freezes zones as soon as they have a version.
-    pub fn freeze_later(&mut self, zones: HashSet<Name>) {
+    /// Freezes zones as soon as they have a version. `removed` is called whenever frozen zones were removed.
+    pub fn freeze_later(&mut self, zones: HashSet<Name>, removed: impl Fn() + Send + 'static) {
         self.zones.freeze_later(zones);
+        self.frozen_removed = Box::new(removed);
+    }
+
+    /// Reports that frozen zones were removed.
+    pub(super) fn report_frozen(&mut self) {
+        if self.zones.take_removed_frozen() {
+            (self.frozen_removed)();
+        }
     }
 
     pub(super) fn control(&mut self, event: ControlEvent) {

@@ -1,6 +1,7 @@
 //! `zonda zone freeze`, `thaw` and `rollback`.
 
 use crate::acceptance::{folder, reload};
+use crate::catalog::wait_until;
 use crate::harness::{CommandOutput, NXDOMAIN, TestFolder, zone_text};
 use crate::zone_status::status;
 
@@ -49,6 +50,26 @@ fn a_repeated_command_stores_which_zones_are_frozen() {
     drop(daemon);
     let _daemon = folder.serve(&["--config", "zonda.toml"]);
     assert!(!is_frozen());
+}
+
+/// Another zone of the same name is another zone, after a restart as before.
+#[test]
+fn a_frozen_zone_that_was_removed_and_added_again_is_not_frozen_after_a_restart() {
+    let folder = folder("", &zone_text(1, "192.0.2.1"));
+    let config = std::fs::read_to_string(folder.path().join("zonda.toml")).expect("it was written");
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    assert_eq!(zone(&folder, &["freeze"]).status, 0);
+    let stored = || std::fs::read_to_string(folder.path().join("state/zonda/frozen-zones")).expect("it is stored");
+    assert_eq!(stored(), "a.example.\n");
+    for config in ["[[zone]]\nname = \"b.example\"\nfile = \"a.zone\"\n", &config] {
+        folder.write("zonda.toml", config);
+        assert_eq!(reload(&folder).status, 0);
+    }
+    assert!(status(&folder)["frozen"] == false);
+    wait_until("stored", &daemon, || stored().is_empty());
+    daemon.kill();
+    let _daemon = folder.serve(&["--config", "zonda.toml"]);
+    assert!(status(&folder)["frozen"] == false);
 }
 
 #[test]

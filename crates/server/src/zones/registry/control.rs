@@ -18,6 +18,8 @@ pub(super) struct ZoneControls {
     frozen: ZoneIdSet,
     /// The zones that were frozen before the restart and have no version yet.
     frozen_before: HashSet<Name>,
+    /// Frozen zones were removed since [`ZoneRegistry::take_removed_frozen`].
+    has_removed_frozen: bool,
     /// Replaced versions, the latest first.
     kept: ZoneIdMap<VecDeque<Zone>>,
     /// Why the last version of a zone was refused.
@@ -87,16 +89,26 @@ impl ZoneRegistry {
     }
 
     /// Does not freeze the zone with this name when it has a version.
-    pub(super) fn thaw_later(&mut self, apex: NameRef<'_>) {
-        if self.was_frozen(apex) {
-            self.controls.frozen_before.remove(&apex.to_owned());
-        }
+    fn thaw_later(&mut self, apex: NameRef<'_>) -> bool {
+        self.was_frozen(apex) && self.controls.frozen_before.remove(&apex.to_owned())
+    }
+
+    /// The zone with this name begins anew: it is not frozen when it has a version.
+    pub(super) fn forget_frozen_name(&mut self, apex: NameRef<'_>) {
+        self.controls.has_removed_frozen |= self.thaw_later(apex);
     }
 
     /// The start is complete: what was frozen before and is no zone any more is forgotten.
     pub(super) fn forget_frozen_names(&mut self) {
-        let zones = &self.zones;
+        let (zones, before) = (&self.zones, self.controls.frozen_before.len());
         self.controls.frozen_before.retain(|apex| zones.find(apex.as_ref()).is_some());
+        self.controls.has_removed_frozen |= self.controls.frozen_before.len() < before;
+    }
+
+    /// Whether frozen zones were removed since the last call: [`ZoneRegistry::frozen_zones`] must be stored, or another zone of the same name
+    /// would be frozen after a restart.
+    pub fn take_removed_frozen(&mut self) -> bool {
+        std::mem::take(&mut self.controls.has_removed_frozen)
     }
 
     /// The names of the frozen zones, with those that have no version yet.
@@ -205,8 +217,8 @@ impl ZoneRegistry {
 
     /// Forgets a removed zone. Another one of its name is not frozen.
     pub(super) fn forget_controls(&mut self, id: ZoneId, apex: NameRef<'_>) {
-        self.thaw_later(apex);
-        self.controls.frozen.remove(&id);
+        self.forget_frozen_name(apex);
+        self.controls.has_removed_frozen |= self.controls.frozen.remove(&id);
         self.controls.kept.remove(&id);
         self.controls.problems.remove(&id);
     }

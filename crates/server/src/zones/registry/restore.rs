@@ -45,7 +45,7 @@ impl ZoneRegistry {
         let Some(apex) = self.served(id).map(|served| served.apex().to_owned()) else { return };
         let is_another = restored.as_ref().is_some_and(|restored| self.has_another_label(id, restored.timers));
         if is_another {
-            self.thaw_later(apex.as_ref());
+            self.forget_frozen_name(apex.as_ref());
         }
         match restored.filter(|_| !is_another) {
             // Another version may have come meanwhile.
