@@ -384,7 +384,7 @@ const MAX_ROLLBACK_ATTEMPTS: usize = 5;
 const EDITS_AT_ONCE: usize = 256;
 
 fn parse_addition((zone, template): (String, String)) -> Result<Edit, ZoneFailure> {
-    parse_name(zone).map(|name| Edit::Add(name, template))
+    parse_name(zone).map(|name| Edit::Add(name, template.as_str().into()))
 }
 
 fn parse_removal(zone: String) -> Result<Edit, ZoneFailure> {

@@ -85,6 +85,8 @@ pub struct Writer {
     secondaries: Secondaries,
     updates: Updates,
     catalogs: Catalogs,
+    /// The number of the last addition by `zonda zone add`.
+    last_addition: u32,
     /// Whether all zones are loaded that the start loads, and stored zones are to be forgotten that no catalog adds.
     has_started: bool,
     /// Whether stored zones that nothing adds are kept until another start: see [`Writer::keep_stored_zones`].
@@ -172,6 +174,7 @@ impl Writer {
             updates: Updates::new(tls.peers().clone(), exchanges),
             catalogs,
             saver: None,
+            last_addition: 0,
             has_started: false,
             keeps_stored: false,
             new_catalogs: None,

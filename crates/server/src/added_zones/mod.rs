@@ -1,11 +1,11 @@
 //! The zones of `zonda zone add`, kept in the state-dir: a text file that every addition and removal is appended to.
 //!
-//! The first line is `= added-zones 2`, with the version of the format; the others are `+ NAME TEMPLATE` or `- NAME`. Each ends with a space
-//! and its checksum: the CRC-32C of what precedes that, in hexadecimal. A line counts once its newline is on disk: one that a crash has cut
-//! off is dropped. The file is rewritten without the zones that were removed at a start, and when it has doubled.
+//! The first line is `= added-zones 3`, with the version of the format; the others are `+ NAME TEMPLATE NUMBER` or `- NAME`. Each ends with a
+//! space and its checksum: the CRC-32C of what precedes that, in hexadecimal. A line counts once its newline is on disk: one that a crash has
+//! cut off is dropped. The file is rewritten without the zones that were removed at a start, and when it has doubled.
 //!
-//! Format 1 had no first line and no checksums. It is read, and rewritten in format 2 at the next start: until that works, a file begins
-//! with lines of format 1.
+//! Format 2 had no numbers, format 1 no first line and no checksums either. They are read, and rewritten in format 3 at the next start: until
+//! that works, a file begins with lines of the other format.
 
 mod saver;
 
@@ -28,14 +28,29 @@ pub use saver::{SaveRequest, Saver};
 /// The file in the state-dir.
 pub const ADDED_ZONES: &str = "added-zones";
 
-/// Added zones with their templates.
-pub type AddedZones = HashMap<Name, String>;
+/// Added zones.
+pub type AddedZones = HashMap<Name, Addition>;
+
+/// How a zone was added.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Addition {
+    /// The template.
+    pub template: String,
+    /// Another one each time that this zone is added: produced catalogs show by it that it is another zone. 0 if it is not known.
+    pub number: u32,
+}
+
+impl From<&str> for Addition {
+    fn from(template: &str) -> Addition {
+        Addition { template: template.to_owned(), number: 0 }
+    }
+}
 
 /// An addition or a removal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Edit {
-    /// The zone was added with this template.
-    Add(Name, String),
+    /// The zone was added.
+    Add(Name, Addition),
     /// The zone was removed.
     Remove(Name),
 }
@@ -67,7 +82,9 @@ pub struct Contents {
 /// The first line of a file, without its checksum.
 const HEADER: &str = "= added-zones ";
 /// The format that is written.
-const FORMAT_VERSION: &str = "2";
+const FORMAT_VERSION: &str = "3";
+/// The other formats that have a first line.
+const EARLIER_VERSION: &str = "2";
 /// The length of a checksum, and of the space before it.
 const CHECKSUM_LEN: usize = 9;
 
@@ -163,6 +180,7 @@ impl AddedZonesFile {
 /// Reads all lines. Fails only if another version of zonda has written them.
 fn replay(text: &[u8]) -> io::Result<Contents> {
     let (mut zones, mut lines, mut damage) = (AddedZones::new(), 0, Damage::default());
+    let mut is_current = false;
     // No line after the first one with a checksum is of format 1.
     let mut has_checksums = false;
     let end = complete_len(text);
@@ -173,11 +191,11 @@ fn replay(text: &[u8]) -> io::Result<Contents> {
         has_checksums |= checked.is_some();
         let words = checked.or_else(|| Some(line).filter(|_| !has_checksums));
         if let Some(version) = checked.and_then(|words| words.strip_prefix(HEADER.as_bytes())) {
-            check_version(version)?;
+            is_current = check_version(version)?;
             continue;
         }
         match words.and_then(parse) {
-            Some(Edit::Add(name, template)) => _ = zones.insert(name, template),
+            Some(Edit::Add(name, addition)) => _ = zones.insert(name, addition),
             Some(Edit::Remove(name)) => _ = zones.remove(&name),
             None => damage.note(lines, line),
         }
@@ -187,7 +205,7 @@ fn replay(text: &[u8]) -> io::Result<Contents> {
     }
     damage.report();
     let is_damaged = damage.lines > 0;
-    let is_compact = !is_damaged && end == text.len() && has_checksums && lines == 1 + zones.len();
+    let is_compact = !is_damaged && end == text.len() && is_current && lines == 1 + zones.len();
     Ok(Contents { zones, is_damaged, is_compact })
 }
 
@@ -202,9 +220,10 @@ fn checksum_of(words: &[u8]) -> String {
     format!(" {:08x}", crc32c::crc32c(words))
 }
 
-fn check_version(version: &[u8]) -> io::Result<()> {
-    if version == FORMAT_VERSION.as_bytes() {
-        return Ok(());
+/// Whether this is the version that is written; fails if it is not known.
+fn check_version(version: &[u8]) -> io::Result<bool> {
+    if [FORMAT_VERSION, EARLIER_VERSION].map(str::as_bytes).contains(&version) {
+        return Ok(version == FORMAT_VERSION.as_bytes());
     }
     let version = String::from_utf8_lossy(version);
     Err(io::Error::other(format!("its format is {}: use the version of zonda that wrote it", quoted(&version))))
@@ -247,10 +266,13 @@ fn parse(words: &[u8]) -> Option<Edit> {
     let mut words = words.split(|&octet| octet == b' ');
     let (kind, name) = (words.next()?, words.next()?);
     let name = Name::from_text(name, Some(NameRef::ROOT)).ok()?.to_lowercase();
-    let template = words.next().map(|template| String::from_utf8(template.to_vec()));
-    match (kind, template, words.next()) {
-        (b"+", Some(template), None) => Some(Edit::Add(name, template.ok()?)),
-        (b"-", None, None) => Some(Edit::Remove(name)),
+    let [template, number] = [words.next(), words.next()].map(|word| word.map(str::from_utf8));
+    match (kind, template, number, words.next()) {
+        (b"+", Some(template), number, None) => {
+            let number = number.map_or(Some(0), |number| number.ok()?.parse().ok())?;
+            Some(Edit::Add(name, Addition { template: template.ok()?.to_owned(), number }))
+        }
+        (b"-", None, None, None) => Some(Edit::Remove(name)),
         _ => None,
     }
 }
@@ -267,8 +289,8 @@ fn keep_and_rewrite(path: &Path, text: &[u8], contents: &Contents) -> io::Result
 fn rewrite(path: &Path, zones: &AddedZones) -> io::Result<()> {
     let mut text = String::new();
     append_line(&mut text, format_args!("{HEADER}{FORMAT_VERSION}"));
-    for (name, template) in zones {
-        Edit::Add(name.clone(), template.clone()).append(&mut text);
+    for (name, addition) in zones {
+        Edit::Add(name.clone(), addition.clone()).append(&mut text);
     }
     replace_file(path, 0o600, |mut file| file.write_all(text.as_bytes()))
 }
@@ -286,7 +308,9 @@ impl Edit {
     /// Appends the line.
     pub fn append(&self, text: &mut String) {
         match self {
-            Edit::Add(name, template) => append_line(text, format_args!("+ {name} {template}")),
+            Edit::Add(name, Addition { template, number }) => {
+                append_line(text, format_args!("+ {name} {template} {number}"))
+            }
             Edit::Remove(name) => append_line(text, format_args!("- {name}")),
         }
     }
@@ -335,9 +359,11 @@ mod tests {
         let (mut file, contents) = AddedZonesFile::open(&path).expect("a new file");
         assert_eq!((contents.zones.len(), contents.is_damaged), (0, false));
         let odd = Name::from_wire(b"\x04a \nb\x01-\0").expect("a name");
-        let edits = [add("a."), Edit::Add(odd.clone(), "t".into()), remove("a."), Edit::Add(name("b."), "u".into())];
+        let numbered = Addition { template: "u".into(), number: 77 };
+        let edits =
+            [add("a."), Edit::Add(odd.clone(), "t".into()), remove("a."), Edit::Add(name("b."), numbered.clone())];
         file.append(&lines(&edits)).expect("space");
-        let expected = AddedZones::from([(odd, "t".into()), (name("b."), "u".into())]);
+        let expected = AddedZones::from([(odd, "t".into()), (name("b."), numbered)]);
         assert_eq!(zones(&path), expected);
         assert_eq!(fs::read_to_string(&path).expect("text").lines().count(), 3);
         let inode = || fs::metadata(&path).expect("it is there").ino();
@@ -390,10 +416,15 @@ mod tests {
         assert_eq!(contents.zones, AddedZones::from([(name("b."), "t".into())]));
         file.append(&lines(&[add("c.")])).expect("space");
         let expected = AddedZones::from(["b.", "c."].map(|zone| (name(zone), "t".into())));
-        assert_eq!(zones(&path), expected, "format 1, then 2");
+        assert_eq!(zones(&path), expected, "format 1, then 3");
         fs::remove_dir(path.with_file_name(format!(".{ADDED_ZONES}.new"))).expect("it is there");
         assert_eq!(zones(&path), expected);
-        assert!(fs::read(&path).expect("text").starts_with(b"= added-zones 2 "));
+        assert!(fs::read(&path).expect("text").starts_with(b"= added-zones 3 "));
+        // Format 2, which is rewritten, too.
+        let mut text = String::new();
+        ["= added-zones 2", "+ a. t"].into_iter().for_each(|words| append_line(&mut text, format_args!("{words}")));
+        assert_eq!(write(&path, text.as_bytes()), AddedZones::from([(name("a."), "t".into())]));
+        assert!(fs::read(&path).expect("text").starts_with(b"= added-zones 3 "));
     }
 
     #[test]
@@ -410,7 +441,16 @@ mod tests {
                 assert_eq!(zones(&path), found, "{len}");
             }
         }
-        for damage in [&b"\0\0\0\n"[..], b"+ a..b t\n", b"* a. t\n", b"+ a.\n", b"- a. t\n", b"+ a. t u\n", b"\n"] {
+        for damage in [
+            &b"\0\0\0\n"[..],
+            b"+ a..b t\n",
+            b"* a. t\n",
+            b"+ a.\n",
+            b"- a. t\n",
+            b"+ a. t u\n",
+            b"+ a. t 1 2\n",
+            b"\n",
+        ] {
             let zones = write(&path, &[b"+ x. t\n", damage, b"+ y. t\n"].concat());
             assert_eq!(zones.len(), 2, "{damage:?}");
         }
@@ -433,8 +473,8 @@ mod tests {
             assert!(contents.is_damaged && !contents.is_compact, "bit {at}");
             let lost = all.keys().filter(|zone| !contents.zones.contains_key(*zone)).count();
             assert!(lost <= 2, "bit {at}: {:?}", contents.zones);
-            let mut wrong = contents.zones.iter().filter(|(zone, template)| all.get(*zone) != Some(template));
-            assert!(wrong.all(|(zone, template)| *zone == name("a.example.") && template == "t"), "bit {at}");
+            let mut wrong = contents.zones.iter().filter(|(zone, addition)| all.get(*zone) != Some(addition));
+            assert!(wrong.all(|(zone, addition)| *zone == name("a.example.") && *addition == "t".into()), "bit {at}");
         }
     }
 
@@ -457,11 +497,11 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join(ADDED_ZONES);
         let mut text = String::new();
-        append_line(&mut text, format_args!("{HEADER}3"));
+        append_line(&mut text, format_args!("{HEADER}4"));
         text.push_str("@ something new\n");
         fs::write(&path, &text).expect("a file");
         let error = AddedZonesFile::open(&path).err().expect("nobody knows what it means").to_string();
-        assert!(error.contains("its format is `3`: use the version of zonda that wrote it"), "{error}");
+        assert!(error.contains("its format is `4`: use the version of zonda that wrote it"), "{error}");
         assert_eq!(fs::read_to_string(&path).expect("it is there"), text);
     }
 }

@@ -127,7 +127,7 @@ impl Catalogs {
                 let Some((policy, served)) = zones.policy(id).zip(zones.served(id)) else { return };
                 let catalog = policy.catalog_member.as_ref();
                 if let Some(catalog) = catalog.map(|name| self.produced.entry(name.clone()).or_default()) {
-                    catalog.list(served.apex().to_owned(), policy.catalog_group.clone());
+                    catalog.list(served.apex().to_owned(), policy.catalog_group.clone(), zones.addition(id));
                 }
             }
             ZoneNotice::Unlisted { catalog, apex } => {

@@ -1,8 +1,8 @@
 //! A produced catalog: lists the zones of this server that name it as their `catalog-member`.
 //!
-//! Its zone is the only state: a zone keeps the label that it has in the latest version, and one that is not in there gets a new label. What
-//! a restart or a reload has changed is found by listing the members. Changes go through the registry, so that consumers get a NOTIFY and
-//! IXFR.
+//! Its zone is the only state: a zone keeps the label that it has in the latest version, and one that is not in there gets a new label. The
+//! label of a zone that was added by command follows from the number of its addition, which is stored with it. What a restart or a reload
+//! has changed is found by listing the members. Changes go through the registry, so that consumers get a NOTIFY and IXFR.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -44,6 +44,8 @@ pub struct ProducedCatalog {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing {
     group: Option<String>,
+    /// The number of its addition, 0 if there is none.
+    addition: u32,
     /// The zone was removed and added again: it gets another label, even if no version of the catalog was without it (RFC 9432 5.6).
     is_reset: bool,
 }
@@ -71,9 +73,9 @@ const BATCH: usize = 16_384;
 
 impl ProducedCatalog {
     /// The zone is to be listed.
-    pub fn list(&mut self, zone: Name, group: Option<String>) {
+    pub fn list(&mut self, zone: Name, group: Option<String>, addition: u32) {
         let is_reset = self.pending.get(&zone).is_some_and(is_reset) | self.removed.remove(&zone);
-        self.pending.insert(zone, Some(Listing { group, is_reset }));
+        self.pending.insert(zone, Some(Listing { group, addition, is_reset }));
     }
 
     /// The zone is to be listed no more.
@@ -214,11 +216,13 @@ impl ProducedCatalog {
         (mut members, last): (std::vec::IntoIter<CatalogMember>, Option<Box<[u8]>>),
     ) {
         for member in members.by_ref().take(STEP) {
-            let policy = zones.find(member.zone.as_ref()).and_then(|id| zones.policy(id));
-            let policy = policy.filter(|policy| policy.catalog_member.as_ref() == Some(name));
-            match policy.map(|policy| policy.catalog_group.clone()) {
+            let zone = zones.find(member.zone.as_ref()).and_then(|id| Some((zones.addition(id), zones.policy(id)?)));
+            let zone = zone.filter(|(_, policy)| policy.catalog_member.as_ref() == Some(name));
+            match zone.map(|(addition, policy)| (addition, policy.catalog_group.clone())) {
                 None => self.unlist(member.zone),
-                Some(group) if groups(group.as_deref()) != member.groups => self.list(member.zone, group),
+                Some((addition, group)) if groups(group.as_deref()) != member.groups => {
+                    self.list(member.zone, group, addition);
+                }
                 Some(_) => (),
             }
         }
@@ -246,6 +250,11 @@ fn is_reset(listing: &Option<Listing>) -> bool {
     listing.as_ref().is_none_or(|listing| listing.is_reset)
 }
 
+/// The label of a zone whose addition has this number. RFC 9432 5.6: a zone that is added again has another one, and a restart knows which.
+fn label_of(zone: NameRef<'_>, addition: u32) -> Option<Box<[u8]>> {
+    (addition != 0).then(|| catalog::unique_label_since(zone, addition).into())
+}
+
 fn member(zone: Name, label: Box<[u8]>, listing: &Listing) -> CatalogMember {
     CatalogMember { label, zone, groups: groups(listing.group.as_deref()), change_of_ownership: None }
 }
@@ -254,8 +263,10 @@ fn first_version(name: NameRef<'_>, members: Vec<(Name, Option<Listing>)>, seria
     let mut builder = ZoneBuilder::new(name, ZoneBuilderOptions::default());
     builder.push(name, Rtype::SOA, TTL, &catalog::soa_rdata(serial));
     let members = members.into_iter().filter_map(|(zone, listing)| {
-        let label = catalog::unique_label(zone.as_ref());
-        Some(member(zone, label.into(), &listing?))
+        let listing = listing?;
+        let label = label_of(zone.as_ref(), listing.addition);
+        let label = label.unwrap_or_else(|| catalog::unique_label(zone.as_ref()).into());
+        Some(member(zone, label, &listing))
     });
     let records = members.flat_map(|member| catalog::member_records(name, &member));
     for (owner, rtype, rdata) in catalog::apex_records(name).into_iter().chain(records) {
@@ -274,10 +285,12 @@ fn next_change(base: &Zone, batch: Vec<(Name, Option<Listing>)>, serial: u32, ha
     for (zone, listing) in batch {
         let old = catalog::produced_member(base, zone.as_ref());
         let new = listing.map(|listing| {
-            let kept = old.as_ref().filter(|_| !listing.is_reset).map(|old| old.label.clone());
-            let label = kept.unwrap_or_else(|| match has_journal || listing.is_reset {
-                true => catalog::unique_label_since(zone.as_ref(), serial).into(),
-                false => catalog::unique_label(zone.as_ref()).into(),
+            let kept = || old.as_ref().filter(|_| !listing.is_reset).map(|old| old.label.clone());
+            let label = label_of(zone.as_ref(), listing.addition).or_else(kept).unwrap_or_else(|| {
+                match has_journal || listing.is_reset {
+                    true => catalog::unique_label_since(zone.as_ref(), serial).into(),
+                    false => catalog::unique_label(zone.as_ref()).into(),
+                }
             });
             member(zone, label, &listing)
         });

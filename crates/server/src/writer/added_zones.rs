@@ -7,7 +7,8 @@ use tracing::{error, info, warn};
 use wire::Name;
 
 use super::Writer;
-use crate::added_zones::{self, AddedZones, AddedZonesFile, Edit, SaveRequest, Saver};
+use crate::added_zones::{self, AddedZones, AddedZonesFile, Addition, Edit, SaveRequest, Saver};
+use crate::clock;
 use crate::control::ZoneFailure;
 use crate::zones::zone_origin::ZoneOrigin;
 
@@ -51,10 +52,11 @@ impl Writer {
     fn restore_added(&mut self, zones: AddedZones) {
         let count = zones.len();
         let mut forgotten = Vec::new();
-        for (name, template) in zones {
+        for (name, addition) in zones {
+            self.last_addition = self.last_addition.max(addition.number);
             if self.zones.find(name.as_ref()).is_some() {
                 forgotten.push(name);
-            } else if let Err(reason) = self.add_zone(&name, &template) {
+            } else if let Err(reason) = self.add_zone(&name, &addition) {
                 // It is kept in the file, and what is stored of it: the template may come back.
                 self.keep_stored_zones();
                 error!(zone = %name, "a zone that was added is not served: {reason}");
@@ -81,10 +83,15 @@ impl Writer {
         let EditRequest { edits, failures, saved } = request;
         let mut failed = Vec::new();
         let mut done = Vec::with_capacity(edits.len());
-        for edit in edits {
-            let (name, result) = match &edit {
-                Edit::Add(name, template) => (name, self.add_zone(name, template)),
-                Edit::Remove(name) => (name, self.remove_zone(name)),
+        // The time, so that a zone whose removal is forgotten does not get an earlier number.
+        self.last_addition = self.last_addition.max(clock::real_s());
+        for mut edit in edits {
+            let (name, result) = match &mut edit {
+                Edit::Add(name, addition) => {
+                    addition.number = self.last_addition;
+                    (&*name, self.add_zone(name, addition))
+                }
+                Edit::Remove(name) => (&*name, self.remove_zone(name)),
             };
             match result {
                 Err(reason) => failed.push(ZoneFailure { zone: name.to_string(), reason }),
@@ -100,7 +107,7 @@ impl Writer {
         }
     }
 
-    fn add_zone(&mut self, name: &Name, template: &str) -> Result<(), String> {
+    fn add_zone(&mut self, name: &Name, Addition { template, number }: &Addition) -> Result<(), String> {
         if let Some(origin) = self.zones.find(name.as_ref()).and_then(|id| self.zones.origin(id)) {
             return Err(match origin {
                 ZoneOrigin::Configured => "the zone is configured already".into(),
@@ -112,14 +119,20 @@ impl Writer {
             return Err("the name of a template must not be empty or contain spaces".into());
         }
         let source = self.catalogs.templates().usable(template)?.clone();
-        self.zones.add_dynamic(name.clone(), &source, ZoneOrigin::Added { template: template.to_owned() });
+        self.zones.add_numbered(name.clone(), &source, ZoneOrigin::Added { template: template.clone() }, *number);
         Ok(())
     }
 
     fn remove_zone(&mut self, name: &Name) -> Result<(), String> {
         let id = self.zones.find(name.as_ref()).ok_or("this is not a zone of this server")?;
         match self.zones.origin(id) {
-            Some(ZoneOrigin::Added { .. }) => self.zones.remove(id),
+            Some(ZoneOrigin::Added { .. }) => {
+                if self.zones.addition(id) == self.last_addition {
+                    // It gets another number if it is added again.
+                    self.last_addition += 1;
+                }
+                self.zones.remove(id)
+            }
             Some(ZoneOrigin::Member { catalog, .. }) => {
                 return Err(format!("the zone is a member of the catalog {catalog}: remove it there"));
             }

@@ -58,8 +58,9 @@ pub struct OriginTable {
     /// The origins by their numbers: as many as there are combinations of catalogs, groups and templates.
     known: Vec<ZoneOrigin>,
     numbers: HashMap<ZoneOrigin, u32>,
-    /// The fingerprints of the labels under which catalogs list the zones in slots, 0 for none, as have the slots after the end.
-    labels: Vec<u32>,
+    /// The fingerprints of the labels under which catalogs list the zones in slots, or the numbers of their additions; 0 for none, as have
+    /// the slots after the end.
+    details: Vec<u32>,
 }
 
 const CONFIGURED: u32 = 0;
@@ -69,7 +70,7 @@ impl Default for OriginTable {
     fn default() -> OriginTable {
         let known = vec![ZoneOrigin::Configured];
         let numbers = HashMap::from([(ZoneOrigin::Configured, CONFIGURED)]);
-        OriginTable { by_slot: Vec::new(), known, numbers, labels: Vec::new() }
+        OriginTable { by_slot: Vec::new(), known, numbers, details: Vec::new() }
     }
 }
 
@@ -86,8 +87,10 @@ impl OriginTable {
 
     /// Sets the origin of the zone in a slot.
     pub fn set(&mut self, slot: usize, origin: ZoneOrigin) {
-        if let Some(label) = self.labels.get_mut(slot).filter(|_| !matches!(origin, ZoneOrigin::Member { .. })) {
-            *label = 0;
+        if std::mem::discriminant(self.of(slot)) != std::mem::discriminant(&origin)
+            && let Some(detail) = self.details.get_mut(slot)
+        {
+            *detail = 0;
         }
         let number = self.number_of(origin);
         if slot >= self.by_slot.len() {
@@ -101,15 +104,30 @@ impl OriginTable {
 
     /// Notes the label under which a catalog lists the zone in a slot.
     pub fn set_label(&mut self, slot: usize, label: &[u8]) {
-        if slot >= self.labels.len() {
-            self.labels.resize(slot + 1, 0);
+        self.set_detail(slot, crc32c::crc32c(label).max(1));
+    }
+
+    /// Notes the number of the addition of the zone in a slot.
+    pub fn set_addition(&mut self, slot: usize, number: u32) {
+        self.set_detail(slot, number);
+    }
+
+    fn set_detail(&mut self, slot: usize, detail: u32) {
+        if slot >= self.details.len() {
+            self.details.resize(slot + 1, 0);
         }
-        self.labels[slot] = crc32c::crc32c(label).max(1);
+        self.details[slot] = detail;
+    }
+
+    /// The number of the addition of the zone in a slot; 0 if it was not added, or that is not known.
+    pub fn addition(&self, slot: usize) -> u32 {
+        let is_added = matches!(self.of(slot), ZoneOrigin::Added { .. });
+        self.details.get(slot).copied().filter(|_| is_added).unwrap_or(0)
     }
 
     /// The catalog and the label of the zone in a slot; both 0 if it is no member.
     pub fn membership(&self, slot: usize) -> Membership {
-        match (self.of(slot), self.labels.get(slot)) {
+        match (self.of(slot), self.details.get(slot)) {
             (ZoneOrigin::Member { catalog, .. }, Some(label)) if *label != 0 => {
                 Membership { catalog: catalog_fingerprint(catalog.as_ref()), label: *label }
             }
@@ -150,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_keeps_its_label_until_it_is_no_member() {
+    fn a_zone_keeps_its_label_or_addition_until_it_has_another_kind_of_origin() {
         let mut origins = OriginTable::default();
         let member = |catalog: &str| {
             let catalog = catalog.parse().expect("a name");
@@ -170,5 +188,11 @@ mod tests {
         assert_ne!(origins.membership(5).label, one.label);
         origins.set(5, ZoneOrigin::Configured);
         assert_eq!(origins.membership(5), Membership::default());
+        origins.set(5, ZoneOrigin::Added { template: "t".into() });
+        origins.set_addition(5, 7);
+        origins.set(5, ZoneOrigin::Added { template: "u".into() });
+        assert_eq!((origins.addition(5), origins.membership(5)), (7, Membership::default()));
+        origins.set(5, member("c."));
+        assert_eq!((origins.addition(5), origins.membership(5)), (0, Membership::default()));
     }
 }

@@ -50,7 +50,7 @@ fn added_zones_survive_reloads_and_kill_9() {
     assert_eq!((daemon.ask("www.a").rcode(), daemon.ask("www.c").rcode()), (REFUSED, REFUSED));
     let text = std::fs::read_to_string(&saved).expect("text");
     assert!(
-        text.starts_with("= added-zones 2 ") && text.lines().count() == 2 && text.contains("+ b. default "),
+        text.starts_with("= added-zones 3 ") && text.lines().count() == 2 && text.contains("+ b. default "),
         "{text}"
     );
     // The configuration wins, and later removes it.
@@ -243,4 +243,42 @@ fn rfc_9432_5_6_a_consumer_that_was_away_resets_a_zone_that_was_added_again() {
     assert_eq!(listed(" own.", &labels()), listed(" own.", &before));
     let consumer = serve(&second);
     wait_until("transferred anew", &consumer, || consumer.ask("www.a").has("192.0.2.1"));
+}
+
+/// RFC 9432 5.6: what was acknowledged counts, whether the catalog was changed before the end or not.
+#[test]
+fn rfc_9432_5_6_a_zone_gets_another_label_though_the_producer_is_killed_before_the_catalog_changes() {
+    let folder = folder();
+    folder.write(
+        "zonda.toml",
+        "[template.default]\nfile = \"zones/{name}.zone\"\ncatalog-member = \"p.\"\n\
+         [[zone]]\nname = \"p.\"\ncatalog = \"produce\"\n[[zone]]\nname = \"own\"\n[server]\nstate-dir = \"kept\"\n",
+    );
+    let daemon = serve(&folder);
+    daemon.wait_for_log("catalog produced");
+    assert_eq!(zone(&folder, &["add", "a", "b"]).status, 0);
+    let labels = || -> Vec<String> {
+        let export = zone(&folder, &["export", "p."]).out;
+        export.lines().filter(|line| line.contains(" PTR ")).map(str::to_owned).collect()
+    };
+    wait_until("listed", &daemon, || labels().len() == 3);
+    let before = labels();
+    // A frozen catalog does not change.
+    assert_eq!(zone(&folder, &["freeze", "p."]).status, 0);
+    assert_eq!((zone(&folder, &["remove", "a"]).status, zone(&folder, &["add", "a"]).status), (0, 0));
+    daemon.kill();
+    let daemon = serve(&folder);
+    wait_until("frozen", &daemon, || status_of(&folder, "p.")["frozen"] == true);
+    assert_eq!(labels(), before);
+    assert_eq!(zone(&folder, &["thaw", "p."]).status, 0);
+    let kept = || labels().iter().filter(|line| before.contains(line)).count();
+    wait_until("listed again", &daemon, || labels().len() == 3 && kept() == 2);
+    assert!(!labels().iter().any(|line| line.ends_with(" a.") && before.contains(line)), "{before:?} {:?}", labels());
+    // Only once.
+    let after = labels();
+    daemon.kill();
+    let daemon = serve(&folder);
+    assert_eq!(zone(&folder, &["add", "c"]).status, 0);
+    wait_until("listed", &daemon, || labels().len() == 4);
+    assert!(after.iter().all(|line| labels().contains(line)), "{after:?} {:?}", labels());
 }

@@ -59,6 +59,24 @@ impl ZoneRegistry {
         Some(id)
     }
 
+    /// As [`ZoneRegistry::add_dynamic`], for a zone whose addition has this number.
+    pub fn add_numbered(
+        &mut self,
+        apex: Name,
+        template: &TemplateSource,
+        origin: ZoneOrigin,
+        number: u32,
+    ) -> Option<ZoneId> {
+        let id = self.add_dynamic(apex, template, origin)?;
+        self.origins.set_addition(id.index as usize, number);
+        Some(id)
+    }
+
+    /// The number of the addition of a zone; 0 if it was not added, or that is not known.
+    pub fn addition(&self, id: ZoneId) -> u32 {
+        self.zones.get(id).map_or(0, |_| self.origins.addition(id.index as usize))
+    }
+
     pub(super) fn add_shared(
         &mut self,
         apex: Name,
