@@ -146,7 +146,8 @@ impl<T: TransferSink> Link<T> {
         let usable = self.connections.iter().filter(|(_, connection)| {
             let is_spent = reuse == Reuse::OnePerConnection && connection.started > 0;
             let is_blocked = connection.session.largest_transfer() > BIG_TRANSFER;
-            connection.session.in_flight() < limit && !is_spent && !(is_blocked && may_open)
+            let has_room = connection.session.in_flight() < limit && connection.session.has_free_ids();
+            has_room && !is_spent && !(is_blocked && may_open)
         });
         let load = |connection: &Connection<T>| connection.session.in_flight();
         let (id, best) = usable.min_by_key(|(id, connection)| (load(connection), **id))?;

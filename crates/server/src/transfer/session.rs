@@ -173,7 +173,7 @@ impl Default for SessionLimits {
 
 /// Messages of a transfer that was given up: 16 are a megabyte at most.
 const MAX_DISCARDED_MESSAGES: u32 = 16;
-/// Transfers given up on one connection, whose IDs are not used again.
+/// Transfers given up on one connection, whose IDs are not used again. After so many, it gets no new exchanges.
 const MAX_DISCARDED: usize = 1024;
 
 /// A connection with its exchanges.
@@ -376,6 +376,11 @@ impl<T: TransferSink> Session<T> {
     /// How many exchanges are in flight.
     pub fn in_flight(&self) -> usize {
         self.exchanges.len()
+    }
+
+    /// Whether there may be more exchanges: one without a free ID could not begin.
+    pub fn has_free_ids(&self) -> bool {
+        self.discarded.len() < MAX_DISCARDED
     }
 
     /// How many exchanges have ended with a response.

@@ -142,6 +142,24 @@ fn errors_and_wrong_contents_end_their_own_exchange_only() {
     assert_eq!(results[16], Err(TransferFailure::Unwanted));
 }
 
+/// A primary that sends nonsense for tens of thousands of zones must not use up the IDs: the next exchange would look for one for ever.
+#[test]
+fn a_connection_on_which_many_transfers_were_given_up_gets_no_more() {
+    let (mut session, _) = session(0);
+    let mut count = 0;
+    while session.has_free_ids() {
+        session.transfer(zone(count), apex(count).as_ref(), None, Counting::default(), at(0));
+        let query = queries(&mut session).remove(0);
+        let mut cut = response(&query, 1);
+        let len = cut.len() as u16 - 2 - 1;
+        cut[..2].copy_from_slice(&len.to_be_bytes());
+        cut.pop();
+        assert_eq!(receive(&mut session, &cut, at(1)).1, Ok(()));
+        count += 1;
+        assert!(count < 10_000, "far fewer than there are IDs");
+    }
+}
+
 #[test]
 fn a_stalled_and_a_trickling_primary_are_given_up_within_seconds() {
     let (mut session, queries) = session(2);
