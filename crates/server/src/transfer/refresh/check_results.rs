@@ -99,7 +99,7 @@ impl RefreshScheduler {
                 self.refreshed(zone.index, expire_s, now_s);
             }
             TransferResult::Current { .. } => {
-                // Several servers may have its address: another one has answered the SOA query.
+                // RFC 1995 2: it has no later version. Several servers may have its address: another one has answered the SOA query.
                 if !self.try_another_primary(zone.index) {
                     self.check_failed(zone.index, CheckFailure::OlderSerial, now_s);
                 }

@@ -418,7 +418,7 @@ fn zones_that_wait_for_external_commands_delay_no_others() {
     // Both ways to a transfer: without and with a comparison of serials.
     scheduler.add(id(20), &peers(1), TimerLimits::default(), None, 1000);
     scheduler.add(id(21), &peers(1), TimerLimits::default(), version(5, 10, 5000), 1000);
-    assert_eq!(actions(&mut scheduler, 1000), [transfer(20, A, None), probe(21, A)]);
+    assert_eq!(actions(&mut scheduler, 1000), [probe(21, A), transfer(20, A, None)]);
     scheduler.probe_result(id(21), A, answer(6), 1000);
     assert_eq!(actions(&mut scheduler, 1000), [transfer(21, A, Some(5))]);
     // The end of a command makes room for another one, even if the zone has none configured any more.
