@@ -100,8 +100,9 @@ pub(super) const SETTINGS: &[Setting] = &[
         evidence: &[
             effect("E8", "Server CPU time per answer", "by the server's CPU").only(MANY_SOURCES),
             effect("E8", "Answered rate", "by the server's CPU").only(MANY_SOURCES),
+            effect("E20", "Server CPU time per answer", "a core each, packets on the server's"),
         ],
-        risk: "each packet wakes another processor: with few processors it costs more than it gains",
+        risk: "a busy processor of the server has less time for it: it gains only where the others have time to spare",
         condition: "one queue and at least four processors",
         ..CARD
     },

@@ -134,7 +134,8 @@ pub(super) const SETTINGS: &[Setting] = &[
         rule: "many addresses and ports, or RSS gives all packets to one processor",
         compute: |_| Advice::Leave("not a setting of the server: `zonda-load` can send from many addresses".into()),
         sources: &[says(Microsoft, "one client address reaches 260,000 queries per second, random ones 300,000")],
-        evidence: &[effect("E8", "Claims", "random source addresses gain 15 %")],
+        evidence: &[effect("E8", "Claims", "random source addresses increase the rate by 15 %")
+            .only(&["zonda, by the server's CPU", "nsd, by the server's CPU"])],
         risk: "a benchmark from one address measures one processor",
         ..PROCESSOR
     },
