@@ -102,7 +102,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             effect("E8", "Answered rate", "by the server's CPU").only(MANY_SOURCES),
             effect("E20", "Server CPU time per answer", "a core each, packets on the server's"),
         ],
-        risk: "a busy processor of the server has less time for it: it gains only where the others have time to spare",
+        risk: "it saves CPU time while the processors are nearly idle; at a high load the server's processor has less time for it",
         condition: "one queue and at least four processors",
         ..CARD
     },
