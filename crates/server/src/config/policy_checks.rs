@@ -30,10 +30,6 @@ const UNUSED_SETTINGS: [UnusedSetting; 2] = [
     ),
 ];
 
-// RFC 2136 3.5: an update is on disk before it is acknowledged.
-const UPDATES_NEED_STATE_DIR: &str = "`allow-update` needs `state-dir`";
-const STATE_DIR_HELP: &str = "updates are kept there: set `state-dir` in [server], for example to \"/var/lib/zonda\"";
-
 impl ConfigReader {
     /// Reports contradictions in the settings of zones, with the first zone that has them, and of templates.
     pub(super) fn check_policies(&mut self, zones: &[PendingZone], resolved: &[ResolvedKeys], templates: &Templates) {
@@ -44,11 +40,7 @@ impl ConfigReader {
             }
             let policy = &resolved[zone.shared as usize].policy;
             let position = zone.position(&self.files);
-            if self.server.state_dir.is_none() && policy.is_updated() {
-                let message = format!("zone {}: {UPDATES_NEED_STATE_DIR}", zone.name);
-                self.add_error(position.clone(), message, STATE_DIR_HELP);
-            }
-            if let Some((message, help)) = contradiction(policy) {
+            for (message, help) in self.contradictions(policy) {
                 self.add_error(position.clone(), format!("zone {}: {message}", zone.name), help);
             }
             for name in policy.catalog_templates.0.values().filter(|name| !self.templates.contains_key(*name)) {
@@ -64,14 +56,21 @@ impl ConfigReader {
     fn check_template_policies(&mut self, resolved: &[ResolvedKeys], templates: &Templates) {
         for (name, source) in templates.iter().filter(|(_, source)| member_template_problem(source).is_none()) {
             let policy = &source.policy;
-            let lacks_state_dir = self.server.state_dir.is_none() && policy.is_updated();
-            let unkept = lacks_state_dir.then(|| (UPDATES_NEED_STATE_DIR.into(), STATE_DIR_HELP));
-            for (message, help) in unkept.into_iter().chain(contradiction(policy)) {
+            for (message, help) in self.contradictions(policy) {
                 if !resolved.iter().any(|shared| Arc::ptr_eq(&shared.policy, policy)) {
                     self.add_error(self.template_position(name), format!("template {name}: {message}"), help);
                 }
             }
         }
+    }
+
+    /// What contradicts itself in a policy, or contradicts the server's settings: messages and help.
+    fn contradictions(&self, policy: &ZonePolicy) -> impl Iterator<Item = (String, &'static str)> + use<> {
+        // RFC 2136 3.5: an update is on disk before it is acknowledged.
+        let lacks_state_dir = self.server.state_dir.is_none() && policy.is_updated();
+        let help = "updates are kept there: set `state-dir` in [server], for example to \"/var/lib/zonda\"";
+        let unkept = lacks_state_dir.then(|| ("`allow-update` needs `state-dir`".to_owned(), help));
+        unkept.into_iter().chain(contradiction(policy))
     }
 
     /// Where a template begins.
