@@ -8,13 +8,13 @@ mod connections;
 mod link_schedule;
 mod notify_streams;
 mod probes;
+mod refusal_log;
 #[cfg(test)]
 mod simulation;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
 
 use wire::message::Rcode;
 use wire::{Name, NameRef};
@@ -22,7 +22,7 @@ use wire::{Name, NameRef};
 use super::Now;
 use super::apex_table::ApexTable;
 use super::link::{ConnectionId, Link, Request, RequestPurpose};
-use super::notify_sender::{NotifyAnswer, NotifyCounters, NotifySender};
+use super::notify_sender::{NotifyCounters, NotifySender};
 use super::primary::{PeerConfig, PrimaryId, SecondaryLimits, SizeLimits};
 use super::refresh::{
     CheckFailure, ProbeResult, RefreshAction, RefreshLimits, RefreshScheduler, RefreshStatus, TransferResult,
@@ -31,12 +31,12 @@ use super::refresh::{
 use super::session::{ExchangeCounts, SessionLimits, SinkError, TransferFailure, TransferSink};
 use super::soa_probe::SoaProber;
 use super::soa_timers::{SoaTimers, StoredTimers};
-use crate::rate_limited_log::RateLimitedLog;
 use crate::zone_id::ZoneId;
 use clock_steps::ClockSteps;
 use fastrand::Rng;
 use link_schedule::{Attempt, LinkSchedule};
 use notify_streams::StreamTarget;
+use refusal_log::RefusalLog;
 
 /// What the engine asks of the network and of the writer.
 pub trait TransferIo {
@@ -252,14 +252,6 @@ struct EndedTransfer<T> {
     counts: ExchangeCounts,
 }
 
-/// Lines about refused NOTIFY, and about signatures of SOA responses, per interval: one server may refuse them for a million zones.
-const REFUSAL_LINES: u32 = 10;
-const REFUSAL_INTERVAL: Duration = Duration::from_secs(10);
-
-/// The help for a signature that is not accepted.
-const SIGNATURE_HELP: &str =
-    "see whether both servers have the same key, with the same secret and algorithm, and the same time";
-
 /// The state of the secondary.
 pub struct TransferEngine<T> {
     scheduler: RefreshScheduler,
@@ -271,8 +263,7 @@ pub struct TransferEngine<T> {
     by_connection: HashMap<ConnectionId, PrimaryId>,
     next_connection: u64,
     stream_targets: HashMap<PrimaryId, StreamTarget>,
-    refused_notify_log: RateLimitedLog,
-    probe_signature_log: RateLimitedLog,
+    refusal_log: RefusalLog,
     clock_steps: ClockSteps,
     /// The zone whose times by the new clock are reported next, after the clock was set.
     next_reported: Option<u32>,
@@ -297,8 +288,7 @@ impl<T: TransferSink> TransferEngine<T> {
             by_connection: HashMap::new(),
             next_connection: 0,
             stream_targets: HashMap::new(),
-            refused_notify_log: RateLimitedLog::new(REFUSAL_LINES, REFUSAL_INTERVAL),
-            probe_signature_log: RateLimitedLog::new(REFUSAL_LINES, REFUSAL_INTERVAL),
+            refusal_log: RefusalLog::default(),
             clock_steps: ClockSteps::default(),
             next_reported: None,
             published: Vec::new(),
@@ -450,36 +440,6 @@ impl<T: TransferSink> TransferEngine<T> {
             io.close(connection);
         }
         io.forget(primary);
-    }
-
-    //---------- NOTIFY
-
-    /// A datagram on a socket for NOTIFY. Call [`TransferEngine::step`] after one or several.
-    pub fn notify_answered(&mut self, from: SocketAddr, datagram: &[u8], now: Now) {
-        let answer = self.notify.receive(from, datagram, now);
-        self.log_if_refused(answer);
-    }
-
-    /// Logs that a target refuses NOTIFY (RFC 1996 3.10, 3.11): it will not follow this zone before its own refresh.
-    fn log_if_refused(&mut self, answer: Option<NotifyAnswer>) {
-        let is_refusal = |answer: &NotifyAnswer| answer.rcode != Rcode::NOERROR || answer.tsig_error.is_some();
-        let Some(NotifyAnswer { zone, target, rcode, tsig_error, is_ignored }) = answer.filter(is_refusal) else {
-            return;
-        };
-        let (Some(zone), Some(left_out)) = (self.apexes.get(zone.index), self.refused_notify_log.permit()) else {
-            return;
-        };
-        match tsig_error {
-            None => {
-                tracing::warn!(%zone, %target, %rcode, left_out, "NOTIFY was refused (help: see whether the target serves the zone and allows NOTIFY from the address, and with the key, of this server)");
-            }
-            Some(error) if is_ignored => {
-                tracing::warn!(%zone, %target, %rcode, left_out, "a response to NOTIFY is ignored: {error} (help: {SIGNATURE_HELP})");
-            }
-            Some(error) => {
-                tracing::warn!(%zone, %target, %rcode, left_out, "NOTIFY was refused: {error} (help: {SIGNATURE_HELP})");
-            }
-        }
     }
 
     //---------- Results of transfers

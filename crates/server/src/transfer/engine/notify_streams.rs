@@ -1,4 +1,4 @@
-//! NOTIFY over streams: to targets with TLS settings, and to those that do not answer over UDP.
+//! NOTIFY: over UDP, and over streams to targets with TLS settings, and to those that do not answer over UDP.
 //!
 //! RFC 9103 leaves NOTIFY as it is, over UDP. But a target with TLS settings is meant to be reached over TLS alone: it may listen on no
 //! other port, and unencrypted NOTIFY shows who the secondaries are (RFC 9103 5.3.1).
@@ -18,6 +18,12 @@ pub(super) struct StreamTarget {
 const KEPT_MS: u64 = 70_000;
 
 impl<T: TransferSink> TransferEngine<T> {
+    /// A datagram on a socket for NOTIFY. Call [`TransferEngine::step`] after one or several.
+    pub fn notify_answered(&mut self, from: SocketAddr, datagram: &[u8], now: Now) {
+        let answer = self.notify.receive(from, datagram, now);
+        self.log_if_refused(answer);
+    }
+
     pub(super) fn send_notifies(&mut self, now: Now, io: &mut impl TransferIo<Sink = T>) {
         let apexes = &self.apexes;
         let mut on_streams: Vec<(PeerConfig, ZoneId, NotifyId)> = Vec::new();

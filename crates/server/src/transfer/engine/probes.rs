@@ -1,7 +1,5 @@
 //! SOA queries: over UDP, and over a stream where UDP does not do.
 
-use wire::tsig::TsigError;
-
 use super::super::soa_probe::{ProbeOutcome, ProbeTimeout};
 use super::*;
 
@@ -47,14 +45,6 @@ impl<T: TransferSink> TransferEngine<T> {
                 self.scheduler.probe_result(zone, primary, ProbeResult::Refused, self.clock_steps.steady_s(now));
             }
             Some((zone, ProbeOutcome::Unverified(error))) => self.log_probe_signature(zone, primary, error),
-        }
-    }
-
-    /// Logs why a response to a SOA query is not accepted: the zone is not current as long as the key or the clock is wrong.
-    pub(super) fn log_probe_signature(&mut self, zone: ZoneId, primary: PrimaryId, error: TsigError) {
-        let Some(address) = self.scheduler.primary(primary).map(|config| config.address) else { return };
-        if let (Some(zone), Some(left_out)) = (self.apexes.get(zone.index), self.probe_signature_log.permit()) {
-            tracing::warn!(%zone, primary = %address, left_out, "a response to a SOA query is not accepted: {error} (help: {SIGNATURE_HELP})");
         }
     }
 

@@ -1,0 +1,61 @@
+//! Log lines about servers that refuse NOTIFY, and about responses that cannot be verified.
+
+use std::time::Duration;
+
+use wire::tsig::TsigError;
+
+use super::super::notify_sender::NotifyAnswer;
+use super::*;
+use crate::rate_limited_log::RateLimitedLog;
+
+/// Lines per interval, of each kind: one server may cause them for a million zones.
+const LINES: u32 = 10;
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// The help for a signature that is not accepted.
+const SIGNATURE_HELP: &str =
+    "see whether both servers have the same key, with the same secret and algorithm, and the same time";
+
+/// Limits these lines.
+pub(super) struct RefusalLog {
+    notify: RateLimitedLog,
+    soa: RateLimitedLog,
+}
+
+impl Default for RefusalLog {
+    fn default() -> RefusalLog {
+        RefusalLog { notify: RateLimitedLog::new(LINES, INTERVAL), soa: RateLimitedLog::new(LINES, INTERVAL) }
+    }
+}
+
+impl<T: TransferSink> TransferEngine<T> {
+    /// Logs that a target refuses NOTIFY (RFC 1996 3.10, 3.11): it will not follow this zone before its own refresh.
+    pub(super) fn log_if_refused(&mut self, answer: Option<NotifyAnswer>) {
+        let is_refusal = |answer: &NotifyAnswer| answer.rcode != Rcode::NOERROR || answer.tsig_error.is_some();
+        let Some(NotifyAnswer { zone, target, rcode, tsig_error, is_ignored }) = answer.filter(is_refusal) else {
+            return;
+        };
+        let (Some(zone), Some(left_out)) = (self.apexes.get(zone.index), self.refusal_log.notify.permit()) else {
+            return;
+        };
+        match tsig_error {
+            None => {
+                tracing::warn!(%zone, %target, %rcode, left_out, "NOTIFY was refused (help: see whether the target serves the zone and allows NOTIFY from the address, and with the key, of this server)");
+            }
+            Some(error) if is_ignored => {
+                tracing::warn!(%zone, %target, %rcode, left_out, "a response to NOTIFY is ignored: {error} (help: {SIGNATURE_HELP})");
+            }
+            Some(error) => {
+                tracing::warn!(%zone, %target, %rcode, left_out, "NOTIFY was refused: {error} (help: {SIGNATURE_HELP})");
+            }
+        }
+    }
+
+    /// Logs why a response to a SOA query is not accepted: the zone is not current as long as the key or the clock is wrong.
+    pub(super) fn log_probe_signature(&mut self, zone: ZoneId, primary: PrimaryId, error: TsigError) {
+        let Some(address) = self.scheduler.primary(primary).map(|config| config.address) else { return };
+        if let (Some(zone), Some(left_out)) = (self.apexes.get(zone.index), self.refusal_log.soa.permit()) {
+            tracing::warn!(%zone, primary = %address, left_out, "a response to a SOA query is not accepted: {error} (help: {SIGNATURE_HELP})");
+        }
+    }
+}
