@@ -1,8 +1,11 @@
 //! TLS handshakes that wait for their turn. Each step of one may cost half a millisecond; all steps together get a share of a
-//! processor, and a round has one step at most, so that new connections are accepted meanwhile.
+//! processor, and a round has one step at most, so that new connections are accepted meanwhile. Networks take turns, so that a
+//! flood from one of them delays the others little.
 
 use super::handshake_share::HandshakeShare;
 use std::collections::VecDeque;
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// Turns in a row for handshakes that await their end, so that clients which send it octet by octet delay others little.
@@ -11,7 +14,7 @@ const FINISHING_TURNS: u8 = 4;
 /// The handshakes of one thread that can go on: indices of connections, some of which may be gone since.
 pub(super) struct HandshakeQueue {
     /// Their costly step is to come.
-    starting: VecDeque<u32>,
+    starting: FairQueue,
     /// They await their end. They go first: the costly step is done, and wasted if the client gives up.
     finishing: VecDeque<u32>,
     finishing_turns: u8,
@@ -24,12 +27,12 @@ impl HandshakeQueue {
     /// `share` is in thousandths of a processor.
     pub(super) fn new(share: u32, now_ms: u32) -> HandshakeQueue {
         let share = HandshakeShare::new(share, now_ms);
-        let (starting, finishing, is_queued) = (VecDeque::new(), VecDeque::new(), Vec::new());
+        let (starting, finishing, is_queued) = (FairQueue::new(), VecDeque::new(), Vec::new());
         HandshakeQueue { starting, finishing, finishing_turns: 0, is_queued, share }
     }
 
-    /// Adds a connection that can go on, if it is not here already.
-    pub(super) fn push(&mut self, index: u32, awaits_finished: bool) {
+    /// Adds a connection of `peer` that can go on, if it is not here already.
+    pub(super) fn push(&mut self, index: u32, peer: IpAddr, awaits_finished: bool) {
         let at = index as usize;
         if at >= self.is_queued.len() {
             self.is_queued.resize(at + 1, false);
@@ -37,7 +40,11 @@ impl HandshakeQueue {
         if std::mem::replace(&mut self.is_queued[at], true) {
             return;
         }
-        if awaits_finished { &mut self.finishing } else { &mut self.starting }.push_back(index);
+        if awaits_finished {
+            self.finishing.push_back(index);
+        } else {
+            self.starting.push(index, peer);
+        }
     }
 
     /// The connection whose turn it is, unless the share is used up.
@@ -52,7 +59,7 @@ impl HandshakeQueue {
 
     fn pop(&mut self) -> Option<u32> {
         if (self.finishing.is_empty() || self.finishing_turns == FINISHING_TURNS)
-            && let Some(index) = self.starting.pop_front()
+            && let Some(index) = self.starting.pop()
         {
             self.finishing_turns = 0;
             return Some(index);
@@ -73,14 +80,62 @@ impl HandshakeQueue {
     }
 }
 
+/// Handshakes in lanes that take turns. A keyed hash gives each network a lane: nobody can choose to be in that of another.
+struct FairQueue {
+    lanes: Box<[VecDeque<u32>]>,
+    /// The lanes that are not empty, the next one first.
+    turns: VecDeque<usize>,
+    key: RandomState,
+}
+
+/// Few enough that all have a turn within 128 ms, by default and with half a millisecond each.
+const LANES: usize = 128;
+
+impl FairQueue {
+    fn new() -> FairQueue {
+        FairQueue { lanes: vec![VecDeque::new(); LANES].into(), turns: VecDeque::new(), key: RandomState::new() }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.turns.is_empty()
+    }
+
+    fn push(&mut self, index: u32, peer: IpAddr) {
+        let lane = self.key.hash_one(network(peer)) as usize % LANES;
+        if self.lanes[lane].is_empty() {
+            self.turns.push_back(lane);
+        }
+        self.lanes[lane].push_back(index);
+    }
+
+    fn pop(&mut self) -> Option<u32> {
+        let lane = self.turns.pop_front()?;
+        let index = self.lanes[lane].pop_front();
+        if !self.lanes[lane].is_empty() {
+            self.turns.push_back(lane);
+        }
+        index
+    }
+}
+
+/// The network of an address: an IPv4 /24, or an IPv6 /48, the most that a site is assigned (RFC 6177).
+fn network(peer: IpAddr) -> u64 {
+    match peer {
+        IpAddr::V4(ip) => u64::from(ip.to_bits() >> 8),
+        IpAddr::V6(ip) => (ip.to_bits() >> 80) as u64,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+
     #[test]
     fn handshakes_get_their_share_of_the_processor() {
         let mut queue = HandshakeQueue::new(250, u32::MAX - 5);
-        (0..20_000).for_each(|index| queue.push(index, false));
+        (0..20_000).for_each(|index| queue.push(index, PEER, false));
         let (mut now_ms, mut turns) = (u32::MAX - 5, 0);
         for _ in 0..10_000 {
             now_ms = now_ms.wrapping_add(1);
@@ -98,14 +153,14 @@ mod tests {
     fn handshakes_in_order_and_at_once_where_there_are_few() {
         let mut queue = HandshakeQueue::new(500, 0);
         assert_eq!((queue.next(1), queue.until_next_ms()), (None, None));
-        queue.push(7, false);
-        queue.push(8, false);
+        queue.push(7, PEER, false);
+        queue.push(8, PEER, false);
         assert_eq!(queue.until_next_ms(), Some(0));
         assert_eq!([queue.next(1), queue.next(1), queue.next(1)], [Some(7), Some(8), None]);
         // A long wait allows no more than the burst.
         queue.charge(Duration::from_millis(15));
         assert_eq!(queue.next(1_000_000), None);
-        queue.push(9, false);
+        queue.push(9, PEER, false);
         queue.charge(Duration::from_millis(30));
         assert_eq!(queue.until_next_ms(), Some(21));
         assert_eq!((queue.next(1_000_010), queue.next(1_000_021)), (None, Some(9)));
@@ -115,22 +170,36 @@ mod tests {
     fn a_connection_is_queued_once_at_a_time() {
         let mut queue = HandshakeQueue::new(500, 0);
         for awaits_finished in [false, true, false] {
-            queue.push(3, awaits_finished);
+            queue.push(3, PEER, awaits_finished);
         }
         assert_eq!([queue.next(1), queue.next(1)], [Some(3), None]);
-        queue.push(3, true);
+        queue.push(3, PEER, true);
         assert_eq!([queue.next(1), queue.next(1)], [Some(3), None]);
     }
 
     #[test]
     fn handshakes_that_await_their_end_go_first_but_do_not_stop_the_others() {
         let mut queue = HandshakeQueue::new(500, 0);
-        [1, 2].into_iter().for_each(|index| queue.push(index, false));
-        (11..=16).for_each(|index| queue.push(index, true));
+        [1, 2].into_iter().for_each(|index| queue.push(index, PEER, false));
+        (11..=16).for_each(|index| queue.push(index, PEER, true));
         let order: Vec<u32> = std::iter::from_fn(|| queue.next(1)).collect();
         assert_eq!(order, [11, 12, 13, 14, 1, 15, 16, 2]);
-        (21..=26).for_each(|index| queue.push(index, true));
+        (21..=26).for_each(|index| queue.push(index, PEER, true));
         (21..=26).for_each(|index| assert_eq!(queue.next(1), Some(index)));
         assert_eq!(queue.next(1), None);
+    }
+
+    #[test]
+    fn a_flood_from_one_network_delays_others_little() {
+        let mut queue = HandshakeQueue::new(500, 0);
+        let site = |number: u32| IpAddr::V6((0x2001_0db8_u128 << 96 | u128::from(number) << 64).into());
+        (0..1000).for_each(|index| queue.push(index, IpAddr::V4((0xc000_0200 + index % 256).into()), false));
+        (1000..2000).for_each(|index| queue.push(index, site(index % 0x1_0000), false));
+        (2000..2016).for_each(|index| queue.push(index, IpAddr::V4((index << 8).into()), false));
+        let first: Vec<u32> = std::iter::from_fn(|| queue.next(1)).take(100).collect();
+        // Rarely one has the lane of a flood.
+        let others = first.iter().filter(|index| **index >= 2000).count();
+        assert!(others >= 10, "{others} of 16");
+        assert_eq!(std::iter::from_fn(|| queue.next(1)).count(), 2016 - 100, "none is lost");
     }
 }

@@ -35,7 +35,7 @@ use client_counts::ClientCounts;
 use connection_limit::ConnectionLimit;
 use handover::{Handover, Route};
 use netio::epoll::Waker;
-use quic::QuicWorker;
+use quic::{QuicShared, QuicWorker};
 use refusal_log::RefusalLog;
 use std::io;
 use std::sync::Arc;
@@ -86,7 +86,7 @@ pub struct QuicConfig {
     /// Maximum number of connections, over all threads. To make room for another, the one that made no progress for the longest is
     /// closed.
     pub connections: usize,
-    /// Maximum number of connections of a client (an IPv4 address or IPv6 /56) on one thread. Others are refused.
+    /// Maximum number of connections of a client (an IPv4 address or IPv6 /56), over all threads. Others are refused.
     pub connections_per_client: usize,
     /// How long a connection may make no progress; less when there are many.
     pub idle_timeout: Duration,
@@ -374,7 +374,7 @@ impl Listeners {
             let (name, waker) = ("handshakes".to_owned(), Arc::new(Waker::new()?));
             serve_connections(name, listeners, Route::Give(tls, threads), waker)?;
         }
-        let shared = quic::endpoint_config();
+        let shared = QuicShared::new(if self.quic.is_empty() { 0 } else { options.quic.connections });
         for (number, (sockets, tls)) in self.quic.into_iter().enumerate() {
             let counters = Arc::new(ListenerCounters::default());
             running.counters.quic.push(counters.clone());

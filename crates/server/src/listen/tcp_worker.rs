@@ -156,7 +156,7 @@ impl<R: Responder> TcpWorker<R> {
                 Some(connection) => {
                     // It is not polled for until its turn: even without an interest, epoll reports a reset again and again.
                     _ = self.poll.remove(connection.stream());
-                    self.handshakes.push(index, connection.awaits_finished());
+                    self.handshakes.push(index, connection.peer(), connection.awaits_finished());
                 }
                 None => self.turn(index),
             }

@@ -7,8 +7,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use rustls::client::Resumption;
-use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{CipherSuite, ClientConfig, HandshakeKind, RootCertStore};
 use wire::Name;
 
@@ -240,6 +240,24 @@ fn the_suite_with_sha_256_is_chosen_from_a_client_that_prefers_sha_384() {
     side.take(&mut client, usize::MAX).expect("a ClientHello");
     // After the record's header (5), the message's (4), version (2), random (32), and session with its length (33).
     assert_eq!(side.socket.outgoing[76..78], [0x13, 0x01], "TLS_AES_128_GCM_SHA256 (RFC 8446 B.4)");
+}
+
+/// RFC 9539 3.3: a resolver that only tries whether there is TLS may send any name, or none, and must get the same.
+#[test]
+fn rfc_9539_3_3_the_name_in_sni_changes_nothing() {
+    let certificates = TestCertificates::new();
+    let server = server(&certificates, &certificates.issue("server", &["ns1.example.net"]));
+    let config = Arc::new(client(&certificates, &RemoteTls::default()).config().clone());
+    let seen = ["ns1.example.net", "other.example", "192.0.2.1"].map(|name| {
+        let name = ServerName::try_from(name).expect("a name, or an address, which is not sent");
+        let session = rustls::ClientConnection::new(config.clone(), name).expect("valid settings");
+        let (client, _) =
+            handshake(TlsStream::client(session.into()), server.accept().expect("valid settings")).expect("any name");
+        let session = client.stream.session().expect("a client");
+        (session.peer_certificates().map(<[_]>::to_vec), session.handshake_kind())
+    });
+    assert!(seen[0].0.is_some() && seen[0].1 == Some(HandshakeKind::Full));
+    assert!(seen.iter().all(|other| *other == seen[0]));
 }
 
 fn client_hello_of_tls_1_2() -> Vec<u8> {

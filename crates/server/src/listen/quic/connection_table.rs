@@ -15,7 +15,7 @@ const TRANSFERS: usize = 1024;
 /// shortest one.
 const PROGRESS_STEP: Duration = Duration::from_millis(100);
 const PROGRESS_PART: u32 = 16;
-/// How long a handshake may take.
+/// How long a handshake may take, however much early data is answered meanwhile: its client may not have the address.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
 struct Slot {
@@ -50,8 +50,8 @@ pub(super) struct ConnectionTable {
 }
 
 impl ConnectionTable {
-    /// A table for `capacity` connections.
-    pub(super) fn new(capacity: usize, idle_timeout: Duration, now: Instant) -> ConnectionTable {
+    /// A table for `capacity` connections; `clients` are those of all threads.
+    pub(super) fn new(capacity: usize, clients: ClientCounts, idle_timeout: Duration, now: Instant) -> ConnectionTable {
         ConnectionTable {
             slots: Vec::new(),
             capacity,
@@ -59,7 +59,7 @@ impl ConnectionTable {
             handshaking: 0,
             closed: 0,
             memory: 0,
-            clients: ClientCounts::new(capacity),
+            clients,
             transfers: ClientCounts::new(TRANSFERS),
             timers: BTreeSet::new(),
             orders: Default::default(),
@@ -82,7 +82,7 @@ impl ConnectionTable {
         self.memory
     }
 
-    /// How many connections the client of `peer` has; rarely a higher number.
+    /// How many connections the client of `peer` has, over all threads; rarely a higher number.
     pub(super) fn connections_of(&self, peer: IpAddr) -> usize {
         self.clients.count(peer)
     }
@@ -168,7 +168,7 @@ impl ConnectionTable {
         slot.progress = match is_closed {
             // Those that are closed wait for packets of the client, which is no reason to close another one.
             true => self.begin,
-            false if has_progress && now > slot.progress + step => now,
+            false if has_progress && !is_handshaking && now > slot.progress + step => now,
             false => slot.progress,
         };
         let after = (slot.progress, slot.order());

@@ -2,7 +2,7 @@
 //!
 //! Each round: [`QuicEndpoint::receive`] for every datagram, then [`QuicEndpoint::finish_round`], in which connections get their turns
 //! and new ones are accepted. An attempt to connect is not accepted without a proof of its address (Retry, RFC 9000 8.1.2) while there are
-//! many handshakes or its client has many connections.
+//! many handshakes, its client has many connections, or the table is full.
 
 use super::super::client_counts::client;
 use super::super::counters::ListenerCounters;
@@ -15,7 +15,7 @@ use super::DoqError;
 use super::connection::{QuicConnection, Turn};
 use super::connection_table::ConnectionTable;
 use super::late_streams::LateStreams;
-use super::transport::{server_config, transport, with_tls};
+use super::transport::{QuicShared, server_config, transport, with_tls};
 use crate::rate_limited_log::RateLimitedLog;
 use crate::tls::ServerTls;
 use bytes::BytesMut;
@@ -23,7 +23,7 @@ use netio::clock;
 use netio::epoll::Waker;
 use quinn_proto::Transmit;
 use quinn_proto::crypto::rustls::NoInitialCipherSuite;
-use quinn_proto::{ConnectionHandle, DatagramEvent, Endpoint, EndpointConfig, EndpointEvent, Incoming, ServerConfig};
+use quinn_proto::{ConnectionHandle, DatagramEvent, Endpoint, EndpointEvent, Incoming, ServerConfig};
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -91,10 +91,10 @@ pub(super) struct QuicEndpoint<R> {
 }
 
 impl<R: Responder> QuicEndpoint<R> {
-    /// An endpoint without connections. `shared` is the same for all threads.
+    /// An endpoint without connections. Clones of `shared` are those of the other threads.
     pub(super) fn new(
         tls: Arc<ServerTls>,
-        shared: Arc<EndpointConfig>,
+        shared: QuicShared,
         responder: R,
         counters: Arc<ListenerCounters>,
         waker: Arc<Waker>,
@@ -109,9 +109,9 @@ impl<R: Responder> QuicEndpoint<R> {
         let share = options.handshake_percent * 10 / options.workers.max(1);
         let late = LateReplies::new(waker);
         Ok(QuicEndpoint {
-            endpoint: Endpoint::new(shared, Some(config.clone()), false, None),
+            endpoint: Endpoint::new(shared.config, Some(config.clone()), false, None),
             responder: TcpResponder::new(responder, counters.clone(), options.idle_timeout, late),
-            table: ConnectionTable::new(max_connections, options.idle_timeout, now),
+            table: ConnectionTable::new(max_connections, shared.clients, options.idle_timeout, now),
             tls,
             tls_config,
             config,
@@ -200,9 +200,12 @@ impl<R: Responder> QuicEndpoint<R> {
         // Attempts that wait are accepted without another check.
         let connections = self.table.connections_of(peer) + waiting;
         let is_busy = self.table.handshaking() + self.waiting.len() >= RETRY_ABOVE;
+        // Nobody may have connections closed in the name of another.
+        let is_full = self.table.len() + self.waiting.len() >= self.max_connections;
         if self.is_stopping || self.waiting.len() >= WAITING {
             self.endpoint.ignore(incoming);
-        } else if !incoming.remote_address_validated() && (is_busy || connections >= self.max_per_client / 2) {
+        } else if !incoming.remote_address_validated() && (is_busy || is_full || connections >= self.max_per_client / 2)
+        {
             // Whoever has this address may not be who sent this.
             let buffer = out.buffer(socket);
             match self.endpoint.retry(incoming, buffer) {

@@ -16,7 +16,7 @@ mod transport;
 mod worker;
 
 pub(super) use endpoint::CONNECTION_MEMORY;
-pub(super) use transport::endpoint_config;
+pub(super) use transport::QuicShared;
 pub(super) use worker::QuicWorker;
 
 use quinn_proto::VarInt;

@@ -6,6 +6,7 @@ mod resumption;
 
 use super::DoqError;
 use super::endpoint::CONNECTION_MEMORY;
+use super::transport::QuicShared;
 use crate::config::remote_server::RemoteTls;
 use crate::listen::tcp_responder::first_message;
 use crate::listen::{IncomingUpdate, LateReply, Responder};
@@ -385,6 +386,9 @@ fn a_panic_costs_a_handshake_or_a_connection_but_no_other() {
     world.exchange(other, &message(QUERY, 0, 1));
     let tls = world.tls(&RemoteTls::default());
     let client = world.start(3, tls);
+    // The table is full: the client proves its address.
+    world.deliver_from(client);
+    world.deliver_to_clients();
     world.deliver_from(client);
     // When the oldest connection is closed to make room, and when its place is taken.
     world.network.panics = true;

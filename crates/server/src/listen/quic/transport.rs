@@ -6,6 +6,7 @@ use std::time::Duration;
 use quinn_proto::crypto::rustls::NoInitialCipherSuite;
 use quinn_proto::{EndpointConfig, IdleTimeout, ServerConfig, TransportConfig, VarInt};
 
+use super::super::client_counts::ClientCounts;
 use super::super::counters::ListenerCounters;
 use super::tls_session::TlsAcceptor;
 
@@ -67,7 +68,18 @@ pub(super) fn with_tls(
     Ok(Arc::new(config))
 }
 
-/// The settings that all threads share: whichever gets a packet of a connection that is gone resets it by the same key.
-pub(in crate::listen) fn endpoint_config() -> Arc<EndpointConfig> {
-    Arc::new(EndpointConfig::default())
+/// What all threads share.
+#[derive(Clone)]
+pub(in crate::listen) struct QuicShared {
+    /// Whichever thread gets a packet of a connection that is gone resets it by the same key.
+    pub(super) config: Arc<EndpointConfig>,
+    /// The kernel distributes the connections of a client by its ports, too.
+    pub(super) clients: ClientCounts,
+}
+
+impl QuicShared {
+    /// For this many connections, without any.
+    pub(in crate::listen) fn new(connections: usize) -> QuicShared {
+        QuicShared { config: Arc::new(EndpointConfig::default()), clients: ClientCounts::new(connections) }
+    }
 }

@@ -3,13 +3,14 @@
 use super::super::panic_guard::catch_panic;
 use super::super::{QuicConfig, Responder};
 use super::endpoint::{Arrival, DatagramQueue, QuicEndpoint};
+use super::transport::QuicShared;
 use crate::listen::counters::ListenerCounters;
 use crate::tls::ServerTls;
 use bytes::BytesMut;
 use netio::clock;
 use netio::epoll::{Events, Interest, Poll, Waker};
 use netio::udp_endpoint::{Datagram, UdpEndpoint};
-use quinn_proto::{EndpointConfig, Transmit};
+use quinn_proto::Transmit;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,7 +43,7 @@ struct Sockets(Vec<UdpEndpoint>);
 impl<R: Responder> QuicWorker<R> {
     pub(in crate::listen) fn new(
         sockets: Vec<UdpEndpoint>,
-        (tls, shared): (Arc<ServerTls>, Arc<EndpointConfig>),
+        (tls, shared): (Arc<ServerTls>, QuicShared),
         responder: R,
         counters: Arc<ListenerCounters>,
         stop: Arc<AtomicBool>,

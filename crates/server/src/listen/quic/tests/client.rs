@@ -1,7 +1,7 @@
 //! A client of the tests, and the network between it and the endpoint: datagrams in memory, and a clock that is set.
 
 use super::super::endpoint::{Arrival, DatagramQueue, QuicEndpoint};
-use super::super::transport::endpoint_config;
+use super::super::transport::QuicShared;
 use super::Scripted;
 use crate::config::remote_server::RemoteTls;
 use crate::listen::counters::{CounterTotals, ListenerCounters};
@@ -84,6 +84,11 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(change: impl FnOnce(&mut QuicConfig)) -> World {
+        World::of_thread(QuicShared::new(10_000), change)
+    }
+
+    /// That of one thread of several.
+    pub(super) fn of_thread(shared: QuicShared, change: impl FnOnce(&mut QuicConfig)) -> World {
         let certificates = TestCertificates::new();
         let tls = Arc::new(ServerTls::read(&new_files(&certificates)).expect("the files of the test"));
         let (counters, now) = (Arc::new(ListenerCounters::default()), Instant::now());
@@ -91,16 +96,9 @@ impl World {
         let mut options = QuicConfig { handshake_percent: 100_000, ..ListenConfig::default().quic };
         change(&mut options);
         let waker = Arc::new(Waker::new().expect("a descriptor"));
-        let server = QuicEndpoint::new(
-            tls.clone(),
-            endpoint_config(),
-            Scripted::default(),
-            counters.clone(),
-            waker,
-            &options,
-            now,
-        )
-        .expect("a cipher suite");
+        let server =
+            QuicEndpoint::new(tls.clone(), shared, Scripted::default(), counters.clone(), waker, &options, now)
+                .expect("a cipher suite");
         World {
             now,
             server,
@@ -135,7 +133,7 @@ impl World {
     pub(super) fn start(&mut self, number: u16, tls: rustls::ClientConfig) -> usize {
         let [high, low] = number.to_be_bytes();
         let address = SocketAddr::from(([10, 0, high, low], 4000));
-        let mut endpoint = Endpoint::new(endpoint_config(), None, false, None);
+        let mut endpoint = Endpoint::new(Arc::default(), None, false, None);
         let mut config = ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls).expect("TLS 1.3")));
         if let Some(window) = self.client_window {
             let mut transport = TransportConfig::default();

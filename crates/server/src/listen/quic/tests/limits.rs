@@ -56,6 +56,50 @@ fn a_client_has_a_limited_number_of_connections() {
     world.connect(8);
 }
 
+/// The kernel distributes the connections of a client over the threads by its ports.
+#[test]
+fn the_connections_of_a_client_are_counted_over_all_threads() {
+    let shared = QuicShared::new(1000);
+    let [mut first, mut second] =
+        [(), ()].map(|()| World::of_thread(shared.clone(), |options| options.connections_per_client = 4));
+    let connect = |world: &mut World, port: u16| {
+        let tls = world.tls(&RemoteTls::default());
+        let client = world.start(7, tls);
+        world.clients[client].address.set_port(port);
+        world.run();
+        world.clients[client].is_connected
+    };
+    assert_eq!([1, 2, 3].map(|port| connect(&mut first, port)), [true; 3]);
+    assert_eq!([4, 5].map(|port| connect(&mut second, port)), [true, false]);
+    assert!(!connect(&mut first, 6));
+    assert_eq!((first.totals().refused, second.totals().refused), (1, 1));
+    // When they are gone, there is room again.
+    first.wait(Duration::from_secs(60));
+    assert!(connect(&mut second, 7));
+}
+
+/// RFC 9000 8.1.2: a connection must not be closed for a client that may have forged its address.
+#[test]
+fn forged_addresses_close_no_connection_of_a_full_table() {
+    let mut world = World::new(|options| options.connections = 3);
+    let clients = [1, 2, 3].map(|number| world.connect(number));
+    for number in 100..110 {
+        let tls = world.tls(&RemoteTls::default());
+        let forged = world.start(number, tls);
+        world.deliver_to_server();
+        // The Retry goes to somebody else.
+        world.clients.truncate(forged);
+        world.run();
+    }
+    assert_eq!((world.totals().evicted, world.totals().retries, world.server.connections()), (0, 10, 3));
+    for client in clients {
+        world.exchange(client, &message(QUERY, 0, 1));
+    }
+    // Whoever has the address is connected, in the place of the oldest.
+    world.connect(4);
+    assert_eq!((world.totals().evicted, world.server.connections()), (1, 3));
+}
+
 #[test]
 fn attempts_that_wait_count_as_connections_of_their_client() {
     let mut world = World::new(|options| options.connections_per_client = 4);

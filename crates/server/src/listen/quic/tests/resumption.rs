@@ -89,3 +89,23 @@ fn rfc_8446_8_1_a_replayed_first_flight_is_not_answered() {
     deliver(&mut world, SocketAddr::from(([10, 0, 0, 9], 4000)), &flight);
     assert_eq!((world.server.connections(), world.totals().queries), (1, 1));
 }
+
+/// A client with a ticket may have forged its address, and never completes a handshake.
+#[test]
+fn early_data_does_not_keep_a_handshake_open() {
+    let mut world = World::new(|options| options.idle_timeout = Duration::from_secs(60));
+    let tls = world.tls(&RemoteTls::default());
+    world.start(1, tls.clone());
+    world.run();
+    let forging = world.start(2, tls);
+    for second in 0..7 {
+        world.ask(forging, &message(QUERY, 0, 5));
+        let (address, flight) = (world.clients[forging].address, world.clients[forging].transmits(world.now));
+        deliver(&mut world, address, &flight);
+        // What the server sends goes to somebody else.
+        world.network = Network::default();
+        assert_eq!(world.totals().expired, u64::from(second >= 5), "after {second} seconds");
+        world.now += Duration::from_secs(1);
+    }
+    assert!(world.totals().queries >= 5, "early data is answered meanwhile: {}", world.totals().queries);
+}
