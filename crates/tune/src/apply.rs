@@ -39,13 +39,16 @@ pub fn apply(root: &Path, rows: &[Row]) -> Vec<Change> {
 
 fn set(root: &Path, name: &'static str, before: String, asked: String) -> Change {
     let path = root.join(sysctl_path(name));
-    let result = fs::write(&path, &asked).and_then(|()| fs::read_to_string(&path));
-    let (after, error) = match result {
-        Ok(text) => (Some(single_spaced(&text)), None),
-        Err(error) => (None, Some(explain(&error))),
-    };
-    Change { name, before, asked, after, error }
+    let error = fs::write(&path, &asked).err().map(|error| explain(&error));
+    // A value that was set must be undone, even if it cannot be read again.
+    let after = error.is_none().then(|| fs::read_to_string(&path).ok()).flatten().map(|text| single_spaced(&text));
+    let is_kept = after.as_ref().is_some_and(|after| *after == before && *after != asked);
+    let error = error.or_else(|| is_kept.then(|| KEPT.into()));
+    Change { name, before, after: after.filter(|_| error.is_none()), asked, error }
 }
+
+/// The error of a write that had no effect.
+const KEPT: &str = "the kernel took the value and kept its own (help: it is out of range, or this container only imitates the setting)";
 
 fn explain(error: &io::Error) -> String {
     let help = match error.kind() {

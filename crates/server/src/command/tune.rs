@@ -10,7 +10,7 @@ use tune::apply::{self, Change};
 use tune::render::{files, manual, notes, table};
 use tune::{Case, Host, Role, Row, Server, ServerFacts, Workload};
 
-use super::{fail, json, print, print_failure, print_findings, read_config};
+use super::{fail, json, print, print_findings, read_config};
 use crate::cli::{TuneArguments, TuneRole, TuneServer, ZoneArguments};
 use crate::config::Config;
 use crate::listen::QUIC_CONNECTION_MEMORY;
@@ -60,12 +60,14 @@ pub fn run(arguments: &TuneArguments) -> ExitCode {
     }
     let notes = notes::notes(&case, &rows);
     let written = match arguments.write.as_deref().map(|folder| write(&case, &rows, folder)) {
-        Some(Err(error)) => return fail(&format!("the files cannot be written: {error}")),
+        Some(Err(error)) => return fail(&cannot_write(&error, arguments.apply)),
         Some(Ok(written)) => Some(written),
         None => None,
     };
     let applied = arguments.apply.then(|| apply::apply(&arguments.root, &rows));
     let failed = applied.iter().flatten().any(|change| change.error.is_some());
+    let undo: Vec<String> =
+        applied.iter().flatten().filter(|change| change.error.is_none()).map(Change::undo).collect();
     let symptoms = symptoms(&case);
     let text = match arguments.json {
         true => json(&TuneReport {
@@ -84,7 +86,17 @@ pub fn run(arguments: &TuneArguments) -> ExitCode {
     };
     // Values of the host can hold any octets.
     let text = text.lines().map(|line| format!("{}\n", Printable(line))).collect::<String>();
-    if failed { print_failure(&text) } else { print(&text) }
+    let printed = print(&text);
+    if printed != ExitCode::SUCCESS {
+        // On a full disk, for example: how to undo what was set must not be lost.
+        undo.iter().for_each(|command| eprintln!("zonda: to undo it: {}", Printable(command)));
+    }
+    if failed { ExitCode::FAILURE } else { printed }
+}
+
+fn cannot_write(error: &std::io::Error, wants_apply: bool) -> String {
+    let nothing = if wants_apply { ", and nothing was set" } else { "" };
+    format!("the files cannot be written{nothing}: {error}")
 }
 
 /// The server that the advice is for.

@@ -1,12 +1,14 @@
 //! `zonda tune`: the configuration and the host go in, advice comes out, and nothing changes unless asked.
 
 use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::harness::{TestFolder, report_skipped};
+use crate::harness::{CommandOutput, TestFolder, report_skipped};
 
 /// A host with a few settings. Others are absent.
 fn host(folder: &TestFolder) -> String {
@@ -133,6 +135,134 @@ fn files_are_written_for_one_setting() {
     assert!(!Path::new(&folder.path().join("tuning/limits.d")).exists());
     let kept = fs::read_to_string(folder.path().join("host/proc/sys/net/core/somaxconn")).expect("the sysctl");
     assert_eq!(kept, "128", "--write sets nothing");
+}
+
+/// `ethtool`, `tc` and `getconf` may wait for a driver that hangs.
+#[test]
+fn programs_that_never_end_are_given_up() {
+    let folder = TestFolder::new();
+    for program in ["ethtool", "tc", "getconf"] {
+        let path = folder.write(&format!("bin/{program}"), "#!/bin/sh\nexec sleep 40\n");
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("its owner");
+    }
+    let path = format!("{}:{}", folder.path().join("bin").display(), std::env::var("PATH").unwrap_or_default());
+    let begin = Instant::now();
+    let output = folder.zonda(&["tune", "--json"]).env("PATH", path).output().expect("zonda runs");
+    assert!(begin.elapsed() < Duration::from_secs(30), "{:?}", begin.elapsed());
+    assert!(output.status.success(), "{output:?}");
+    let report = json(&String::from_utf8_lossy(&output.stdout));
+    let notes: Vec<&str> = report["notes"].as_array().expect("a list").iter().filter_map(Value::as_str).collect();
+    let given_up = |command: &str| notes.iter().any(|note| note.starts_with(command) && note.contains("2 seconds"));
+    assert!(given_up("`getconf PAGESIZE` did not end"), "{notes:?}");
+    let interfaces = fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
+    let is_read = |state: &str| matches!(state.trim(), "up" | "unknown");
+    let mut states = interfaces
+        .filter(|interface| interface.file_name() != "lo")
+        .filter_map(|interface| fs::read_to_string(interface.path().join("operstate")).ok());
+    if states.any(|state| is_read(&state)) {
+        assert!(given_up("`ethtool -g ") && given_up("`tc qdisc show dev "), "{notes:?}");
+        assert_eq!(
+            notes.iter().filter(|note| note.contains("`ethtool")).count(),
+            1,
+            "once, and no advice to install it"
+        );
+    }
+}
+
+/// Runs a shell script in namespaces of its own, whose root it is; `$ZONDA` is the program. `None` if these may not be made here.
+fn in_namespaces(folder: &TestFolder, script: &str) -> Option<CommandOutput> {
+    let namespaces = ["--user", "--map-root-user", "--net", "--mount", "--"];
+    if !Command::new("unshare").args(namespaces).arg("true").status().is_ok_and(|status| status.success()) {
+        report_skipped("no user, network and mount namespace may be made here (unshare)");
+        return None;
+    }
+    let mut command = Command::new("unshare");
+    command.args(namespaces).args(["sh", "-ec", script]).current_dir(folder.path());
+    command.env("ZONDA", env!("CARGO_BIN_EXE_zonda")).env("HOME", folder.path()).env_remove("XDG_CONFIG_HOME");
+    let output = command.output().expect("unshare runs");
+    let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
+    Some(CommandOutput {
+        status: output.status.code().unwrap_or(-1),
+        out: text(&output.stdout),
+        err: text(&output.stderr),
+    })
+}
+
+/// Two settings that a network namespace has, and that need a change.
+const TWO_SETTINGS: &str =
+    "--role secondary --zones 60000 --only net.ipv4.ip_local_port_range --only net.core.somaxconn";
+
+/// Makes a file of the namespace read-only. The other options are those that a mount of /proc has and that may not be dropped.
+const READ_ONLY: &str = "read_only() { mount --bind $1 $1; mount -o remount,bind,ro$(findmnt -no OPTIONS -T $1 | tr , '\\n' \
+    | grep -x -e nosuid -e nodev -e noexec | sed s/^/,/ | tr -d '\\n') $1; }; echo 128 > /proc/sys/net/core/somaxconn";
+
+#[test]
+fn settings_that_are_read_only_are_reported_and_the_others_can_be_undone() {
+    let folder = TestFolder::new();
+    let run = |path: &str| {
+        in_namespaces(&folder, &format!("{READ_ONLY}; read_only {path}; $ZONDA tune {TWO_SETTINGS} --apply"))
+    };
+    let Some(all) = run("/proc/sys") else { return };
+    assert_eq!((all.status, all.out.matches("not set: ").count()), (1, 2), "{all:?}");
+    assert!(all.out.contains("/proc/sys is read-only, as in most containers: set it on the host"), "{all:?}");
+    assert!(!all.out.contains("undo"), "{all:?}");
+    let Some(some) = run("/proc/sys/net/ipv4/ip_local_port_range") else { return };
+    assert_eq!((some.status, some.out.matches("not set: net.ipv4.ip_local_port_range").count()), (1, 1), "{some:?}");
+    assert!(some.out.contains("set: net.core.somaxconn = 4096 (was 128)"), "{some:?}");
+    assert!(some.out.contains("To undo it:\n  sysctl -w net.core.somaxconn='128'\n"), "{some:?}");
+}
+
+#[test]
+fn how_to_undo_it_is_not_lost_where_the_report_cannot_be_written() {
+    let folder = TestFolder::new();
+    let script = format!("{READ_ONLY}; $ZONDA tune {TWO_SETTINGS} --apply > /dev/full");
+    let Some(outcome) = in_namespaces(&folder, &script) else { return };
+    assert_eq!(outcome.status, 1, "{outcome:?}");
+    assert!(outcome.err.contains("to undo it: sysctl -w net.core.somaxconn='128'\n"), "{outcome:?}");
+    assert!(outcome.err.contains("to undo it: sysctl -w net.ipv4.ip_local_port_range="), "{outcome:?}");
+}
+
+#[test]
+fn a_full_disk_leaves_no_files() {
+    let folder = TestFolder::new();
+    fs::create_dir(folder.path().join("disk")).expect("a folder");
+    for size in ["4k", "8k", "12k", "16k"] {
+        // The disk has room for none, or only some of the files.
+        let script = format!(
+            "mount -t tmpfs -o size={size} tmpfs disk; echo 128 > /proc/sys/net/core/somaxconn; \
+             $ZONDA tune --connections 5000000 --write disk --apply && exit 9; \
+             cat /proc/sys/net/core/somaxconn; find disk -type f"
+        );
+        let Some(outcome) = in_namespaces(&folder, &script) else { return };
+        assert_eq!((outcome.status, outcome.out.as_str()), (0, "128\n"), "{size}: {outcome:?}");
+        for words in [
+            "the files cannot be written, and nothing was set: disk/",
+            "No space left on device",
+            "help: free some space",
+        ] {
+            assert!(outcome.err.contains(words), "{size}: {outcome:?}");
+        }
+    }
+}
+
+#[test]
+fn a_folder_without_permission_is_named() {
+    let folder = TestFolder::new();
+    let denied = folder.path().join("denied");
+    fs::create_dir(&denied).expect("a folder");
+    fs::set_permissions(&denied, fs::Permissions::from_mode(0o555)).expect("its owner");
+    // Root may write everywhere, but not as that of a user namespace that lacks the owner of the folder.
+    let outcome = match chown(&denied, Some(12_345), None) {
+        Ok(()) => in_namespaces(&folder, "exec $ZONDA tune --connections 5000000 --write denied"),
+        Err(_) => Some(folder.run(&["tune", "--connections", "5000000", "--write", "denied"])),
+    };
+    let Some(outcome) = outcome else { return };
+    assert_eq!((outcome.status, fs::read_dir(&denied).expect("the folder").count()), (1, 0), "{outcome:?}");
+    for words in
+        ["the files cannot be written: denied/", "Permission denied", "help: choose a folder that you may write to"]
+    {
+        assert!(outcome.err.contains(words), "{outcome:?}");
+    }
 }
 
 #[test]

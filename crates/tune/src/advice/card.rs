@@ -21,7 +21,7 @@ const OFFLOADS: &str = "offloads (GRO, GSO, TSO)";
 const QDISC: &str = "qdisc of the card";
 
 /// Why there is no advice on a ring.
-const NO_RING: &str = "`ethtool` is missing, or the card has no ring to set";
+const NO_RING: &str = "`ethtool` is missing or prints nothing, or the card has no ring to set";
 
 /// Queries from 1,000 addresses, as a server has them: with one address there is nothing to steer.
 const MANY_SOURCES: &[&str] = &["zonda, source addresses 1000", "nsd, source addresses 1000"];
@@ -67,7 +67,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         rule: "left: noqueue, mq or fq_codel of the distribution",
         compute: |case| match now(case, QDISC) {
             Some(_) => Advice::Leave("DIINER found no impact of any discipline on a DNS server".into()),
-            None => Advice::Absent("`tc` is missing, or there is no card".into()),
+            None => Advice::Absent("`tc` is missing or prints nothing, or there is no card".into()),
         },
         sources: &[says(Diiner, "sfq, codel, fq_codel, fq: no impact under any load")],
         evidence: &[sweep("qdisc fq"), sweep("qdisc fq_codel")],
@@ -153,7 +153,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         rule: "on, which is the default; receive offload (LRO) off on a host that forwards",
         compute: |case| {
             let Some(card) = fastest(case).filter(|card| !card.offloads.is_empty()) else {
-                return Advice::Absent("`ethtool` is missing, or there is no card".into());
+                return Advice::Absent("`ethtool` is missing or prints nothing, or there is no card".into());
             };
             let wanted = ["generic-receive-offload", "generic-segmentation-offload", "tcp-segmentation-offload"];
             let off: Vec<&str> = wanted.into_iter().filter(|name| card.offloads.get(*name) == Some(&false)).collect();
@@ -251,7 +251,7 @@ fn rss(case: &Case) -> Advice {
     let cores = node.map_or(case.host.cpus.cores, |node| node.cores) as u64;
     let Some((now, most)) = card.channels else {
         return Advice::Absent(format!(
-            "{} has {} queues, and `ethtool` is missing or cannot change them",
+            "{} has {} queues, and `ethtool` is missing, prints nothing, or cannot change them",
             card.name, card.rx_queues
         ));
     };

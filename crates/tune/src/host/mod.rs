@@ -5,6 +5,7 @@ mod cpu;
 mod limits;
 mod memory;
 mod network;
+mod program;
 mod surroundings;
 mod sysctl_files;
 mod tree;
@@ -122,6 +123,11 @@ impl Host {
     /// What exists but could not be read for lack of permission.
     pub fn denied(&self) -> Vec<String> {
         self.files.denied()
+    }
+
+    /// The command lines of programs that did not end in time, and for how many seconds they ran.
+    pub fn timed_out(&self) -> (Vec<String>, u64) {
+        (self.files.timed_out(), tree::PROGRAM_TIMEOUT_S)
     }
 
     /// The release of the kernel as two numbers, such as (6, 1).

@@ -58,11 +58,55 @@ fn container(files: &Tree) -> Option<String> {
     })
 }
 
-/// The flag `hypervisor` is of x86; Xen has a folder.
+/// What firmware tables (DMI) of virtual machines begin with, as `systemd-detect-virt` knows them: makers, products and clouds.
+const VIRTUAL_PRODUCTS: &[&str] = &[
+    "Alibaba Cloud ECS",
+    "Amazon EC2",
+    "Apple Virtualization",
+    "BHYVE",
+    "Bochs",
+    "Google Compute Engine",
+    "Hyper-V",
+    "KVM",
+    "KubeVirt",
+    "OpenStack",
+    "Parallels",
+    "QEMU",
+    "VMW",
+    "VMware",
+    "Virtual Machine",
+    "VirtualBox",
+    "Xen",
+    "innotek GmbH",
+    "vServer",
+];
+
+/// Processors of x86 have the flag `hypervisor`, and Xen has a folder. Other processors show nothing: there the device tree or the
+/// firmware names the virtual machine.
 fn virtual_machine(files: &Tree) -> bool {
+    // The first domain of Xen has the cards of the machine.
+    let controls_xen = files.text("proc/xen/capabilities").is_some_and(|text| text.contains("control_d"));
     let text = files.text("proc/cpuinfo").unwrap_or_default();
     let flags = text.lines().find_map(|line| line.strip_prefix("flags")).unwrap_or_default();
-    files.exists("sys/hypervisor/type") || flags.split_whitespace().any(|flag| flag == "hypervisor")
+    let is_seen = files.exists("sys/hypervisor/type")
+        || flags.split_whitespace().any(|flag| flag == "hypervisor")
+        || has_virtual_device_tree(files)
+        || is_virtual_product(files);
+    is_seen && !controls_xen
+}
+
+/// KVM, Xen and others add the node `hypervisor`; the machine that QEMU and Firecracker imitate on ARM is `linux,dummy-virt`.
+fn has_virtual_device_tree(files: &Tree) -> bool {
+    let machine = files.text("proc/device-tree/compatible").unwrap_or_default();
+    files.exists("proc/device-tree/hypervisor") || ["dummy-virt", "qemu"].iter().any(|name| machine.contains(name))
+}
+
+fn is_virtual_product(files: &Tree) -> bool {
+    let text = |name: &str| files.text(&format!("sys/class/dmi/id/{name}")).unwrap_or_default();
+    // Clouds that rent whole machines name them so, under the same maker.
+    let is_metal = text("product_name").ends_with(".metal");
+    let names = ["product_name", "product_version", "sys_vendor", "board_vendor", "bios_vendor"].map(text);
+    !is_metal && names.iter().any(|name| VIRTUAL_PRODUCTS.iter().any(|product| name.starts_with(product)))
 }
 
 /// The limits of the cgroup of a process, of version 2 or 1. A group is also held to the limits of those above it.

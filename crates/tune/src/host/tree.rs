@@ -5,12 +5,16 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::time::Duration;
+
+use super::program;
 
 /// The folder of a recorded host with the output of programs, one file for each command line.
 const OUTPUTS: &str = "command-output";
 /// The most octets that are read of a file: the list of tracked connections can be this long, no other.
 const MAX_OCTETS: u64 = 256 << 20;
+/// How long a program may take, in seconds. They print what the kernel returns at once.
+pub(super) const PROGRAM_TIMEOUT_S: u64 = 2;
 
 /// The files of a host. Paths are given without a leading slash.
 #[derive(Debug)]
@@ -18,12 +22,14 @@ pub struct Tree {
     root: PathBuf,
     /// What exists but could not be read.
     denied: RefCell<BTreeSet<String>>,
+    /// Command lines of programs that did not end.
+    timed_out: RefCell<Vec<String>>,
 }
 
 impl Tree {
     /// The files below `root`; nothing is read yet.
     pub fn new(root: &Path) -> Tree {
-        Tree { root: root.to_owned(), denied: RefCell::default() }
+        Tree { root: root.to_owned(), denied: RefCell::default(), timed_out: RefCell::default() }
     }
 
     /// The path of a file in the file system.
@@ -69,13 +75,25 @@ impl Tree {
 
     /// The output of a program that prints facts which the kernel has no files for, such as `ethtool` and `tc`.
     ///
-    /// `None` if the program is missing or fails. Below another root than `/` nothing runs: the recorded output is read.
+    /// `None` if the program is missing, fails, or has not ended in time, now or before. Below another root than `/` nothing runs: the
+    /// recorded output is read.
     pub fn output(&self, program: &str, arguments: &[&str]) -> Option<String> {
         if self.root != Path::new("/") {
             return self.text(&format!("{OUTPUTS}/{program}_{}", arguments.join("_")));
         }
-        let output = Command::new(program).args(arguments).output().ok()?;
-        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+        let is_of_program = |line: &String| line.split(' ').next() == Some(program);
+        if self.timed_out.borrow().iter().any(is_of_program) {
+            return None;
+        }
+        program::output(program, arguments, Duration::from_secs(PROGRAM_TIMEOUT_S)).unwrap_or_else(|_| {
+            self.timed_out.borrow_mut().push([&[program][..], arguments].concat().join(" "));
+            None
+        })
+    }
+
+    /// The command lines of programs that did not end in time, one of each program.
+    pub fn timed_out(&self) -> Vec<String> {
+        self.timed_out.borrow().clone()
     }
 
     /// What exists but could not be read so far.

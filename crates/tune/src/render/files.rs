@@ -53,17 +53,31 @@ pub fn plan(case: &Case, rows: &[Row]) -> Vec<PlannedFile> {
 
 /// Writes the files below `folder`, which is made if it is missing; the paths written.
 ///
-/// If there is a file of another author, that is an error and nothing is written. Each file is replaced as a whole.
+/// If there is a file of another author, or one of the files cannot be written, that is an error and no file is replaced.
 pub fn write(folder: &Path, files: &[PlannedFile]) -> io::Result<Vec<PathBuf>> {
     let paths: Vec<PathBuf> = files.iter().map(|file| folder.join(&file.path)).collect();
-    let named = |path: &Path, error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     for path in &paths {
-        check_author(path).map_err(|error| named(path, error))?;
+        check_author(path).map_err(|error| named(path, &error))?;
     }
-    for (path, file) in paths.iter().zip(files) {
-        replace(path, &file.text).map_err(|error| named(path, error))?;
+    let written = paths.iter().zip(files).map(|(path, file)| NewFile::write(path, &file.text));
+    for new in written.collect::<io::Result<Vec<NewFile>>>()? {
+        new.replace_old()?;
     }
     Ok(paths)
+}
+
+/// The error with the path and what to do about it.
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    let help = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            " (help: free some space, or choose a folder on another disk)"
+        }
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            " (help: choose a folder that you may write to, and copy the files as root)"
+        }
+        _ => "",
+    };
+    io::Error::new(error.kind(), format!("{}: {error}{help}", path.display()))
 }
 
 /// An error if there is a file that is not ours.
@@ -83,23 +97,41 @@ fn check_author(path: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::AlreadyExists, message))
 }
 
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
+/// A complete file beside the one that it is to replace. It is removed unless it has replaced it.
+struct NewFile<'p> {
+    new: PathBuf,
+    path: &'p Path,
+}
+
+impl NewFile<'_> {
+    fn write<'p>(path: &'p Path, text: &str) -> io::Result<NewFile<'p>> {
+        let named = |error| named(path, &error);
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).map_err(named)?;
+        }
+        let new = path.with_extension("new");
+        match fs::remove_file(&new) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(named(error)),
+            _ => {}
+        }
+        // O_EXCL follows no link: whoever may write to the folder must not choose what is overwritten.
+        let mut file = File::create_new(&new).map_err(named)?;
+        // From here on it is removed if it is incomplete. Some file systems report a full disk only when they write to it.
+        let written = NewFile { new, path };
+        file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(named)?;
+        Ok(written)
     }
-    let new = path.with_extension("new");
-    match fs::remove_file(&new) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
+
+    fn replace_old(self) -> io::Result<()> {
+        fs::rename(&self.new, self.path).map_err(|error| named(self.path, &error))
     }
-    // O_EXCL follows no link: whoever may write to the folder must not choose what is overwritten.
-    let written = File::create_new(&new).and_then(|mut file| file.write_all(text.as_bytes()));
-    let replaced = written.and_then(|()| fs::rename(&new, path));
-    if replaced.is_err() {
-        // It may be incomplete, on a full disk for example.
-        _ = fs::remove_file(&new);
+}
+
+impl Drop for NewFile<'_> {
+    fn drop(&mut self) {
+        // After a replacement there is none.
+        _ = fs::remove_file(&self.new);
     }
-    replaced
 }
 
 /// The sysctls of a file that replaces the installed one: those to set, those that would be lost, and what else is installed.

@@ -37,10 +37,15 @@ pub fn notes(case: &Case, rows: &[Row]) -> Vec<String> {
             host.kernel, OLDEST.0, OLDEST.1
         ));
     }
-    if rows
-        .iter()
-        .any(|row| row.place == Place::Device && row.action == Action::Absent && row.why.contains("is missing"))
-    {
+    let (timed_out, seconds) = host.timed_out();
+    let is_without_program =
+        |row: &Row| row.place == Place::Device && row.action == Action::Absent && row.why.contains("is missing");
+    for command in &timed_out {
+        notes.push(format!(
+            "`{command}` did not end within {seconds} seconds and was given up: what this program would print is missing here (help: run it by hand; it may wait for a driver that hangs)"
+        ));
+    }
+    if timed_out.is_empty() && rows.iter().any(is_without_program) {
         notes.push("`ethtool` or `tc` is missing or may not ask the card: install them to get advice on queues, rings and offloads".into());
     }
     let denied = host.denied();

@@ -50,6 +50,27 @@ fn what_cannot_be_set_is_explained() {
     assert!(error.contains("help: this network namespace does not have it"), "{error}");
 }
 
+/// As gVisor does with some settings.
+#[test]
+fn a_value_that_is_accepted_without_effect_is_an_error() {
+    let host = TestHost::recorded();
+    let rows = port_row(&host.read());
+    let file = host.path().join(tune::host::sysctl_path(PORTS));
+    std::fs::remove_file(&file).expect("the sysctl");
+    let before = rows[0].now.clone().expect("a value");
+    // A pipe that takes what is written and returns the former value.
+    assert!(Command::new("mkfifo").arg(&file).status().is_ok_and(|status| status.success()));
+    let kernel = std::thread::spawn(move || {
+        let asked = std::fs::read_to_string(&file).expect("the pipe");
+        std::fs::write(&file, before).expect("the pipe");
+        asked
+    });
+    let changes = apply(host.path(), &rows);
+    assert_eq!(kernel.join().ok(), rows[0].advised);
+    let error = changes[0].error.as_deref().expect("an error");
+    assert!(error.contains("kept its own"), "{error}");
+}
+
 #[test]
 fn a_namespace_is_set_and_undone() {
     if std::env::var_os(INSIDE).is_some() {

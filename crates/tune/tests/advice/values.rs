@@ -278,6 +278,41 @@ fn queues_of_virtual_machines_are_advised_to_their_guests_only() {
     assert_eq!(row().action, Action::Absent, "a veth has no queues of a hypervisor");
 }
 
+/// What a host shows of a hypervisor, in files.
+#[test]
+fn virtual_machines_of_all_processors_are_recognized() {
+    const ARM: (&str, &str) = ("proc/cpuinfo", "processor\t: 0\nFeatures\t: fp asimd evtstrm aes\n");
+    let is_virtual = |files: &[(&str, &str)]| {
+        let host = TestHost::recorded();
+        for (path, text) in [&[ARM], files].concat() {
+            host.write(path, text);
+        }
+        host.read().surroundings.virtual_machine
+    };
+    let product = |name: &'static str| ("sys/class/dmi/id/product_name", name);
+    let vendor = |name: &'static str| ("sys/class/dmi/id/sys_vendor", name);
+    for files in [
+        &[vendor("QEMU"), product("QEMU Virtual Machine")][..],
+        &[product("KVM Virtual Machine")],
+        &[vendor("Amazon EC2"), product("c7g.large")],
+        &[vendor("Microsoft Corporation"), product("Virtual Machine")],
+        &[("sys/class/dmi/id/bios_vendor", "BHYVE")],
+        &[("sys/hypervisor/type", "xen")],
+        &[("proc/device-tree/hypervisor/compatible", "linux,kvm\0")],
+        &[("proc/device-tree/compatible", "linux,dummy-virt\0")],
+    ] {
+        assert!(is_virtual(files), "{files:?}");
+    }
+    for files in [
+        &[][..],
+        &[vendor("Amazon EC2"), product("c7g.metal")],
+        &[vendor("Ampere(R)"), product("Altra"), ("proc/device-tree/compatible", "raspberrypi,4-model-b\0")],
+        &[("sys/hypervisor/type", "xen"), ("proc/xen/capabilities", "control_d\n")],
+    ] {
+        assert!(!is_virtual(files), "{files:?}");
+    }
+}
+
 #[test]
 fn rings_of_a_card_are_shown() {
     let host = TestHost::large();
