@@ -77,7 +77,8 @@ key_table! {
         /// The certificates of the authorities that certify primaries and clients, in PEM.
         ///
         /// A certificate in it may itself be that of a primary or client. If it is not set, only a `tls-pin` authenticates a
-        /// primary, and no client is asked for a certificate.
+        /// primary, and no client is asked for a certificate. Lists of revoked certificates (CRLs) are not read: see "Revoking a
+        /// certificate" in the manual.
         Reload "tls-ca" tls_ca: Option<FilePath> = "";
 
         /// UDP threads for each address to listen on; 0 means one for each CPU that the process may use.
@@ -161,7 +162,7 @@ key_table! {
         /// equally among the QUIC threads.
         Restart "quic-connections" quic_connections: WholeNumber<0, 10_000_000> = "0";
 
-        /// The maximum number of QUIC connections of one client to each QUIC thread; a client is an IPv4 address or an IPv6 /56.
+        /// The maximum number of QUIC connections of one client; a client is an IPv4 address or an IPv6 /56.
         Restart "quic-connections-per-client" quic_connections_per_client: WholeNumber<1, 10_000_000> = "1000";
 
         /// Whether to use DNS cookies (RFC 7873, RFC 9018).

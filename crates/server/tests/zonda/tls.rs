@@ -1,7 +1,7 @@
 //! Zone transfers over TLS and QUIC from the real daemon: by `kdig`, and by the secondary's transfer thread.
 
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use data_encoding::BASE64;
 use server::config::remote_server::{KeyPin, RemoteTls};
-use server::tls::{TlsConnector, TlsPeers};
+use server::tls::{ClientTls, MIN_BUFFER, TlsConnector, TlsPeers, TlsStream};
 use server::transfer::engine::{EngineLimits, RequestedTransfer, TransferCommand, TransferEvent};
 use server::transfer::network::{TransferHandle, TransferNetwork};
 use server::transfer::primary::PeerConfig;
@@ -207,6 +207,69 @@ fn transfer(name: &str, address: SocketAddr, peers: &TlsPeers, remote: &RemoteTl
         }
         _ => Err("another event".into()),
     }
+}
+
+/// A connection with the certificate of a client; `None` if it is refused.
+struct MutualTls(TcpStream, TlsStream);
+
+impl MutualTls {
+    fn connect(address: SocketAddr, client: &CertificateFiles) -> Option<MutualTls> {
+        let own = (client.certificate.clone(), client.key.clone());
+        let settings = ClientTls::read(&RemoteTls { client: Some(own), ..RemoteTls::default() }, None);
+        let tls = settings.expect("files of the test").connect(address.ip()).expect("valid settings");
+        let socket = TcpStream::connect(address).expect("loopback");
+        socket.set_read_timeout(Some(SOON)).expect("an option");
+        let mut connection = MutualTls(socket, tls);
+        // With TLS 1.3 a client learns only afterwards that its certificate is refused.
+        connection.transfer().map(|_| connection)
+    }
+
+    /// The RCODE of an AXFR of `example.net`, which takes one message.
+    fn transfer(&mut self) -> Option<u8> {
+        const QUERY: &[u8] = b"\0\x1d\x12\x34\0\0\0\x01\0\0\0\0\0\0\x07example\x03net\0\0\xfc\0\x01";
+        let MutualTls(socket, tls) = self;
+        let (mut records, mut out) = (vec![0; MIN_BUFFER], vec![0; MIN_BUFFER]);
+        tls.flush(socket).ok()?;
+        while tls.is_handshaking() {
+            tls.receive(socket, &mut records, &mut out).ok()?;
+        }
+        tls.send(socket, QUERY).ok()?;
+        loop {
+            match tls.receive(socket, &mut records, &mut out) {
+                Ok(None) => {}
+                // After the prefix.
+                Ok(Some(_)) => return Some(out[2 + 3] & 15),
+                Err(_) => return None,
+            }
+        }
+    }
+}
+
+/// What the manual says under "Revoking a certificate".
+#[test]
+fn a_certificate_is_revoked_by_its_name_at_once_and_by_its_authority_for_new_connections() {
+    const REFUSED: u8 = 5;
+    let (folder, certificates) = (TestFolder::new(), TestCertificates::new());
+    let own = certificates.issue("own", &["ns1.example.net"]);
+    let client = certificates.issue("client", &["secondary.example"]);
+    let (_daemon, address) = serve(&folder, &certificates, &own);
+    let mut open = MutualTls::connect(address, &client).expect("its authority is known");
+    assert_eq!(open.transfer(), Some(0));
+    let reload = || assert_eq!(folder.run(&["reload"]).status, 0);
+
+    let config = fs::read_to_string(folder.path().join("zonda.toml")).expect("the configuration");
+    folder.write("zonda.toml", &config.replace("secondary.example.", "successor.example."));
+    reload();
+    assert_eq!(open.transfer(), Some(REFUSED), "the connection is as old as before");
+    folder.write("zonda.toml", &config);
+    reload();
+    assert_eq!(open.transfer(), Some(0));
+
+    let other = TestCertificates::new();
+    fs::copy(other.authority(), folder.path().join("ca.pem")).expect("copied");
+    reload();
+    assert!(MutualTls::connect(address, &client).is_none());
+    assert_eq!(open.transfer(), Some(0), "the manual names this limit");
 }
 
 #[test]
