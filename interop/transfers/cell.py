@@ -107,15 +107,19 @@ def pair(
     `inspection` is a key with which the test itself transfers. `change` edits the configuration of both zones.
     """
     ports = [reserve_port() for _ in range(2)]
-    tls_port = reserve_port() if tls is not None else None
+    quic = tls_remote is not None and tls_remote.quic
+    secret_port = reserve_port() if tls is not None else None
+    tls_port, quic_port = (None, secret_port) if quic else (secret_port, None)
+    # QUIC has datagrams of many kinds, which the relay does not forward: it stays beside, and nothing may pass it.
     relay = cell.relay(ports[0] if tls_port is None else tls_port)
+    primaries = (Remote(relay.port if quic_port is None else quic_port, secondary_key or key, tls_remote),)
     file = cell.folder / "primary" / "zone"
     write_file(file, version.text())
     allowed = access or (Access(key),)
     at_primary = ZoneConfig(version.name, file=file, notify=(Remote(ports[1], key),) if notify else (), transfer=allowed)
-    at_secondary = ZoneConfig(version.name, primaries=(Remote(relay.port, secondary_key or key, tls_remote),), transfer=(Access(inspection or key),))
-    primary = cell.server(cell.primary, "primary", ServerConfig(ports[0], [change(at_primary)], tls_port, tls))
-    secondary = cell.server(cell.secondary, "secondary", ServerConfig(ports[1], [change(at_secondary)], None, client_tls))
+    at_secondary = ZoneConfig(version.name, primaries=primaries, transfer=(Access(inspection or key),))
+    primary = cell.server(cell.primary, "primary", ServerConfig(ports[0], [change(at_primary)], tls_port, quic_port, tls))
+    secondary = cell.server(cell.secondary, "secondary", ServerConfig(ports[1], [change(at_secondary)], tls=client_tls))
     return Pair(primary, secondary, relay, version.name, inspection or key)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from transfers import catalog_features, gov_series, notify_features, restart_features, transfer_features, tsig_features, update_features
 from transfers.cell import Cell
 from transfers.server import Build
-from transfers.tls_features import wrong_name, wrong_pin, xot
+from transfers.tls_features import wrong_name, wrong_name_over_quic, wrong_pin, xot
 
 AS_PRIMARY, AS_SECONDARY = "primary", "secondary"
 
@@ -62,6 +62,9 @@ FEATURES = [
     Feature("XoT, mutual", "xot", xot("mutual")),
     Feature("XoT, pinned key", "xot", xot("pin")),
     Feature("XoT, wrong pin", "xot", wrong_pin),
+    *[Feature(f"XoQ, {name}", "xoq", xot(name, quic=True)) for name in ("opportunistic", "strict", "mutual")],
+    Feature("XoQ, pinned key", "xoq", xot("pin", quic=True)),
+    Feature("XoQ, wrong name", "xoq", wrong_name_over_quic),
     Feature("update, forwarded over TLS", "forwarding", update_features.update_forwarded_over_tls),
     Feature("45 downloads of .gov", "gov", gov_series.gov_series),
 ]
@@ -90,6 +93,10 @@ LACKS = [
     Lack("nsd", "XoT, opportunistic", "NSD always authenticates primaries", AS_SECONDARY),
     Lack("nsd", "xot", "this NSD selects no ALPN, which RFC 9103 7.1 requires", AS_PRIMARY, (4, 7)),
     Lack("knot", "xot", "Knot has XoT since 3.5", None, (3, 5)),
+    Lack("nsd", "xoq", "NSD has no QUIC"),
+    Lack("bind", "xoq", "BIND has no QUIC"),
+    Lack("knot", "xoq", "Knot asks over QUIC with message IDs other than 0, an error that ends the connection (RFC 9250 4.2.1, 4.3.3)", AS_SECONDARY),
+    Lack("knot", "xoq", "Knot verifies names over QUIC since 3.5", AS_PRIMARY, (3, 5)),
     Lack("nsd", "XoT, pinned key", "NSD does not pin keys", AS_SECONDARY),
     Lack("nsd", "XoT, wrong pin", "NSD does not pin keys", AS_SECONDARY),
     Lack("bind", "XoT, pinned key", "BIND does not pin keys", AS_SECONDARY),

@@ -46,6 +46,8 @@ class KnotTransfers(TransferServer):
             tls = f"  cert-file: {config.tls.certificate}\n  key-file: {config.tls.key}\n  ca-file: {config.tls.authority}\n"
             if config.tls_port is not None:
                 tls += f"  listen-tls: {HOST}@{config.tls_port}\n"
+            if config.quic_port is not None:
+                tls += f"  listen-quic: {HOST}@{config.quic_port}\n"
         self.numbers, self.remotes, self.acls = count(), [], []  # filled by the texts that refer to them
         zones = [self.zone_text(zone) for zone in config.zones]
         templates = [self.template_text(zone, group) for zone in config.zones for group in zone.groups]
@@ -103,7 +105,7 @@ class KnotTransfers(TransferServer):
         if entry.key is not None:
             lines.append(f"    key: {entry.key.name}")
         if entry.tls:
-            lines.append("    protocol: tls")
+            lines.append(f"    protocol: {'tls' if self.server_config.quic_port is None else 'quic'}")
         if isinstance(entry.tls, str):
             lines.append(f"    cert-hostname: {entry.tls}")
         self.acls.append("\n".join(lines))
@@ -115,7 +117,7 @@ class KnotTransfers(TransferServer):
         if remote.key is not None:
             lines.append(f"    key: {remote.key.name}")
         if remote.tls is not None:
-            lines.append("    tls: on")
+            lines.append(f"    {'quic' if remote.tls.quic else 'tls'}: on")
             if remote.tls.name is not None:
                 lines.append(f"    cert-hostname: {remote.tls.name}")
             if remote.tls.pin is not None:

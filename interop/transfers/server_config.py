@@ -33,11 +33,12 @@ class TlsFiles:
 
 @dataclass(frozen=True)
 class TlsRemote:
-    """How to connect with TLS: without authentication, or by the server's name or public key, or with an own certificate too."""
+    """How to connect with TLS or QUIC: without authentication, or by the server's name or public key, or with an own certificate too."""
 
     name: str | None = None
     client: bool = False
     pin: str | None = None  # the SHA-256 digest of the public key, in base64
+    quic: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Remote:
 
 @dataclass(frozen=True)
 class Access:
-    """Who may do something: any local client, or only with a key, or only over TLS, or with a client certificate of this name."""
+    """Who may do something: any local client, or only with a key, or only over TLS or QUIC, or with a client certificate of this name."""
 
     key: Key | None = None
     tls: bool | str = False
@@ -89,6 +90,7 @@ class ServerConfig:
     port: int
     zones: list[ZoneConfig]
     tls_port: int | None = None
+    quic_port: int | None = None
     tls: TlsFiles | None = None
 
     @property

@@ -1,4 +1,4 @@
-"""XoT (RFC 9103): transfers over TLS without authentication, with the primary authenticated by name or key, and mutual."""
+"""XoT (RFC 9103) and XoQ (RFC 9250): transfers over TLS or QUIC without authentication, with the primary authenticated by name or key, and mutual."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ REFUSED_AFTER_S = 4.0
 INSPECTION = Key("inspection.example.")  # with which the test itself transfers, without TLS
 
 
-def xot(authentication: str) -> Callable[[Cell], None]:
+def xot(authentication: str, quic: bool = False) -> Callable[[Cell], None]:
     """The test of a kind of authentication: opportunistic, strict, pin or mutual."""
 
     def test(cell: Cell) -> None:
-        """AXFR of several messages and a change over TLS; nothing passes the relay in clear text."""
+        """AXFR of several messages and a change over TLS or QUIC; nothing passes the relay in clear text."""
         files, key, version = require_certificates(cell), Key("transfer.example."), big(ZoneText(1, refresh=2, retry=1), 2000)
         name = None if authentication in ("opportunistic", "pin") else SERVER_NAME
         mutual, pin = authentication == "mutual", pin_of(files[SERVER_NAME]) if authentication == "pin" else None
         access = (Access(key, CLIENT_NAME if mutual else True), Access(INSPECTION))
-        remote = TlsRemote(name, mutual, pin)
+        remote = TlsRemote(name, mutual, pin, quic)
         own, client = files[SERVER_NAME], files[CLIENT_NAME]
         both = pair(cell, version, key, tls=own, client_tls=client, tls_remote=remote, access=access, inspection=INSPECTION)
         both.start(version)
@@ -54,6 +54,11 @@ def xot(authentication: str) -> Callable[[Cell], None]:
 def wrong_name(cell: Cell) -> None:
     """The certificate of the primary has another name than the secondary expects: no transfer."""
     require_refused(cell, require_certificates(cell), TlsRemote(WRONG_NAME))
+
+
+def wrong_name_over_quic(cell: Cell) -> None:
+    """The same over QUIC."""
+    require_refused(cell, require_certificates(cell), TlsRemote(WRONG_NAME, quic=True))
 
 
 def wrong_pin(cell: Cell) -> None:

@@ -21,6 +21,8 @@ class ZondaTransfers(TransferServer):
         if tls is not None:
             if config.tls_port is not None:
                 lines.append(f'listen-tls = ["{HOST}:{config.tls_port}"]')
+            if config.quic_port is not None:
+                lines.append(f'listen-quic = ["{HOST}:{config.quic_port}"]')
             lines += [f'tls-cert = "{tls.certificate}"', f'tls-key = "{tls.key}"', f'tls-ca = "{tls.authority}"']
         for key in config.keys:
             lines += ["", "[[key]]", f'name = "{key.name}"', f'algorithm = "{key.algorithm}"', f'secret = "{key.secret}"']
@@ -69,6 +71,7 @@ class ZondaTransfers(TransferServer):
         if remote.tls is not None:
             fields.append(f"tls = {json.dumps(remote.tls.name or True)}")
             fields += [f'tls-pin = "sha256/{remote.tls.pin}"'] if remote.tls.pin else []
+            fields += ["quic = true"] if remote.tls.quic else []
         if remote.tls is not None and remote.tls.client:
             tls = self.server_config.tls
             assert tls is not None, "mutual TLS needs an own certificate"
