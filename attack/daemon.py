@@ -11,7 +11,7 @@ from pathlib import Path
 import dns.message
 import dns.query
 import dns.rcode
-from servers import HOST, Zonda, free_port
+from servers import HOST, Zonda, reserve_port
 
 START_TIMEOUT_S = 30.0
 
@@ -32,7 +32,7 @@ class Daemon:
     """A server with a folder of its own; `zones` maps zone names to zone files, `server` has more lines for `[server]`."""
 
     def __init__(self, folder: Path, zones: dict[str, str] | None = None, server: str = "", top: str = "") -> None:
-        self.folder, self.port = folder, free_port()
+        self.folder, self.port = folder, reserve_port()
         self.state_dir = folder / "state"
         self.zones = folder / "zones"
         self.zones.mkdir(exist_ok=True)

@@ -15,7 +15,7 @@ import dns.message
 import dns.query
 import dns.rcode
 import pytest
-from servers import free_port
+from servers import reserve_port
 
 from daemon import HOST, Daemon
 
@@ -35,7 +35,7 @@ class TlsDaemon:
 
     def __init__(self, daemon, folder: Path) -> None:
         self.cert, self.key = certificate(folder)
-        self.port = free_port()
+        self.port = reserve_port()
         more = f'listen-tls = ["{HOST}:{self.port}"]\ntls-cert = "{self.cert}"\ntls-key = "{self.key}"'
         self.server: Daemon = daemon(server=more).start()
 

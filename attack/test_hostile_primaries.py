@@ -19,7 +19,7 @@ import dns.rdataclass
 import dns.rdatatype
 import dns.rrset
 import pytest
-from servers import HOST, free_port
+from servers import HOST, reserve_port
 
 from daemon import Daemon, program
 
@@ -33,7 +33,7 @@ class Primary:
     """A primary that is honest until a test gives it another `respond`."""
 
     def __init__(self) -> None:
-        self.port, self.serial, self.is_up = free_port(), SERVED, True
+        self.port, self.serial, self.is_up = reserve_port(), SERVED, True
         self.respond: Callable[[dns.message.Message], Messages] = self.honest
         self.datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.datagrams.bind((HOST, self.port))

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from servers import free_port
+from servers import reserve_port
 
 from daemon import HOST, Daemon, program
 
@@ -29,7 +29,7 @@ def load() -> Path:
 @pytest.fixture
 def quic(daemon) -> tuple[Daemon, int]:
     """A server with QUIC, and its port."""
-    port = free_port()
+    port = reserve_port()
     server = f'listen-quic = ["{HOST}:{port}"]\ntls-self-signed = true\nquic-idle-timeout-ms = {IDLE_TIMEOUT_MS}'
     return daemon(server=server).start(), port
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import dns.message
 import dns.rrset
 import pytest
-from servers import free_port
+from servers import reserve_port
 
 from daemon import HOST, Daemon, program
 from test_encrypted_transfers import certificate
@@ -80,7 +80,7 @@ class Primary(quic_asyncio.QuicConnectionProtocol):
 def secondary(daemon, tmp_path: Path) -> Iterator[Daemon]:
     """A server whose zone comes from `Primary`."""
     cert, key = certificate(tmp_path)
-    port, loop, configuration = free_port(), asyncio.new_event_loop(), QuicConfiguration(is_client=False, alpn_protocols=["doq"])
+    port, loop, configuration = reserve_port(), asyncio.new_event_loop(), QuicConfiguration(is_client=False, alpn_protocols=["doq"])
     configuration.load_cert_chain(cert, key)
     thread = threading.Thread(target=loop.run_forever)
     thread.start()

@@ -8,7 +8,7 @@ import time
 
 import dns.rcode
 import pytest
-from servers import free_port
+from servers import reserve_port
 
 from daemon import HOST, Daemon
 from quic_client import EXCESSIVE_LOAD, PROTOCOL_ERROR, QuicClient, bound, framed
@@ -21,7 +21,7 @@ HANDSHAKES = 50  # above which addresses are verified first
 @pytest.fixture
 def quic(daemon) -> tuple[Daemon, int]:
     """A server with QUIC, and its port."""
-    port = free_port()
+    port = reserve_port()
     more = f'listen-quic = ["{HOST}:{port}"]\ntls-self-signed = true\nquic-idle-timeout-ms = {IDLE_TIMEOUT_MS}'
     return daemon(server=more).start(), port
 
@@ -182,7 +182,7 @@ def test_handshakes_that_are_never_completed_are_forgotten(quic):
 
 def test_a_stop_does_not_wait_for_half_handshakes(quic, daemon):
     """It waited as long as for responses: whoever sent one datagram each second made every stop last 5 s."""
-    port = free_port()
+    port = reserve_port()
     server = daemon(server=f'listen-quic = ["{HOST}:{port}"]\ntls-self-signed = true').start()
     for number in range(HANDSHAKES // 2):
         client = QuicClient(port, f"127.2.0.{number + 1}")

@@ -14,7 +14,7 @@ import dns.message
 import dns.query
 import dns.rcode
 import pytest
-from servers import free_port
+from servers import reserve_port
 
 x509 = pytest.importorskip("cryptography.x509", reason="cryptography is not installed")
 from cryptography.hazmat.primitives import hashes, serialization  # noqa: E402 - the line above skips without it
@@ -51,7 +51,7 @@ class TransferServer:
     """A server that transfers its zone to clients with the certificate of `CLIENT` only."""
 
     def __init__(self, daemon, folder: Path, authority: Certificate, keys: Path) -> None:
-        self.port, self.own, self.keys = free_port(), Certificate(folder, f"own-{keys.name}", "localhost", authority), keys
+        self.port, self.own, self.keys = reserve_port(), Certificate(folder, f"own-{keys.name}", "localhost", authority), keys
         more = f'listen-tls = ["{HOST}:{self.port}"]\ntls-cert = "{self.own.pem}"\ntls-key = "{self.own.key}"\n'
         self.server: Daemon = daemon(server=f'{more}tls-ca = "{authority.pem}"\ntls-ticket-keys = "{keys}"')
         allowed = f'[{{ address = "127.0.0.0/8", tls = "{CLIENT}" }}]'

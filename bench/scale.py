@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -27,7 +28,7 @@ from pathlib import Path
 
 from server_process import LOAD, ZONDA, ServerProcess
 
-PORT, PRIMARY_PORT = 5397, 5398
+PORT, PRIMARY_PORT = map(int, os.environ.get("PORTS", "5397 5398").split())  # of the secondary and its primary
 ZONE = "$TTL 3600\n@ SOA ns.example. host.example. {serial} 86400 5 604800 300\n@ NS ns.example.\n"
 
 

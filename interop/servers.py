@@ -5,12 +5,16 @@ All use 127.0.0.1: BIND listens only on addresses that an interface has.
 
 from __future__ import annotations
 
+import itertools
 import os
+import random
 import shutil
 import signal
 import socket
 import subprocess
+import threading
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +32,9 @@ from names import Malformed
 ROOT = Path(__file__).resolve().parent.parent
 HOST = "127.0.0.1"
 START_TIMEOUT_S = 60.0
+# Below the ports of clients (net.ipv4.ip_local_port_range), so that no client takes one before its server does.
+PORTS = range(10_000, 32_000)
+MOST_WORKERS = 16
 
 
 @dataclass(frozen=True)
@@ -51,7 +58,7 @@ class Server:
 
     def __init__(self, zones: list[Zone], folder: Path) -> None:
         self.zones, self.folder = zones, folder / self.name
-        self.address = HOST, free_port()
+        self.address = HOST, reserve_port()
         self.process: subprocess.Popen[bytes] | None = None
 
     @classmethod
@@ -154,13 +161,23 @@ def serves(reply: bytes | None) -> bool:
     return message.has(AA) and bool(message.answer)
 
 
-def free_port() -> int:
-    """A port that is free for both TCP and UDP on 127.0.0.1."""
-    while True:
-        with socket.create_server((HOST, 0)) as stream, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
-            port = int(stream.getsockname()[1])
-            try:
+def _own_ports() -> Iterator[int]:
+    """The ports of this process in a random order, for ever; parallel workers of pytest share none, up to `MOST_WORKERS`."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    ports = [port for port in PORTS if port % MOST_WORKERS == worker % MOST_WORKERS]
+    return itertools.cycle(random.Random().sample(ports, len(ports)))
+
+
+_ports = _own_ports()
+_ports_lock = threading.Lock()
+
+
+def reserve_port() -> int:
+    """A port that is free for TCP and UDP on 127.0.0.1, and that no other call returns soon."""
+    with _ports_lock:
+        for port in _ports:
+            with socket.socket() as stream, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams, suppress(OSError):
+                stream.bind((HOST, port))
                 datagrams.bind((HOST, port))
-            except OSError:
-                continue
-            return port
+                return port
+    raise AssertionError("the ports never end")

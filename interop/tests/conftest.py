@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import client
 import zone_data
+from servers import reserve_port
 from zone_text import ZONES, expanded
 
 # What a server sends for a message: nothing, a message, or over TCP several and then the end.
@@ -52,7 +53,7 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], zo
 @contextmanager
 def serving(respond: Responder, respond_over_udp: Responder | None = None) -> Iterator[client.Address]:
     """A server on 127.0.0.1 that sends what `respond` returns for a message; over UDP `respond_over_udp`, if given."""
-    with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
+    with socket.create_server(("127.0.0.1", reserve_port())) as listener, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
         address = listener.getsockname()
         datagrams.bind(address)
         threads = [

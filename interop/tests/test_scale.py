@@ -8,13 +8,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+from servers import reserve_port
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def test_a_secondary_of_many_zones_transfers_refreshes_and_is_notified() -> None:
     programs = {"ZONDA": str(ROOT / "target/debug/zonda"), "ZONDA_LOAD": str(ROOT / "target/debug/zonda-load")}
+    ports = {"PORTS": f"{reserve_port()} {reserve_port()}"}
     command = [sys.executable, str(ROOT / "bench/scale.py"), "2000", "--refresh-s", "5", "--probe-rate", "5000", "--notify-rate", "5000"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, env={**os.environ, **programs})
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, env={**os.environ, **programs, **ports})
     assert done.returncode == 0, done.stdout + done.stderr
     # The steps wait for every zone; what is left to check is how many connections that took.
     connections = [int(number) for number in re.findall(r"(\d+) connections", done.stdout)]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from servers import HOST
-from transfers.server import Build, TransferServer, reserve_port
+from servers import HOST, reserve_port
+from transfers.server import Build, TransferServer
 from transfers.server_config import Access, Key, Remote, ServerConfig, ZoneConfig
 
 OPTIONS = """\

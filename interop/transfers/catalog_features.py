@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from servers import reserve_port
 from transfers.cell import Cell
 from transfers.contents import REFUSED, WAIT_S, contents, rcode, require_same, wait_for_serial
 from transfers.relay import Relay
-from transfers.server import TransferServer, reserve_port, wait_until, write_file
+from transfers.server import TransferServer, wait_until, write_file
 from transfers.server_config import Remote, ServerConfig, ZoneConfig
 from transfers.zone_versions import CHANGES, ZoneText
 

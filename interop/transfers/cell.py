@@ -7,9 +7,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from servers import reserve_port
 from transfers.contents import WAIT_S, contents, expected_contents, require_same, wait_for_serial
 from transfers.relay import Relay
-from transfers.server import Build, Failed, TransferServer, reserve_port, wait_until, write_file
+from transfers.server import Build, Failed, TransferServer, wait_until, write_file
 from transfers.server_config import Access, Key, Remote, ServerConfig, TlsFiles, TlsRemote, ZoneConfig
 from transfers.zone_versions import ZoneText
 

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from client import transferred
 from dns_numbers import AXFR, SOA
 from names import Malformed, name_text, read_name
-from servers import HOST
-from transfers.server import reserve_port
+from servers import HOST, reserve_port
 
 IXFR, TSIG = 251, 250
 HEADER = 12

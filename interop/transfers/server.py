@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import os
-import random
 import shutil
-import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,9 +15,6 @@ from names import wire_name
 from servers import HOST, ProgramNotFound, Server
 from servers import Zone as ServedZone
 from transfers.server_config import ServerConfig, ZoneConfig
-
-# Below the range of ephemeral ports, so that no outgoing connection takes a port before its server binds it.
-PORTS = range(10_000, 32_000)
 
 
 class Failed(Exception):
@@ -161,18 +154,3 @@ def wait_until(condition: Callable[[], bool], what: Callable[[], str] | str, tim
         if time.monotonic() > deadline or CANCELLED.is_set():
             raise Failed(f"{what if isinstance(what, str) else what()} within {timeout_s:.0f} s")
         time.sleep(0.1)
-
-
-_ports: Iterator[int] = itertools.cycle([*PORTS[(start := random.randrange(len(PORTS))) :], *PORTS[:start]])
-_ports_lock = threading.Lock()
-
-
-def reserve_port() -> int:
-    """A port that is free for TCP and UDP on 127.0.0.1, and that no other call returns soon."""
-    with _ports_lock:
-        for port in _ports:
-            with socket.socket() as stream, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams, suppress(OSError):
-                stream.bind((HOST, port))
-                datagrams.bind((HOST, port))
-                return port
-    raise AssertionError("the ports never end")

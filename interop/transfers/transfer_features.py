@@ -7,11 +7,11 @@ import time
 import dns.query
 import dns.rdatatype
 
-from servers import HOST
+from servers import HOST, reserve_port
 from transfers.cell import Cell, Pair, pair, wait_for_transfer, with_changes
 from transfers.contents import SERVFAIL, contents, rcode, require_same, serial, wait_for_serial
 from transfers.relay import IXFR, Relay
-from transfers.server import Failed, TransferServer, reserve_port, wait_until, write_file
+from transfers.server import Failed, TransferServer, wait_until, write_file
 from transfers.server_config import Remote, ServerConfig, ZoneConfig
 from transfers.zone_versions import CHANGES, FIRST_SERIAL, ZONE, ZoneText, big
 
