@@ -175,21 +175,26 @@ def test_a_yielding_program_leaves_the_cpu_to_a_busy_one_of_another_session(tmp_
 def test_the_sampler_keeps_files_open_as_long_as_their_processes_live(tmp_path: Path) -> None:
     labels = tmp_path / "labels.json"
     sampling = Sampler(labels, {"host": ""})
-    with subprocess.Popen(["sleep", "60"]) as server:
-        labels.write_text(json.dumps({"server": server.pid, "lab": os.getpid()}))
+    # Not this process: its threads, which the test runner and earlier tests started, may end meanwhile.
+    spin = [sys.executable, "-c", "print(flush=True)\nfor _ in range(10**9): pass"]
+    with subprocess.Popen(["sleep", "60"]) as server, subprocess.Popen(spin, stdout=subprocess.PIPE) as busy:
+        assert busy.stdout and busy.stdout.readline()
+        labels.write_text(json.dumps({"server": server.pid, "busy": busy.pid}))
         first, later = sampling.sample(0.0, edge=True), sampling.sample(0.0)
         opened = len(list(Path("/proc/self/fd").iterdir()))
         assert sampling.sample(0.0)["net"].keys() == later["net"].keys() == {"host"}
         assert len(list(Path("/proc/self/fd").iterdir())) == opened, "nothing is opened again"
         server.kill()
-    time.sleep(0.01)  # the kernel counts a thread's time when it leaves the CPU
-    last = sampling.sample(0.0)
+        server.wait()
+        time.sleep(0.2)  # the kernel counts a thread's time at ticks, and when it leaves the CPU
+        last = sampling.sample(0.0)
+        busy.kill()
     assert len(list(Path("/proc/self/fd").iterdir())) < opened, "files of a process that is gone are closed"
     thread = str(server.pid)
     assert first["processes"]["server"]["names"] == {thread: "sleep"} and "names" not in later["processes"]["server"]
     assert later["processes"]["server"]["threads"].keys() == {thread} and not last["processes"]["server"]["threads"]
-    own = [sample["processes"]["lab"] for sample in (first, last)]
-    assert own[0]["rss_kb"] > 5_000 and sum(own[1]["threads"].values()) > sum(own[0]["threads"].values()) > 0
+    used = [sample["processes"]["busy"] for sample in (first, last)]
+    assert used[0]["rss_kb"] > 5_000 and used[1]["threads"][str(busy.pid)] > used[0]["threads"][str(busy.pid)] > 0
 
 
 def test_counters_are_found_when_other_protocols_begin(tmp_path: Path) -> None:
