@@ -9,6 +9,9 @@ ZONDA = target/release/zonda
 LOAD = target/release/zonda-load
 MANUAL = packaging/man
 COMPLETIONS = packaging/completions
+# Processes that run the tests in Python. Most tests wait more than they compute.
+TEST_PROCESSES ?= 3
+PYTEST = ../$(VENV)/bin/python -m pytest -n $(TEST_PROCESSES) --dist worksteal
 # The Python of this project, with what its parts need; made on first use.
 VENV = .venv
 PYTHON_PARTS = $(wildcard lab/pyproject.toml interop/requirements.txt attack/requirements.txt)
@@ -41,10 +44,10 @@ test-rust: ## the tests in Rust
 
 test-python: $(VENV)/ready ## the tests of the lab and of the comparison with other servers, and its short form
 	cargo build -p zonda-server -p zonda-load --locked
-	if [ -d lab/tests ]; then cd lab && ../$(VENV)/bin/python -m pytest; fi
-	if [ -d interop/tests ]; then cd interop && ../$(VENV)/bin/python -m pytest -q -rs tests; fi
+	if [ -d lab/tests ]; then cd lab && $(PYTEST); fi
+	if [ -d interop/tests ]; then cd interop && $(PYTEST) -q -rs tests; fi
 	if [ -d interop ]; then $(VENV)/bin/python interop/run.py --quick; fi
-	cd attack && ../$(VENV)/bin/python -m pytest -m "not slow"
+	cd attack && $(PYTEST) -m "not slow"
 
 lint: $(VENV)/ready ## format, clippy, documentation, Python
 	cargo fmt --all --check
@@ -122,7 +125,7 @@ install: release ## install into PREFIX (/usr/local)
 
 $(VENV)/ready: $(PYTHON_PARTS)
 	python3 -m venv $(VENV)
-	$(VENV)/bin/pip install --quiet ruff pytest
+	$(VENV)/bin/pip install --quiet ruff pytest pytest-xdist
 	if [ -f lab/pyproject.toml ]; then $(VENV)/bin/pip install --quiet --editable 'lab[hosts,test]'; fi
 	if [ -f interop/requirements.txt ]; then $(VENV)/bin/pip install --quiet --requirement interop/requirements.txt; fi
 	if [ -f attack/requirements.txt ]; then $(VENV)/bin/pip install --quiet --requirement attack/requirements.txt; fi
