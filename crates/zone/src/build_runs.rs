@@ -43,6 +43,8 @@ pub(crate) fn build(
         return assemble(sorters.into_iter().map(|sorter| sorter.into_staged()), options);
     }
     let context = SorterContext { options, interner: &interner, apex };
+    // The parser of zone text has a sorter for each chunk, and threads of its own.
+    let is_from_threads = sorters.len() > 1;
     let sorted = sorters.into_iter().map(|sorter| sorter.finish(&context));
     let (names, nsec3): (Vec<_>, Vec<_>) = sorted.map(|sorted| (sorted.names, sorted.nsec3)).unzip();
     let [names, nsec3] = [names, nsec3].map(|runs| runs.into_iter().flatten().collect::<Vec<_>>());
@@ -56,8 +58,9 @@ pub(crate) fn build(
     let summary = Summary::of_change(names.iter().chain(&nsec3).any(|run| run.has_wildcards), 0);
     let occlusion = apex_occlusion(&names);
     let mut counts = [0; 2];
-    let [names, nsec3] = [(names, occlusion), (nsec3, Occlusion::default())]
-        .map(|(runs, occlusion)| merge_runs(options, &tables, runs, &occlusion, &mut counts, &mut found));
+    let [names, nsec3] = [(names, occlusion), (nsec3, Occlusion::default())].map(|(runs, occlusion)| {
+        merge_runs(options, &tables, runs, is_from_threads, &occlusion, &mut counts, &mut found)
+    });
     if let Some(tables) = Arc::get_mut(&mut tables) {
         tables.forget_index();
     }
@@ -109,10 +112,15 @@ fn stage(tables: &InternTables, apex: NameRef<'_>, runs: &[EncodedRun]) -> Stage
 //----------- ranges -----------------------------------------------------------
 
 /// Merges runs into a tree. `counts` are increased by the owners, and by those that several runs have.
+///
+/// The leaves of the runs are freed meanwhile, in the heaps of the threads that made them. For new leaves to take their place, this
+/// thread merges if it has made the runs, and does not if other threads have (`is_from_threads`): new threads get the heaps of those,
+/// which have ended, while this thread's would grow.
 fn merge_runs(
     options: &BuildOptions<'_>,
     tables: &InternTables,
     runs: Vec<EncodedRun>,
+    is_from_threads: bool,
     occlusion: &Occlusion,
     counts: &mut [usize; 2],
     found: &mut Findings,
@@ -135,7 +143,7 @@ fn merge_runs(
     drop((leaves, staged_runs));
     let merged = std::thread::scope(|scope| {
         let work = |(range, parts)| merge(options, tables, range, parts, occlusion.clone());
-        let first = ranges.pop();
+        let first = if is_from_threads { None } else { ranges.pop() };
         let threads: Vec<_> = ranges.into_iter().rev().map(|range| scope.spawn(move || work(range))).collect();
         let first = first.map(work);
         let others = threads.into_iter().map(|thread| thread.join().expect("merging does not panic"));
