@@ -112,12 +112,9 @@ impl<'z> Glue<'_, 'z> {
     /// that end in a pointer to the cut, in lower case, without escapes, and in the same leaf as the cut.
     #[inline]
     fn is_name_of(&self, entry: &TreeEntry<'_>, mut at: usize, message: &[u8]) -> bool {
-        let cut = &self.cut.entry;
-        if !std::ptr::eq(entry.prefix, cut.prefix) {
-            return false;
-        }
+        let mut room = [0; _];
         // The part of the key below the cut; labels are removed from its end.
-        let Some(mut rest) = entry.suffix.strip_prefix(cut.suffix) else { return false };
+        let Some(mut rest) = entry.key_below(&self.cut.entry, &mut room) else { return false };
         // By hand, as most referrals come here: most names are a label or two and a pointer to the cut, which ends the comparison.
         // No name has more labels and pointers.
         for _ in 0..wire::MAX_NAME_LEN {

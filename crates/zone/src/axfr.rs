@@ -2,7 +2,7 @@
 
 use wire::{MAX_NAME_LEN, NameRef, Rtype};
 
-use crate::canonical_key::{CanonicalKey, write_labels, write_single_label};
+use crate::canonical_key::{CanonicalKey, write_labels};
 use crate::owner_case;
 use crate::rrset::{MessageOffsets, PointerBases, Rrset};
 use crate::transfer_message::{MessageWriter, NoRoom, TransferMessages};
@@ -138,7 +138,7 @@ impl<'z> AxfrWriter<'z, '_, '_> {
     fn write_owner(&mut self, entry: &TreeEntry<'z>) -> (usize, usize) {
         let MessageWriter { out, at, apex, .. } = &mut *self.message;
         let out = &mut out[*at..];
-        let labels = match write_single_label(entry.prefix, entry.suffix, out) {
+        let labels = match entry.write_single_label(out) {
             Some(labels) => labels,
             None => {
                 entry.copy_key(&mut self.key);

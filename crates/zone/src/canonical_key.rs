@@ -21,14 +21,15 @@ const ESCAPE: u8 = 1;
 /// A buffer for one key, reused from name to name.
 #[derive(Clone)]
 pub struct CanonicalKey {
-    bytes: [u8; MAX_KEY_LEN],
+    /// Four octets of a part may be written past the end.
+    bytes: [u8; MAX_KEY_LEN + 4],
     len: u16,
 }
 
 impl CanonicalKey {
     /// The key of the apex.
     pub fn new() -> CanonicalKey {
-        CanonicalKey { bytes: [0; MAX_KEY_LEN], len: 0 }
+        CanonicalKey { bytes: [0; _], len: 0 }
     }
 
     /// The key of `name` below the apex, which is the last `apex_len` octets of its wire form.
@@ -104,12 +105,13 @@ impl CanonicalKey {
         self.len = at as u16 + 1;
     }
 
-    /// Sets this to the concatenation of both parts.
-    pub(crate) fn set_joined(&mut self, prefix: &[u8], rest: &[u8]) {
-        let len = prefix.len() + rest.len();
-        self.bytes[..prefix.len()].copy_from_slice(prefix);
-        self.bytes[prefix.len()..len].copy_from_slice(rest);
-        self.len = len as u16;
+    /// Sets this to the prefix and a suffix, given as its first octets, which may be padded, its length, and its other octets.
+    pub(crate) fn set_joined(&mut self, prefix: &[u8], head: [u8; 4], suffix_len: usize, tail: &[u8]) {
+        let (to_prefix, rest) = self.bytes.split_at_mut(prefix.len());
+        to_prefix.copy_from_slice(prefix);
+        rest[..4].copy_from_slice(&head);
+        rest[4..4 + tail.len()].copy_from_slice(tail);
+        self.len = (prefix.len() + suffix_len) as u16;
     }
 
     /// Truncates the key to that of an ancestor, `len` octets long.
@@ -158,16 +160,41 @@ pub fn write_labels(key: &[u8], out: &mut [u8]) -> usize {
     at
 }
 
-/// Writes the label of the key `prefix` + `suffix`, in wire form, if it has a single one and no escaped octet; returns its length.
-/// A fast path of [`write_labels`] for the names of a transfer.
+/// Writes the label of a key, in wire form, if it has a single one and no escaped octet; returns its length. A fast path of
+/// [`write_labels`].
 #[inline]
-pub(crate) fn write_single_label(prefix: &[u8], suffix: &[u8], out: &mut [u8]) -> Option<usize> {
-    let (&END, rest) = suffix.split_last()? else { return None };
-    let len = prefix.len() + rest.len();
-    let (head, label) = out.get_mut(..=len)?.split_first_mut()?;
-    let (first, second) = label.split_at_mut(prefix.len());
-    *head = len as u8;
-    (copy_unescaped(prefix, first) & copy_unescaped(rest, second) && len > 0).then_some(1 + len)
+pub(crate) fn write_single_label(key: &[u8], out: &mut [u8]) -> Option<usize> {
+    let (&END, label) = key.split_last()? else { return None };
+    let (len, to) = out.get_mut(..=label.len())?.split_first_mut()?;
+    *len = label.len() as u8;
+    (copy_unescaped(label, to) && !label.is_empty()).then_some(key.len())
+}
+
+/// As [`write_single_label`], of a key in the parts of [`CanonicalKey::set_joined`]: for the names of a transfer.
+#[inline]
+pub(crate) fn write_split_label(
+    prefix: &[u8],
+    head: [u8; 4],
+    suffix_len: usize,
+    tail: &[u8],
+    out: &mut [u8],
+) -> Option<usize> {
+    let len = prefix.len() + suffix_len.checked_sub(1)?;
+    let (first, rest) = out.split_first_mut()?;
+    let (to_prefix, rest) = rest.split_at_mut_checked(prefix.len())?;
+    let (to_head, rest) = rest.split_first_chunk_mut()?;
+    *first = len as u8;
+    *to_head = head;
+    // The octets of the head that are part of the label; the others count as not special.
+    let label_mask = u32::MAX.checked_shr(8 * (suffix_len as u32 - 1)).unwrap_or(0);
+    let head_octets = u32::from_be_bytes(head) | label_mask;
+    let is_plain =
+        special(u64::from(head_octets) << 32 | u64::from(head_octets)) == 0 && copy_unescaped(prefix, to_prefix);
+    let is_ended = match tail.split_last() {
+        None => head.get(suffix_len - 1) == Some(&END),
+        Some((&end, tail)) => end == END && copy_unescaped(tail, rest.get_mut(..tail.len())?),
+    };
+    (is_plain && is_ended && len > 0).then_some(1 + len)
 }
 
 /// Copies octets of a key; returns whether they are part of one label without an escaped octet.
@@ -288,11 +315,20 @@ mod tests {
             let is_simple = key.len() == len && label_count(&key) == 1;
             for middle in 0..=key.len() {
                 let (prefix, suffix) = key.split_at(middle);
-                let mut out = [0; MAX_NAME_LEN];
-                let written = write_single_label(prefix, suffix, &mut out).map(|len| out[..len].to_vec());
+                let (mut out, mut head) = ([0; MAX_NAME_LEN], [0; 4]);
+                let (in_head, tail) = suffix.split_at(suffix.len().min(4));
+                head[..in_head.len()].copy_from_slice(in_head);
+                let written = write_split_label(prefix, head, suffix.len(), tail, &mut out);
+                let written = written.map(|len| out[..len].to_vec());
                 let is_split = middle < key.len();
                 assert_eq!(written, (is_simple && is_split).then(|| expected[..len].to_vec()), "{text} at {middle}");
+                let mut joined = CanonicalKey::new();
+                joined.set_joined(prefix, head, suffix.len(), tail);
+                assert_eq!(joined.as_bytes(), key);
             }
+            let mut out = [0; MAX_NAME_LEN];
+            let written = write_single_label(&key, &mut out).map(|len| out[..len].to_vec());
+            assert_eq!(written, is_simple.then(|| expected[..len].to_vec()), "{text}");
         }
     }
 

@@ -28,7 +28,7 @@ use crate::zone::{Zone, ZoneTables, ZoneVersion};
 pub use parallel::decode;
 
 /// The format that is written; no other is read.
-const FORMAT_VERSION: u16 = 1;
+const FORMAT_VERSION: u16 = 2;
 /// The octets of a chunk, unless a single leaf or RRset is larger.
 pub const CHUNK_LEN: usize = 256 << 10;
 

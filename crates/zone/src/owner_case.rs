@@ -129,7 +129,7 @@ pub(crate) fn write_name<'o>(
     apex: NameRef<'_>,
     out: &'o mut [u8; OWNER_BUFFER_LEN],
 ) -> NameRef<'o> {
-    let len = write_single_label(&[], key, out).unwrap_or_else(|| write_labels(key, out));
+    let len = write_single_label(key, out).unwrap_or_else(|| write_labels(key, out));
     case.apply(&mut out[..len]);
     let end = len + apex.wire().len();
     out[len..end].copy_from_slice(apex.wire());

@@ -8,20 +8,22 @@
 //! | prefix | bytes | the common prefix of all keys, stored once |
 //! | heads | u32 per entry | the first four octets of each suffix, big-endian order, zero-padded |
 //! | offsets | u16 or u32 per entry | where each entry starts, counted from the first one |
-//! | entries | | suffix length (u8; 255: a u16 follows), suffix, value (ends where the next entry starts) |
+//! | entries | | suffix length (u8; 255: a u16 follows), tail, value (ends where the next entry starts) |
 //!
-//! A key is prefix + suffix. A search compares heads, a dense array of few cache lines, and reads suffixes only where heads are
-//! equal. All numbers are little-endian.
+//! A key is prefix + suffix, and a suffix is head + tail. A search compares heads, a dense array of few cache lines, and reads tails
+//! only where heads are equal. All numbers are little-endian.
 
 use std::cmp::Ordering;
 
-use crate::canonical_key::{CanonicalKey, label_count};
+use crate::canonical_key::{CanonicalKey, label_count, write_split_label};
 
 const HEADER_LEN: usize = 4;
 /// Binary search narrows to at most this many heads (two cache lines), which are then scanned linearly.
 const LINEAR_SCAN_LEN: usize = 32;
-/// The octets of an entry besides its key and value, at most: head, offset, suffix length.
+/// The octets of an entry besides its key and value, at most: the padding of the head, offset, suffix length.
 const MAX_ENTRY_OVERHEAD: usize = 4 + 4 + 3;
+/// The octets of a head.
+pub(super) const HEAD_LEN: usize = 4;
 /// In the count: offsets are u32.
 const WIDE: u16 = 0x8000;
 /// The most entries of a block.
@@ -46,9 +48,11 @@ enum Offsets<'b> {
 #[derive(Clone, Copy, Debug)]
 pub struct TreeEntry<'b> {
     /// The common prefix of all keys in the block.
-    pub prefix: &'b [u8],
-    /// The rest of this key.
-    pub suffix: &'b [u8],
+    prefix: &'b [u8],
+    /// The rest of this key: its first octets as a number, its length, and the octets after the first ones.
+    head: u32,
+    suffix_len: usize,
+    tail: &'b [u8],
     /// The value.
     pub value: &'b [u8],
 }
@@ -119,8 +123,9 @@ impl<'b> Block<'b> {
     pub(crate) fn read_entry(&self, index: usize) -> TreeEntry<'b> {
         let start = self.offset(index);
         let end = if index + 1 < self.count() { self.offset(index + 1) } else { self.entries.len() };
-        let (suffix, value) = split_suffix(&self.entries[start..end]);
-        TreeEntry { prefix: self.prefix, suffix, value }
+        let (suffix_len, rest) = split_suffix_len(&self.entries[start..end]);
+        let (tail, value) = rest.split_at(tail_len(suffix_len));
+        TreeEntry { prefix: self.prefix, head: self.stored_head(index), suffix_len, tail, value }
     }
 
     /// Finds `key` or its predecessor.
@@ -135,9 +140,10 @@ impl<'b> Block<'b> {
         }
         let head = head(suffix);
         let mut low = self.count_below(head);
-        // Few entries share a head: compare their suffixes one by one.
+        // Few entries share a head: compare the rest of their suffixes one by one.
         while low < self.count() && u32::from_le_bytes(self.heads[low]) == head {
-            match self.suffix(low).cmp(suffix) {
+            let (suffix_len, tail) = self.tail(low);
+            match cmp_tails(tail, suffix_len, suffix) {
                 Ordering::Less => low += 1,
                 Ordering::Equal => return SearchResult::Found(low),
                 Ordering::Greater => break,
@@ -163,9 +169,11 @@ impl<'b> Block<'b> {
         start + heads.iter().map(|&h| u32::from(u32::from_le_bytes(h) < head)).sum::<u32>() as usize
     }
 
+    /// The length of the suffix of entry `index`, and its tail.
     #[inline]
-    fn suffix(&self, index: usize) -> &'b [u8] {
-        split_suffix(&self.entries[self.offset(index)..]).0
+    fn tail(&self, index: usize) -> (usize, &'b [u8]) {
+        let (suffix_len, rest) = split_suffix_len(&self.entries[self.offset(index)..]);
+        (suffix_len, &rest[..tail_len(suffix_len)])
     }
 
     #[inline]
@@ -178,14 +186,24 @@ impl<'b> Block<'b> {
 }
 
 #[inline]
-fn split_suffix(entry: &[u8]) -> (&[u8], &[u8]) {
+fn split_suffix_len(entry: &[u8]) -> (usize, &[u8]) {
     match entry[0] {
-        255 => {
-            let len = u16::from_le_bytes([entry[1], entry[2]]) as usize;
-            entry[3..].split_at(len)
-        }
-        len => entry[1..].split_at(len as usize),
+        255 => (u16::from_le_bytes([entry[1], entry[2]]).into(), &entry[3..]),
+        len => (len.into(), &entry[1..]),
     }
+}
+
+/// The octets of a suffix of this length after its head.
+#[inline]
+pub(super) fn tail_len(suffix_len: usize) -> usize {
+    suffix_len.saturating_sub(HEAD_LEN)
+}
+
+/// Compares a suffix, given as tail and length, with another one that has the same head. Heads of less than four octets may be the same
+/// because they are padded; then their lengths decide.
+#[inline]
+fn cmp_tails(tail: &[u8], suffix_len: usize, other: &[u8]) -> Ordering {
+    tail.cmp(other.get(HEAD_LEN..).unwrap_or_default()).then(suffix_len.cmp(&other.len()))
 }
 
 #[inline]
@@ -200,7 +218,10 @@ impl TreeEntry<'_> {
     /// Compares the key of this entry with `key`.
     pub fn cmp_key(&self, key: &[u8]) -> Ordering {
         match key.split_at_checked(self.prefix.len()) {
-            Some((lead, rest)) => self.prefix.cmp(lead).then_with(|| self.suffix.cmp(rest)),
+            Some((lead, rest)) => {
+                let by_head = || self.head.cmp(&head(rest));
+                self.prefix.cmp(lead).then_with(by_head).then_with(|| cmp_tails(self.tail, self.suffix_len, rest))
+            }
             // `key` is shorter than the prefix, so the order is decided within the prefix; a proper prefix sorts first.
             None => self.prefix.cmp(key),
         }
@@ -210,7 +231,7 @@ impl TreeEntry<'_> {
     #[inline]
     pub fn is_at_or_below(&self, key: &[u8]) -> bool {
         match key.split_at_checked(self.prefix.len()) {
-            Some((lead, rest)) => lead == self.prefix && self.suffix.starts_with(rest),
+            Some((lead, rest)) => lead == self.prefix && self.suffix_starts_with(rest),
             None => self.prefix.starts_with(key),
         }
     }
@@ -219,7 +240,57 @@ impl TreeEntry<'_> {
     #[inline]
     pub fn is_prefix_of(&self, key: &[u8]) -> bool {
         key.split_at_checked(self.prefix.len())
-            .is_some_and(|(lead, rest)| lead == self.prefix && rest.starts_with(self.suffix))
+            .is_some_and(|(lead, rest)| lead == self.prefix && self.is_suffix_at_start_of(rest))
+    }
+
+    #[inline]
+    fn suffix_starts_with(&self, start: &[u8]) -> bool {
+        match start.split_first_chunk::<HEAD_LEN>() {
+            Some((head, tail)) => {
+                self.suffix_len >= HEAD_LEN && u32::from_be_bytes(*head) == self.head && self.tail.starts_with(tail)
+            }
+            None => start.len() <= self.suffix_len && self.head.to_be_bytes().starts_with(start),
+        }
+    }
+
+    #[inline]
+    fn is_suffix_at_start_of(&self, octets: &[u8]) -> bool {
+        if self.suffix_len < HEAD_LEN {
+            return octets.starts_with(&self.head.to_be_bytes()[..self.suffix_len]);
+        }
+        let split = octets.split_first_chunk::<HEAD_LEN>();
+        split.is_some_and(|(head, tail)| u32::from_be_bytes(*head) == self.head && tail.starts_with(self.tail))
+    }
+
+    /// The octets of the suffix in its head.
+    #[inline]
+    fn head_len(&self) -> usize {
+        self.suffix_len.min(HEAD_LEN)
+    }
+
+    /// The rest of the key of this entry after that of `above`, if this one is below it, and both are in the same leaf. Mostly a part of
+    /// the leaf; otherwise copied into `room`, where it fits.
+    #[inline]
+    pub fn key_below<'k>(&self, above: &TreeEntry<'_>, room: &'k mut [u8; 64]) -> Option<&'k [u8]>
+    where
+        Self: 'k,
+    {
+        if !std::ptr::eq(self.prefix, above.prefix) {
+            return None;
+        }
+        if above.suffix_len >= HEAD_LEN {
+            let is_same_head = self.head == above.head && self.suffix_len >= HEAD_LEN;
+            return is_same_head.then(|| self.tail.strip_prefix(above.tail)).flatten();
+        }
+        let (head, start) = (self.head.to_be_bytes(), above.suffix_len);
+        if self.suffix_len < start || head[..start] != above.head.to_be_bytes()[..start] {
+            return None;
+        }
+        let (head, len) = (&head[start..self.head_len()], self.suffix_len - start);
+        let room = room.get_mut(..len)?;
+        room[..head.len()].copy_from_slice(head);
+        room[head.len()..].copy_from_slice(self.tail);
+        Some(room)
     }
 
     /// Whether this entry has the key `key`.
@@ -230,31 +301,44 @@ impl TreeEntry<'_> {
 
     /// The number of labels in the key.
     pub fn label_count(&self) -> usize {
-        label_count(self.prefix) + label_count(self.suffix)
+        let head = self.head.to_be_bytes();
+        label_count(self.prefix) + label_count(&head[..self.head_len()]) + label_count(self.tail)
     }
 
     /// The length of the common prefix of this entry's key and `key`, in octets.
     #[inline]
     pub fn common_len(&self, key: &[u8]) -> usize {
         let common = common_len(self.prefix, key);
-        if common < self.prefix.len() { common } else { common + common_len(self.suffix, &key[common..]) }
+        if common < self.prefix.len() {
+            return common;
+        }
+        let (rest, head_len) = (&key[common..], self.head_len());
+        let in_head = common_len(&self.head.to_be_bytes()[..head_len], rest);
+        common + if in_head < head_len { in_head } else { head_len + common_len(self.tail, &rest[head_len..]) }
     }
 
     /// The length of the key, in octets.
     #[inline]
     pub fn key_len(&self) -> usize {
-        self.prefix.len() + self.suffix.len()
+        self.prefix.len() + self.suffix_len
     }
 
     /// Copies the key into `key`. Returning a [`CanonicalKey`] would copy its whole buffer.
     pub fn copy_key(&self, key: &mut CanonicalKey) {
-        key.set_joined(self.prefix, self.suffix);
+        key.set_joined(self.prefix, self.head.to_be_bytes(), self.suffix_len, self.tail);
     }
 
     /// Appends the key to `out`.
     pub fn append_key(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.prefix);
-        out.extend_from_slice(self.suffix);
+        out.extend_from_slice(&self.head.to_be_bytes()[..self.head_len()]);
+        out.extend_from_slice(self.tail);
+    }
+
+    /// Writes the label of the key, in wire form, if it has a single one and no escaped octet; returns its length.
+    #[inline]
+    pub(crate) fn write_single_label(&self, out: &mut [u8]) -> Option<usize> {
+        write_split_label(self.prefix, self.head.to_be_bytes(), self.suffix_len, self.tail, out)
     }
 }
 
@@ -319,8 +403,9 @@ impl BlockEncoder {
         }
         self.write_offsets(prefix_len, wide);
         for &(start, key_len, end) in &self.entries {
-            write_suffix_len(key_len - prefix_len, &mut self.block);
-            self.block.extend_from_slice(&self.bytes[start + prefix_len..end]);
+            let suffix_len = key_len - prefix_len;
+            write_suffix_len(suffix_len, &mut self.block);
+            self.block.extend_from_slice(&self.bytes[start + key_len - tail_len(suffix_len)..end]);
         }
         self.bytes.clear();
         self.entries.clear();
@@ -335,7 +420,7 @@ impl BlockEncoder {
                 false => self.block.extend_from_slice(&(offset as u16).to_le_bytes()),
             }
             let suffix_len = key_len - prefix_len;
-            offset += (if suffix_len < 255 { 1 } else { 3 } + end - start - prefix_len) as u32;
+            offset += (if suffix_len < 255 { 1 } else { 3 } + end - start - key_len + tail_len(suffix_len)) as u32;
         }
     }
 }
@@ -362,6 +447,40 @@ mod tests {
         encoder.finish().to_vec()
     }
 
+    fn suffix(entry: &TreeEntry<'_>) -> Vec<u8> {
+        let mut key = Vec::new();
+        entry.append_key(&mut key);
+        key.split_off(entry.prefix.len())
+    }
+
+    /// Suffixes shorter than a head, and some that differ from others with the same padded head in their length alone.
+    #[test]
+    fn short_suffixes_differ_from_their_padding() {
+        let keys: &[&[u8]] =
+            &[b"p", b"p\0", b"p\0\0", b"p\0\0\0\0", b"p\0\0\0\0\0", b"pa", b"pab\0", b"pabc\0", b"pabcd\0"];
+        let bytes = block(keys);
+        let block = Block::new(&bytes);
+        for (index, key) in keys.iter().enumerate() {
+            assert_eq!(block.search(key), SearchResult::Found(index), "{key:?}");
+            let entry = block.entry(index);
+            assert!(entry.is_key(key) && entry.key_len() == key.len());
+            for other in keys {
+                assert_eq!(entry.cmp_key(other), key.cmp(other), "{key:?} {other:?}");
+                assert_eq!(entry.is_prefix_of(other), other.starts_with(key), "{key:?} {other:?}");
+                assert_eq!(entry.is_at_or_below(other), key.starts_with(other), "{key:?} {other:?}");
+                assert_eq!(entry.common_len(other), common_len(key, other), "{key:?} {other:?}");
+            }
+            let above = (0..index).map(|above| block.entry(above));
+            for (above, above_key) in above.zip(keys) {
+                let mut room = [0; 64];
+                assert_eq!(entry.key_below(&above, &mut room), key.strip_prefix(*above_key), "{key:?} {above_key:?}");
+            }
+        }
+        for absent in [&b"p\0\0\0"[..], b"p\0\0\0\0\0\0", b"pab", b"pabc", b"pabcd\0\0", b"", b"q"] {
+            assert!(!matches!(block.search(absent), SearchResult::Found(_)), "{absent:?}");
+        }
+    }
+
     #[test]
     fn search_finds_the_entry_or_its_predecessor() {
         let bytes = block(&[b"aab", b"aabaaaa", b"aabaaab", b"aac", b"aad"]);
@@ -382,7 +501,7 @@ mod tests {
         ] {
             assert_eq!(block.search(key), result, "{key:?}");
         }
-        assert_eq!(block.entry(2).suffix, b"baaab");
+        assert_eq!(suffix(&block.entry(2)), b"baaab");
         assert_eq!(block.entry(4).value, [4; 3]);
     }
 
@@ -393,7 +512,7 @@ mod tests {
         encoder.push(&[b'b'; 400], &vec![2; 70_000]);
         let bytes = encoder.finish().to_vec();
         let block = Block::new(&bytes);
-        assert_eq!(block.entry(1).suffix.len(), 400);
+        assert_eq!(block.entry(1).suffix_len, 400);
         assert_eq!(block.entry(1).value, vec![2; 70_000]);
         assert_eq!(block.search(&[b'b'; 400]), SearchResult::Found(1));
     }

@@ -1,9 +1,9 @@
 //! Leaves from untrusted bytes: checks a leaf block so that no search, cursor or edit can fail on it, and builds a tree of such leaves.
 
-use super::block::{Block, MAX_COUNT, head};
+use super::block::{Block, HEAD_LEN, MAX_COUNT, tail_len};
 use super::build::{Separator, build_root, separate};
 use super::{Leaf, Tree};
-use crate::canonical_key::{KeyCheck, KeyInfo};
+use crate::canonical_key::{KeyCheck, KeyInfo, MAX_KEY_LEN};
 
 /// Builds a tree from leaf blocks in key order, which come from outside.
 #[derive(Default)]
@@ -36,15 +36,20 @@ impl LeafLoader {
     ) -> Result<(), LeafError> {
         let (block, entries_len) = untrusted_block(bytes).ok_or(LeafError::Malformed)?;
         let prefix = names.push(block.prefix()).ok_or(LeafError::Key)?;
-        let (mut start, mut previous) = (0, None);
+        let (mut start, mut previous, mut suffix) = (0, None, [0; HEAD_LEN + MAX_KEY_LEN]);
         for index in 0..block.count() {
             let end = if index + 1 < block.count() { block.offset(index + 1) } else { entries_len };
-            let (suffix, value) = split_entry(&block, start, end).ok_or(LeafError::Malformed)?;
+            let (suffix_len, tail, value) = split_entry(&block, start, end).ok_or(LeafError::Malformed)?;
             start = end;
-            let current = (block.stored_head(index), suffix);
-            if current.0 != head(suffix) {
+            let head = block.stored_head(index);
+            // Octets of a head past the end of its suffix are 0.
+            if suffix_len < HEAD_LEN && head << (8 * suffix_len) != 0 {
                 return Err(LeafError::Malformed);
             }
+            suffix[..HEAD_LEN].copy_from_slice(&head.to_be_bytes());
+            suffix.get_mut(HEAD_LEN..HEAD_LEN + tail.len()).ok_or(LeafError::Key)?.copy_from_slice(tail);
+            let suffix = &suffix[..suffix_len];
+            let current = (head, tail, suffix_len);
             if previous.is_some_and(|previous| previous >= current) {
                 return Err(LeafError::Unordered);
             }
@@ -107,12 +112,14 @@ fn untrusted_block(bytes: &[u8]) -> Option<(Block<'_>, usize)> {
     (block.offset(0) == 0).then_some((block, entries_len))
 }
 
-/// The suffix and the value of the entry at these octets.
+/// The length of the suffix, the tail and the value of the entry at these octets.
 #[inline]
-fn split_entry<'b>(block: &Block<'b>, start: usize, end: usize) -> Option<(&'b [u8], &'b [u8])> {
-    match *block.raw_entry(start, end)? {
-        [255, low, high, ref rest @ ..] => rest.split_at_checked(u16::from_le_bytes([low, high]).into()),
-        [len, ref rest @ ..] if len < 255 => rest.split_at_checked(len.into()),
-        _ => None,
-    }
+fn split_entry<'b>(block: &Block<'b>, start: usize, end: usize) -> Option<(usize, &'b [u8], &'b [u8])> {
+    let (suffix_len, rest) = match *block.raw_entry(start, end)? {
+        [255, low, high, ref rest @ ..] => (u16::from_le_bytes([low, high]).into(), rest),
+        [len, ref rest @ ..] if len < 255 => (len.into(), rest),
+        _ => return None,
+    };
+    let (tail, value) = rest.split_at_checked(tail_len(suffix_len))?;
+    Some((suffix_len, tail, value))
 }
