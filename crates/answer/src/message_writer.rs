@@ -139,9 +139,9 @@ impl<'o> MessageWriter<'o> {
                 *owner = written;
             })
         } else {
-            let mut records = rrset.opaque();
+            let mut records = rrset.opaque_parts();
             records
-                .try_for_each(|rdata| self.push_record(section, owner, Class::IN, rrset.rtype, rrset.ttl, rdata))
+                .try_for_each(|rdata| self.push_parts(section, owner, Class::IN, rrset.rtype, rrset.ttl, &rdata))
                 .and_then(|()| self.push_signatures(section, rrset, owner, signatures))
         };
         if pushed.is_err() {
@@ -194,7 +194,7 @@ impl<'o> MessageWriter<'o> {
         signatures: bool,
     ) -> Result<(), Full> {
         let mut rdatas = Some(rrset.signatures()).filter(|_| signatures).into_iter().flat_map(|set| set.rdatas());
-        rdatas.try_for_each(|rdata| self.push_record(section, owner, Class::IN, Rtype::RRSIG, rrset.ttl, rdata))
+        rdatas.try_for_each(|rdata| self.push_parts(section, owner, Class::IN, Rtype::RRSIG, rrset.ttl, &rdata.parts))
     }
 
     /// Adds one record.
@@ -207,11 +207,25 @@ impl<'o> MessageWriter<'o> {
         ttl: u32,
         rdata: &[u8],
     ) -> Result<(), Full> {
+        self.push_parts(section, owner, class, rtype, ttl, &[rdata])
+    }
+
+    /// As [`Self::push_record`], with RDATA in parts.
+    pub(crate) fn push_parts(
+        &mut self,
+        section: Section,
+        owner: &mut OwnerName<'_, '_>,
+        class: Class,
+        rtype: Rtype,
+        ttl: u32,
+        rdata: &[&[u8]],
+    ) -> Result<(), Full> {
+        let rdata_len: usize = rdata.iter().map(|part| part.len()).sum();
         let start = self.at;
         let spelled = (!owner.is_pointer()).then(|| owner.spell(self.out));
         let pointer = (0xc000 | owner.offsets.owner as u16).to_be_bytes();
         let name = spelled.as_ref().map_or(&pointer[..], SpelledName::octets);
-        let len = name.len() + RECORD_HEAD_LEN - 2 + rdata.len();
+        let len = name.len() + RECORD_HEAD_LEN - 2 + rdata_len;
         if len > self.room() {
             return Err(Full);
         }
@@ -220,8 +234,12 @@ impl<'o> MessageWriter<'o> {
         record[..2].copy_from_slice(&rtype.0.to_be_bytes());
         record[2..4].copy_from_slice(&class.0.to_be_bytes());
         record[4..8].copy_from_slice(&ttl.to_be_bytes());
-        record[8..10].copy_from_slice(&(rdata.len() as u16).to_be_bytes());
-        record[10..].copy_from_slice(rdata);
+        record[8..10].copy_from_slice(&(rdata_len as u16).to_be_bytes());
+        let mut at = 10;
+        for part in rdata {
+            record[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        }
         self.at += len;
         self.counts[section as usize] += 1;
         if let Some(name) = &spelled {

@@ -8,6 +8,7 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use data_encoding::{BASE32_DNSSEC, BASE64, HEXLOWER};
 use wire::Name;
 use zone::load;
 use zone::text::{self, Source};
@@ -19,6 +20,7 @@ fn main() {
     let sizes_only = std::env::args().any(|argument| argument == "sizes");
     report("A records, octets a record", octets_a_record(&hosts(200_000)));
     report("delegations, octets a record", octets_a_record(&delegations(100_000)));
+    report("signed delegations, octets a record", octets_a_record(&signed_delegations(20_000)));
     let tree = build();
     report("tree, octets an entry", tree.heap_size() as f64 / f64::from(COUNT));
     report_change(&tree, sizes_only);
@@ -52,6 +54,29 @@ fn delegations(count: u32) -> String {
             text + &format!("ns1.domain{n} 3600 A 10.1.0.1\nns2.domain{n} 3600 A 10.2.0.1\n")
         }
     })
+}
+
+/// A TLD signed with NSEC3 and opt-out: the delegations above, of which 40 % are signed.
+fn signed_delegations(count: u32) -> String {
+    let octets = |seed: u32, len: u32| -> Vec<u8> {
+        (0..len).map(|at| (scramble(seed.wrapping_mul(977).wrapping_add(at)) >> 16) as u8).collect()
+    };
+    let signature = |seed, covered| {
+        let octets = BASE64.encode(&octets(seed, 64));
+        format!("3600 RRSIG {covered} 13 2 3600 20890101000000 20260101000000 12345 tld. {octets}\n")
+    };
+    let mut text = delegations(count) + "@ 0 NSEC3PARAM 1 0 0 -\n";
+    let mut hashes = Vec::new();
+    for n in (0..count).filter(|n| n % 10 < 4) {
+        let digest = HEXLOWER.encode(&octets(n + count, 32));
+        text += &format!("domain{n} 3600 DS {} 13 2 {digest}\ndomain{n} {}", n % 65536, signature(n, "DS"));
+        hashes.push(BASE32_DNSSEC.encode(&octets(n + 2 * count, 20)));
+    }
+    hashes.sort();
+    for (n, (hash, next)) in (0..).zip(hashes.iter().zip(hashes.iter().cycle().skip(1))) {
+        text += &format!("{hash} 300 NSEC3 1 1 0 - {next} NS DS RRSIG\n{hash} {}", signature(n + 3 * count, "NSEC3"));
+    }
+    text
 }
 
 fn octets_a_record(text: &str) -> f64 {

@@ -199,8 +199,9 @@ impl SignatureChecker<'_> {
             set.sort_unstable();
             let mut fault = SignatureFault::Missing;
             let mut is_valid = false;
-            for signature in rrset.signatures().rdatas() {
-                match self.check_signature(canonical_owner.as_ref(), rrset.rtype, &set, signature) {
+            for rdata in rrset.signatures().rdatas() {
+                let signature = rdata.parts.concat();
+                match self.check_signature(canonical_owner.as_ref(), rrset.rtype, &set, &signature) {
                     Ok(()) => is_valid = true,
                     Err(found) => fault = fault.max(found),
                 }

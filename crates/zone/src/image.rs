@@ -5,7 +5,7 @@
 //!
 //! | chunk | first octet | contents after the number of the chunk, u32 |
 //! | --- | --- | --- |
-//! | head | `HEAD` | format version u16; edits u32; flags u8; apex (u8 length, octets); denial of existence u8, and for NSEC3 iterations u16 and salt (u8 length, octets); TTLs (u8 count, u32 each); number of RRsets, of name leaves, and of NSEC3 leaves, u32 each |
+//! | head | `HEAD` | format version u16; edits u32; flags u8; apex (u8 length, octets); denial of existence u8, and for NSEC3 iterations u16 and salt (u8 length, octets); heads of RRsets (u8 count; TTL u32, type u16, form u8 each); number of RRsets, of name leaves, and of NSEC3 leaves, u32 each |
 //! | RRsets | `RRSETS` | interned RRsets: u32 length and octets of each |
 //! | names | `NAMES` | leaves of the tree of names: u32 length and octets of each |
 //! | NSEC3 | `NSEC3` | leaves of the tree of NSEC3 owners, likewise |
@@ -17,11 +17,11 @@ mod parallel;
 
 use std::sync::Arc;
 
-use wire::{Name, NameRef};
+use wire::{Name, NameRef, Rtype};
 
 use crate::canonical_key::{KeyCheck, KeyInfo};
 use crate::denial::{Denial, Nsec3Chain};
-use crate::intern::InternTables;
+use crate::intern::{InternTables, RrsetHead};
 use crate::rrset::NodeValidator;
 use crate::tree::{LeafError, LeafLoader};
 use crate::zone::{Zone, ZoneTables, ZoneVersion};
@@ -62,7 +62,7 @@ pub enum ImageError {
     /// The apex is not a name in lower case.
     #[error("the apex is not a name in lower case")]
     Apex,
-    /// The tables of TTLs and RRsets are inconsistent.
+    /// The tables of heads and RRsets are inconsistent.
     #[error("the tables are inconsistent")]
     Tables,
     /// A leaf is inconsistent.
@@ -166,9 +166,13 @@ impl ImageEncoder {
                 write_short(chain.salt(), out);
             }
         }
-        let ttls = zone.tables.interned.ttls();
-        out.push(ttls.len() as u8);
-        ttls.iter().for_each(|ttl| out.extend_from_slice(&ttl.to_le_bytes()));
+        let heads = zone.tables.interned.heads();
+        out.push(heads.len() as u8);
+        for head in heads {
+            out.extend_from_slice(&head.ttl.to_le_bytes());
+            out.extend_from_slice(&head.rtype.0.to_le_bytes());
+            out.push(head.form);
+        }
         for count in [zone.tables.interned.rrset_count(), self.leaves[0].len(), self.leaves[1].len()] {
             out.extend_from_slice(&(count as u32).to_le_bytes());
         }
@@ -221,7 +225,7 @@ struct ImageHead {
     flags: u8,
     apex: Name,
     denial: Denial,
-    ttls: Vec<u32>,
+    heads: Vec<RrsetHead>,
     rrset_count: usize,
     leaf_counts: [usize; 2],
 }
@@ -293,9 +297,9 @@ impl ImageDecoder {
     /// Makes the tables once all RRsets are there.
     fn begin_trees(&mut self) -> Result<(), ImageError> {
         let Some(head) = self.head.as_mut().filter(|head| head.rrset_count == self.ends.len()) else { return Ok(()) };
-        let (ttls, ends) = (std::mem::take(&mut head.ttls), std::mem::take(&mut self.ends));
+        let (heads, ends) = (std::mem::take(&mut head.heads), std::mem::take(&mut self.ends));
         let tables =
-            InternTables::from_parts(ttls, ends, std::mem::take(&mut self.rrsets)).ok_or(ImageError::Tables)?;
+            InternTables::from_parts(heads, ends, std::mem::take(&mut self.rrsets)).ok_or(ImageError::Tables)?;
         let tables = tables.shared();
         let apex_len = head.apex.wire().len();
         self.trees = Some(TreesDecoder {
@@ -371,13 +375,13 @@ impl ImageHead {
             BY_NSEC3 => Denial::Nsec3(Nsec3Chain::new(fields.u16()?, fields.short()?, apex)),
             _ => return Err(ImageError::Tables),
         };
-        let ttls = (0..fields.u8()?).map(|_| fields.u32()).collect::<Result<_, _>>()?;
+        let heads = (0..fields.u8()?).map(|_| fields.head()).collect::<Result<_, _>>()?;
         let [rrset_count, names, nsec3] = [fields.u32()?, fields.u32()?, fields.u32()?].map(|count| count as usize);
         if !fields.0.is_empty() {
             return Err(ImageError::Length);
         }
         let apex = apex.to_owned();
-        Ok(ImageHead { edits, flags, apex, denial, ttls, rrset_count, leaf_counts: [names, nsec3] })
+        Ok(ImageHead { edits, flags, apex, denial, heads, rrset_count, leaf_counts: [names, nsec3] })
     }
 }
 
@@ -393,6 +397,10 @@ impl<'b> Fields<'b> {
 
     fn u8(&mut self) -> Result<u8, ImageError> {
         self.array().map(|[octet]| octet)
+    }
+
+    fn head(&mut self) -> Result<RrsetHead, ImageError> {
+        Ok(RrsetHead { ttl: self.u32()?, rtype: Rtype(self.u16()?), form: self.u8()? })
     }
 
     fn u16(&mut self) -> Result<u16, ImageError> {

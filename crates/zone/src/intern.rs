@@ -1,4 +1,4 @@
-//! Interning: TTLs, and RRsets that recur on many owners (NS, MX, TXT...), are stored once and referred to by number.
+//! Interning: the heads of RRsets, and RRsets that recur on many owners (NS, MX, TXT...), are stored once and referred to by number.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -7,16 +7,26 @@ use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
+use wire::Rtype;
 
-/// The interned TTLs and RRsets of a zone, shared by the versions that refer to them.
+/// The interned heads and RRsets of a zone, shared by the versions that refer to them.
 #[derive(Default)]
 pub struct InternTables {
-    ttls: Box<[u32]>,
+    heads: Box<[RrsetHead]>,
     /// The end of each RRset in `bytes`.
     ends: Box<[u32]>,
     bytes: Box<[u8]>,
     /// Built at the first change of the zone, so that a zone that never changes does not pay for it.
     index: OnceLock<RrsetIndex>,
+}
+
+/// What the stored form of an RRset begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RrsetHead {
+    pub(crate) ttl: u32,
+    pub(crate) rtype: Rtype,
+    /// How the rest is stored, and the number of records: see [`rrset`](crate::rrset).
+    pub(crate) form: u8,
 }
 
 /// Finds the number of an interned RRset.
@@ -25,18 +35,20 @@ struct RrsetIndex {
     numbers: HashTable<u32>,
 }
 
-/// The most interned TTLs: the number is one octet, and 255 means "not interned".
-const MAX_TTLS: usize = 255;
+/// The most interned heads: the number is one octet, and 255 means "not interned".
+const MAX_HEADS: usize = 255;
 /// The most interned RRsets: the number has three octets.
 const MAX_RRSETS: usize = 1 << 24;
+/// The most parts of RRsets that are interned.
+const MAX_PARTS: u32 = 4096;
 /// The most octets of interned RRsets, as `ends` are u32.
 const MAX_BYTES: u64 = u32::MAX as u64;
 
 impl InternTables {
-    /// The TTL with this number, in seconds.
+    /// The head with this number.
     #[inline]
-    pub(crate) fn ttl(&self, number: u8) -> u32 {
-        self.ttls[number as usize]
+    pub(crate) fn head(&self, number: u8) -> RrsetHead {
+        self.heads[usize::from(number)]
     }
 
     /// The stored form of the RRset with this number.
@@ -46,31 +58,25 @@ impl InternTables {
         &self.bytes[start..self.ends[number] as usize]
     }
 
-    /// Whether there is a TTL with this number.
-    #[inline]
-    pub(crate) fn has_ttl(&self, number: u8) -> bool {
-        usize::from(number) < self.ttls.len()
+    /// The heads by number.
+    pub(crate) fn heads(&self) -> &[RrsetHead] {
+        &self.heads
     }
 
-    /// The TTLs by number.
-    pub(crate) fn ttls(&self) -> &[u32] {
-        &self.ttls
-    }
-
-    /// The tables of these TTLs and of RRsets given as their concatenation and the end of each; `None` if they do not fit together.
-    pub(crate) fn from_parts(ttls: Vec<u32>, ends: Vec<u32>, bytes: Vec<u8>) -> Option<InternTables> {
-        let is_good = ttls.len() <= MAX_TTLS
+    /// The tables of these heads and of RRsets given as their concatenation and the end of each; `None` if they do not fit together.
+    pub(crate) fn from_parts(heads: Vec<RrsetHead>, ends: Vec<u32>, bytes: Vec<u8>) -> Option<InternTables> {
+        let is_good = heads.len() <= MAX_HEADS
             && ends.len() <= MAX_RRSETS
             && ends.is_sorted()
             && ends.last().map_or(0, |&end| end as usize) == bytes.len();
-        let (ttls, ends, bytes) = (ttls.into(), ends.into(), bytes.into());
-        is_good.then_some(InternTables { ttls, ends, bytes, index: OnceLock::new() })
+        let (heads, ends, bytes) = (heads.into(), ends.into(), bytes.into());
+        is_good.then_some(InternTables { heads, ends, bytes, index: OnceLock::new() })
     }
 
     /// Shares the tables; all zones without interned data share an empty one.
     pub(crate) fn shared(self) -> Arc<InternTables> {
         static EMPTY: LazyLock<Arc<InternTables>> = LazyLock::new(Arc::default);
-        if self.ttls.is_empty() && self.ends.is_empty() { EMPTY.clone() } else { Arc::new(self) }
+        if self.heads.is_empty() && self.ends.is_empty() { EMPTY.clone() } else { Arc::new(self) }
     }
 
     /// How many RRsets are interned.
@@ -91,7 +97,7 @@ impl InternTables {
     /// The heap size in octets.
     pub fn heap_size(&self) -> usize {
         let index = self.index.get().map_or(0, |index| index.numbers.allocation_size());
-        4 * (self.ttls.len() + self.ends.len()) + self.bytes.len() + index
+        size_of_val(&*self.heads) + 4 * self.ends.len() + self.bytes.len() + index
     }
 }
 
@@ -111,7 +117,7 @@ impl RrsetIndex {
     }
 }
 
-/// Interns TTLs and RRsets while a zone is built, from several threads at once.
+/// Interns heads and RRsets while a zone is built, from several threads at once.
 pub(crate) enum Interner<'t> {
     /// Interns nothing: small zones save nothing.
     Disabled,
@@ -122,12 +128,14 @@ pub(crate) enum Interner<'t> {
 }
 
 pub(crate) struct NewTables {
-    ttls: Mutex<Vec<u32>>,
+    heads: Mutex<Vec<RrsetHead>>,
     hasher: RandomState,
     shards: [Mutex<Shard>; SHARDS],
     count: AtomicU32,
     /// How many more octets of RRsets may be interned.
     room: AtomicU64,
+    /// How many more parts of RRsets may be interned.
+    parts_left: AtomicU32,
 }
 
 /// The numbers of the RRsets in this shard.
@@ -139,11 +147,12 @@ const SHARDS: usize = 16;
 impl Interner<'_> {
     pub(crate) fn new() -> Interner<'static> {
         Interner::New(Box::new(NewTables {
-            ttls: Mutex::default(),
+            heads: Mutex::default(),
             hasher: RandomState::default(),
             shards: std::array::from_fn(|_| Mutex::default()),
             count: 0.into(),
             room: MAX_BYTES.into(),
+            parts_left: MAX_PARTS.into(),
         }))
     }
 
@@ -156,16 +165,21 @@ impl Interner<'_> {
         matches!(self, Interner::New(_))
     }
 
-    /// The number of a TTL; `None` if it is not interned.
-    pub(crate) fn ttl(&self, ttl: u32) -> Option<u8> {
+    /// Whether anything is interned.
+    pub(crate) fn is_enabled(&self) -> bool {
+        !matches!(self, Interner::Disabled)
+    }
+
+    /// The number of a head; `None` if it is not interned.
+    pub(crate) fn head(&self, head: RrsetHead) -> Option<u8> {
         match self {
             Interner::Disabled => None,
-            Interner::Existing(tables) => find_ttl(&tables.ttls, ttl),
+            Interner::Existing(tables) => find_head(&tables.heads, head),
             Interner::New(tables) => {
-                let mut ttls = tables.ttls.lock().unwrap_or_else(PoisonError::into_inner);
-                find_ttl(&ttls, ttl).or_else(|| {
-                    let number = u8::try_from(ttls.len()).ok().filter(|&number| usize::from(number) < MAX_TTLS)?;
-                    ttls.push(ttl);
+                let mut heads = tables.heads.lock().unwrap_or_else(PoisonError::into_inner);
+                find_head(&heads, head).or_else(|| {
+                    let number = u8::try_from(heads.len()).ok().filter(|&number| usize::from(number) < MAX_HEADS)?;
+                    heads.push(head);
                     Some(number)
                 })
             }
@@ -178,6 +192,17 @@ impl Interner<'_> {
             Interner::Disabled => None,
             Interner::Existing(tables) => tables.find_rrset(bytes),
             Interner::New(tables) => tables.rrset(bytes),
+        }
+    }
+
+    /// The number of a part that stored RRsets share; `None` if it is not interned. Parts are kept with the RRsets.
+    ///
+    /// Their number is limited, as they may differ too often to be worth it. What was found once is always found: versions of a node
+    /// with the same records have the same stored form.
+    pub(crate) fn shared_part(&self, bytes: &[u8]) -> Option<u32> {
+        match self {
+            Interner::New(tables) => tables.shared_part(bytes),
+            _ => self.rrset(bytes),
         }
     }
 
@@ -198,17 +223,27 @@ impl Interner<'_> {
     }
 }
 
-fn find_ttl(ttls: &[u32], ttl: u32) -> Option<u8> {
-    ttls.iter().position(|&known| known == ttl).map(|number| number as u8)
+fn find_head(heads: &[RrsetHead], head: RrsetHead) -> Option<u8> {
+    heads.iter().position(|&known| known == head).map(|number| number as u8)
 }
 
 impl NewTables {
     fn rrset(&self, bytes: &[u8]) -> Option<u32> {
+        self.intern(bytes, || true)
+    }
+
+    fn shared_part(&self, bytes: &[u8]) -> Option<u32> {
+        self.intern(bytes, || self.parts_left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok())
+    }
+
+    /// `may_add` is asked once if `bytes` have no number yet.
+    fn intern(&self, bytes: &[u8], may_add: impl FnOnce() -> bool) -> Option<u32> {
         let hash = self.hasher.hash_one(bytes);
         let mut shard = self.shards[hash as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(&number) = shard.get(bytes) {
             return Some(number);
         }
+        may_add().then_some(())?;
         self.room.fetch_update(Relaxed, Relaxed, |room| room.checked_sub(bytes.len() as u64)).ok()?;
         let number = self.count.fetch_add(1, Relaxed);
         if number as usize >= MAX_RRSETS {
@@ -228,8 +263,8 @@ impl NewTables {
             bytes.len() as u32
         });
         let ends = ends.collect();
-        let ttls = self.ttls.into_inner().unwrap_or_else(PoisonError::into_inner);
-        InternTables { ttls: ttls.into(), ends, bytes: bytes.into(), index: OnceLock::new() }
+        let heads = self.heads.into_inner().unwrap_or_else(PoisonError::into_inner);
+        InternTables { heads: heads.into(), ends, bytes: bytes.into(), index: OnceLock::new() }
     }
 }
 

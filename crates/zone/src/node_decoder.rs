@@ -29,7 +29,7 @@ impl NodeDecoder {
                 self.records.push((rrset.rtype, rrset.ttl, self.rdata.len()));
             }
             for rdata in rrset.signatures().rdatas() {
-                self.rdata.extend_from_slice(rdata);
+                rdata.append(&mut self.rdata);
                 self.records.push((Rtype::RRSIG, rrset.ttl, self.rdata.len()));
             }
         }

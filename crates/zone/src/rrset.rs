@@ -1,20 +1,23 @@
 //! The stored form of RRsets, and access to it. `encode` writes it, `compression` compresses its names, `recurring` finds it again by its records, `write` copies it into
 //! messages, `validate` checks it when it comes from outside.
 //!
-//! The value of a tree entry is a node, all RRsets of one owner by type. Sizes are in octets; 255 (or a count of 63) means that
+//! The value of a tree entry is a node, all RRsets of one owner by type. Sizes are in octets; 255 (or a count of 31) means that
 //! the number follows in full, little-endian.
 //!
 //! | part | fields |
 //! | --- | --- |
 //! | node | flags 1, owner case (see `owner_case`), RRsets |
-//! | RRset | type 1 or 1 + 2, TTL 1 (an interned number, see `intern`) or 1 + 4, form 1 or 1 + 4, data, RRSIG records if `SIGNED` |
-//! | form | `INTERNED`, `SIGNED`, number of records (6 bits) |
+//! | RRset | number of the head 1 (see `intern`) or 255 and the head, number of records 4 if not in the form, data, RRSIG records if `SIGNED` or `SHARED_HEAD` |
+//! | head | type 1 or 1 + 2, TTL 4, form 1 |
+//! | form | `INTERNED`, `SIGNED` or `SHARED_HEAD`, number of records (5 bits) |
 //! | data, interned | number of the set, 3 |
+//! | data, interned, NSEC3 | number of the rest (see `nsec3`), 3; next hashed owner name |
 //! | data, A and AAAA | the addresses |
 //! | data, other types | length 1 or 1 + 4, RDATAs |
 //! | RDATA | length 2 big-endian, octets |
 //! | RDATA with compressible names | `IN_ZONE`, `ENDS_IN_POINTER` and a 14-bit length 2 big-endian, octets |
-//! | RRSIG records | count 1 or 1 + 4, length 1 or 1 + 4, RDATAs |
+//! | RRSIG records, `SIGNED` | count 1 or 1 + 4, length 1 or 1 + 4, RDATAs |
+//! | RRSIG record, `SHARED_HEAD` | number of the signature head (see `signature`) 3, expiration and inception 8 if the head has none, signature |
 //!
 //! A compressible name (RFC 3597 4: types of RFC 1035 only) ends in the root label or in a relocatable pointer, `11bboooo oooooooo`:
 //! the base bb (apex, owner, or the start of this RRset in the message) and an offset o. Writing the set into a message adds the
@@ -22,18 +25,21 @@
 
 mod compression;
 mod encode;
+mod nsec3;
 mod recurring;
+mod signature;
 mod validate;
 mod write;
 
 use wire::name::labels_end;
 use wire::{NameRef, Rtype};
 
-use crate::intern::InternTables;
+use crate::intern::{InternTables, RrsetHead};
 use crate::owner_case::{self, MIXED, UPPER};
 pub use crate::stage::RECORD_HEAD_LEN;
 pub use compression::MAX_RRSET_OFFSET;
 pub(crate) use encode::NodeEncoder;
+pub use signature::{SignatureRdata, Signatures};
 pub(crate) use validate::NodeValidator;
 pub use write::{DistantRdata, MAX_POINTER, MessageOffsets, SpelledRdata};
 
@@ -51,7 +57,12 @@ const _: () = assert!((CUT | DNAME | OCCLUDED | BELOW_DNAME) & (UPPER | MIXED) =
 // The form octet of an RRset.
 const INTERNED: u8 = 0x80;
 const SIGNED: u8 = 0x40;
-const COUNT: u8 = 0x3f;
+/// One RRSIG record covers the set, and the head of its RDATA is interned.
+const SHARED_HEAD: u8 = 0x20;
+const COUNT: u8 = 0x1f;
+
+/// In place of the number of a head: the head follows in full.
+const FULL_HEAD: u8 = 255;
 
 /// The name that this RDATA ends in is at or below the apex.
 const IN_ZONE: u16 = 0x8000;
@@ -107,16 +118,9 @@ pub struct Rrset<'z> {
     /// The number of records.
     pub count: usize,
     data: &'z [u8],
+    /// All but the hash of the only RDATA, if `data` is the hash of an NSEC3 record; otherwise empty.
+    nsec3_rest: &'z [u8],
     signatures: Signatures<'z>,
-}
-
-/// The RRSIG records that cover an RRset; they have its TTL (RFC 4034 3).
-#[derive(Clone, Copy, Default)]
-pub struct Signatures<'z> {
-    /// The number of records.
-    pub count: usize,
-    /// Length (u16, big-endian) and RDATA of each.
-    data: &'z [u8],
 }
 
 //----------- ZoneNode -------------------------------------------------------------
@@ -200,24 +204,37 @@ impl<'z> Rrsets<'z> {
     /// As `next`, for a loop over many nodes, which must not copy each set from memory to memory.
     #[inline(always)]
     pub(crate) fn read(&mut self) -> Option<Rrset<'z>> {
-        let (&code, rest) = self.rest.split_first()?;
-        let (rtype, rest) = if code < 255 { (Rtype(u16::from(code)), rest) } else { long_rtype(rest) };
-        let (&number, rest) = split_first(rest);
-        let (ttl, rest) = if number < 255 { (self.tables.ttl(number), rest) } else { split_u32(rest) };
-        let (&form, rest) = split_first(rest);
+        let (&number, rest) = self.rest.split_first()?;
+        let (head, rest) = if number < FULL_HEAD { (self.tables.head(number), rest) } else { split_head(rest) };
+        let RrsetHead { ttl, rtype, form } = head;
         let (count, rest) = if form & COUNT < COUNT { ((form & COUNT) as usize, rest) } else { long_count(rest) };
+        let mut nsec3_rest: &[u8] = &[];
         let (data, rest) = match rdata_layout(rtype) {
             RdataLayout::Address(size) => rest.split_at(size * count),
-            _ if form & INTERNED != 0 => self.interned(rest),
+            _ if form & INTERNED != 0 => {
+                let (data, rest) = self.interned(rest);
+                if rtype == Rtype::NSEC3 {
+                    nsec3_rest = data;
+                    rest.split_at(nsec3::hash_len(data))
+                } else {
+                    (data, rest)
+                }
+            }
             _ => {
                 let (len, rest) = split_length(rest);
                 rest.split_at(len)
             }
         };
-        let (signatures, rest) =
-            if form & SIGNED != 0 { Signatures::split(rest) } else { (Signatures::default(), rest) };
+        let (signatures, rest) = match form & (SIGNED | SHARED_HEAD) {
+            0 => (Signatures::default(), rest),
+            SIGNED => Signatures::split(rest),
+            _ => {
+                let (head, rest) = self.interned(rest);
+                Signatures::split_shared(head, rest)
+            }
+        };
         self.rest = rest;
-        Some(Rrset { rtype, ttl, count, data, signatures })
+        Some(Rrset { rtype, ttl, count, data, nsec3_rest, signatures })
     }
 
     #[inline]
@@ -230,6 +247,16 @@ impl<'z> Rrsets<'z> {
 #[inline]
 fn split_first(bytes: &[u8]) -> (&u8, &[u8]) {
     bytes.split_first().expect("nodes are complete")
+}
+
+/// A head in full.
+#[inline]
+fn split_head(bytes: &[u8]) -> (RrsetHead, &[u8]) {
+    let (&code, rest) = split_first(bytes);
+    let (rtype, rest) = if code < 255 { (Rtype(u16::from(code)), rest) } else { long_rtype(rest) };
+    let (ttl, rest) = split_u32(rest);
+    let (&form, rest) = split_first(rest);
+    (RrsetHead { ttl, rtype, form }, rest)
 }
 
 #[cold]
@@ -268,7 +295,7 @@ impl<'z> Rrset<'z> {
     pub fn message_len(&self) -> usize {
         match rdata_layout(self.rtype) {
             RdataLayout::Address(size) => self.count * (RECORD_HEAD_LEN + size),
-            _ => self.data.len() + self.count * (RECORD_HEAD_LEN - 2),
+            _ => self.data.len() + self.nsec3_rest.len() + self.count * (RECORD_HEAD_LEN - 2),
         }
     }
 
@@ -283,12 +310,16 @@ impl<'z> Rrset<'z> {
         self.signatures
     }
 
-    /// The RDATAs in stored form and order. Names may end in relocatable pointers: see [`Self::append_rdata`].
+    /// The RDATAs in stored form and order. Names may end in relocatable pointers, and an NSEC3 RDATA may be a hash: see
+    /// [`Self::append_rdata`].
     pub(crate) fn stored(&self) -> impl Iterator<Item = StoredRdata<'z>> + use<'z> {
-        let (layout, mut rest) = (rdata_layout(self.rtype), self.data);
+        let (layout, mut rest, is_hash) = (rdata_layout(self.rtype), self.data, !self.nsec3_rest.is_empty());
         std::iter::from_fn(move || {
             if rest.is_empty() {
                 return None;
+            }
+            if is_hash {
+                return Some(StoredRdata { bytes: std::mem::take(&mut rest), in_zone: false });
             }
             if let RdataLayout::Address(size) = layout {
                 let (bytes, more) = rest.split_at(size);
@@ -322,15 +353,34 @@ impl<'z> Rrset<'z> {
         })
     }
 
-    /// The RDATA of each record, in wire form; only for types without compressible names.
+    /// The RDATA of each record, in wire form; only for types without compressible names, and not for NSEC3.
     pub fn opaque(&self) -> impl Iterator<Item = &'z [u8]> + use<'z> {
-        debug_assert!(!self.has_compressed_names());
+        debug_assert!(!self.has_compressed_names() && self.rtype != Rtype::NSEC3);
         self.stored().map(|stored| stored.bytes)
+    }
+
+    /// The RDATA of each record, in wire form and in parts; only for types without compressible names.
+    pub fn opaque_parts(&self) -> impl Iterator<Item = [&'z [u8]; 3]> + use<'z> {
+        debug_assert!(!self.has_compressed_names());
+        let rest = self.nsec3_rest;
+        self.stored().map(move |stored| match rest {
+            [] => [stored.bytes, &[], &[]],
+            _ => nsec3::parts(rest, stored.bytes),
+        })
+    }
+
+    /// The RDATA of each NSEC3 record, at least up to the length of the hash.
+    #[inline]
+    pub fn nsec3_parameters(&self) -> impl Iterator<Item = &'z [u8]> + use<'z> {
+        self.opaque_parts().map(|[start, ..]| start)
     }
 
     /// Appends an RDATA of [`Self::stored`] in uncompressed wire form.
     pub(crate) fn append_rdata(&self, stored: &StoredRdata<'_>, bases: PointerBases<'_>, out: &mut Vec<u8>) {
         match rdata_layout(self.rtype) {
+            RdataLayout::Opaque if !self.nsec3_rest.is_empty() => {
+                nsec3::parts(self.nsec3_rest, stored.bytes).iter().for_each(|part| out.extend_from_slice(part));
+            }
             RdataLayout::Address(_) | RdataLayout::Opaque => out.extend_from_slice(stored.bytes),
             RdataLayout::NameLast(skip) => {
                 out.extend_from_slice(&stored.bytes[..skip]);
@@ -407,36 +457,4 @@ fn split_pointer(pointer: [u8; 2]) -> (u8, usize) {
 
 fn make_pointer(base: u8, offset: usize) -> [u8; 2] {
     (0xc000 | u16::from(base) << 12 | offset as u16).to_be_bytes()
-}
-
-//----------- Signatures -------------------------------------------------------
-
-impl<'z> Signatures<'z> {
-    fn split(bytes: &'z [u8]) -> (Signatures<'z>, &'z [u8]) {
-        let (count, rest) = split_length(bytes);
-        let (len, rest) = split_length(rest);
-        let (data, rest) = rest.split_at(len);
-        (Signatures { count, data }, rest)
-    }
-
-    /// The octets of the records in a message.
-    pub fn message_len(&self) -> usize {
-        self.data.len() + self.count * (RECORD_HEAD_LEN - 2)
-    }
-
-    /// Whether there are no records.
-    pub fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    /// The RDATA of each record.
-    pub fn rdatas(&self) -> impl Iterator<Item = &'z [u8]> + use<'z> {
-        let mut rest = self.data;
-        std::iter::from_fn(move || {
-            let (len, more) = rest.split_first_chunk::<2>()?;
-            let (rdata, more) = more.split_at(u16::from_be_bytes(*len) as usize);
-            rest = more;
-            Some(rdata)
-        })
-    }
 }

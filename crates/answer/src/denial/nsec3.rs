@@ -147,7 +147,7 @@ impl<'z> Nsec3Prover<'_, 'z> {
     /// Whether the record has the parameters in use; during a change there are others (RFC 5155 8.2).
     fn is_of_chain(&self, entry: &TreeEntry<'_>) -> bool {
         self.zone.node(entry).rrset(Rtype::NSEC3).is_some_and(|rrset| {
-            rrset.opaque().any(|rdata| {
+            rrset.nsec3_parameters().any(|rdata| {
                 rdata.len() > 5
                     && rdata[2..4] == self.chain.iterations().to_be_bytes()
                     && rdata[5..].starts_with(self.chain.salt())

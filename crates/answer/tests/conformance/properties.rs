@@ -27,9 +27,10 @@ proptest! {
     #![proptest_config(ProptestConfig { max_shrink_iters: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn respond_agrees_with_the_oracle(zones in zones(), questions in vec(questions(), QUESTIONS)) {
+    fn respond_agrees_with_the_oracle(zones in zones(), questions in vec(questions(), QUESTIONS), is_long in any::<bool>()) {
         let plain: Vec<Zone> = zones.iter().map(Sample::plain).collect();
-        let texts: Vec<_> = zones.iter().map(|zone| (zone.apex.clone(), zone.text())).collect();
+        let text = if is_long { Sample::long_text } else { Sample::text };
+        let texts: Vec<_> = zones.iter().map(|zone| (zone.apex.clone(), text(zone))).collect();
         let served = subject::load(&texts);
         let mut old_hand = WorkerState::new();
         let mut ask = |query: &Message, transport| {
@@ -66,9 +67,10 @@ proptest! {
     /// RFC 5936 2.2: the SOA, all records once, and the SOA again.
     #[test]
     /// RFC 5936 3.4: names have the case of the zone, not of the question.
-    fn transfers_have_every_record_once(zones in zones(), case in any::<u64>()) {
+    fn transfers_have_every_record_once(zones in zones(), case in any::<u64>(), is_long in any::<bool>()) {
         for sample in &zones {
-            let zone = ZoneState::Loaded(subject::zone(&sample.apex, &sample.text()));
+            let text = if is_long { sample.long_text() } else { sample.text() };
+            let zone = ZoneState::Loaded(subject::zone(&sample.apex, &text));
             let access = Acl(vec![AclEntry::of_addresses(AddressPrefix { address: subject::PEER, len: 32 })]);
             let served = subject::serve([zone], AnswerConfig::default(), access);
             let question = with_case(&sample.apex, case);

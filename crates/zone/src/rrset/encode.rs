@@ -3,15 +3,19 @@
 use wire::{NameRef, Rtype};
 
 use super::compression::{NameCompressor, SplitName};
+use super::nsec3::Nsec3Rests;
 use super::recurring::{InternedRrset, RecurringRrsets};
-use super::{COUNT, INTERNED, RECORD_HEAD_LEN, RdataLayout, SIGNED, rdata_layout};
+use super::signature::SignatureHeads;
+use super::{COUNT, FULL_HEAD, INTERNED, RECORD_HEAD_LEN, RdataLayout, SHARED_HEAD, SIGNED, rdata_layout};
 use crate::canonical_form::canonical_cmp;
-use crate::intern::Interner;
+use crate::intern::{Interner, RrsetHead};
 use crate::owner_case::OwnerCase;
 use crate::stage::StagedRecord;
 
 /// As many octets as most nodes have: a zone of few records makes each buffer for one or two.
 const TYPICAL_LEN: usize = 128;
+/// How many heads an encoder remembers.
+const HEAD_SLOTS: usize = 16;
 
 /// The types whose RRsets recur on many owners.
 const RECURRING: [Rtype; 6] = [Rtype::NS, Rtype::MX, Rtype::TXT, Rtype::HTTPS, Rtype::SVCB, Rtype::CNAME];
@@ -21,9 +25,11 @@ pub(crate) struct NodeEncoder {
     apex_len: usize,
     out: Vec<u8>,
     rrset: RrsetEncoder,
-    /// The last TTL and its number: most sets have the same.
-    ttl: Option<(u32, Option<u8>)>,
+    /// Some heads and their numbers: most sets have one of a few.
+    heads: [Option<(RrsetHead, Option<u8>)>; HEAD_SLOTS],
     recurring: RecurringRrsets,
+    signature_heads: SignatureHeads,
+    nsec3_rests: Nsec3Rests,
 }
 
 impl NodeEncoder {
@@ -32,8 +38,10 @@ impl NodeEncoder {
             apex_len: apex.wire().len(),
             out: Vec::new(),
             rrset: RrsetEncoder::default(),
-            ttl: None,
+            heads: [None; _],
             recurring: RecurringRrsets::default(),
+            signature_heads: SignatureHeads::default(),
+            nsec3_rests: Nsec3Rests::default(),
         }
     }
 
@@ -90,14 +98,37 @@ impl NodeEncoder {
             None => {
                 let records = sort_and_dedup(rtype, records);
                 self.rrset.encode(rtype, owner, self.apex_len, records);
-                let number = self.rrset.is_worth_interning(rtype).then(|| interner.rrset(&self.rrset.data)).flatten();
+                let number = match records {
+                    [_] if rtype == Rtype::NSEC3 => self.nsec3_rests.split_off(interner, &mut self.rrset.data),
+                    _ => self.rrset.is_worth_interning(rtype).then(|| interner.rrset(&self.rrset.data)).flatten(),
+                };
                 self.recurring.remember(number.map(|number| InternedRrset { number, count: records.len() }));
                 (records.len(), number)
             }
         };
-        self.write_head(interner, rtype, ttl, count, interned.is_some(), !signatures.is_empty());
+        let signatures = sort_and_dedup(Rtype::RRSIG, signatures);
+        let shared_head = match signatures {
+            [signature] => self.signature_heads.find(interner, signature.rdata),
+            _ => None,
+        };
+        let form = if interned.is_some() { INTERNED } else { 0 }
+            | match (signatures, shared_head) {
+                ([], _) => 0,
+                (_, None) => SIGNED,
+                (_, Some(_)) => SHARED_HEAD,
+            };
+        let form = form | count.min(COUNT.into()) as u8;
+        self.write_head(interner, RrsetHead { ttl, rtype, form });
+        if form & COUNT == COUNT {
+            self.out.extend_from_slice(&(count as u32).to_le_bytes());
+        }
         match interned {
-            Some(number) => self.out.extend_from_slice(&number.to_le_bytes()[..3]),
+            Some(number) => {
+                self.out.extend_from_slice(&number.to_le_bytes()[..3]);
+                if rtype == Rtype::NSEC3 {
+                    self.out.extend_from_slice(&self.rrset.data);
+                }
+            }
             None => {
                 if !matches!(rdata_layout(rtype), RdataLayout::Address(_)) {
                     write_length(self.rrset.data.len(), &mut self.out);
@@ -105,48 +136,43 @@ impl NodeEncoder {
                 self.out.extend_from_slice(&self.rrset.data);
             }
         }
-        self.write_signatures(signatures);
+        match (signatures, shared_head) {
+            ([signature], Some(head)) => head.append(signature.rdata, &mut self.out),
+            _ => self.write_signatures(signatures),
+        }
     }
 
-    fn write_head(
-        &mut self,
-        interner: &Interner<'_>,
-        rtype: Rtype,
-        ttl: u32,
-        count: usize,
-        interned: bool,
-        signed: bool,
-    ) {
-        match u8::try_from(rtype.0) {
+    fn write_head(&mut self, interner: &Interner<'_>, head: RrsetHead) {
+        let slot = &mut self.heads[usize::from(head.rtype.0 as u8 ^ head.form) % HEAD_SLOTS];
+        let known = slot.filter(|&(known, _)| known == head);
+        let intern = || {
+            let number = interner.head(head);
+            // For sets that are not interned because a change or a merge adds them.
+            if head.form & INTERNED != 0 {
+                interner.head(RrsetHead { form: head.form & !INTERNED, ..head });
+            }
+            (head, number)
+        };
+        let (_, number) = *slot.insert(known.unwrap_or_else(intern));
+        if let Some(number) = number {
+            return self.out.push(number);
+        }
+        self.out.push(FULL_HEAD);
+        match u8::try_from(head.rtype.0) {
             Ok(code) if code < 255 => self.out.push(code),
             _ => {
                 self.out.push(255);
-                self.out.extend_from_slice(&rtype.0.to_le_bytes());
+                self.out.extend_from_slice(&head.rtype.0.to_le_bytes());
             }
         }
-        let known = self.ttl.filter(|&(known, _)| known == ttl);
-        let (_, number) = *self.ttl.insert(known.unwrap_or_else(|| (ttl, interner.ttl(ttl))));
-        match number {
-            Some(number) => self.out.push(number),
-            None => {
-                self.out.push(255);
-                self.out.extend_from_slice(&ttl.to_le_bytes());
-            }
-        }
-        let flags = if interned { INTERNED } else { 0 } | if signed { SIGNED } else { 0 };
-        if count < usize::from(COUNT) {
-            self.out.push(flags | count as u8);
-        } else {
-            self.out.push(flags | COUNT);
-            self.out.extend_from_slice(&(count as u32).to_le_bytes());
-        }
+        self.out.extend_from_slice(&head.ttl.to_le_bytes());
+        self.out.push(head.form);
     }
 
-    fn write_signatures(&mut self, signatures: &mut [StagedRecord<'_>]) {
+    fn write_signatures(&mut self, signatures: &[StagedRecord<'_>]) {
         if signatures.is_empty() {
             return;
         }
-        let signatures = sort_and_dedup(Rtype::RRSIG, signatures);
         write_length(signatures.len(), &mut self.out);
         write_length(signatures.iter().map(|record| 2 + record.rdata.len()).sum(), &mut self.out);
         for record in signatures {

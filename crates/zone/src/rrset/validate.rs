@@ -6,8 +6,9 @@ use wire::name::{Labels, labels_end};
 use wire::{MAX_NAME_LEN, Rtype, rdata};
 
 use super::{
-    BASE_APEX, BASE_OWNER, BASE_RRSET, BELOW_DNAME, COUNT, CUT, DNAME, ENDS_IN_POINTER, INTERNED, LEN,
-    MAX_RRSET_OFFSET, OCCLUDED, RECORD_HEAD_LEN, RdataLayout, SIGNED, rdata_layout, split_pointer,
+    BASE_APEX, BASE_OWNER, BASE_RRSET, BELOW_DNAME, COUNT, CUT, DNAME, ENDS_IN_POINTER, FULL_HEAD, INTERNED, LEN,
+    MAX_RRSET_OFFSET, OCCLUDED, RECORD_HEAD_LEN, RdataLayout, SHARED_HEAD, SIGNED, nsec3, rdata_layout, signature,
+    split_pointer,
 };
 use crate::canonical_key::KeyInfo;
 use crate::intern::InternTables;
@@ -19,6 +20,8 @@ pub(crate) struct NodeValidator {
     apex_len: usize,
     /// What is known of each interned RRset.
     interned: Vec<CheckedSet>,
+    /// What is known of each interned RRset that is only a part of one.
+    parts: Vec<Option<CheckedPart>>,
     labels: Vec<StoredLabel>,
 }
 
@@ -29,6 +32,15 @@ struct CheckedSet {
     owner_literal: u8,
     /// 0: not checked.
     count: u32,
+}
+
+/// A checked interned part of RRsets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum CheckedPart {
+    /// The head of signatures of this type.
+    SignatureHead(Rtype),
+    /// NSEC3 RDATA without its hash.
+    Nsec3Rest,
 }
 
 /// A label that later names of the set may point to.
@@ -51,7 +63,8 @@ const SOA_NUMBERS_LEN: usize = 20;
 impl NodeValidator {
     pub(crate) fn new(tables: Arc<InternTables>, apex_len: usize) -> NodeValidator {
         let interned = vec![CheckedSet::default(); tables.rrset_count()];
-        NodeValidator { tables, apex_len, interned, labels: Vec::new() }
+        let parts = vec![None; tables.rrset_count()];
+        NodeValidator { tables, apex_len, interned, parts, labels: Vec::new() }
     }
 
     /// Another one for the same zone.
@@ -94,24 +107,23 @@ impl NodeValidator {
     /// Checks the RRset at the start of `bytes`; returns its type, its count and the rest.
     #[inline]
     fn check_rrset<'b>(&mut self, owner: KeyInfo, bytes: &'b [u8]) -> Option<(Rtype, usize, &'b [u8])> {
-        let (&code, rest) = bytes.split_first()?;
-        let (rtype, rest) = match code {
-            255 => rest.split_first_chunk().map(|(code, rest)| (u16::from_le_bytes(*code), rest))?,
-            _ => (u16::from(code), rest),
+        let (&number, rest) = bytes.split_first()?;
+        let (rtype, form, rest) = match number {
+            FULL_HEAD => split_head(rest)?,
+            _ => self.tables.heads().get(usize::from(number)).map(|head| (head.rtype, head.form, rest))?,
         };
-        let rtype = Rtype(rtype);
-        let (&ttl, rest) = rest.split_first()?;
-        let rest = match ttl {
-            255 => rest.get(4..)?,
-            _ => self.tables.has_ttl(ttl).then_some(rest)?,
-        };
-        let (&form, rest) = rest.split_first()?;
         let (count, rest) = if form & COUNT < COUNT { ((form & COUNT).into(), rest) } else { split_u32(rest)? };
-        if count == 0 && form & SIGNED == 0 {
+        let signed = form & (SIGNED | SHARED_HEAD);
+        if count == 0 && signed == 0 {
             return None;
         }
         let rest = self.check_data(owner, rtype, form, count, rest)?;
-        let rest = if form & SIGNED != 0 { check_signatures(rtype, rest)? } else { rest };
+        let rest = match signed {
+            0 => rest,
+            SIGNED => check_signatures(rtype, rest)?,
+            SHARED_HEAD => self.check_shared_signature(rtype, rest)?,
+            _ => return None,
+        };
         Some((rtype, count, rest))
     }
 
@@ -127,6 +139,10 @@ impl NodeValidator {
     ) -> Option<&'b [u8]> {
         if let RdataLayout::Address(size) = rdata_layout(rtype) {
             return bytes.get(size.checked_mul(count)?..).filter(|_| form & INTERNED == 0);
+        }
+        if rtype == Rtype::NSEC3 && form & INTERNED != 0 {
+            let (nsec3_rest, rest) = self.check_part(bytes, CheckedPart::Nsec3Rest, nsec3::is_rest)?;
+            return rest.get(nsec3::hash_len(nsec3_rest)..).filter(|_| count == 1);
         }
         let owner_literal;
         let rest = if form & INTERNED != 0 {
@@ -156,6 +172,32 @@ impl NodeValidator {
         let checked = CheckedSet { rtype: rtype.0, owner_literal: owner_literal as u8, count: count as u32 };
         self.interned[number as usize] = checked;
         Some(owner_literal)
+    }
+
+    /// The octets after a signature with an interned head.
+    #[inline]
+    fn check_shared_signature<'b>(&mut self, covered: Rtype, bytes: &'b [u8]) -> Option<&'b [u8]> {
+        let (head, rest) =
+            self.check_part(bytes, CheckedPart::SignatureHead(covered), |head| signature::is_head(covered, head))?;
+        rest.get(signature::rest_len(head)..)
+    }
+
+    /// Checks the interned part whose number `bytes` starts with; returns it and the rest of `bytes`.
+    #[inline]
+    fn check_part<'b>(
+        &mut self,
+        bytes: &'b [u8],
+        part: CheckedPart,
+        is_good: impl FnOnce(&[u8]) -> bool,
+    ) -> Option<(&[u8], &'b [u8])> {
+        let (number, rest) = bytes.split_first_chunk::<3>()?;
+        let number = u32::from_le_bytes([number[0], number[1], number[2], 0]) as usize;
+        let known = self.parts.get_mut(number)?;
+        let octets = self.tables.rrset(number);
+        if *known != Some(part) {
+            *known = Some(is_good(octets).then_some(part)?);
+        }
+        Some((octets, rest))
     }
 
     /// Checks that `data` has `count` records of this type. Returns the length of the longest name that ends in the owner, without the
@@ -246,6 +288,17 @@ fn check_signatures(covered: Rtype, bytes: &[u8]) -> Option<&[u8]> {
         data = more;
     }
     (data.is_empty() && count > 0).then_some(rest)
+}
+
+/// The type and the form in a head, and the rest.
+fn split_head(bytes: &[u8]) -> Option<(Rtype, u8, &[u8])> {
+    let (rtype, rest) = match bytes.split_first()? {
+        (255, rest) => rest.split_first_chunk().map(|(code, rest)| (u16::from_le_bytes(*code), rest))?,
+        (&code, rest) => (u16::from(code), rest),
+    };
+    let (_ttl, rest) = rest.split_first_chunk::<4>()?;
+    let (&form, rest) = rest.split_first()?;
+    Some((Rtype(rtype), form, rest))
 }
 
 fn split_u32(bytes: &[u8]) -> Option<(usize, &[u8])> {

@@ -4,7 +4,7 @@ use wire::name::{labels_end, skip_name};
 use wire::{MAX_NAME_LEN, Rtype};
 
 use super::{
-    BASE_RRSET, ENDS_IN_POINTER, LEN, RECORD_HEAD_LEN, RdataLayout, Rrset, Signatures, StoredRdata, rdata_layout,
+    BASE_RRSET, ENDS_IN_POINTER, LEN, RECORD_HEAD_LEN, RdataLayout, Rrset, StoredRdata, nsec3, rdata_layout,
     split_pointer,
 };
 
@@ -29,7 +29,8 @@ impl Rrset<'_> {
         match rdata_layout(self.rtype) {
             RdataLayout::Address(4) => write_addresses::<4>(self.data, &head, out, at),
             RdataLayout::Address(_) => write_addresses::<16>(self.data, &head, out, at),
-            RdataLayout::Opaque => write_opaque(self.data, &head, out, at),
+            RdataLayout::Opaque if self.nsec3_rest.is_empty() => write_opaque(self.data, &head, out, at),
+            RdataLayout::Opaque => nsec3::write(self.nsec3_rest, self.data, &head, out, at),
             RdataLayout::NameLast(_) => self.write_name_last(offsets, &head, out, at),
             RdataLayout::TwoNames => self.write_two_names(offsets, &head, out, at),
         }
@@ -71,13 +72,6 @@ impl Rrset<'_> {
             at += RECORD_HEAD_LEN + len;
         }
         at
-    }
-}
-
-impl Signatures<'_> {
-    /// Writes the records at `at` and returns their end. Requires room for [`Self::message_len`].
-    pub fn write(&self, owner: usize, ttl: u32, out: &mut [u8], at: usize) -> usize {
-        write_opaque(self.data, &RecordHead::new(owner, Rtype::RRSIG, ttl), out, at)
     }
 }
 
@@ -181,7 +175,7 @@ impl SpelledRdata {
 //----------- records ----------------------------------------------------------
 
 /// A record up to RDLENGTH, of class IN, as numbers that are stored at once.
-struct RecordHead {
+pub(super) struct RecordHead {
     /// Up to the upper half of the TTL.
     start: u64,
     /// The lower half of the TTL, above room for RDLENGTH.
@@ -190,7 +184,7 @@ struct RecordHead {
 
 impl RecordHead {
     #[inline]
-    fn new(owner: usize, rtype: Rtype, ttl: u32) -> RecordHead {
+    pub(super) fn new(owner: usize, rtype: Rtype, ttl: u32) -> RecordHead {
         let owner = u64::from(0xc000 | owner as u16);
         let start = owner << 48 | u64::from(rtype.0) << 32 | 1 << 16 | u64::from(ttl >> 16);
         RecordHead { start, end: ttl << 16 }
@@ -198,7 +192,7 @@ impl RecordHead {
 
     /// Writes the head of a record with this RDLENGTH; returns the room for its RDATA.
     #[inline]
-    fn write<'o>(&self, len: usize, record: &'o mut [u8]) -> &'o mut [u8] {
+    pub(super) fn write<'o>(&self, len: usize, record: &'o mut [u8]) -> &'o mut [u8] {
         let (head, rdata) = record.split_at_mut(RECORD_HEAD_LEN);
         head[..8].copy_from_slice(&self.start.to_be_bytes());
         head[8..].copy_from_slice(&(self.end | len as u32).to_be_bytes());
@@ -238,7 +232,7 @@ fn write_addresses<const SIZE: usize>(data: &[u8], head: &RecordHead, out: &mut 
 }
 
 #[inline]
-fn write_opaque(data: &[u8], head: &RecordHead, out: &mut [u8], mut at: usize) -> usize {
+pub(super) fn write_opaque(data: &[u8], head: &RecordHead, out: &mut [u8], mut at: usize) -> usize {
     let mut rest = data;
     while let Some((len, more)) = rest.split_first_chunk::<2>() {
         let len = usize::from(u16::from_be_bytes(*len));
