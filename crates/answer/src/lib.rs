@@ -23,6 +23,7 @@ mod keepalive;
 mod key_ring;
 mod lookup;
 mod message_writer;
+mod name_hash;
 mod name_writer;
 mod notify;
 mod pending_notify;

@@ -179,6 +179,9 @@ impl<'z> Lookup<'_, 'z, '_> {
 
     /// Answers for the name from its zone.
     fn look(&mut self) -> Result<Step, Full> {
+        if self.refer_from_top() {
+            return Ok(Step::Done(Rcode::NOERROR));
+        }
         self.qname.set_key(self.zone.apex_labels());
         let cursor = self.zone.seek(self.qname.key());
         let is_exact = cursor.is_exact();

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use wire::NameRef;
 use zone::Zone;
 
+use crate::name_hash::hash;
 use crate::served_zone::ServedZone;
 
-/// A persistent map from apex to zone.
+/// A persistent map from apex to zone. Zones whose apexes collide cost a linear search; only the operator can make them so.
 #[derive(Clone)]
 pub struct ZoneMap {
     root: Branch,
@@ -267,31 +268,12 @@ fn list<T>(items: impl Iterator<Item = T>) -> Arc<[T]> {
     if items.size_hint().1 == Some(0) { Arc::default() } else { items.collect() }
 }
 
-const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// A hash of a lower-case name. An operator can make zones collide, which costs those zones a linear search.
-#[inline]
-fn hash(apex: &[u8]) -> u64 {
-    let mut hash = apex.len() as u64;
-    let (chunks, rest) = apex.as_chunks::<8>();
-    for &chunk in chunks {
-        hash = mix(hash ^ u64::from_le_bytes(chunk), MULTIPLIER);
-    }
-    let last = rest.iter().rev().fold(0, |last, &octet| last << 8 | u64::from(octet));
-    mix(hash ^ last, MULTIPLIER)
-}
-
-#[inline]
-fn mix(a: u64, b: u64) -> u64 {
-    let product = u128::from(a) * u128::from(b);
-    (product >> 64) as u64 ^ product as u64
-}
-
 #[cfg(test)]
 mod tests {
     use wire::Name;
 
     use super::*;
+    use crate::name_hash::{MULTIPLIER, mix};
     use crate::served_zone::ZoneState;
 
     fn unavailable(text: &str) -> Arc<ServedZone> {

@@ -11,7 +11,7 @@ use crate::denial::Denied;
 use crate::glue::{Glue, GlueAdded};
 use crate::message_writer::{Full, Section};
 use crate::name_writer::OwnerName;
-use crate::referral_cache::CutId;
+use crate::referral_cache::{CutHash, CutId};
 use crate::zone_cut::{ZonePosition, find_occluding_cut};
 
 impl<'z> Lookup<'_, 'z, '_> {
@@ -40,13 +40,16 @@ impl<'z> Lookup<'_, 'z, '_> {
     /// glue.
     fn refer(&mut self, cut: &ZonePosition<'z>) -> Result<Step, Full> {
         let labels = self.label_count(cut);
-        let mut owner = self.owner(cut, labels);
-        let cut_at = owner.offsets.owner;
-        let (id, start) = (CutId::new(&cut.entry, self.zone.version(), self.dnssec), self.message.at);
         let is_first = self.message.counts == [0; 3];
-        if is_first && self.referral_cache.write(id, cut_at, self.message) {
-            return Ok(Step::Done(Rcode::NOERROR));
+        let cached_as = (is_first && self.referral_cache.takes_part()).then(|| self.cut_hash(labels));
+        if let Some(hash) = cached_as {
+            if self.refer_from_cache(labels, hash) {
+                return Ok(Step::Done(Rcode::NOERROR));
+            }
+            self.referral_cache.count(false);
         }
+        let mut owner = self.owner(cut, labels);
+        let start = self.message.at;
         let Some(ns) = cut.node.rrset(Rtype::NS) else { return Ok(Step::Done(Rcode::NOERROR)) };
         let ns_at = self.message.push(Section::Authority, &ns, &mut owner, false)?;
         self.has_referral = true;
@@ -61,10 +64,42 @@ impl<'z> Lookup<'_, 'z, '_> {
         let glue = Glue { zone: self.zone, cut, ns: &ns, ns_at, offsets: owner.offsets, dnssec: self.dnssec };
         let added = glue.push(self.message)?;
         // A referral without glue and proofs is as cheap to write as to copy.
-        if is_first && (added == GlueAdded::All || added == GlueAdded::None && is_signed) {
-            self.referral_cache.note(id, cut_at, self.message, start);
+        let is_worth_caching = added == GlueAdded::All || added == GlueAdded::None && is_signed;
+        if let Some(hash) = cached_as.filter(|_| is_worth_caching) {
+            let cut = CutId { name: self.qname.suffix(labels), hash };
+            self.referral_cache.note(cut, self.qname.offset(labels), self.message, start);
         }
         Ok(Step::Done(Rcode::NOERROR))
+    }
+
+    /// Answers with a cached referral to a cut just below the apex, without a search for it; returns whether there is one. The names at
+    /// or below a cut that was found once all get its referral, except for DS queries at the cut (RFC 4035 3.1.4.1).
+    #[inline]
+    pub(super) fn refer_from_top(&mut self) -> bool {
+        let (labels, asked) = (self.zone.apex_labels() + 1, self.qname.labels());
+        let is_below = asked > labels || asked == labels && self.qtype != Rtype::DS;
+        if !is_below || !self.referral_cache.is_effective() || self.message.counts != [0; 3] {
+            return false;
+        }
+        let cut = self.cut_hash(labels);
+        self.refer_from_cache(labels, cut)
+    }
+
+    /// Answers with the cached referral to the cut at the last `labels` labels of the name; returns whether there is one.
+    #[inline]
+    fn refer_from_cache(&mut self, labels: usize, hash: CutHash) -> bool {
+        let cut = CutId { name: self.qname.suffix(labels), hash };
+        let is_cached = self.referral_cache.write(cut, self.qname.offset(labels), self.message);
+        if is_cached {
+            self.referral_cache.count(true);
+            self.count_for(labels);
+        }
+        is_cached
+    }
+
+    #[inline]
+    fn cut_hash(&self, labels: usize) -> CutHash {
+        CutId::new(self.qname.suffix(labels), self.zone.version(), self.dnssec).hash
     }
 
     /// RFC 4592 4.2 leaves NS records of a wildcard undefined; here they delegate each name that the wildcard matches.
