@@ -1,50 +1,69 @@
-//! Child processes with a deadline: a descriptor that shows their end (pidfd_open(2)), killing all that they started, and their signals.
+//! Child processes with a deadline: each leads a group of its own, which is killed with all that it has started.
+//!
+//! They are started by posix_spawn(3), which copies nothing of this process. [`std::process::Command`] would fork to set the mask of signals:
+//! that copies the page tables, tens of milliseconds for some gigabytes, and all threads that write to memory pay for it afterwards.
+
+mod spawn;
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 
 use crate::checked;
-use std::io;
-use std::mem;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command};
-use std::ptr;
+pub use spawn::ChildCommand;
 
-/// A descriptor that is readable once the child has ended. Add it to a [`crate::epoll::Poll`].
-pub fn end_descriptor(child: &Child) -> io::Result<OwnedFd> {
-    // SAFETY: no pointers. The child was not waited for yet, so that its id is its own.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, child.id() as libc::pid_t, 0) };
-    let fd = checked(fd as libc::c_int)?;
-    // SAFETY: the descriptor is new and owned by nothing else; the kernel closes it on exec.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+/// A process that was started by [`ChildCommand::spawn`]. To be waited for: nothing else does.
+pub struct ChildProcess {
+    id: u32,
+    /// Its standard input, if it was requested.
+    pub stdin: Option<File>,
+    /// Its standard error.
+    pub stderr: Option<File>,
 }
 
-/// Kills all processes of the group that the child leads ([`std::os::unix::process::CommandExt::process_group`] with 0). To be called
-/// before the child is waited for: its number may belong to others afterwards.
-pub fn kill_group(child: &Child) {
-    kill_group_of(child.id());
+impl ChildProcess {
+    /// The number of the process and of its group.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// A descriptor that is readable once the process has ended (pidfd_open(2)). Add it to a [`crate::epoll::Poll`].
+    pub fn end_descriptor(&self) -> io::Result<OwnedFd> {
+        // SAFETY: no pointers. Waiting consumes the process, so that its number is its own.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, self.id as libc::pid_t, 0) };
+        let fd = checked(fd as libc::c_int)?;
+        // SAFETY: the descriptor is new and owned by nothing else; the kernel closes it on exec.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    }
+
+    /// Kills the process, which may have left its group.
+    pub fn kill(&self) {
+        // SAFETY: no pointers; the number is its own, as above. It fails if the process has ended.
+        _ = unsafe { libc::kill(self.id as libc::pid_t, libc::SIGKILL) };
+    }
+
+    /// Closes its pipes and waits until it has ended.
+    pub fn wait(self) -> io::Result<ExitStatus> {
+        let ChildProcess { id, .. } = self;
+        let mut status = 0;
+        loop {
+            // SAFETY: `status` lives through the call; the number is its own, as above.
+            match checked(unsafe { libc::waitpid(id as libc::pid_t, &mut status, 0) }) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
+                result => return result.map(|_| ExitStatus::from_raw(status)),
+            }
+        }
+    }
 }
 
-/// As [`kill_group`], for the child with this id, which was not waited for either.
-pub fn kill_group_of(child: u32) {
-    let group = child as libc::pid_t;
+/// Kills all processes of the group that the process with this number leads. To be called before it is waited for: the number may belong
+/// to others afterwards.
+pub fn kill_group_of(leader: u32) {
+    let group = leader as libc::pid_t;
     // SAFETY: no pointers. It fails if all processes of the group have ended.
     _ = unsafe { libc::kill(-group, libc::SIGKILL) };
-}
-
-/// Has a program started without blocked signals. Otherwise it inherits those of [`crate::signal::Signals::block`], and no program that it
-/// starts ends by SIGTERM, as timeout(1) expects.
-pub fn unblock_signals(command: &mut Command) {
-    let unblock = || {
-        // SAFETY: integers, for which zero is a value; `sigemptyset` initializes it.
-        let mut none: libc::sigset_t = unsafe { mem::zeroed() };
-        // SAFETY: `none` lives through the calls; the old mask is not requested.
-        let error = unsafe {
-            libc::sigemptyset(&mut none);
-            libc::pthread_sigmask(libc::SIG_SETMASK, &none, ptr::null_mut())
-        };
-        if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(error)) }
-    };
-    // SAFETY: both calls are async-signal-safe (signal-safety(7)), and nothing is allocated between fork and exec.
-    unsafe { command.pre_exec(unblock) };
 }
 
 /// Makes reads and writes of a descriptor return at once.
@@ -61,46 +80,113 @@ mod tests {
     use super::*;
     use crate::epoll::{Events, Interest, Poll};
     use crate::signal::Signals;
-    use std::io::Read;
-    use std::os::unix::process::ExitStatusExt;
-    use std::process::Stdio;
+    use std::cell::Cell;
+    use std::ffi::OsString;
+    use std::io::{Read, Write};
     use std::time::Duration;
+
+    fn shell(script: &str) -> ChildCommand {
+        ChildCommand { program: "sh".into(), arguments: vec!["-c".into(), script.into()], ..ChildCommand::default() }
+    }
+
+    /// The status of the shell, and what it wrote to standard error.
+    fn run(command: ChildCommand, input: &str) -> (ExitStatus, String) {
+        let mut child = command.spawn().expect("every system has sh");
+        if let Some(mut stdin) = child.stdin.take() {
+            stdin.write_all(input.as_bytes()).expect("it is read");
+        }
+        let mut text = String::new();
+        child.stderr.take().expect("it is piped").read_to_string(&mut text).expect("a pipe");
+        (child.wait().expect("it is ours"), text)
+    }
 
     #[test]
     fn a_killed_group_ends_with_all_that_it_started() {
-        let mut command = Command::new("sh");
-        command.args(["-c", "sleep 600 & sleep 600"]).process_group(0).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("every system has sh");
+        let mut child = shell("sleep 600 & sleep 600").spawn().expect("every system has sh");
         let (poll, mut events) = (Poll::new().expect("epoll"), Events::with_capacity(1));
-        let end = end_descriptor(&child).expect("it runs");
+        let end = child.end_descriptor().expect("it runs");
         poll.add(&end, 1, Interest::Readable).expect("a new descriptor");
         poll.wait(&mut events, Duration::from_millis(20)).expect("epoll");
         assert!(events.is_empty(), "it runs");
-        kill_group(&child);
+        kill_group_of(child.id());
         poll.wait(&mut events, Duration::from_secs(10)).expect("epoll");
         assert_eq!(events.len(), 1);
         // The pipe is closed once the process in the background has ended too.
-        let mut out = child.stdout.take().expect("it is piped");
-        assert_eq!(out.read_to_string(&mut String::new()).expect("a pipe"), 0);
-        assert!(!child.wait().expect("it is ours").success());
+        let mut err = child.stderr.take().expect("it is piped");
+        assert_eq!(err.read_to_string(&mut String::new()).expect("a pipe"), 0);
+        assert_eq!(child.wait().expect("it is ours").signal(), Some(libc::SIGKILL));
     }
 
     #[test]
     fn a_nonblocking_pipe_does_not_wait() {
-        let mut child = Command::new("sleep").arg("600").stdout(Stdio::piped()).spawn().expect("every system has it");
-        let mut out = child.stdout.take().expect("it is piped");
-        set_nonblocking(&out).expect("it is open");
-        assert_eq!(out.read(&mut [0]).map_err(|error| error.kind()), Err(io::ErrorKind::WouldBlock));
-        child.kill().and_then(|()| child.wait()).expect("it is ours");
+        let mut child = shell("exec sleep 600").spawn().expect("every system has it");
+        let mut err = child.stderr.take().expect("it is piped");
+        set_nonblocking(&err).expect("it is open");
+        assert_eq!(err.read(&mut [0]).map_err(|error| error.kind()), Err(io::ErrorKind::WouldBlock));
+        child.kill();
+        assert_eq!(child.wait().expect("it is ours").signal(), Some(libc::SIGKILL));
     }
 
     #[test]
-    fn a_child_may_be_started_without_blocked_signals() {
+    fn a_child_has_the_arguments_the_environment_and_the_pipes_that_it_was_given() {
+        let script = "read line; echo out; echo \"$1/$ADDED/$(pwd)/${line}\" >&2; exit 7";
+        let mut command = shell(script);
+        command.arguments.extend(["name".into(), "a b'".into()]);
+        command.environment =
+            [("ADDED", "x=y"), ("PATH", "/bin:/usr/bin")].map(|(key, value)| (key.into(), value.into())).into();
+        command.has_stdin = true;
+        let folder = std::env::current_dir().expect("there is one");
+        let (status, text) = run(command, "input\n");
+        assert_eq!((status.code(), text), (Some(7), format!("a b'/x=y/{}/input\n", folder.display())));
+        // Without a pipe, there is nothing to read.
+        let (status, text) = run(shell("cat >&2; exit 3"), "");
+        assert_eq!((status.code(), text.as_str()), (Some(3), ""));
+    }
+
+    #[test]
+    fn a_program_that_cannot_be_started_is_an_error() {
+        let spawn = |program: &str| {
+            let command = ChildCommand { program: program.into(), ..ChildCommand::default() };
+            command.spawn().map(drop).map_err(|error| error.kind())
+        };
+        assert_eq!(spawn("/nonexistent/program"), Err(io::ErrorKind::NotFound));
+        assert_eq!(spawn("no-such-program-anywhere"), Err(io::ErrorKind::NotFound));
+        assert_eq!(spawn("/"), Err(io::ErrorKind::PermissionDenied));
+        assert_eq!(spawn("nul\0l"), Err(io::ErrorKind::InvalidInput));
+    }
+
+    /// Signals of this process are blocked, and the runtime of Rust ignores SIGPIPE.
+    #[test]
+    fn a_child_has_no_blocked_or_ignored_signals() {
         let _blocked = Signals::block().expect("blocking is always allowed");
-        let mut command = Command::new("sh");
-        command.args(["-c", "kill -s TERM $$; exit 0"]);
-        assert_eq!(command.status().expect("every system has sh").signal(), None, "it inherits the mask");
-        unblock_signals(&mut command);
-        assert_eq!(command.status().expect("every system has sh").signal(), Some(libc::SIGTERM));
+        for (name, number) in [("TERM", libc::SIGTERM), ("HUP", libc::SIGHUP), ("PIPE", libc::SIGPIPE)] {
+            let (status, _) = run(shell(&format!("kill -s {name} $$; exit 0")), "");
+            assert_eq!(status.signal(), Some(number), "{name}");
+        }
+    }
+
+    thread_local! {
+        static FORKS: Cell<u32> = const { Cell::new(0) };
+    }
+
+    extern "C" fn count_fork() {
+        FORKS.set(FORKS.get() + 1);
+    }
+
+    /// Otherwise the page tables of a large server would be copied.
+    #[test]
+    fn a_child_is_started_without_a_fork() {
+        // SAFETY: the function only counts, and stays.
+        assert_eq!(unsafe { libc::pthread_atfork(Some(count_fork), None, None) }, 0);
+        run(shell("true"), "");
+        assert_eq!(FORKS.get(), 0);
+    }
+
+    #[test]
+    fn the_environment_is_that_of_this_process_with_changes() {
+        let environment = spawn::environment(&[("ZONDA_TEST", "1")], &["PATH"]);
+        let value = |key: &str| environment.iter().find(|(known, _)| known == key).map(|(_, value)| value.clone());
+        assert_eq!((value("ZONDA_TEST"), value("PATH")), (Some(OsString::from("1")), None));
+        assert_eq!(environment.len(), std::env::vars_os().filter(|(key, _)| key != "PATH").count() + 1);
     }
 }

@@ -3,16 +3,18 @@
 //! The command cannot harm more than itself: whatever it does, it is over at its deadline, or when the daemon stops, with all
 //! processes of its group.
 
+use std::ffi::OsString;
 use std::fmt::Write as _;
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Child, ChildStderr, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use netio::child_process::{end_descriptor, kill_group_of, set_nonblocking, unblock_signals};
+use netio::child_process::{ChildCommand, ChildProcess, kill_group_of, set_nonblocking};
 use netio::epoll::{Events, Interest, Poll};
 use tempfile::NamedTempFile;
 use zone::Zone;
@@ -75,7 +77,7 @@ pub fn run(command: &CheckCommand, version: &Zone) -> Result<(), CommandError> {
     // What it left in the background ends with it. It was not waited for yet, so that the group is still its own.
     COMMANDS.lock().end(child.id());
     // It may have left its group.
-    _ = child.kill();
+    child.kill();
     let status = child.wait();
     let ((has_ended, io), status) = outcome.and_then(|outcome| Ok((outcome, status?))).map_err(not_run)?;
     match has_ended {
@@ -120,7 +122,7 @@ impl Commands {
 }
 
 impl RunningCommands {
-    fn start(&mut self, start: impl FnOnce() -> io::Result<Child>) -> io::Result<Child> {
+    fn start(&mut self, start: impl FnOnce() -> io::Result<ChildProcess>) -> io::Result<ChildProcess> {
         if self.are_over {
             return Err(io::Error::other("zonda is stopping"));
         }
@@ -134,7 +136,7 @@ impl RunningCommands {
     }
 }
 
-fn start(command: &CheckCommand, version: &Zone, file: Option<&NamedTempFile>) -> io::Result<Child> {
+fn start(command: &CheckCommand, version: &Zone, file: Option<&NamedTempFile>) -> io::Result<ChildProcess> {
     let zone = version.apex().to_string();
     let path = file.map(|file| file.path().to_string_lossy().into_owned());
     let argument = |argument: &String| {
@@ -143,12 +145,11 @@ fn start(command: &CheckCommand, version: &Zone, file: Option<&NamedTempFile>) -
     };
     let mut arguments = command.arguments.iter();
     // The program is not made from the name of the zone, which others may choose.
-    let mut process = Command::new(arguments.next().map_or("", String::as_str));
-    process.args(arguments.map(argument)).process_group(0);
-    process.env("ZONDA_ZONE", &zone).env("ZONDA_SERIAL", version.serial().to_string()).env_remove("NOTIFY_SOCKET");
-    process.stdin(if file.is_some() { Stdio::null() } else { Stdio::piped() });
-    process.stdout(Stdio::null()).stderr(Stdio::piped());
-    unblock_signals(&mut process);
+    let program = arguments.next().map_or_else(Default::default, OsString::from);
+    let arguments = arguments.map(|text| argument(text).into()).collect();
+    let mut process = ChildCommand { program, arguments, has_stdin: file.is_none(), ..ChildCommand::default() };
+    let serial = version.serial().to_string();
+    process.inherit_environment(&[("ZONDA_ZONE", &zone), ("ZONDA_SERIAL", &serial)], &["NOTIFY_SOCKET"]);
     process.spawn()
 }
 
@@ -189,8 +190,8 @@ fn status_text(status: ExitStatus) -> String {
 struct ChildIo {
     poll: Poll,
     _end: OwnedFd,
-    stdin: Option<ChildStdin>,
-    stderr: Option<ChildStderr>,
+    stdin: Option<File>,
+    stderr: Option<File>,
     text: TextExport,
     /// Text that was not written yet starts here.
     chunk: String,
@@ -203,8 +204,8 @@ const STDIN: u64 = 1;
 const STDERR: u64 = 2;
 
 impl ChildIo {
-    fn new(child: &mut Child, version: &Zone) -> io::Result<ChildIo> {
-        let (poll, end) = (Poll::new()?, end_descriptor(child)?);
+    fn new(child: &mut ChildProcess, version: &Zone) -> io::Result<ChildIo> {
+        let (poll, end) = (Poll::new()?, child.end_descriptor()?);
         let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
         poll.add(&end, END, Interest::Readable)?;
         if let Some(stdin) = &stdin {
