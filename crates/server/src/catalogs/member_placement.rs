@@ -122,6 +122,7 @@ impl Context<'_> {
             ZoneOrigin::Member { catalog: owner, .. } => {
                 let leaving = self.placements.leaving.get(&member.zone);
                 let Some(leaving) = leaving.filter(|leaving| leaving.from == owner && leaving.to == *catalog) else {
+                    self.zones.keep_owner(id);
                     return Err(is_member_of(&owner));
                 };
                 let (template, old) = (template?, leaving.member.clone());

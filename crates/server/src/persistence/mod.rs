@@ -4,6 +4,7 @@
 //! thread. A zone is stored as an image, and then as the changes after it. While its image is being written, changes wait or are
 //! collected. If the disk fails, transferred zones and files go on being served, and their images are written once it works again.
 
+mod kept_owners;
 mod pending_images;
 mod recovered_zones;
 mod restore;
@@ -37,6 +38,7 @@ use crate::zones::journal::{
     JournalEvent, JournalOutcome, JournalUnavailable, LatestVersion, Readiness, StoreRule, WriteDueImage, ZoneJournal,
 };
 use crate::zones::work_pool::WorkPool;
+use kept_owners::KeptOwners;
 use pending_images::{ImageStep, PendingImages, write_image};
 use recovered_zones::RecoveredZones;
 use restore::{RestoreJob, Restorer};
@@ -93,6 +95,7 @@ pub struct Persistence<D: Disk = StateFolder> {
     removals: Vec<(StoredZone, Name)>,
     /// What was stored before the start and is not restored yet.
     recovered: RecoveredZones,
+    owners: KeptOwners,
     outcomes: Vec<JournalOutcome>,
     image_pool: WorkPool<()>,
     restorer: Arc<Restorer<D>>,
@@ -161,7 +164,7 @@ impl<D: Disk> Persistence<D> {
             warn!(more = recovery.more_damages, "the journal is damaged in more places");
         }
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let (recovered, superseded) = RecoveredZones::new(recovery);
+        let (recovered, owners, superseded) = RecoveredZones::new(recovery);
         let events: EventSink = Arc::new(events);
         Persistence {
             restorer: Arc::new(Restorer::new(storage.clone(), events.clone(), threads)),
@@ -172,6 +175,7 @@ impl<D: Disk> Persistence<D> {
             timers: TimerBatch::default(),
             removals: superseded,
             recovered,
+            owners,
             outcomes: Vec::new(),
             image_pool: WorkPool::new(IMAGE_THREADS, |_, _| ()),
         }
@@ -268,6 +272,7 @@ impl<D: Disk> Persistence<D> {
                 break;
             }
         }
+        self.save_owners();
         self.start_images();
     }
 
@@ -414,14 +419,27 @@ impl<D: Disk> ZoneJournal for Persistence<D> {
         self.recovered.timers(apex)
     }
 
+    fn stored_owner(&self, apex: NameRef<'_>) -> Option<u32> {
+        self.owners.catalog(apex)
+    }
+
+    fn keep_owner(&mut self, apex: NameRef<'_>, catalog: u32) {
+        self.put_owner(apex, catalog);
+    }
+
+    fn forget_owner(&mut self, apex: NameRef<'_>) {
+        self.drop_owner(apex);
+    }
+
     fn restore(&mut self, zone: ZoneId, apex: NameRef<'_>, max_history_len: u64) -> bool {
         let Some(recovered) = self.recovered.take(apex) else { return false };
         self.stored.set_number(zone, recovered.number);
         RestoreJob { zone, apex: apex.to_owned(), recovered, max_history_len, failures: 0 }.begin(self.restorer.clone())
     }
 
-    fn forget_others(&mut self) {
+    fn forget_others(&mut self, is_there: &dyn Fn(NameRef<'_>) -> bool) {
         self.removals.extend(self.recovered.take_all());
+        self.retain_owners(is_there);
         self.retry();
     }
 

@@ -7,6 +7,7 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use wire::{Name, NameRef};
 
+use super::kept_owners::KeptOwners;
 use crate::storage::{Recovery, StoredZone, Timers};
 
 /// The zones that no configuration has claimed yet.
@@ -29,14 +30,20 @@ pub struct RecoveredZone {
 }
 
 impl RecoveredZones {
-    /// The zones of a store, and those to be removed from it: they have no version, or another one has their name.
-    pub fn new(recovery: Recovery) -> (RecoveredZones, Vec<(StoredZone, Name)>) {
+    /// The zones of a store, the owners in it, and what is to be removed from it: zones that have no version, or another one has their
+    /// name.
+    pub fn new(recovery: Recovery) -> (RecoveredZones, KeptOwners, Vec<(StoredZone, Name)>) {
         let (mut by_name, hasher) = (HashTable::new(), RandomState::default());
-        let mut useless = Vec::new();
+        let (mut owners, mut useless) = (KeptOwners::default(), Vec::new());
         let name_of = |number: StoredZone| recovery.zone(number).map(|zone| zone.name);
         for zone in recovery.zones() {
             if zone.serial.is_none() {
-                useless.push((zone.zone, zone.name.to_owned()));
+                let name = || zone.name.to_owned();
+                let old = match zone.timers.and_then(|timers| timers.owner()) {
+                    Some(catalog) => owners.recovered(name(), zone.zone, catalog),
+                    None => Some(zone.zone),
+                };
+                useless.extend(old.map(|number| (number, name())));
                 continue;
             }
             let is_same = |other: &StoredZone| name_of(*other).is_some_and(|name| name == zone.name);
@@ -51,7 +58,7 @@ impl RecoveredZones {
                 }
             }
         }
-        (RecoveredZones { recovery: Some(recovery), by_name, hasher }, useless)
+        (RecoveredZones { recovery: Some(recovery), by_name, hasher }, owners, useless)
     }
 
     /// Whether there is a zone with this name.

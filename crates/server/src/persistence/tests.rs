@@ -315,7 +315,7 @@ fn zones_that_nobody_restores_are_forgotten_when_the_start_is_complete() {
     bench.store(version(1));
     let mut bench = bench.restart();
     assert!(bench.persistence.is_restorable(apex().as_ref()));
-    bench.persistence.forget_others();
+    bench.persistence.forget_others(&|_| false);
     bench.settle(true);
     let bench = bench.restart();
     assert!(!bench.persistence.is_restorable(apex().as_ref()));
@@ -385,4 +385,35 @@ fn a_version_that_cannot_be_read_for_a_moment_is_restored() {
     let mut bench = bench.restart();
     bench.disk.fail_reads(2);
     assert_eq!(bench.restore().expect("the disk works again").version.serial(), 1);
+}
+
+/// Of a small zone that is read from a file, or one that was never transferred, nothing else is stored.
+#[test]
+fn the_owner_of_a_zone_is_kept_without_the_zone() {
+    let mut bench = Bench::new();
+    bench.persistence.keep_owner(apex().as_ref(), 7);
+    bench.persistence.keep_owner(apex().as_ref(), 8);
+    bench.settle(true);
+    let mut bench = bench.restart();
+    assert_eq!(bench.persistence.stored_owner(apex().as_ref()), Some(8));
+    assert!(!bench.persistence.is_restorable(apex().as_ref()));
+    // The zone is stored by another number.
+    bench.store(version(1));
+    let mut bench = bench.restart();
+    assert_eq!(bench.persistence.stored_owner(apex().as_ref()), Some(8));
+    assert_eq!(bench.restore().expect("it is stored").version.serial(), 1);
+    bench.persistence.forget_others(&|zone| zone == apex().as_ref());
+    bench.settle(true);
+    let mut bench = bench.restart();
+    assert_eq!(bench.persistence.stored_owner(apex().as_ref()), Some(8));
+    bench.persistence.forget_owner(apex().as_ref());
+    bench.settle(true);
+    let mut bench = bench.restart();
+    assert_eq!(bench.persistence.stored_owner(apex().as_ref()), None);
+    assert!(bench.restore().is_some(), "the zone is kept");
+    // The zone has left every catalog while the server was down.
+    bench.persistence.keep_owner(apex().as_ref(), 9);
+    bench.persistence.forget_others(&|_| false);
+    bench.settle(true);
+    assert_eq!(bench.restart().persistence.stored_owner(apex().as_ref()), None);
 }

@@ -5,7 +5,7 @@
 pub struct Timers {
     /// When these times were stored.
     pub stored_at_s: u32,
-    /// When the next refresh is due.
+    /// When the next refresh is due. If nothing but the owner of a zone is stored ([`Timers::owner`]): the fingerprint of the catalog.
     pub next_refresh_s: u32,
     /// When the zone expires.
     pub expires_at_s: u32,
@@ -22,6 +22,16 @@ impl Timers {
     /// What to keep of a zone that was read from files with this fingerprint (0: they are to be read again), and then had this serial.
     pub fn of_file(fingerprint: u64, serial: u32) -> Timers {
         Timers { source_serial: serial, fingerprint, ..Timers::default() }
+    }
+
+    /// What to keep of a zone of which only the catalog with this fingerprint is stored.
+    pub fn of_owner(catalog: u32) -> Timers {
+        Timers { next_refresh_s: catalog, ..Timers::default() }
+    }
+
+    /// The catalog of [`Timers::of_owner`]. Files have no such time.
+    pub fn owner(&self) -> Option<u32> {
+        (!self.is_of_secondary() && self.next_refresh_s != 0).then_some(self.next_refresh_s)
     }
 
     /// Whether the zone was transferred from a primary.

@@ -71,14 +71,25 @@ pub trait ZoneJournal: Send {
         None
     }
 
+    /// The fingerprint of the catalog that [`ZoneJournal::keep_owner`] was called with last, before or after the start.
+    fn stored_owner(&self, _apex: NameRef<'_>) -> Option<u32> {
+        None
+    }
+
+    /// Keeps which catalog, by its fingerprint, a zone is a member of, whether the zone is stored or not.
+    fn keep_owner(&mut self, _apex: NameRef<'_>, _catalog: u32) {}
+
+    /// The zone is gone, and so is its owner.
+    fn forget_owner(&mut self, _apex: NameRef<'_>) {}
+
     /// Starts to read the stored version of a zone, with at most so many octets of earlier changes: a [`JournalEvent::Restored`]
     /// follows. Returns false if there is none.
     fn restore(&mut self, _zone: ZoneId, _apex: NameRef<'_>, _max_history_len: u64) -> bool {
         false
     }
 
-    /// The start is complete: what is stored of zones that were not added is removed.
-    fn forget_others(&mut self) {}
+    /// The start is complete: what is stored of zones that were not added is removed. Owners are kept of the zones that are there.
+    fn forget_others(&mut self, _is_there: &dyn Fn(NameRef<'_>) -> bool) {}
 
     /// Handles an event. `latest` is the latest version of the zone that it is about.
     fn handle(&mut self, _event: JournalEvent, _latest: Option<LatestVersion>) {}

@@ -263,6 +263,35 @@ fn rfc_9432_5_2_a_member_that_two_catalogs_list_keeps_its_owner_over_a_restart()
     wait_until("a member of c.", &daemon, || status_of(&folder, "x")["catalogs"][0]["catalog"] == "c.");
 }
 
+/// Nothing is stored of a small zone that is read from a file, and the templates of catalogs may have different files and access lists.
+#[test]
+fn rfc_9432_5_2_a_member_that_is_read_from_a_file_keeps_its_owner_over_a_restart() {
+    let folder = members();
+    let d = "[[zone]]\nname = \"d.\"\nfile = \"d.zone\"\ncatalog = \"consume\"\n";
+    folder.write("d.zone", &catalog(1, "1.zones PTR x.\n"));
+    let daemon = consumer(&folder, &(CONSUMER.to_owned() + d), "");
+    wait_for_rcode(&daemon, "x", NOERROR);
+    folder.write("c.zone", &catalog(2, "9.zones PTR x.\ngroup.9.zones TXT customers\n"));
+    reload(&folder);
+    let is_listed_twice = || status_of(&folder, "x")["catalogs"].as_array().is_some_and(|listed| listed.len() == 2);
+    wait_until("listed twice", &daemon, is_listed_twice);
+    let mut daemon = daemon;
+    for _ in 0..2 {
+        daemon.stop();
+        daemon = folder.serve(&["--config", "zonda.toml"]);
+        daemon.wait_for_log("catalog processed catalog=c. serial=2");
+        daemon.wait_for_log("catalog processed catalog=d. serial=1");
+        wait_for_rcode(&daemon, "x", NOERROR);
+        assert!(daemon.ask("www.x").has("192.0.2.1"), "the file of the template of d.");
+        assert_eq!(status_of(&folder, "x")["catalogs"][0]["catalog"], "d.");
+    }
+    // The owner drops it while the server is down: then it is free, and keeps its new owner.
+    daemon.stop();
+    folder.write("d.zone", &catalog(2, ""));
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    wait_until("a member of c.", &daemon, || daemon.ask("www.x").has("192.0.2.2"));
+}
+
 /// With the same label, the data is kept; with another one, the zone begins anew. Whose member it is must be stored in both cases.
 #[test]
 fn rfc_9432_4_3_1_a_handover_lasts_over_a_restart() {

@@ -241,6 +241,7 @@ impl ZoneRegistry {
         self.origins.set(id.index as usize, ZoneOrigin::Configured);
         let gone = self.zones.remove(id)?;
         self.journal.removed(id, gone.served.apex());
+        self.journal.forget_owner(gone.served.apex());
         self.text_files.forget(id);
         self.hooks.removed(id);
         self.restores.remove(&id);

@@ -56,6 +56,7 @@ impl ZoneRegistry {
     ) -> Option<ZoneId> {
         let id = self.add_dynamic(apex, template, origin)?;
         self.origins.set_label(id.index as usize, label);
+        self.owner_changed(id);
         Some(id)
     }
 
@@ -97,15 +98,16 @@ impl ZoneRegistry {
 
     /// Gives a zone that is not configured another template or owner; it keeps its content.
     pub fn reassign(&mut self, id: ZoneId, template: &TemplateSource, origin: ZoneOrigin) {
-        let Some(entry) = self.zones.get(id) else { return };
+        if self.zones.get(id).is_none() {
+            return;
+        }
         let before = self.origins.membership(id.index as usize);
         self.origins.set(id.index as usize, origin);
         if self.origins.membership(id.index as usize) != before {
             self.hooks.reassigned(id);
+            self.owner_changed(id);
         }
-        if entry.source == template.source {
-            return;
-        }
+        let Some(entry) = self.zones.get(id).filter(|entry| entry.source != template.source) else { return };
         let (apex, is_read_again) = (entry.served.apex().to_owned(), !template.source.is_read_like(&entry.source));
         self.reconfigure(id, apex, template.source.clone(), template.extras.clone(), &mut Vec::new());
         self.publisher.queue_change(id);

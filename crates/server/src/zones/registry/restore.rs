@@ -109,7 +109,24 @@ impl ZoneRegistry {
     /// The fingerprint of the catalog that a zone was a member of before the restart, until the zone is added; 0 for none. An earlier version
     /// of zonda did not store it.
     pub fn stored_catalog(&self, apex: NameRef<'_>) -> u32 {
-        membership(self.journal.stored_timers(apex)).catalog
+        self.journal.stored_owner(apex).unwrap_or_else(|| membership(self.journal.stored_timers(apex)).catalog)
+    }
+
+    /// Keeps across restarts which catalog a zone is a member of: another one lists it, too. The timers of a secondary say so as well, once it
+    /// was transferred.
+    pub fn keep_owner(&mut self, id: ZoneId) {
+        let catalog = self.origins.membership(id.index as usize).catalog;
+        if let Some(entry) = self.zones.get(id).filter(|_| catalog != 0) {
+            self.journal.keep_owner(entry.served.apex(), catalog);
+        }
+    }
+
+    /// A zone has another owner.
+    pub(super) fn owner_changed(&mut self, id: ZoneId) {
+        let Some(entry) = self.zones.get(id) else { return };
+        if self.journal.stored_owner(entry.served.apex()).is_some() {
+            self.keep_owner(id);
+        }
     }
 
     fn announce_restored(&mut self, id: ZoneId, timers: Option<Timers>) {
@@ -138,7 +155,8 @@ impl ZoneRegistry {
     /// The start is complete: what is stored of zones that were not added is removed. Zones are added in the meantime by
     /// configurations and catalogs.
     pub fn forget_stored_zones(&mut self) {
-        self.journal.forget_others();
+        let zones = &self.zones;
+        self.journal.forget_others(&|apex| zones.find(apex).is_some());
         self.forget_frozen_names();
     }
 
