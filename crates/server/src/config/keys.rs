@@ -395,7 +395,7 @@ key_table! {
         ///
         /// It is asked about zone files, transfers and updates, after all other checks. It runs as the user that zonda runs as,
         /// in a process group of its own, which is killed after `check-timeout-s` and when the command has ended. A few run at
-        /// once; other zones do not wait for them. Example: `["named-checkzone", "-q", "{zone}", "{file}"]`.
+        /// once; zones with another command, or none, do not wait for them. Example: `["named-checkzone", "-q", "{zone}", "{file}"]`.
         Reload "check-command" check_command: Option<Vec<BoundedText<4096>>> = "[]";
 
         /// How long `check-command` may take, in seconds.

@@ -76,8 +76,8 @@ pub struct SecondaryLimits {
     pub timers: TimerLimits,
     /// How large it may be.
     pub size: SizeLimits,
-    /// An external command checks each version, which may take long.
-    pub has_command: bool,
+    /// The external command that checks each version, which may take long: a number for zones with the same one.
+    pub command: Option<u64>,
 }
 
 /// How large a zone may be: `max-records` and `max-bytes`. 0 is no limit.

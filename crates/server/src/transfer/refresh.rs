@@ -9,6 +9,7 @@
 
 mod actions;
 mod check_results;
+mod delivery;
 mod dispatch;
 mod primary_state;
 mod quick_checks;
@@ -30,8 +31,9 @@ use super::soa_timers::{SoaTimers, StoredTimers, TimerLimits, jittered};
 use crate::zone_id::ZoneId;
 use crate::zone_timers::ZoneTimers;
 pub use actions::{CheckFailure, ProbeResult, RefreshAction, RefreshStatus, TransferResult, ZoneVersion};
+use delivery::{Delivery, KnownCommands};
 use fastrand::Rng;
-use primary_state::{Delivery, PrimaryState, QueueEntry};
+use primary_state::{PrimaryState, QueueEntry};
 use quick_checks::QuickChecks;
 use restored_checks::RestoredChecks;
 use zone_slot::{Flags, Lane, NO_PRIMARY, ZoneSlot, ZoneState};
@@ -46,14 +48,14 @@ pub struct RefreshLimits {
     pub transfers_per_primary: u32,
     /// Received zones that the writer has not published or rejected yet.
     pub delivered: u32,
-    /// As `delivered`, for zones that an external command checks. They count apart, as a command may take minutes: a few more than run at
+    /// As `delivered`, for zones that one external command checks. They count apart, as a command may take minutes: a few more than run at
     /// once, so that there is always a next one.
     pub delivered_to_command: u32,
 }
 
 impl Default for RefreshLimits {
     fn default() -> RefreshLimits {
-        RefreshLimits { probes_per_primary: 256, transfers_per_primary: 512, delivered: 1024, delivered_to_command: 64 }
+        RefreshLimits { probes_per_primary: 256, transfers_per_primary: 512, delivered: 1024, delivered_to_command: 32 }
     }
 }
 
@@ -113,6 +115,7 @@ pub struct RefreshScheduler {
     actions: VecDeque<RefreshAction>,
     /// Zones that are with the writer, by [`Delivery`].
     delivered: [u32; Delivery::ALL.len()],
+    commands: KnownCommands,
     arrivals: u32,
     random: Rng,
     limits: RefreshLimits,
@@ -136,6 +139,7 @@ impl RefreshScheduler {
             retries: BTreeSet::new(),
             actions: VecDeque::new(),
             delivered: Default::default(),
+            commands: KnownCommands::default(),
             arrivals: 0,
             random: Rng::with_seed(seed),
             limits,
@@ -257,14 +261,14 @@ impl RefreshScheduler {
         let Some(slot) = self.slots.get_mut(index as usize).filter(|slot| slot.state != ZoneState::Vacant) else {
             return;
         };
-        let ZoneSlot { group, state, intervals, flags, .. } = *slot;
+        let ZoneSlot { group, state, intervals, delivery, .. } = *slot;
         *slot = ZoneSlot::VACANT;
         self.intervals.release(intervals);
         self.timers.clear(index);
         self.checks.remove(&index);
         self.quick_checks.forget(index);
         if state == ZoneState::Delivered {
-            self.delivery_ended(flags);
+            self.delivery_ended(delivery);
         }
         self.release(group);
     }
@@ -304,7 +308,8 @@ impl RefreshScheduler {
     /// How the writer takes the next version of a zone.
     fn delivery(&self, index: u32) -> Delivery {
         let group = self.table.group(self.slots[index as usize].group);
-        if group.is_some_and(|group| group.limits.has_command) { Delivery::ToCommand } else { Delivery::ToWriter }
+        let command = group.and_then(|group| group.limits.command);
+        command.map_or(Delivery::TO_WRITER, |command| self.commands.delivery(command))
     }
 
     /// The primary of the current transfer of a zone.
@@ -321,6 +326,7 @@ impl RefreshScheduler {
 
     fn acquire(&mut self, primaries: &[PeerConfig], limits: SecondaryLimits) -> GroupId {
         let group = self.table.acquire(primaries, limits);
+        limits.command.into_iter().for_each(|command| self.commands.add(command));
         while self.groups.len() <= group.0 as usize {
             self.groups.push(GroupState::default());
         }
@@ -353,8 +359,8 @@ impl RefreshScheduler {
         for primary in unused {
             let state = std::mem::replace(&mut self.primaries[primary.0 as usize], PrimaryState::new());
             for delivery in Delivery::ALL {
-                let is_ready = state.transfers[delivery as usize].is_ready;
-                self.primaries[primary.0 as usize].transfers[delivery as usize].is_ready = is_ready;
+                let is_ready = state.transfers[delivery.index()].is_ready;
+                self.primaries[primary.0 as usize].transfers[delivery.index()].is_ready = is_ready;
             }
             self.retries.remove(&(state.retry_at_s, primary));
             self.actions.push_back(RefreshAction::PrimaryUnused(primary));

@@ -36,6 +36,7 @@ use crate::transfer::soa_timers::{SoaTimers, StoredTimers};
 use crate::zone_id::ZoneId;
 use crate::zone_status;
 use crate::zones::acceptance;
+use crate::zones::check_command;
 use crate::zones::work_pool::WorkPool;
 
 /// What the writer keeps for secondary zones.
@@ -55,8 +56,6 @@ pub(super) struct Secondaries {
 
 /// A primary that fails may fail for all of a million zones; `zonda zone status` tells them apart.
 const CHECK_LOG: RateLimitedLog = RateLimitedLog::new(100, Duration::from_secs(60));
-/// The most threads that build zones which external commands check.
-const CHECK_THREADS: usize = 4;
 /// The most threads that build transferred zones.
 const BUILD_THREADS: usize = 2;
 
@@ -74,7 +73,7 @@ impl Secondaries {
             transfers,
             has_sent: false,
             pool: WorkPool::new(BUILD_THREADS, done(events.clone())),
-            check_pool: WorkPool::new(CHECK_THREADS, done(events.clone())),
+            check_pool: WorkPool::with_lanes(check_command::THREADS, check_command::SHARE, done(events.clone())),
             last: LastTransfers::default(),
             unreachable: HashMap::new(),
             check_log: CHECK_LOG,
@@ -224,15 +223,15 @@ impl Writer {
     fn build_received(&mut self, zone: ZoneId, sink: ZoneReceiver, report: TransferReport) {
         let base = self.zones.version_or_expired(zone).cloned();
         let Some(policy) = self.zones.policy(zone).cloned() else { return };
-        let (is_quick, has_command) = (sink.is_quick(base.as_ref(), &policy), acceptance::has_command(&policy));
+        let (is_quick, command) = (sink.is_quick(base.as_ref(), &policy), acceptance::command_lane(&policy));
         let finish = move || {
             let result = received_zone::finish(sink, base.as_ref(), &policy);
             FinishedTransfer { zone, base, result, report }
         };
-        match (is_quick, has_command) {
-            (_, true) => _ = self.secondaries.check_pool.submit(finish),
-            (true, false) => self.finish_transfer(finish()),
-            (false, false) => _ = self.secondaries.pool.submit(finish),
+        match (is_quick, command) {
+            (_, Some(lane)) => _ = self.secondaries.check_pool.submit_to(lane, finish),
+            (true, None) => self.finish_transfer(finish()),
+            (false, None) => _ = self.secondaries.pool.submit(finish),
         }
     }
 

@@ -205,8 +205,8 @@ fn with_name_servers(configured: &[PeerConfig], name_servers: &[IpAddr], policy:
 /// The limits of a secondary.
 fn limits(policy: &ZonePolicy) -> SecondaryLimits {
     let ZoneLimits { max_records, max_bytes, .. } = policy.limits;
-    let has_command = acceptance::has_command(policy);
-    SecondaryLimits { timers: policy.timers, size: SizeLimits { max_records, max_bytes }, has_command }
+    let command = acceptance::command_lane(policy);
+    SecondaryLimits { timers: policy.timers, size: SizeLimits { max_records, max_bytes }, command }
 }
 
 #[cfg(test)]

@@ -4,7 +4,9 @@
 //! itself: see [`needs_pool`]. A version that is refused changes nothing: the one served before stays.
 
 use std::borrow::Borrow;
+use std::hash::BuildHasher;
 
+use foldhash::fast::FixedState;
 use zone::change::{Applied, ChangeError, ChangeRules, ChangeSet};
 use zone::dnssec::{self, SignatureError, SignatureRules, SignatureScope, SignatureStatus};
 use zone::encoded_change::EncodedChange;
@@ -108,6 +110,11 @@ pub fn needs_pool(policy: &ZonePolicy) -> bool {
 /// Whether an external command checks the zone: it may take very long.
 pub fn has_command(policy: &ZonePolicy) -> bool {
     !policy.check_command.arguments.is_empty()
+}
+
+/// The number of the external command, if one checks the zone: the same for zones with the same arguments.
+pub fn command_lane(policy: &ZonePolicy) -> Option<u64> {
+    has_command(policy).then(|| FixedState::default().hash_one(&policy.check_command.arguments))
 }
 
 /// Checks a version, also by the external command; returns remarks about it, or why it is refused.

@@ -29,6 +29,7 @@ use zone::{FilePosition, Finding, Severity, Zone, ZoneVersion};
 use super::acceptance;
 use super::answer_config::{GeneratedSecret, answer_config};
 use super::change_detection::Fingerprint;
+use super::check_command;
 use super::journal::{NoJournal, ZoneJournal};
 use super::load::{LoadPurpose, LoadedZone, load, refusal};
 use super::load_progress::LoadProgress;
@@ -129,9 +130,6 @@ struct Load {
 /// A task of the pool that has ended.
 pub type FinishedRead = (Arc<ReadTask<LoadJob>>, LoadResult);
 
-/// External commands that run at once.
-const CHECK_THREADS: usize = 4;
-
 /// Tasks handed to the pool in advance: enough to keep it busy while the zone map is copied, few enough to need little
 /// memory.
 const MAX_IN_FLIGHT: usize = 512;
@@ -174,7 +172,7 @@ impl ZoneRegistry {
             schedule: LoadSchedule::default(),
             pool: ReadPool::new(threads, read, read_done),
             work_pool: WorkPool::new(threads + 1, pool_done(work_done.clone())),
-            check_pool: WorkPool::new(CHECK_THREADS, pool_done(work_done)),
+            check_pool: WorkPool::with_lanes(check_command::THREADS, check_command::SHARE, pool_done(work_done)),
             checking: 0,
             text_files: TextFiles::default(),
             changes: Changes::default(),
@@ -321,7 +319,8 @@ impl ZoneRegistry {
     /// Asks the external command in a pool. The load goes on until it answers.
     fn submit_check(&mut self, task: Arc<ReadTask<LoadJob>>, mut loaded: LoadedZone) {
         self.checking += 1;
-        self.check_pool.submit(move || {
+        let lane = acceptance::command_lane(&task.job.policy).unwrap_or_default();
+        self.check_pool.submit_to(lane, move || {
             let result = match &loaded.zone {
                 Some(zone) => acceptance::run_command(zone, &task.job.policy),
                 None => Ok(()),

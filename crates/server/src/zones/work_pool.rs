@@ -1,11 +1,14 @@
-//! Threads for work on zones that takes longer than the writer may be busy: rebuilds and large changes.
+//! Threads for work on zones that takes longer than the writer may be busy: rebuilds, large changes, external commands.
 
-use std::collections::VecDeque;
+mod fair_queue;
+
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use fair_queue::FairQueue;
 
 /// Runs jobs on a bounded number of threads, which start as jobs come and end when none has come for a while.
 pub struct WorkPool<T> {
@@ -23,7 +26,7 @@ struct Shared<T> {
 }
 
 struct Queue<T> {
-    waiting: VecDeque<(WorkId, Job<T>)>,
+    jobs: FairQueue<(WorkId, Job<T>)>,
     threads: usize,
     /// Threads that wait for a job.
     idle: usize,
@@ -39,12 +42,26 @@ pub struct WorkId(u64);
 impl<T: 'static> WorkPool<T> {
     /// A pool that passes each result to `done`, on the thread that ran the job; `None` if the job panicked.
     pub fn new(max_threads: usize, done: impl Fn(WorkId, Option<T>) + Send + Sync + 'static) -> WorkPool<T> {
-        let queue = Mutex::new(Queue { waiting: VecDeque::new(), threads: 0, idle: 0 });
+        WorkPool::with_lanes(max_threads, max_threads, done)
+    }
+
+    /// As [`WorkPool::new`], for jobs of several lanes, of which each gets at most `share` threads.
+    pub fn with_lanes(
+        max_threads: usize,
+        share: usize,
+        done: impl Fn(WorkId, Option<T>) + Send + Sync + 'static,
+    ) -> WorkPool<T> {
+        let queue = Mutex::new(Queue { jobs: FairQueue::new(share), threads: 0, idle: 0 });
         WorkPool { shared: Arc::new(Shared { max_threads, queue, has_job: Condvar::new(), done: Box::new(done) }) }
     }
 
     /// Queues a job. The caller bounds how many there are: one per zone.
     pub fn submit(&self, job: impl FnOnce() -> T + Send + 'static) -> WorkId {
+        self.submit_to(0, job)
+    }
+
+    /// As [`WorkPool::submit`], for a job of this lane.
+    pub fn submit_to(&self, lane: u64, job: impl FnOnce() -> T + Send + 'static) -> WorkId {
         let mut queue = self.shared.lock();
         static LAST: AtomicU64 = AtomicU64::new(0);
         let id = WorkId(LAST.fetch_add(1, Ordering::Relaxed) + 1);
@@ -54,8 +71,8 @@ impl<T: 'static> WorkPool<T> {
             deferred::push(move || shared.run_job(id, Box::new(job)));
             return id;
         }
-        queue.waiting.push_back((id, Box::new(job)));
-        if queue.idle >= queue.waiting.len() {
+        queue.jobs.push(lane, (id, Box::new(job)));
+        if queue.idle >= queue.jobs.startable(self.shared.max_threads) {
             self.shared.has_job.notify_one();
         } else if queue.threads < self.shared.max_threads {
             let shared = self.shared.clone();
@@ -87,17 +104,18 @@ impl<T> Shared<T> {
     fn run(&self) {
         let mut queue = self.lock();
         loop {
-            while let Some((id, job)) = queue.waiting.pop_front() {
+            while let Some((lane, (id, job))) = queue.jobs.pop() {
                 drop(queue);
                 self.run_job(id, job);
                 queue = self.lock();
+                queue.jobs.end(lane);
             }
             queue.idle += 1;
-            let has_none = |queue: &mut Queue<T>| queue.waiting.is_empty();
+            let has_none = |queue: &mut Queue<T>| queue.jobs.startable(1) == 0;
             let waited = self.has_job.wait_timeout_while(queue, LINGER, has_none);
             queue = waited.unwrap_or_else(PoisonError::into_inner).0;
             queue.idle -= 1;
-            if queue.waiting.is_empty() {
+            if queue.jobs.startable(1) == 0 {
                 break;
             }
         }
@@ -157,5 +175,28 @@ mod tests {
             seen += 1;
         }
         assert_eq!(seen, 100);
+    }
+
+    #[test]
+    fn a_lane_whose_jobs_hang_leaves_a_thread_to_the_others() {
+        let (sender, results) = channel();
+        let pool = WorkPool::with_lanes(3, 2, move |_, result| _ = sender.send(result));
+        let (release, wait) = channel::<()>();
+        let wait = Arc::new(Mutex::new(wait));
+        for _ in 0..10 {
+            let wait = wait.clone();
+            pool.submit_to(1, move || {
+                _ = wait.lock().expect("no test panics with it").recv();
+                "hung"
+            });
+        }
+        // Also after the thread that was left has ended.
+        for pause in [Duration::ZERO, Duration::ZERO, 2 * LINGER] {
+            std::thread::sleep(pause);
+            pool.submit_to(2, || "quick");
+            assert_eq!(results.recv_timeout(Duration::from_secs(10)), Ok(Some("quick")));
+        }
+        drop(release);
+        assert!((0..10).all(|_| results.recv_timeout(Duration::from_secs(10)) == Ok(Some("hung"))));
     }
 }

@@ -489,7 +489,11 @@ impl Simulation {
     fn reconfigure(&mut self, number: usize, max_records: u32) {
         let (zone, _, primaries) = self.zones[number].clone();
         let size = SizeLimits { max_records, ..SizeLimits::default() };
-        let limits = SecondaryLimits { size, has_command: max_records % 2 == 1, ..SecondaryLimits::default() };
+        let limits = SecondaryLimits {
+            size,
+            command: (max_records % 2 == 1).then_some(max_records.into()),
+            ..SecondaryLimits::default()
+        };
         let command = TransferCommand::Reconfigure { zone, primaries: primaries.into(), limits };
         self.engine.command(command, self.world.now);
     }

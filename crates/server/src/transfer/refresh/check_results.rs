@@ -151,8 +151,8 @@ impl RefreshScheduler {
         if was_delivered {
             slot.end_forced();
             slot.state = ZoneState::Idle;
-            let flags = slot.flags;
-            self.delivery_ended(flags);
+            let delivery = slot.delivery;
+            self.delivery_ended(delivery);
         }
         self.set_intervals(zone.index, timers);
         let limited = self.limited_timers(zone.index);
@@ -170,9 +170,8 @@ impl RefreshScheduler {
     pub fn rejected(&mut self, zone: ZoneId, needs_whole_zone: bool, now_s: u32) {
         let Some(slot) = self.slot(zone).filter(|slot| slot.state == ZoneState::Delivered) else { return };
         slot.state = ZoneState::Idle;
-        let flags = slot.flags;
-        let is_first_time = !flags.has(Flags::WHOLE);
-        self.delivery_ended(flags);
+        let (delivery, is_first_time) = (slot.delivery, !slot.flags.has(Flags::WHOLE));
+        self.delivery_ended(delivery);
         if needs_whole_zone && is_first_time {
             self.slots[zone.index as usize].flags.set(Flags::WHOLE);
             self.enqueue(zone.index, Lane::Urgent);
@@ -186,8 +185,8 @@ impl RefreshScheduler {
     pub fn outdated(&mut self, zone: ZoneId) {
         let Some(slot) = self.slot(zone).filter(|slot| slot.state == ZoneState::Delivered) else { return };
         slot.state = ZoneState::Idle;
-        let flags = slot.flags;
-        self.delivery_ended(flags);
+        let delivery = slot.delivery;
+        self.delivery_ended(delivery);
         self.enqueue(zone.index, Lane::Urgent);
     }
 

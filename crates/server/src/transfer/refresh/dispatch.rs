@@ -129,22 +129,22 @@ impl RefreshScheduler {
         let entry = Reverse((slot.lane, self.arrivals, index));
         self.arrivals = self.arrivals.wrapping_add(1);
         let delivery = self.delivery(index);
-        self.primaries[primary.0 as usize].transfers[delivery as usize].entries.push(entry);
+        self.primaries[primary.0 as usize].transfers[delivery.index()].entries.push(entry);
         self.make_ready(primary);
     }
 
     /// The primary may have room for a transfer.
     pub(super) fn make_ready(&mut self, primary: PrimaryId) {
         for delivery in Delivery::ALL {
-            let queue = &mut self.primaries[primary.0 as usize].transfers[delivery as usize];
+            let queue = &mut self.primaries[primary.0 as usize].transfers[delivery.index()];
             if !queue.is_ready && !queue.entries.is_empty() {
                 queue.is_ready = true;
-                self.ready[delivery as usize].push_back(primary);
+                self.ready[delivery.index()].push_back(primary);
             }
         }
     }
 
-    /// Zones that wait for external commands and others have their turn by turns. Each turn takes a primary or an entry from a queue.
+    /// Zones that wait for each of the external commands and others have their turn by turns. Each turn takes a primary or an entry from a queue.
     fn start_transfers(&mut self, now_s: u32) {
         while Delivery::ALL.map(|delivery| self.start_next_transfer(delivery, now_s)).contains(&true) {}
     }
@@ -152,18 +152,18 @@ impl RefreshScheduler {
     /// Starts the transfer of the next zone at the next primary. Returns whether there may be another one.
     fn start_next_transfer(&mut self, delivery: Delivery, now_s: u32) -> bool {
         let max = match delivery {
-            Delivery::ToWriter => self.limits.delivered,
-            Delivery::ToCommand => self.limits.delivered_to_command,
+            Delivery::TO_WRITER => self.limits.delivered,
+            _ => self.limits.delivered_to_command,
         };
-        if self.delivered[delivery as usize] >= max {
+        if self.delivered[delivery.index()] >= max {
             return false;
         }
-        let Some(primary) = self.ready[delivery as usize].pop_front() else { return false };
+        let Some(primary) = self.ready[delivery.index()].pop_front() else { return false };
         let state = &mut self.primaries[primary.0 as usize];
-        state.transfers[delivery as usize].is_ready = false;
+        state.transfers[delivery.index()].is_ready = false;
         let has_room = state.transfers_in_flight < self.limits.transfers_per_primary && state.is_available(now_s);
         // Without room, the next result or the end of the back-off makes it ready again.
-        if has_room && let Some(Reverse((_, _, index))) = state.transfers[delivery as usize].entries.pop() {
+        if has_room && let Some(Reverse((_, _, index))) = state.transfers[delivery.index()].entries.pop() {
             self.make_ready(primary);
             self.start_transfer(index, primary);
         }
@@ -189,18 +189,13 @@ impl RefreshScheduler {
 
     pub(super) fn delivery_begins(&mut self, index: u32) {
         let delivery = self.delivery(index);
-        let slot = &mut self.slots[index as usize];
-        match delivery {
-            Delivery::ToWriter => slot.flags.clear(Flags::WITH_COMMAND),
-            Delivery::ToCommand => slot.flags.set(Flags::WITH_COMMAND),
-        }
-        self.delivered[delivery as usize] += 1;
+        self.slots[index as usize].delivery = delivery;
+        self.delivered[delivery.index()] += 1;
     }
 
-    /// The writer has published or rejected a zone that had these flags.
-    pub(super) fn delivery_ended(&mut self, flags: Flags) {
-        let delivery = if flags.has(Flags::WITH_COMMAND) { Delivery::ToCommand } else { Delivery::ToWriter };
-        let delivered = &mut self.delivered[delivery as usize];
+    /// The writer has published or rejected a zone.
+    pub(super) fn delivery_ended(&mut self, delivery: Delivery) {
+        let delivered = &mut self.delivered[delivery.index()];
         *delivered = delivered.saturating_sub(1);
     }
 

@@ -5,24 +5,12 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use super::super::primary::GroupId;
 use super::RefreshLimits;
+use super::delivery::Delivery;
 use super::zone_slot::Lane;
 use fastrand::Rng;
 
 /// A zone in a queue: more urgent ones first, then the lower `order`, which is the arrival or the expiry.
 pub(super) type QueueEntry = Reverse<(Lane, u32, u32)>;
-
-/// What a received zone waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Delivery {
-    /// The writer, which takes it soon.
-    ToWriter,
-    /// An external command, which may take long.
-    ToCommand,
-}
-
-impl Delivery {
-    pub(super) const ALL: [Delivery; 2] = [Delivery::ToWriter, Delivery::ToCommand];
-}
 
 /// Zones that wait for a transfer.
 #[derive(Default)]
@@ -97,7 +85,7 @@ impl PrimaryState {
     }
 
     pub(super) fn can_transfer(&self, now_s: u32, delivery: Delivery, limits: &RefreshLimits) -> bool {
-        let waiting = self.transfers[delivery as usize].entries.len() as u32;
+        let waiting = self.transfers[delivery.index()].entries.len() as u32;
         self.is_available(now_s) && self.transfers_in_flight + waiting < limits.transfers_per_primary
     }
 

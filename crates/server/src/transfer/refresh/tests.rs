@@ -399,7 +399,7 @@ fn zones_that_wait_for_external_commands_delay_no_others() {
     let limits =
         RefreshLimits { transfers_per_primary: 4, delivered: 4, delivered_to_command: 4, ..RefreshLimits::default() };
     let mut scheduler = RefreshScheduler::new(limits, 1);
-    let with_command = SecondaryLimits { has_command: true, ..SecondaryLimits::default() };
+    let with_command = SecondaryLimits { command: Some(7), ..SecondaryLimits::default() };
     for index in 0..20 {
         scheduler.add(id(index), &peers(1), with_command, version(5, 10, 5000), 1000);
     }
@@ -421,12 +421,16 @@ fn zones_that_wait_for_external_commands_delay_no_others() {
     assert_eq!(actions(&mut scheduler, 1000), [probe(21, A), transfer(20, A, None)]);
     scheduler.probe_result(id(21), A, answer(6), 1000);
     assert_eq!(actions(&mut scheduler, 1000), [transfer(21, A, Some(5))]);
-    // The end of a command makes room, even if the zone has none configured any more: the primary has two of four transfers left.
+    // Another command has room of its own.
+    let with_another = SecondaryLimits { command: Some(14), ..SecondaryLimits::default() };
+    scheduler.add(id(22), &peers(1), with_another, None, 1000);
+    assert_eq!(actions(&mut scheduler, 1000), [transfer(22, A, None)]);
+    // The end of a command makes room, even if the zone has none configured any more: the primary has one of four transfers left.
     scheduler.reconfigure(delivered[0], &peers(1), TimerLimits::default());
     scheduler.rejected(delivered[0], false, 1000);
     let started = actions(&mut scheduler, 1000);
     let transfers = started.iter().filter(|action| matches!(action, RefreshAction::Transfer { .. }));
-    assert_eq!(transfers.count(), 2, "{started:?}");
+    assert_eq!(transfers.count(), 1, "{started:?}");
 }
 
 /// The times of the probes from now on, until `end_s`; each gets this result.

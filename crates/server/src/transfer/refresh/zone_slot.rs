@@ -1,6 +1,7 @@
 //! What the scheduler keeps of one zone.
 
 use super::super::primary::GroupId;
+use super::delivery::Delivery;
 
 /// A zone, without its timers, which are in `ZoneTimers`.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +24,8 @@ pub(super) struct ZoneSlot {
     /// Failed checks in a row.
     pub(super) failures: u8,
     pub(super) flags: Flags,
+    /// What the zone waits for while it is with the writer, whatever is configured by now.
+    pub(super) delivery: Delivery,
 }
 
 const _: () = assert!(size_of::<ZoneSlot>() <= 32, "a million zones take 32 MB");
@@ -77,8 +80,6 @@ impl Flags {
     pub(super) const CHECK_AGAIN: Flags = Flags(16);
     /// The changes did not fit the served version: the next transfer is a whole one, if the serial is later.
     pub(super) const WHOLE: Flags = Flags(32);
-    /// The zone that is with the writer waits for an external command, whatever is configured by now.
-    pub(super) const WITH_COMMAND: Flags = Flags(64);
 
     pub(super) fn has(self, flag: Flags) -> bool {
         self.0 & flag.0 != 0
@@ -114,6 +115,7 @@ impl ZoneSlot {
         lane: Lane::Refresh,
         failures: 0,
         flags: Flags(0),
+        delivery: Delivery::TO_WRITER,
     };
 
     /// Whether clients get answers from the zone.

@@ -55,7 +55,7 @@ impl ZoneRegistry {
         let ZoneChange { zone, change, rules, order, done } = change;
         // The rebuild would have to catch up with it; a later change starts another one.
         self.changes.work.remove(&zone);
-        let has_command = acceptance::has_command(&policy);
+        let command = acceptance::command_lane(&policy);
         let apply = move || {
             let change = change.compute(&base)?;
             if change.is_empty() {
@@ -63,10 +63,12 @@ impl ZoneRegistry {
             }
             Ok(Some(acceptance::apply(&base, change, rules, &policy)?))
         };
-        let pool = if has_command { &self.check_pool } else { &self.work_pool };
         let job = move || ZoneWorkResult::Applied(zone, Box::new(apply()));
         let kind = WorkKind::Apply { order, done, waiting: VecDeque::new() };
-        let id = pool.submit(job);
+        let id = match command {
+            Some(lane) => self.check_pool.submit_to(lane, job),
+            None => self.work_pool.submit(job),
+        };
         self.changes.work.insert(zone, ZoneWork { id, kind });
     }
 
