@@ -176,6 +176,9 @@ const MAX_DISCARDED_MESSAGES: u32 = 16;
 /// Transfers given up on one connection, whose IDs are not used again. After so many, it gets no new exchanges.
 const MAX_DISCARDED: usize = 1024;
 
+/// An exchange that was passed over is given up after so many times [`SessionLimits::stall_ms`].
+const PASSED_OVER_STALLS: u64 = 3;
+
 /// A connection with its exchanges.
 pub struct Session<T> {
     key: Option<Arc<TsigKey>>,
@@ -190,6 +193,10 @@ pub struct Session<T> {
     output: Vec<u8>,
     /// Exchanges that ended with a response.
     answered: u64,
+    /// When the latest exchange began that was answered.
+    latest_answered_ms: u64,
+    /// When it was last looked for exchanges that were passed over.
+    looked_ms: u64,
     /// When the last octet arrived, or the first query since the session was idle was sent.
     progress_ms: u64,
     window_start_ms: u64,
@@ -210,6 +217,8 @@ impl<T: TransferSink> Session<T> {
             input: Vec::new(),
             output: Vec::new(),
             answered: 0,
+            latest_answered_ms: 0,
+            looked_ms: now.ms,
             progress_ms: now.ms,
             window_start_ms: now.ms,
             window_octets: 0,
@@ -247,7 +256,7 @@ impl<T: TransferSink> Session<T> {
     fn begin(&mut self, zone: ZoneId, apex: NameRef<'_>, kind: QueryKind<'_>, purpose: Purpose<T>, now: Now) {
         if self.exchanges.is_empty() {
             self.progress(now);
-            self.progress_ms = now.ms;
+            (self.progress_ms, self.looked_ms) = (now.ms, now.ms);
         }
         let mut id = self.random.u16(..);
         while self.exchanges.contains_key(&id) || self.discarded.contains_key(&id) {
@@ -323,6 +332,7 @@ impl<T: TransferSink> Session<T> {
             self.discarded.insert(id, 0);
         }
         self.answered += 1;
+        self.latest_answered_ms = self.latest_answered_ms.max(exchange.began_ms);
         self.progress(now);
         event(exchange.into_event(end, now));
         Ok(())
@@ -358,11 +368,30 @@ impl<T: TransferSink> Session<T> {
         Ok(())
     }
 
-    /// When [`Session::check_progress`] must be called, in milliseconds.
+    /// Ends the exchanges that the primary has passed over: it has answered a later query, and nothing has come for them for long. Others may
+    /// keep the connection busy for ever.
+    pub fn end_passed_over(&mut self, now: Now) -> Vec<SessionEvent<T>> {
+        if now.ms.saturating_sub(self.looked_ms) < self.limits.stall_ms {
+            return Vec::new();
+        }
+        self.looked_ms = now.ms;
+        let (silence_ms, latest_ms) = (PASSED_OVER_STALLS * self.limits.stall_ms, self.latest_answered_ms);
+        // RFC 7766 6.2.1.1: a primary that answers in order answers no later query; it may be in the middle of a long transfer.
+        let is_passed_over = |exchange: &Exchange<T>| {
+            exchange.last_ms < latest_ms && now.ms.saturating_sub(exchange.last_ms) >= silence_ms
+        };
+        let ended: Vec<_> = self.exchanges.extract_if(|_, exchange| is_passed_over(exchange)).collect();
+        self.discarded.extend(ended.iter().map(|(id, _)| (*id, 0)));
+        let failure = TransferFailure::Stalled(silence_ms / 1000);
+        ended.into_iter().map(|(_, exchange)| exchange.into_failed(failure.clone(), now)).collect()
+    }
+
+    /// When [`Session::check_progress`] and [`Session::end_passed_over`] must be called, in milliseconds.
     pub fn next_time(&self) -> Option<u64> {
+        let look_ms = self.looked_ms + self.limits.stall_ms;
         let (stall_ms, rate_ms) =
             (self.progress_ms + self.limits.stall_ms, self.window_start_ms + self.limits.rate_window_ms);
-        (!self.exchanges.is_empty()).then_some(stall_ms.min(rate_ms))
+        (!self.exchanges.is_empty()).then_some(stall_ms.min(rate_ms).min(look_ms))
     }
 
     /// Ends all exchanges. Those of which nothing has arrived fail with `has_started` false.

@@ -432,10 +432,11 @@ impl<T: TransferSink> TransferEngine<T> {
 
     /// Ends connections that are not established in time, stall or trickle, and closes idle ones.
     pub(super) fn check_connections(&mut self, now: Now, io: &mut impl TransferIo<Sink = T>) {
-        let mut due = Vec::new();
+        let (mut due, mut passed_over) = (Vec::new(), Vec::new());
         for primary in self.schedule.touched() {
             let Some(link) = self.links.get_mut(&primary) else { continue };
             for (id, connection) in &mut link.connections {
+                passed_over.extend(connection.session.end_passed_over(now).into_iter().map(|event| (primary, event)));
                 let age_ms = now.ms.saturating_sub(connection.since_ms);
                 let end = if !connection.is_established {
                     let is_late = age_ms >= self.limits.connect_ms;
@@ -448,6 +449,9 @@ impl<T: TransferSink> TransferEngine<T> {
                 };
                 due.extend(end.map(|end| (*id, end)));
             }
+        }
+        for (primary, event) in passed_over {
+            self.exchange_ended(primary, event, now, io);
         }
         for (id, end) in due {
             match end {

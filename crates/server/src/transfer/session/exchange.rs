@@ -17,7 +17,9 @@ pub(super) struct Exchange<T> {
     pub(super) query: OutgoingQuery,
     verifier: Option<Box<TsigVerifier<Arc<TsigKey>>>>,
     purpose: Purpose<T>,
-    began_ms: u64,
+    pub(super) began_ms: u64,
+    /// When its last message arrived; at first, when it began.
+    pub(super) last_ms: u64,
     pub(super) counts: ExchangeCounts,
 }
 
@@ -53,12 +55,14 @@ impl<T: TransferSink> Exchange<T> {
             verifier: verifier.map(Box::new),
             purpose,
             began_ms: now.ms,
+            last_ms: now.ms,
             counts: ExchangeCounts::default(),
         }
     }
 
     /// Takes a response; `None` if more are to come.
     pub(super) fn receive(&mut self, message: &[u8], now: Now) -> Option<ExchangeEnd> {
+        self.last_ms = now.ms;
         self.counts.messages += 1;
         self.counts.octets += message.len() as u64;
         match self.read(message, now) {

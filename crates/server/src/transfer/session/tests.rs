@@ -282,3 +282,41 @@ fn a_transfer_without_an_end_is_given_up() {
     assert!(earlier.iter().all(Vec::is_empty));
     assert_eq!(*last, [(0, 2 * minutes + 2, Some(TransferFailure::TooLong(minutes)))]);
 }
+
+/// Otherwise its zone would wait for ever, and expire, while the checks of other zones keep the connection busy.
+#[test]
+fn an_exchange_that_is_passed_over_is_given_up() {
+    let (mut session, first) = session(2);
+    // Part of one transfer, and nothing of the other.
+    receive(&mut session, &response(&first[1], 1), at(500)).1.expect("a good response");
+    for second in 1..=30 {
+        let now = at(second * 1000);
+        session.transfer(zone(9), apex(9).as_ref(), None, Counting::default(), now);
+        let query = queries(&mut session).pop().expect("a query");
+        receive(&mut session, &response(&query, 0), now).1.expect("a good response");
+        session.check_progress(now).expect("octets arrive");
+        let ended = session.end_passed_over(now);
+        assert!(ended.len() == usize::from(second == 30), "{second}");
+    }
+    let time = session.next_time().expect("one is left");
+    assert!((30_001..=40_000).contains(&time), "{time}");
+    let ended = session.end_passed_over(at(40_000));
+    let is_stalled = |event: &SessionEvent<_>| {
+        matches!(event, SessionEvent::Transferred { failure: Some(TransferFailure::Stalled(30)), .. })
+    };
+    assert!(ended.len() == 1 && is_stalled(&ended[0]) && session.in_flight() == 0);
+    // A late response does no harm.
+    receive(&mut session, &response(&first[0], 1), at(40_001)).1.expect("it is discarded");
+}
+
+/// RFC 7766 6.2.1.1: a primary may answer in order, and a long transfer takes its time.
+#[test]
+fn what_waits_for_a_long_transfer_is_not_passed_over() {
+    let (mut session, queries) = session(3);
+    receive(&mut session, &response(&queries[0], 0), at(1)).1.expect("a good response");
+    for second in 1..=100 {
+        let now = at(second * 1000);
+        receive(&mut session, &response(&queries[1], 100), now).1.expect("a good response");
+        assert!(session.end_passed_over(now).is_empty(), "{second}");
+    }
+}
