@@ -4,7 +4,7 @@
 //! A target that does not answer has one message in flight, and delays no other. A newer version of a zone replaces what is
 //! still queued for a target.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -129,6 +129,14 @@ struct InFlight {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NotifyId(usize, u16);
 
+#[cfg(test)]
+impl NotifyId {
+    /// The number of some message.
+    pub fn for_test() -> NotifyId {
+        NotifyId(0, 0)
+    }
+}
+
 /// A message to send.
 pub struct NotifyMessage<'a> {
     /// The target.
@@ -225,6 +233,7 @@ impl NotifySender {
             let Some(target) = &mut self.targets[index] else { continue };
             target.forget_in_flight(zone.index, index, &mut self.timeouts);
             if target.queued.remove(&zone.index).is_some() {
+                target.drop_old_order();
                 self.queue_changed(index, -1);
             }
             self.make_ready(index);
@@ -426,6 +435,15 @@ impl InFlight {
 }
 
 impl Target {
+    /// Forgets zones that are not queued any more, once they are most: a target that does not answer may keep its queue for days, while
+    /// zones come and go.
+    fn drop_old_order(&mut self) {
+        if self.order.len() > 2 * self.queued.len() + MAX_PER_TARGET {
+            let mut seen = HashSet::new();
+            self.order.retain(|zone| self.queued.contains_key(zone) && seen.insert(*zone));
+        }
+    }
+
     /// What is in flight about a zone is outdated; returns how much it was.
     fn forget_in_flight(&mut self, zone: u32, index: usize, timeouts: &mut BTreeSet<(u64, usize, u16)>) -> usize {
         let outdated: Vec<u16> =

@@ -16,6 +16,7 @@ use wire::message::Rcode;
 use wire::tsig::{TsigError, TsigKey};
 
 use super::Now;
+use super::notify_sender::NotifyId;
 use super::query::{EdnsUse, OutgoingQuery, QueryKind};
 use super::refresh::ProbeResult;
 use crate::zone_id::ZoneId;
@@ -126,6 +127,8 @@ pub enum SessionEvent<T> {
     Notified {
         /// The zone.
         zone: ZoneId,
+        /// The message: a NOTIFY of a later version may be in flight.
+        id: NotifyId,
         /// The RCODE, and what is wrong with the signature; none if there was no response.
         response: Option<(Rcode, Option<TsigError>)>,
     },
@@ -243,8 +246,8 @@ impl<T: TransferSink> Session<T> {
     }
 
     /// Announces a version with this SOA RDATA.
-    pub fn notify(&mut self, zone: ZoneId, apex: NameRef<'_>, soa: &[u8], now: Now) {
-        self.begin(zone, apex, QueryKind::Notify(soa), Purpose::Notify, now);
+    pub fn notify(&mut self, zone: ZoneId, id: NotifyId, apex: NameRef<'_>, soa: &[u8], now: Now) {
+        self.begin(zone, apex, QueryKind::Notify(soa), Purpose::Notify(id), now);
     }
 
     /// Starts an IXFR from this serial, or an AXFR, whose messages `sink` takes.

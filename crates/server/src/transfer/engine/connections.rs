@@ -217,7 +217,7 @@ impl<T: TransferSink> TransferEngine<T> {
             RequestPurpose::Notify(id) => {
                 // It may have been answered, or replaced by a later version, meanwhile.
                 let Some(soa) = self.notify.soa_of(id) else { return true };
-                connection.session.notify(zone, apex, soa, now);
+                connection.session.notify(zone, id, apex, soa, now);
             }
             RequestPurpose::Transfer { from_serial, accepts_any_serial } => {
                 let limits = self.scheduler.size_limits(zone);
@@ -269,11 +269,14 @@ impl<T: TransferSink> TransferEngine<T> {
     ) {
         let Some(link) = self.links.get_mut(&primary) else { return };
         match event {
-            SessionEvent::Notified { zone, response } => {
-                let request = link.active.remove(&(zone, ExchangeKind::Notify));
-                if let (Some(Request { purpose: RequestPurpose::Notify(id), .. }), Some((rcode, tsig_error))) =
-                    (request, response)
-                {
+            SessionEvent::Notified { zone, id, response } => {
+                let key = (zone, ExchangeKind::Notify);
+                // RFC 1996 3.6: that of a later version goes on until it is answered itself.
+                let is_latest = |active: &Request| matches!(active.purpose, RequestPurpose::Notify(of) if of == id);
+                if link.active.get(&key).is_some_and(is_latest) {
+                    link.active.remove(&key);
+                }
+                if let Some((rcode, tsig_error)) = response {
                     let answer = self.notify.answered(id, rcode, tsig_error);
                     self.log_if_refused(answer);
                 }

@@ -155,6 +155,8 @@ struct World {
     opened: usize,
     /// Queries for whole zones.
     whole_transfers: usize,
+    /// The serials of the NOTIFY messages that were read from streams.
+    notified: Vec<u32>,
 }
 
 struct SimulatedConnection {
@@ -189,6 +191,7 @@ impl World {
             failures: Vec::new(),
             opened: 0,
             whole_transfers: 0,
+            notified: Vec::new(),
         }
     }
 
@@ -226,6 +229,7 @@ impl World {
         let query = Message::parse(query).expect("the engine sends well-formed messages");
         let question = query.questions[0].clone();
         if query.opcode == Opcode::NOTIFY {
+            self.notified.extend(query.answer.first().and_then(|record| of_soa(&record.rdata)));
             let flags = Flags { response: true, ..query.flags };
             return vec![Message { flags, ..query }.to_wire()];
         }

@@ -213,3 +213,22 @@ fn the_longest_queue_is_known_whatever_happens() {
     }
     assert!(sender.counters().dropped > 0);
 }
+
+/// Otherwise the list would grow for as long as the target is silent, while zones come and go.
+#[test]
+fn zones_that_are_removed_take_no_room_in_the_queue_of_a_silent_target() {
+    let mut sender = NotifySender::new(1);
+    sender.publish(zone(0), &soa(1), &[peer(1)]);
+    let at_once = sent(&mut sender, 0).len();
+    assert_eq!(at_once, 1, "it is in flight");
+    sender.publish(zone(1), &soa(1), &[peer(1)]);
+    for _ in 0..10_000 {
+        sender.publish(zone(2), &soa(1), &[peer(1)]);
+        sender.publish(zone(3), &soa(1), &[peer(1)]);
+        sender.remove(zone(2));
+    }
+    let target = sender.targets.iter().flatten().next().expect("there is one");
+    assert_eq!(target.queued.len(), 2, "zones 1 and 3");
+    assert!(target.order.len() <= 2 * 3 + MAX_PER_TARGET, "{}", target.order.len());
+    assert_eq!(sent(&mut sender, 1).len(), 2);
+}

@@ -7,6 +7,7 @@ use wire::message::Rcode;
 use wire::tsig::{TsigError, TsigKey, TsigVerifier};
 
 use super::super::Now;
+use super::super::notify_sender::NotifyId;
 use super::super::query::{OutgoingQuery, expire_option, header_rcode, is_truncated, soa_answer};
 use super::super::refresh::ProbeResult;
 use super::{ExchangeCounts, SessionEvent, SessionLimits, TransferFailure, TransferSink};
@@ -27,8 +28,8 @@ pub(super) struct Exchange<T> {
 pub(super) enum Purpose<T> {
     /// The serial of the zone with this apex.
     Probe(Name),
-    /// A NOTIFY.
-    Notify,
+    /// This NOTIFY.
+    Notify(NotifyId),
     Transfer(T),
 }
 
@@ -85,7 +86,7 @@ impl<T: TransferSink> Exchange<T> {
             Err(TsigError::Unsigned) if rcode != Rcode::NOERROR => None,
             verified => verified.err(),
         };
-        let is_notify = matches!(self.purpose, Purpose::Notify);
+        let is_notify = matches!(self.purpose, Purpose::Notify(_));
         if let Some(error) = tsig_error.filter(|_| !is_notify) {
             return Err(error.into());
         }
@@ -99,7 +100,7 @@ impl<T: TransferSink> Exchange<T> {
                     answer.map_or(ProbeResult::Refused, |(serial, expire_s)| ProbeResult::Answer { serial, expire_s });
                 return Ok(Some(ExchangeEnd::Probed(result)));
             }
-            Purpose::Notify => return Ok(Some(ExchangeEnd::Notified(rcode, tsig_error))),
+            Purpose::Notify(_) => return Ok(Some(ExchangeEnd::Notified(rcode, tsig_error))),
             Purpose::Transfer(sink) => sink,
         };
         if rcode != Rcode::NOERROR {
@@ -136,10 +137,10 @@ impl<T: TransferSink> Exchange<T> {
                 SessionEvent::Transferred { zone, sink, failure: Some(failure), counts }
             }
             (Purpose::Transfer(sink), _) => SessionEvent::Transferred { zone, sink, failure: None, counts },
-            (Purpose::Notify, ExchangeEnd::Notified(rcode, tsig_error)) => {
-                SessionEvent::Notified { zone, response: Some((rcode, tsig_error)) }
+            (Purpose::Notify(id), ExchangeEnd::Notified(rcode, tsig_error)) => {
+                SessionEvent::Notified { zone, id, response: Some((rcode, tsig_error)) }
             }
-            (Purpose::Notify, _) => SessionEvent::Notified { zone, response: None },
+            (Purpose::Notify(id), _) => SessionEvent::Notified { zone, id, response: None },
             (Purpose::Probe(_), ExchangeEnd::Probed(result)) => SessionEvent::Probed { zone, result, failure: None },
             (Purpose::Probe(_), ExchangeEnd::Failed(failure)) => {
                 SessionEvent::Probed { zone, result: ProbeResult::Refused, failure: Some(failure) }
@@ -152,7 +153,7 @@ impl<T: TransferSink> Exchange<T> {
     pub(super) fn into_failed(self, failure: TransferFailure, now: Now) -> SessionEvent<T> {
         match self.purpose {
             Purpose::Probe(_) => SessionEvent::Probed { zone: self.zone, result: ProbeResult::Timeout, failure: None },
-            Purpose::Transfer(_) | Purpose::Notify => self.into_event(ExchangeEnd::Failed(failure), now),
+            Purpose::Transfer(_) | Purpose::Notify(_) => self.into_event(ExchangeEnd::Failed(failure), now),
         }
     }
 }

@@ -225,7 +225,7 @@ fn rfc_8945_5_3_1_each_transfer_is_verified_by_its_own_signatures() {
 fn rfc_8945_5_4_errors_of_signatures_on_streams_are_reported() {
     let key = |secret: &str| format!("hmac-sha256:transfer.example:{secret}").parse::<TsigKey>().expect("a key");
     let mut session = Session::<Counting>::new(Some(Arc::new(key("c2VjcmV0"))), SessionLimits::default(), 1, at(0));
-    session.notify(zone(0), apex(0).as_ref(), &[0; 22], at(0));
+    session.notify(zone(0), NotifyId::for_test(), apex(0).as_ref(), &[0; 22], at(0));
     session.probe(zone(1), apex(1).as_ref(), at(0));
     let mut reported = Vec::new();
     for query in queries(&mut session) {

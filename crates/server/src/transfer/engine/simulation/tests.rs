@@ -317,6 +317,26 @@ fn notify_goes_over_a_stream_where_datagrams_do_not_arrive_or_are_not_wanted() {
     }
 }
 
+/// RFC 1996 3.6: each is sent until it is answered. The answer to an earlier version is none to a later one, which the target may never have read.
+#[test]
+fn a_notify_over_a_stream_is_repeated_until_it_is_answered_itself() {
+    for delay_ms in 0..80 {
+        let mut simulation = Simulation::new(1, &[&[1]], 3);
+        simulation.world.faults.insert(9, Fault::OnePerConnection);
+        simulation.run_until(5000);
+        let (zone, apex, _) = simulation.zones[0].clone();
+        let targets: Arc<[PeerConfig]> =
+            [PeerConfig { tls: 1, ..PeerConfig::plain(([192, 0, 2, 9], 53).into()) }].into();
+        for (serial, at_ms) in [(101u32, 5000 + delay_ms), (102, 100_000)] {
+            let soa: Arc<[u8]> = [&[0, 0][..], &serial.to_be_bytes(), &[0; 16]].concat().into();
+            let (apex, targets) = (apex.clone(), targets.clone());
+            simulation.engine.command(TransferCommand::SendNotify { zone, apex, soa, targets }, simulation.world.now);
+            simulation.run_until(at_ms);
+        }
+        assert!(simulation.world.notified.contains(&102), "{delay_ms} ms: {:?}", simulation.world.notified);
+    }
+}
+
 /// An operator or NTP sets the clock: no zone expires because of that, and none waits for years for its next check.
 #[test]
 fn setting_the_clock_neither_expires_zones_nor_delays_their_checks() {
