@@ -82,13 +82,13 @@ def test_every_experiment_has_plots_tables_and_a_result(page: Path) -> None:
         assert (page.parent / "figures" / f"{name}.svg").read_text().startswith("<svg")
     for part in (
         "140,000 to 160,000 answers per second",  # published
-        "server: thread nsd uses its whole core",
+        "the server&#x27;s thread nsd uses its whole core",
         "this kernel cannot do qdisc fq",
         "the hypervisor took 5.0% of the CPU time",
         "p Games-Howell",
         "tcp_sack = 1 lowers latency by 1.5 % at full load",
         "Not measured:</strong> bind: no program bind.",
-        "connections_per_s",
+        "zones transferred per second, with a connection each",
         "470",
     ):
         assert part in text, part
@@ -132,8 +132,8 @@ def test_disturbed_windows_count_only_on_request_and_the_page_says_so(made: Resu
         text = report.write(made.folder, disturbed).read_text()
         assert ("Do not quote." in text) == disturbed
         assert ("8 of 16 windows are valid" in text) != disturbed
-        late = "Latency is excluded from 8 valid windows; most frequent reason: the generator was 2000 µs off"
-        assert (late in text) == ("Latency excluded because (8)" in text) == (not disturbed)
+        late = "Latency is excluded from 8 valid windows; most frequent reason: the generator was 2,000 µs off"
+        assert (late in text) == ("Windows whose latencies are excluded (8)" in text) == (not disturbed)
 
 
 def test_numbers_have_three_digits_without_a_known_resolution() -> None:
@@ -149,13 +149,19 @@ def test_numbers_have_three_digits_without_a_known_resolution() -> None:
         (3.01234, 3.00891, 3.01777, "", "3.0123 (3.0089 – 3.0178)"),
         (1.41, 1.374, 1.461, "", "1.410 (1.374 – 1.461)"),
         (5000.0, 5000.0, 5000.0, "", "5,000 (5,000 – 5,000)"),
-        (8.0141, 8.0092, float("inf"), "at least", "at least 8.01 (8.01 – ∞)"),
+        (8.0141, 8.0092, float("inf"), "at least", "at least 8.01 (≥ 8.01)"),
         (2.0, float("nan"), float("nan"), "", "2"),
-        (0.74, 0.0, float("inf"), "unknown", "unknown: both values are only bounds"),
+        (0.74, 0.0, float("inf"), "unknown", "unknown, as both values are only bounds"),
+        (2.29, 0.0, float("inf"), "", "2.29 (unbounded)"),  # was `(0 – ∞)`
+        (0.99983009, 0.9998300967, 0.9998301013, "", "0.999830 (0.999830 – 0.999830)"),  # was printed with ten digits
     ],
 )
 def test_digits_follow_from_the_interval(value: float, low: float, high: float, bound: str, text: str) -> None:
     assert measured(value, low, high, bound) == text
+
+
+def test_the_unit_stands_after_the_value() -> None:
+    assert measured(3.0, 2.9, 3.1, unit="µs") == "3.00 µs (2.90 – 3.10)"
 
 
 @pytest.mark.parametrize(

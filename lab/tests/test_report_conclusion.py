@@ -51,7 +51,8 @@ def test_a_claim_is_checked_for_each_server(make_record: Make) -> None:
     ]
     text = conclusion(analyse_metric(records(make_record, 5, knot=2.0), "cpu_us_per_query", ANALYSIS), done, ANALYSIS)
     assert (
-        "Published claim: it takes 3 µs (3 µs). Measured here: nsd 3.006 (2.987 – 3.017), confirmed; knot 6.000" in text
+        "Published claim: it takes 3 µs (3 µs). Measured here: nsd: 3.006 µs (2.987 – 3.017), confirmed; knot: 6"
+        in text
     )
 
 
@@ -74,7 +75,8 @@ def test_published_peak_is_compared_with_best_window_of_each_start(make_record: 
     [
         (["confirmed", "confirmed"], "confirmed"),
         (["confirmed", "refuted"], "1 confirmed, 1 refuted"),
-        (["confirmed", "refuted", "withheld"], "mixed: 1 of 3 confirmed"),
+        (["confirmed", "refuted", "withheld"], "1/3 confirmed, 1/3 refuted"),
+        (["refuted", "refuted", "inconclusive", "not testable here"], "2 refuted, 1 inconclusive"),
         (["not testable here", "not testable here"], "not testable here"),
         (["not testable here", "not measured"], "not measured"),
         (["not testable here", "inconclusive"], "1 inconclusive, 1 not testable"),
@@ -94,3 +96,30 @@ def test_a_verdict_has_at_most_five_words(make_record: Make, outcomes: list[str]
     ]
     assert verdict(checks, found) == words and len(words.split()) <= 5
     assert verdict(checks, None) == "not measured"
+
+
+def test_many_conditions_of_a_claim_are_counted(make_record: Make) -> None:
+    """Results were sentences of up to twenty clauses."""
+    found = analyse_metric(records(make_record, 5, knot=2.0), "cpu_us_per_query", ANALYSIS)
+    claim = Claim("it takes 3 µs", "3 µs", "cpu_us_per_query", low=2.8, high=3.2)
+    checks = [ClaimCheck(claim, value, value, value, 5, f"zones {value:g}") for value in (3.0, 3.0, 9.0, 9.0, 9.0)]
+    said = "Measured here: of 5 conditions refuted in 3, confirmed in 2; see the table of claims."
+    assert conclusion(found, checks, ANALYSIS).endswith(said)
+
+
+def test_a_published_figure_without_a_metric_says_where_the_report_has_it() -> None:
+    """It said “see below” where nothing followed."""
+    assert measured_here(Published("x", "y", here="see the claims"), []) == "see the claims"
+    assert measured_here(Published("x", "y"), []) == "not measured"
+
+
+def test_a_baseline_of_several_words_is_in_quotes(make_record: Make) -> None:
+    """It said “as a ratio to a core each”."""
+    windows = [
+        make_record(block, placement=level, cpu_us_per_query=3.0 * NOISE[block])
+        for block in range(5)
+        for level in ("a core each", "free, both", "shared")
+    ]
+    analysis = AnalysisSpec(metric="cpu_us_per_query", compare="placement", baseline="a core each")
+    text = conclusion(analyse_metric(windows, "cpu_us_per_query", analysis), [], analysis)
+    assert "as a ratio to “a core each” (n = 5 starts)" in text and "nsd, “free, both”; nsd, shared" in text

@@ -169,6 +169,7 @@ class Published:
     figure: str = doc("the published value")
     metric: str = doc("the comparable metric shown next to it; empty: none", "")
     of: dict[str, str] = doc("levels of the windows to compare it with", {})
+    here: str = doc("without a metric: what the report has about it, or why it has nothing", "not measured")
 
 
 @dataclass(frozen=True)

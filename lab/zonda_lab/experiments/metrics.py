@@ -44,6 +44,7 @@ FACTORS = {
     "traffic.tcp-share": "share over TCP",
     "traffic.dnssec-ok": "share with DO",
     "traffic.queries-per-connection": "queries per connection (0: unlimited)",
+    "primary.name": "primary",
     "primary.transport": "transport",
     "primary.changes-per-s": "changes per second on the primary",
     "change.updates-per-s": "updates per second",
@@ -55,14 +56,32 @@ def factor_words(name: str) -> str:
     return FACTORS.get(name, name)
 
 
-def level_words(name: str, level: str) -> str:
-    """A level as text; a number is preceded by its factor's title."""
+def column_words(name: str) -> str:
+    """The head of a column of levels; rates, which may be shares of the echo server's, have units of their own."""
+    return factor_words(name).removesuffix(", q/s")
+
+
+def level_number(level: str) -> str | None:
+    """The number that a level is, with separated thousands; None if it is text."""
     try:
         number = float(level)
     except ValueError:
-        return level
+        return None
+    return f"{number:,g}" if abs(number) < 1e6 else f"{number:,.0f}"
+
+
+def level_words(name: str, level: str) -> str:
+    """A level as text; a number is preceded by its factor's title, and a list of words is in quotes."""
+    number = level_number(level)
+    if number is None:
+        return f"“{level}”" if ", " in level else level
     what, _, unit = factor_words(name).partition(", ")
-    return f"{what} {number:,g}{f' {unit}' if unit else ''}" if abs(number) < 1e6 else f"{what} {number:,.0f}"
+    return f"{what} {number}{f' {unit}' if unit else ''}"
+
+
+def baseline_words(name: str, level: str) -> str:
+    """The level that others are compared with, in quotes if it is several words of its own."""
+    return f"“{level}”" if " " in level and level_number(level) is None else level_words(name, level)
 
 
 def words(levels: Mapping[str, str]) -> str:

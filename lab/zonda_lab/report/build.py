@@ -11,12 +11,13 @@ from zonda_lab.experiments.definition import AnalysisSpec, Claim, Published
 from zonda_lab.report import conclusion, html, markdown, validity_tables
 from zonda_lab.report.document import Document, Figure, Heading, Part, Table, Text
 from zonda_lab.report.machine import machine, primaries_of
+from zonda_lab.report.number_format import NONE
 from zonda_lab.report.opening import COST, RATES, opening
 from zonda_lab.report.plot_style import PlotData
 from zonda_lab.report.plots import PLOTS
 from zonda_lab.report.reading import DISTURBED, INTERVALS, OLD, READING
 from zonda_lab.report.result_tables import Echo, claims, metric_tables, published
-from zonda_lab.report.size import FEW, size
+from zonda_lab.report.size import FEW, measured_size, more_time, size
 from zonda_lab.results.folder import FORMAT, Results
 from zonda_lab.results.window_record import WindowRecord
 from zonda_lab.schema import parse_stored
@@ -50,7 +51,9 @@ def document(results: Results, disturbed: bool = False, opened: bool = True) -> 
     parts += [] if manifest.get("format", 1) >= FORMAT else [Text(OLD, "These records predate the format.")]
     if opened:
         parts += opening([record for chapter in read if chapter.can_open for record in chapter.records], FEW)
-    parts += [_overview(read), *validity_tables.false_alarms([pair for chapter in read for pair in chapter.aa_pairs])]
+    of = ("of all experiments and metrics",) if len(read) > 1 else ("of all metrics of this experiment",)
+    pairs = [pair for chapter in read for pair in chapter.aa_pairs]
+    parts += [_overview(read), *validity_tables.false_alarms(pairs, *of)]
     parts += [Text(READING, "How to read this."), Text(INTERVALS, "Intervals."), *_machine(manifest, read)]
     for chapter in read:
         parts += chapter.parts(results.folder)
@@ -120,6 +123,12 @@ class Chapter:
         return self.analysis.compare == "server.name" and transport == "udp" and not alarmed
 
     @property
+    def size_row(self) -> list[str]:
+        """Blocks and windows, what was left out, and what more blocks would show."""
+        more = more_time(self.records, self.analysis, self.primary)
+        return [measured_size(self.described), self.described.get("left_out") or NONE, more or "not calculated"]
+
+    @property
     def summary(self) -> list[str]:
         """The experiment's row of the overview."""
         windows = [record for record in self.records if not record.skipped]
@@ -130,7 +139,7 @@ class Chapter:
 
 
 def _overview(read: Sequence[Chapter]) -> Table:
-    head = ["", "experiment", "result", "valid windows", "published claims"]
+    head = ["experiment", "title", "result", "valid windows", "published claims"]
     return Table(head, [chapter.summary for chapter in read])
 
 

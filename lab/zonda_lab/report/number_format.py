@@ -5,13 +5,15 @@ from collections.abc import Sequence
 
 from zonda_lab.statistics.ratio_effect import Effect
 
+NONE = "–"  # where there is no value
 EXACT = 0.0  # a resolution: all values are the same
+MOST_DIGITS = 6  # significant ones, however narrow the interval
 
 
 def number(value: float, step: float | None = None) -> str:
     """Rounded to `step`, thousands separated; without a known step three significant digits."""
     if math.isnan(value):
-        return "–"
+        return NONE
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
     if value == 0:
@@ -27,18 +29,32 @@ def resolution(low: float, high: float) -> float | None:
     width = high - low
     if not math.isfinite(width):
         return None
-    return 10.0 ** (math.floor(math.log10(width)) - 1) if width > 0 else EXACT
+    if width <= 0:
+        return EXACT
+    finest = math.floor(math.log10(max(abs(low), abs(high)))) - MOST_DIGITS + 1
+    return 10.0 ** max(math.floor(math.log10(width)) - 1, finest)
 
 
-def measured(value: float, low: float, high: float, bound: str = "") -> str:
-    """`at least 271,000 (268,000 – ∞)`; without the interval if there is none."""
+def interval_text(low: float, high: float, step: float | None = None) -> str:
+    """`268,000 – 280,000`; `≥ 268,000` if the upper end is open, a dash if there is no interval.
+
+    No ratio is below 0, so an interval of ratios from 0 to infinity has no bound at either end.
+    """
+    if math.isnan(low) or math.isnan(high):
+        return NONE
+    if math.isinf(high):
+        return "unbounded" if math.isinf(low) or low == 0 else f"≥ {number(low, step)}"
+    return f"≤ {number(high, step)}" if math.isinf(low) else f"{number(low, step)} – {number(high, step)}"
+
+
+def measured(value: float, low: float, high: float, bound: str = "", unit: str = "") -> str:
+    """`at least 271,000 q/s (≥ 268,000)`; without the interval if there is none."""
     step = resolution(low, high)
     words = f"{bound} " if bound in ("at least", "at most") else ""
     if bound == "unknown":
-        return "unknown: both values are only bounds"
-    if math.isnan(low) or math.isnan(high):
-        return f"{words}{number(value, step)}"
-    return f"{words}{number(value, step)} ({number(low, step)} – {number(high, step)})"
+        return "unknown, as both values are only bounds"
+    interval = interval_text(low, high, step)
+    return f"{words}{number(value, step)} {unit}".rstrip() + (f" ({interval})" if interval != NONE else "")
 
 
 def effect_text(effect: Effect, absolute: float) -> str:
@@ -73,4 +89,4 @@ def margin_text(margin: float, absolute: float = 0.0) -> str:
 
 def p_value(p: float) -> str:
     """Three digits; a dash for NaN."""
-    return "–" if math.isnan(p) else "< 0.001" if p < 0.001 else f"{p:.3f}"
+    return NONE if math.isnan(p) else "< 0.001" if p < 0.001 else f"{p:.3f}"

@@ -13,7 +13,6 @@ from zonda_lab.results.window_record import WindowRecord
 
 RATES = ("answered_qps", "peak_999_qps")  # the first that was measured is shown
 COST = "cpu_us_per_query"
-MOST = 3  # limits named in the sentence; the experiments below have all of them
 CLEAR = 3  # starts that a comparison needs
 
 
@@ -104,7 +103,7 @@ def _bars(ranking: Ranking) -> tuple[list[Bar], float | None]:
 def _caption(rate: Ranking) -> str:
     counts = sorted({len(cell.values) for cell in rate.servers})
     starts = span_text(counts[0], counts[-1])
-    echo = " Dashed: an echo program without DNS, which hardly any server on sockets can beat." if rate.echo else ""
+    echo = " Dashed: an echo program without DNS, measured in the same way." if rate.echo else ""
     return f"Left: more is better; right: less is better. Medians of {starts} starts, lines: 95 % intervals.{echo}"
 
 
@@ -131,9 +130,10 @@ def _unknown(rate: Ranking, cost: Ranking, records: Sequence[WindowRecord], few:
         reasons.append("small differences, because there were few starts")
     excluded = sum(not record.counts and not record.skipped for record in records)
     if excluded:
-        reasons.append(f"anything about the {number(excluded)} windows that broke a validity rule")
+        windows = "window" if excluded == 1 else f"{number(excluded)} windows"
+        reasons.append(f"anything about the {windows} that broke a validity rule")
     reasons.append("how the servers compare on other hardware or with other zones")
-    return f"These figures do not show {', or '.join(reasons[:MOST])}."
+    return f"These figures do not show {', or '.join(reasons)}."
 
 
 def _overlap(a: Cell, b: Cell) -> bool:

@@ -22,10 +22,31 @@ def size(
     primary: MetricAnalysis | None,
 ) -> str:
     """Blocks, windows and detectable effect, and how this run is smaller than the full form."""
+    sizes = [measured_size(described), *_power(records, analysis, primary), *_cut(described)]
+    return "; ".join(sizes) + "."
+
+
+def measured_size(described: Mapping[str, Any]) -> str:
+    """`6 blocks; windows of 10 s`."""
     timing = described["settings"]["timing"]
     windows = [f"windows of {timing['seconds']:g} s"] if described["procedure"] in TIMED else []
-    sizes = [f"{timing['blocks']} blocks", *windows, *_power(records, analysis, primary), *_cut(described)]
-    return "; ".join(sizes) + "."
+    return "; ".join([f"{timing['blocks']} blocks", *windows])
+
+
+def more_time(records: Sequence[WindowRecord], analysis: AnalysisSpec, primary: MetricAnalysis | None) -> str:
+    """Whether the planned effect is detected, and the blocks that it needs on average; empty if unknown."""
+    effects = [c.effect.mde for c in primary.comparisons if not c.effect.bound] if primary else []
+    sigma = sigma_of(records, analysis)
+    if primary is None or not effects or sigma is None or METRICS[primary.metric].margin:
+        return ""
+    if max(effects) <= analysis.effect:
+        return f"{analysis.effect:.1%} is detected"
+    comparisons = max(len(stratum.comparisons) for stratum in primary.strata)
+    needed = blocks_needed(sigma, analysis.effect, comparisons)
+    if needed and needed <= max(c.effect.n for c in primary.comparisons):
+        return f"{analysis.effect:.1%} is detected where values vary no more than on average"
+    enough = f"{needed:,}" if needed else f"more than {MOST_BLOCKS:,}"
+    return f"{analysis.effect:.1%} would need {enough} blocks on average"
 
 
 def _power(records: Sequence[WindowRecord], analysis: AnalysisSpec, primary: MetricAnalysis | None) -> list[str]:
@@ -33,14 +54,8 @@ def _power(records: Sequence[WindowRecord], analysis: AnalysisSpec, primary: Met
     effects = [c.effect.mde for c in primary.comparisons if not c.effect.bound] if primary else []
     if not effects or primary is None:
         return []
-    absolute = METRICS[primary.metric].margin
-    text = minimum_effects(effects, absolute)
-    sigma = sigma_of(records, analysis)
-    if absolute or max(effects) <= analysis.effect or sigma is None:
-        return [text]
-    comparisons = max(len(stratum.comparisons) for stratum in primary.strata)
-    needed = blocks_needed(sigma, analysis.effect, comparisons) or f"more than {MOST_BLOCKS:,}"
-    return [f"{text} (on average {analysis.effect:.1%} would need {needed} blocks)"]
+    text = minimum_effects(effects, METRICS[primary.metric].margin)
+    return [text, *filter(None, [more_time(records, analysis, primary)])]
 
 
 def _cut(described: Mapping[str, Any]) -> list[str]:
