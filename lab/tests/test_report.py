@@ -62,9 +62,11 @@ def page(made: Results) -> Path:
 
 def test_the_page_says_what_the_full_form_leaves_out(made: Results) -> None:
     (described,) = list(made.manifest()["experiments"].values())[:1]
-    said = size({**described, "left_out": "more blocks"}, [], parse(AnalysisSpec, ANALYSIS, "test"), None)
+    spec = parse(AnalysisSpec, ANALYSIS, "test")
+    said = size({**described, "left_out": "more blocks"}, [], spec, None)
     assert said.endswith("; left out: more blocks.")
-    assert "left out" not in size({**described, "left_out": ""}, [], parse(AnalysisSpec, ANALYSIS, "test"), None)
+    assert "zones: without 10,000, 30,000" in size(made.manifest()["experiments"]["E12"], [], spec, None)
+    assert "left out" not in size({**described, "left_out": ""}, [], spec, None)
 
 
 def test_the_page_is_complete_and_self_contained(page: Path) -> None:

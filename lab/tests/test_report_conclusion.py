@@ -5,6 +5,7 @@ import pytest
 from zonda_lab.analysis.analysis import analyse_metric, measured_for
 from zonda_lab.analysis.claims import ClaimCheck, check_claim
 from zonda_lab.experiments.definition import AnalysisSpec, Claim, Published
+from zonda_lab.experiments.metrics import words
 from zonda_lab.report.conclusion import conclusion, verdict
 from zonda_lab.report.result_tables import measured_here
 from zonda_lab.results.window_record import WindowRecord
@@ -123,3 +124,9 @@ def test_a_baseline_of_several_words_is_in_quotes(make_record: Make) -> None:
     analysis = AnalysisSpec(metric="cpu_us_per_query", compare="placement", baseline="a core each")
     text = conclusion(analyse_metric(windows, "cpu_us_per_query", analysis), [], analysis)
     assert "as a ratio to “a core each” (n = 5 starts)" in text and "nsd, “free, both”; nsd, shared" in text
+
+
+def test_the_primary_is_not_mistaken_for_the_server() -> None:
+    """E25 had `zonda, nsd, tuned`."""
+    levels = {"server.name": "zonda", "primary.name": "nsd", "server.settings": "tuned", "zones.zones": "30000"}
+    assert words(levels) == "zonda, primary nsd, tuned, zones 30,000"

@@ -24,8 +24,8 @@ class Metric:
 
     @property
     def axis(self) -> str:
-        """The title with its unit."""
-        return f"{self.title}, {self.unit}" if self.unit else self.title
+        """The title with its unit, unless the title has it."""
+        return f"{self.title}, {self.unit}" if self.unit not in ("", "/s") else self.title
 
 
 FACTORS = {
@@ -71,8 +71,10 @@ def level_number(level: str) -> str | None:
 
 
 def level_words(name: str, level: str) -> str:
-    """A level as text; a number is preceded by its factor's title, and a list of words is in quotes."""
+    """A level as text; a number or a second server is preceded by its factor's title, and a list is in quotes."""
     number = level_number(level)
+    if name == "primary.name":
+        return f"primary {level}"
     if number is None:
         return f"“{level}”" if ", " in level else level
     what, _, unit = factor_words(name).partition(", ")

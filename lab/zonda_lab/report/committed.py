@@ -50,7 +50,8 @@ HEAD = "| experiment | question | published | here (95 % interval) | verdict |\n
 MORE = """## What was left out, and what more time would show
 
 Blocks are repetitions of every treatment. The last column says whether they detect, with 80 % power, the effect that
-the experiment was planned for, or how many blocks would.
+the experiment was planned for, or how many blocks would. Where only bounds, shares of queries or nothing is compared,
+this cannot be calculated.
 
 | experiment | measured | left out | more time |
 | --- | --- | --- | --- |

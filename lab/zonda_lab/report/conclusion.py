@@ -103,7 +103,7 @@ def _medians(finding: MetricAnalysis, most: int) -> str:
     more = [f"{len(cells) - most} more in the table"] if len(cells) > most else []
     few = f" Fewer than {MIN_STARTS} starts per treatment: differences may be due to chance."
     is_small = any(len(cell.values) < MIN_STARTS for cell in cells)
-    unit = f" in {metric.unit}" if metric.unit else ""
+    unit = f" in {metric.unit}" if metric.unit not in ("", "/s") else ""
     return f"{metric.heading}{unit}: {'; '.join([*listed, *more])}.{few if is_small else ''}"
 
 

@@ -114,9 +114,11 @@ def _addresses(count: int) -> str:
 
 
 def _conditions(windows: Sequence[WindowRecord], records: Sequence[WindowRecord]) -> str:
-    """The levels of these windows, of each factor of which other windows have other levels."""
+    """The levels of these windows, of each factor of which other windows have other levels; not those of the traffic."""
     texts = []
     for name in windows[0].levels:
+        if name in ("traffic.sources", "traffic.transport", "traffic.connections"):
+            continue  # stand in a column of their own
         levels = dict.fromkeys(record.levels.get(name, "") for record in windows)
         if len(levels) < len({record.levels.get(name, "") for record in records}):
             texts.append(" or ".join(level_words(name, level) for level in levels))

@@ -154,8 +154,7 @@ def claim_value(done: ClaimCheck) -> str:
 def metric_tables(found: MetricAnalysis, analysis: AnalysisSpec, echo: Echo) -> list[Part]:
     """One metric: medians, comparisons with the baseline, A/A control, and all pairs folded away."""
     metric = METRICS[found.metric]
-    heading = metric.heading + (f", {metric.unit}" if metric.unit else "")
-    parts: list[Part] = [Heading(3, heading), _medians(found, echo)]
+    parts: list[Part] = [Heading(3, metric.axis[0].upper() + metric.axis[1:]), _medians(found, echo)]
     if found.strata:
         parts.append(_comparison_table(found, analysis, metric.margin, echo.records))
     if found.comparisons:

@@ -6,7 +6,7 @@ from typing import Any
 from zonda_lab.analysis.analysis import MetricAnalysis
 from zonda_lab.analysis.block_plan import sigma_of
 from zonda_lab.experiments.definition import AnalysisSpec
-from zonda_lab.experiments.metrics import METRICS, factor_words
+from zonda_lab.experiments.metrics import METRICS, column_words, level_number
 from zonda_lab.report.number_format import minimum_effects
 from zonda_lab.results.window_record import WindowRecord
 from zonda_lab.statistics.ratio_effect import MOST_BLOCKS, blocks_needed
@@ -70,5 +70,6 @@ def _cut(described: Mapping[str, Any]) -> list[str]:
     for name, levels in {**described["factors"], **described["within"]}.items():
         left = [str(level) for level in levels if str(level) not in described["levels"].get(name, map(str, levels))]
         if left:
-            sizes.append(f"{factor_words(name)} levels not run: {', '.join(map('“{}”'.format, left))}")
+            listed = ", ".join(level_number(level) or f"“{level}”" for level in left)
+            sizes.append(f"{column_words(name)}: without {listed}")
     return [*sizes, f"left out: {described['left_out']}"] if described.get("left_out") else sizes

@@ -81,7 +81,7 @@ def predictions(records: Sequence[WindowRecord]) -> list[Part]:
         texts[text] = None
         for cell in tabulate(predicted, metric):
             values = {record.predictions[bound] for record in selected(predicted, **cell.levels)}
-            limit = "none" if math.isinf(min(values)) else span_text(number(min(values)), number(max(values)))
+            limit = "none" if min(values) in (0.0, math.inf) else span_text(number(min(values)), number(max(values)))
             again = " (again)" if cell.copy else ""
             rows.append([words(cell.levels) + again, title, limit, value_text(cell), str(len(cell.values))])
     head = ["treatment", "quantity", "calculated bound", "measured: median (95 % interval)", "starts"]
