@@ -236,3 +236,12 @@ def test_keep_names_and_omits_experiments_without_valid_windows(
     assert cli.main(["keep", str(full.folder), str(tmp_path / "records")]) == 1
     assert "not stored, because no window was valid: E2" in capsys.readouterr().err
     assert not (tmp_path / "records" / "e02-peak").exists()
+
+
+def test_the_evidence_of_the_suspected_faults_exists() -> None:
+    """FAULTS.md names tests, which may be renamed."""
+    root = Path(__file__).parents[2]
+    named = set(re.findall(r"`([a-z]+(?:_[a-z0-9]+){3,})`", (root / "lab" / "FAULTS.md").read_text()))
+    paths = [*root.glob("lab/tests/*.py"), *root.glob("crates/load/tests/*.rs")]
+    written = set(re.findall(r"^ *(?:def|fn) (\w+)\(", "".join(path.read_text() for path in paths), re.MULTILINE))
+    assert len(named) > 10 and named <= written

@@ -114,7 +114,7 @@ def _addresses(count: int) -> str:
 
 
 def _conditions(windows: Sequence[WindowRecord], records: Sequence[WindowRecord]) -> str:
-    """The levels of these windows, of each factor of which other windows have other levels; not those of the traffic."""
+    """The levels of these windows, of each factor of which other windows have others; not those of the traffic."""
     texts = []
     for name in windows[0].levels:
         if name in ("traffic.sources", "traffic.transport", "traffic.connections"):
