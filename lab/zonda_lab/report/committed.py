@@ -161,7 +161,7 @@ def _row(folder: Path, manifest: Mapping[str, Any], chapter: Chapter) -> str:
         _short(_here(chapter)),
         chapter.verdict,
     ]
-    return "| " + " | ".join(" ".join(cell.replace("|", "\\|").split()) for cell in cells) + " |\n"
+    return markdown.row_markdown(cells)
 
 
 def _is_old(manifest: Mapping[str, Any]) -> bool:

@@ -26,34 +26,43 @@ def conclusion(
     claims: Sequence[ClaimCheck],
     analysis: AnalysisSpec,
     cost: MetricAnalysis | None = None,
+    valid: int = 0,
 ) -> str:
     """The primary metric and the published claims; `cost` is the headline if the rig limited the primary metric."""
     headline = [_cost(cost)] if cost else []
-    return " ".join([*headline, primary_metric(finding, analysis, MOST), *(_claims(claims) if finding else [])])
+    found = _claims(claims) if finding or _are_tested(claims) else []
+    return " ".join([*headline, primary_metric(finding, analysis, valid, MOST), *found])
 
 
 def verdict(claims: Sequence[ClaimCheck], finding: MetricAnalysis | None) -> str:
     """At most five words: the outcome of the claims."""
-    if finding is None or not finding.cells:
+    has_primary = finding is not None and bool(finding.cells)
+    if not has_primary and not _are_tested(claims):
         return checks.NOT_MEASURED
     count = Counter(done.outcome for done in claims)
-    if not count:
+    if not count and finding:
         alarmed = finding.comparisons and all(c.outcome == "withheld" for c in finding.comparisons)
         return checks.WITHHELD if alarmed else "measured; no published claim"
     if len(count) == 1:
         return next(iter(count))
-    if not any(count[word] for word in TESTED):
+    if not _are_tested(claims):
         return checks.NOT_MEASURED
     listed = ", ".join(f"{count[word]} {word.removesuffix(' here')}" for word in WORDS if count[word])
     short = len(listed.split()) <= MOST_WORDS
     return listed if short else f"mixed: {count[checks.CONFIRMED]} of {count.total()} confirmed"
 
 
-def primary_metric(finding: MetricAnalysis | None, analysis: AnalysisSpec, most: int = 3) -> str:
-    """The primary metric, with at most `most` items listed by name."""
+def primary_metric(finding: MetricAnalysis | None, analysis: AnalysisSpec, valid: int, most: int = 3) -> str:
+    """The primary metric, with at most `most` items listed by name; `valid` windows may have other metrics."""
     if finding is None or not finding.cells:
-        return "No result: no window was valid."
+        why = f"no valid window has the {METRICS[analysis.metric].title}" if valid else "no window was valid"
+        return f"No result: {why}."
     return _differences(finding, analysis, most) or _medians(finding, most)
+
+
+def _are_tested(claims: Sequence[ClaimCheck]) -> bool:
+    """Whether a claim was tested, which may be one about another metric than the primary one."""
+    return any(done.outcome in TESTED for done in claims)
 
 
 def _cost(found: MetricAnalysis) -> str:

@@ -19,6 +19,7 @@ from zonda_lab.report.number_format import (
     number,
     p_value,
     resolution,
+    span_text,
 )
 from zonda_lab.results.window_record import Bound, WindowRecord
 from zonda_lab.statistics.group_tests import PairwiseTest
@@ -53,7 +54,8 @@ class Echo:
         if limits:
             same = self._beside(metric, cell)
             return _share(cell, float(np.median(limits)), same.bound if same else "")
-        fastest = max(tabulate(self.own, metric), key=lambda own: own.median, default=None)
+        comparable = [own for own in tabulate(self.own, metric) if _transport(own) == _transport(cell)]
+        fastest = max(comparable, key=lambda own: own.median, default=None)
         return _share(cell, fastest.median, fastest.bound) if fastest else ""
 
     def _beside(self, metric: str, cell: Cell) -> Cell | None:
@@ -63,6 +65,10 @@ class Echo:
 
     def _like(self, cell: Cell) -> list[WindowRecord]:
         return [record for record in self.records if record.levels == cell.levels]
+
+
+def _transport(cell: Cell) -> str:
+    return cell.levels.get("traffic.transport", "")
 
 
 def _share(cell: Cell, limit: float, limit_bound: Bound = "") -> str:
@@ -88,8 +94,8 @@ def measured_here(row: Published, records: Sequence[WindowRecord], intervals: bo
     values = [f"{cell.label} {value_text(cell, intervals)}{unit}" for cell in cells]
     if not values:
         return "not measured"
-    counts = {len(cell.values) for cell in cells}
-    notes = [f"n = {counts.pop()}"] if len(counts) == 1 else []
+    counts = [len(cell.values) for cell in cells]
+    notes = [f"n = {span_text(min(counts), max(counts))}"]
     if METRICS[row.metric].better == "higher" and any(record.within for record in records):
         notes.append("best window of each start")
     return "; ".join(values) + (f" ({', '.join(notes)})" if notes and intervals else "")
@@ -220,7 +226,7 @@ def _outcome(each: LevelComparison, absolute: float, margin: float) -> str:
     if each.outcome == "inconclusive" and each.effect.bound:
         return "inconclusive: values are only bounds"
     return {
-        "equivalent": f"equivalent within {margin_text(margin, absolute)} (p {each.effect.p_equivalence:.3f})",
+        "equivalent": f"equivalent within {margin_text(margin, absolute)} (p {p_value(each.effect.p_equivalence)})",
         "inconclusive": f"inconclusive, {minimum_effects([each.effect.mde], absolute)}",
         "withheld": "withheld: A/A alarm",
     }.get(each.outcome, each.outcome)
@@ -253,4 +259,4 @@ def _pairs(finding: MetricAnalysis) -> list[Part]:
 
 
 def _p_and_interval(pair: PairwiseTest) -> list[str]:
-    return [p_value(pair.p), f"{pair.low:.3f} – {pair.high:.3f}"]
+    return [p_value(pair.p), "–" if math.isnan(pair.low) else f"{pair.low:.3f} – {pair.high:.3f}"]

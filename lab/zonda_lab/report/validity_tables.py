@@ -60,12 +60,12 @@ def false_alarms(pairs: Sequence[AaPair]) -> list[Text]:
 
 
 def predictions(records: Sequence[WindowRecord]) -> list[Part]:
-    """Calculated bounds next to the measured values."""
+    """Calculated bounds next to the values of the valid windows."""
     rows = []
     for record in records:
-        for name, value in record.predictions.items():
-            measured = record.metrics.get(name, record.metrics.get(f"{name}_open"))
-            here = "" if measured is None else number(measured)
+        for name, value in record.predictions.items() if record.counts else ():
+            measured = next((metric for metric in (name, f"{name}_open") if metric in record.metrics), None)
+            here = f"{record.bound(measured)} {number(record.metrics[measured])}".lstrip() if measured else ""
             rows.append([*record.levels.values(), name, number(value), here])
     if not rows:
         return []
