@@ -9,7 +9,7 @@ from zonda_lab.analysis.analysis import MetricAnalysis, aa_pairs, analyse, analy
 from zonda_lab.analysis.claims import ClaimCheck, check_claim
 from zonda_lab.experiments.definition import AnalysisSpec, Claim, Published
 from zonda_lab.report import conclusion, html, markdown, validity_tables
-from zonda_lab.report.document import Document, Figure, Heading, Part, Table, Text
+from zonda_lab.report.document import Document, Figure, Heading, Part, Table, Text, slug
 from zonda_lab.report.machine import machine, primaries_of
 from zonda_lab.report.number_format import NONE
 from zonda_lab.report.opening import COST, RATES, opening
@@ -87,8 +87,9 @@ class Chapter:
         pairs = [*self.aa_pairs, *aa_pairs(self.records, only_claimed, self.analysis)]
         self.claims: list[ClaimCheck] = [done for claim in claimed for done in check_claim(self.records, claim, pairs)]
         self.primary = next((found for found in self.metrics if found.metric == self.analysis.metric), None)
-        self.conclusion = conclusion.conclusion(self.primary, self.claims, self.analysis, self._cost())
-        self.summary_text = conclusion.primary_metric(self.primary, self.analysis)
+        valid = sum(record.counts for record in records)
+        self.conclusion = conclusion.conclusion(self.primary, self.claims, self.analysis, self._cost(), valid)
+        self.summary_text = conclusion.primary_metric(self.primary, self.analysis, valid)
         self.verdict = conclusion.verdict(self.claims, self.primary)
         if records and all(record.skipped for record in records):
             reasons = dict.fromkeys(record.skipped.splitlines()[0] for record in records)
@@ -103,7 +104,7 @@ class Chapter:
     def parts(self, folder: Path) -> list[Part]:
         """Question, published and measured values, plots, tables, validity and result."""
         described, records = self.described, self.records
-        parts: list[Part] = [Heading(2, f"{self.id} {described['title']}", self.id.lower())]
+        parts: list[Part] = [Heading(2, f"{self.id} {described['title']}", slug(self.id.lower()))]
         parts += [Text(described[key], f"{word}.") for key, word in INTRODUCTION.items() if described[key]]
         parts += [Text(size(described, records, self.analysis, self.primary), "Size.")]
         parts += [*validity_tables.counted(records), *validity_tables.rig_bound(records)]

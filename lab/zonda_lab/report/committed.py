@@ -123,7 +123,7 @@ def index(target: Path) -> str:
     rows = [_row(folder, manifests[folder], chapter) for folder, chapter in read.items()]
     pairs = [pair for chapter in read.values() for pair in chapter.aa_pairs]
     alarms = [f"**{part.strong}** {part.text}\n" for part in false_alarms(pairs)]
-    more = "".join(markdown_row([chapter.id, *chapter.size_row]) for chapter in read.values())
+    more = "".join(markdown.row_markdown([chapter.id, *chapter.size_row]) for chapter in read.values())
     texts = [_measured(manifests), _duration(read.values()), *alarms, f"**Intervals.** {INTERVALS}\n"]
     return "\n".join([INDEX, *texts, f"{HEAD}{''.join(rows)}", f"{MORE}{more}"])
 
@@ -199,12 +199,7 @@ def _row(folder: Path, manifest: Mapping[str, Any], chapter: Chapter) -> str:
     old = " †" if _is_old(manifest) else ""
     question = chapter.described["question"] or chapter.described["title"]
     link = f"[{chapter.id}]({folder.name}/report.md){old}"
-    return markdown_row([link, question, _published(chapter), _here(chapter), chapter.verdict])
-
-
-def markdown_row(cells: Sequence[str]) -> str:
-    """One row of a table, each cell on one line."""
-    return "| " + " | ".join(" ".join(cell.replace("|", "\\|").split()) for cell in cells) + " |\n"
+    return markdown.row_markdown([link, question, _published(chapter), _here(chapter), chapter.verdict])
 
 
 def _is_old(manifest: Mapping[str, Any]) -> bool:

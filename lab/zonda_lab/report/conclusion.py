@@ -26,23 +26,26 @@ def conclusion(
     claims: Sequence[ClaimCheck],
     analysis: AnalysisSpec,
     cost: MetricAnalysis | None = None,
+    valid: int = 0,
 ) -> str:
     """The primary metric and the published claims; `cost` is the headline if the rig limited the primary metric."""
     headline = [_cost(cost)] if cost else []
-    return " ".join([*headline, primary_metric(finding, analysis), *(_claims(claims) if finding else [])])
+    found = _claims(claims) if finding or _are_tested(claims) else []
+    return " ".join([*headline, primary_metric(finding, analysis, valid), *found])
 
 
 def verdict(claims: Sequence[ClaimCheck], finding: MetricAnalysis | None) -> str:
     """At most five words: the outcomes of the claims, the rarer kinds left out where they are too many."""
-    if finding is None or not finding.cells:
+    has_primary = finding is not None and bool(finding.cells)
+    if not has_primary and not _are_tested(claims):
         return checks.NOT_MEASURED
     count = Counter(done.outcome for done in claims)
-    if not count:
+    if not count and finding:
         alarmed = finding.comparisons and all(c.outcome == "withheld" for c in finding.comparisons)
         return checks.WITHHELD if alarmed else "measured; no published claim"
     if len(count) == 1:
         return next(iter(count))
-    if not any(count[word] for word in TESTED):
+    if not _are_tested(claims):
         return checks.NOT_MEASURED
     kinds = [f"{count[word]} {word.removesuffix(' here')}" for word in WORDS if count[word]]
     tested = [f"{count[word]} {word}" for word in TESTED if count[word]]
@@ -51,11 +54,17 @@ def verdict(claims: Sequence[ClaimCheck], finding: MetricAnalysis | None) -> str
     return next(text for text in choices if len(text.split()) <= MOST_WORDS)
 
 
-def primary_metric(finding: MetricAnalysis | None, analysis: AnalysisSpec) -> str:
-    """The primary metric, with the first items listed by name."""
+def primary_metric(finding: MetricAnalysis | None, analysis: AnalysisSpec, valid: int) -> str:
+    """The primary metric, with the first items listed by name; `valid` windows may have other metrics."""
     if finding is None or not finding.cells:
-        return "No result: no window was valid."
+        why = f"no valid window has the {METRICS[analysis.metric].title}" if valid else "no window was valid"
+        return f"No result: {why}."
     return _differences(finding, analysis, MOST) or _medians(finding, MOST)
+
+
+def _are_tested(claims: Sequence[ClaimCheck]) -> bool:
+    """Whether a claim was tested, which may be one about another metric than the primary one."""
+    return any(done.outcome in TESTED for done in claims)
 
 
 def _cost(found: MetricAnalysis) -> str:

@@ -21,7 +21,7 @@ def machine(manifest: Mapping[str, Any], records: Sequence[WindowRecord], primar
     described, generator = manifest["machine"], manifest["generator"]
     virtual = "virtual, " if described["hypervisor"] else ""
     text = (
-        f"{described['cpu']}, {described['cpus']} CPUs, {virtual}{described['memory_mb'] // 1024} GB, "
+        f"{described['cpu']}, {described['cpus']} CPUs, {virtual}{described['memory_mb'] / 1024:.1f} GiB, "
         f"Linux {described['kernel']}, {described['system']}. "
         f"Load by {generator['name']} {generator['version']}. Started {manifest['began']}."
     )

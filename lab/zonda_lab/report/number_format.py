@@ -20,19 +20,23 @@ def number(value: float, step: float | None = None) -> str:
         return "0"
     digits = 6 if step == EXACT else 3
     place = math.floor(math.log10(abs(value))) - digits + 1 if not step else round(math.log10(step))
-    text = f"{round(value, -place):,.{max(0, -place)}f}"
+    text = f"{round(value, -place) + 0.0:,.{max(0, -place)}f}"  # adding 0.0 takes the sign from a zero
     return text if step or "." not in text else text.rstrip("0").rstrip(".")
 
 
 def resolution(low: float, high: float) -> float | None:
-    """The decimal place that an interval supports: two digits of its width; None if an end is open."""
+    """The decimal place that an interval supports: two digits of its width; None if an end is open.
+
+    One digit of the lower end, if that is positive: in a wide interval a value near it would be printed as 0.
+    """
     width = high - low
     if not math.isfinite(width):
         return None
     if width <= 0:
         return EXACT
     finest = math.floor(math.log10(max(abs(low), abs(high)))) - MOST_DIGITS + 1
-    return 10.0 ** max(math.floor(math.log10(width)) - 1, finest)
+    place = math.floor(math.log10(width)) - 1
+    return 10.0 ** max(min(place, math.floor(math.log10(low))) if low > 0 else place, finest)
 
 
 def interval_text(low: float, high: float, step: float | None = None) -> str:

@@ -8,7 +8,7 @@ from zonda_lab.experiments.definition import Published
 from zonda_lab.experiments.metrics import LIMITS
 from zonda_lab.report.document import Figure, Part, Text
 from zonda_lab.report.number_format import number, span_text
-from zonda_lab.report.plot_style import COLOURS, SERVERS, Bar, bars_of
+from zonda_lab.report.plot_style import Bar, bars_of, styles
 from zonda_lab.results.window_record import WindowRecord
 
 RATES = ("answered_qps", "peak_999_qps")  # the first that was measured is shown
@@ -41,7 +41,7 @@ def opening(records: Sequence[WindowRecord], few: int) -> list[Part]:
         return []
     panels = [("queries answered per second", *_bars(rate)), ("CPU time per answer, µs", *_bars(cost))]
     return [
-        Figure("overview", bars_of(panels), _caption(rate)),
+        Figure("overview", bars_of(panels), _caption(rate, cost)),
         Text(_who(rate, "answers most", "queries per second"), "Who answers most?"),
         Text(_who(cost, "costs least", _cost_unit(cost)), "Who costs least?"),
         Text(_unknown(rate, cost, records, few), "What cannot be said?"),
@@ -94,17 +94,23 @@ def _comparable(cells: Sequence[Cell]) -> tuple[int, int]:
 
 def _bars(ranking: Ranking) -> tuple[list[Bar], float | None]:
     bars = [
-        (name := _name(cell), cell.median, (cell.low, cell.high), SERVERS.get(name, COLOURS[0]))
-        for cell in ranking.servers
+        (f"{name} ({cell.bound})" if cell.bound else name, cell.median, (cell.low, cell.high), colour)
+        for cell, (name, colour) in zip(ranking.servers, _coloured(ranking.servers), strict=True)
     ]
     return bars, ranking.echo.median if ranking.echo else None
 
 
-def _caption(rate: Ranking) -> str:
-    counts = sorted({len(cell.values) for cell in rate.servers})
-    starts = span_text(counts[0], counts[-1])
-    echo = " Dashed: an echo program without DNS, measured in the same way." if rate.echo else ""
-    return f"Left: more is better; right: less is better. Medians of {starts} starts, lines: 95 % intervals.{echo}"
+def _coloured(cells: Sequence[Cell]) -> list[tuple[str, str]]:
+    names = [_name(cell) for cell in cells]
+    return [(name, colour) for name, (colour, _) in zip(names, styles(names), strict=True)]
+
+
+def _caption(rate: Ranking, cost: Ranking) -> str:
+    counts = [len(cell.values) for cell in (*rate.servers, *cost.servers)]
+    n = f"{span_text(min(counts), max(counts))} start{'s' if max(counts) > 1 else ''}"
+    dashed = " Dashed: an echo program without DNS, measured in the same way."
+    echo = dashed if rate.echo or cost.echo else ""
+    return f"Left: more is better; right: less is better. Medians of {n}, lines: 95 % intervals.{echo}"
 
 
 def _who(ranking: Ranking, does: str, unit: str) -> str:

@@ -56,7 +56,8 @@ class Echo:
         if limits:
             same = self._beside(metric, cell)
             return _share(cell, float(np.median(limits)), same.bound if same else "")
-        fastest = max(tabulate(self.own, metric), key=lambda own: own.median, default=None)
+        comparable = [own for own in tabulate(self.own, metric) if _transport(own) == _transport(cell)]
+        fastest = max(comparable, key=lambda own: own.median, default=None)
         return _share(cell, fastest.median, fastest.bound) if fastest else ""
 
     def _beside(self, metric: str, cell: Cell) -> Cell | None:
@@ -66,6 +67,10 @@ class Echo:
 
     def _like(self, cell: Cell) -> list[WindowRecord]:
         return [record for record in self.records if record.levels == cell.levels]
+
+
+def _transport(cell: Cell) -> str:
+    return cell.levels.get("traffic.transport", "")
 
 
 def _share(cell: Cell, limit: float, limit_bound: Bound = "") -> str:
@@ -91,8 +96,8 @@ def measured_here(row: Published, records: Sequence[WindowRecord], intervals: bo
     values = [f"{cell.label} {value_text(cell, intervals)}{unit}" for cell in cells]
     if not values:
         return "not measured"
-    counts = {len(cell.values) for cell in cells}
-    notes = [f"n = {counts.pop()}"] if len(counts) == 1 else []
+    counts = [len(cell.values) for cell in cells]
+    notes = [f"n = {span_text(min(counts), max(counts))}"]
     if METRICS[row.metric].better == "higher" and any(record.within for record in records):
         notes.append("best window of each start")
     return "; ".join(values) + (f" ({', '.join(notes)})" if notes and intervals else "")
