@@ -15,6 +15,7 @@ from zonda_lab.report.number_format import (
     effect_text,
     margin_text,
     measured,
+    minimum_effect,
     minimum_effects,
     number,
     p_value,
@@ -115,11 +116,12 @@ def claims(checked: Sequence[ClaimCheck]) -> list[Part]:
             done.condition,
             claim_value(done),
             str(done.n),
-            done.outcome,
+            claim_verdict(done),
         ]
         for done in checked
     ]
-    head = ["claim", "published", "confirmed by", "condition", "measured here (95 % interval)", "blocks", "verdict"]
+    head = ["claim", "published", "confirmed by", "condition", "measured here (simultaneous 95 % interval)"]
+    head += ["blocks", "verdict"]
     table = Table(head, rows, [MOODS.get(c.outcome, "") for c in checked])
     needs = dict.fromkeys(f"{done.claim.says}: {done.claim.untestable}" for done in checked if done.claim.untestable)
     return [Heading(3, "Claims"), table, *(Text(f"{need}.", "Not testable here.") for need in needs)]
@@ -129,6 +131,8 @@ def confirming_range(claim: Claim) -> str:
     """The range that the whole interval must lie in; empty for an order, which has none."""
     if claim.order or claim.untestable:
         return ""
+    if claim.event:
+        return f"a start with less than {number(claim.event)}"
     low, high = claim.confirming
     step = resolution(low, high)
     if math.isinf(high):
@@ -145,6 +149,12 @@ def claim_value(done: ClaimCheck) -> str:
     if done.text or done.value is None:
         return done.text
     return ("exponent " if done.claim.shape else "") + measured(done.value, done.low, done.high, done.bound)
+
+
+def claim_verdict(done: ClaimCheck) -> str:
+    """The outcome of a claim, with the minimum detectable effect if it is inconclusive."""
+    is_open = done.outcome == "inconclusive" and not math.isnan(done.mde)
+    return f"{done.outcome}, {minimum_effects([done.mde])}" if is_open else done.outcome
 
 
 def metric_tables(found: MetricAnalysis, analysis: AnalysisSpec, echo: Echo) -> list[Part]:
@@ -196,20 +206,21 @@ def _comparison_table(found: MetricAnalysis, analysis: AnalysisSpec, absolute: f
     """One row per level; those without a ratio, because a value is not positive, stand last."""
     ratio = f"{'difference from' if absolute else 'ratio to'} {analysis.baseline} (95 % interval)"
     head = [*map(factor_words, [*found.strata[0].levels, analysis.compare]), ratio]
-    head += ["p (Holm)", "p Dunn", "p Dunnett", "outcome"]
+    head += ["p (Holm)", "p Dunn", "p Dunnett", "minimum detectable effect", "outcome"]
     rows = [
         [
             *each.stratum.values(),
             each.level,
             effect_text(each.effect, absolute),
             *map(p_value, (each.effect.p, each.dunn, each.dunnett)),
+            minimum_effect(math.nan if each.effect.bound else each.effect.mde, absolute),
             _outcome(each, absolute, analysis.margin),
         ]
         for each in found.comparisons
     ]
     moods = [MOODS.get(each.outcome, "") for each in found.comparisons]
     left_out = [
-        [*stratum.levels.values(), level, *[p_value(math.nan)] * 4, why]
+        [*stratum.levels.values(), level, *[p_value(math.nan)] * 5, why]
         for stratum in found.strata
         for level, why in stratum.without_ratio.items()
     ]
@@ -217,6 +228,8 @@ def _comparison_table(found: MetricAnalysis, analysis: AnalysisSpec, absolute: f
 
 
 def _outcome(each: LevelComparison, absolute: float, margin: float) -> str:
+    if each.outcome == "inconclusive" and each.effect.bound == "unequal":
+        return "no verdict: unequal shares answered"
     if each.outcome == "inconclusive" and each.effect.bound:
         return "inconclusive: values are only bounds"
     return {

@@ -30,9 +30,14 @@ def size(
 
 def _power(records: Sequence[WindowRecord], analysis: AnalysisSpec, primary: MetricAnalysis | None) -> list[str]:
     """The minimum detectable effect of the primary metric, and the blocks that its planned effect needs."""
-    effects = [c.effect.mde for c in primary.comparisons if not c.effect.bound] if primary else []
-    if not effects or primary is None:
+    if primary is None or not primary.cells:
         return []
+    compared = primary.comparisons
+    if not compared:
+        return ["no comparison, so no minimum detectable effect"]
+    effects = [each.effect.mde for each in compared if not each.effect.bound and each.effect.mde]
+    if not effects:
+        return ["no minimum detectable effect: the values compared are only bounds, or do not vary"]
     absolute = METRICS[primary.metric].margin
     text = minimum_effects(effects, absolute)
     sigma = sigma_of(records, analysis)
@@ -40,7 +45,7 @@ def _power(records: Sequence[WindowRecord], analysis: AnalysisSpec, primary: Met
         return [text]
     comparisons = max(len(stratum.comparisons) for stratum in primary.strata)
     needed = blocks_needed(sigma, analysis.effect, comparisons) or f"more than {MOST_BLOCKS:,}"
-    return [f"{text} (on average {analysis.effect:.1%} would need {needed} blocks)"]
+    return [text, f"on average {analysis.effect:.1%} would need {needed} blocks"]
 
 
 def _cut(described: Mapping[str, Any]) -> list[str]:
