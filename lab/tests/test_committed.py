@@ -48,6 +48,31 @@ def test_all_committed_reports_are_rebuilt(full: Results, tmp_path: Path) -> Non
     assert [path.read_text() for path in files] == written
 
 
+def test_a_rebuilt_report_has_the_claims_of_today(full: Results, tmp_path: Path) -> None:
+    """Claims whose words say more than their thresholds remained in the records after they had been corrected."""
+    target = tmp_path / "records"
+    committed.keep(full, target)
+    results = Results(target / "e12-many-zones")
+    manifest, lines = results.manifest(), results.lines.read_text()
+    today = manifest["experiments"]["E12"]["claims"]
+    old = {**manifest["experiments"]["E12"], "claims": [{**today[0], "says": "zones cost nothing"}], "left_out": "this"}
+    results.write("manifest.json", {**manifest, "experiments": {"E12": old}})
+    committed.rebuild(target)
+    rebuilt = results.manifest()["experiments"]["E12"]
+    assert (rebuilt["claims"], rebuilt["left_out"], results.lines.read_text()) == (today, "this", lines)
+    assert "zones cost nothing" not in (results.folder / "report.md").read_text()
+
+
+def test_only_what_the_catalogue_has_and_was_measured_is_read_anew(full: Results) -> None:
+    entry = {**full.manifest()["experiments"]["E12"], "claims": []}
+    assert catalogue.described_today(entry)["claims"]
+    for other in ({"name": "mine"}, {"id": "mine"}):
+        assert catalogue.described_today({**entry, **other})["claims"] == []
+    analysis = {**entry["analysis"], "margin": 0.5}
+    unmeasured = {**entry, "analysis": analysis, "levels": {**entry["levels"], "server.name": ["zonda"]}}
+    assert catalogue.described_today(unmeasured)["analysis"] == analysis
+
+
 @pytest.fixture
 def full(made: Results, tmp_path: Path) -> Results:
     """A run that may be kept: not quick, of a clean commit."""

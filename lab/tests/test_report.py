@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from zonda_lab import report
+from zonda_lab.analysis.analysis import analyse_metric
 from zonda_lab.experiments.definition import AnalysisSpec, Claim
 from zonda_lab.load.latency_histogram import LatencyHistogram, write_log
 from zonda_lab.report.number_format import measured, number
@@ -16,7 +17,7 @@ from zonda_lab.report.plots import PLOTS
 from zonda_lab.report.result_tables import confirming_range
 from zonda_lab.report.size import size
 from zonda_lab.results.folder import Results
-from zonda_lab.results.window_record import WindowRecord
+from zonda_lab.results.window_record import Bound, WindowRecord
 from zonda_lab.schema import parse
 
 ANALYSIS = {"metric": "cpu_us_per_query", "compare": "server.name"}
@@ -67,6 +68,33 @@ def test_the_page_says_what_the_full_form_leaves_out(made: Results) -> None:
     assert said.endswith("; left out: more blocks.")
     assert "zones: without 10,000, 30,000" in size(made.manifest()["experiments"]["E12"], [], spec, None)
     assert "left out" not in size({**described, "left_out": ""}, [], spec, None)
+
+
+@pytest.mark.parametrize(
+    ("values", "bound", "said"),
+    [
+        ((3.0, 3.1, 3.2, 3.3), "", "minimum detectable effect 11.2% (median of 2)"),
+        ((3.0, 3.1, 3.2, 3.3), "at least", "no minimum detectable effect: the values compared are only bounds, or"),
+        ((3.0, 3.0, 3.0, 3.0), "", "no minimum detectable effect: the values compared are only bounds, or do not vary"),
+    ],
+)
+def test_the_size_states_the_minimum_detectable_effect_or_why_there_is_none(
+    made: Results, make_record: Callable[..., WindowRecord], values: tuple[float, ...], bound: Bound, said: str
+) -> None:
+    """E2 stated none, E19 one of 0 points, and others a range from 0.4 % to more than 1000 %."""
+    (described,) = list(made.manifest()["experiments"].values())[:1]
+    records = [
+        make_record(block, server=server, answered_qps=value if server != "nsd" else 3.0)
+        for block, value in enumerate(values)
+        for server in ("nsd", "knot", "zonda")
+    ]
+    for record in records:
+        record.bounds = {"answered_qps": bound} if bound else {}
+    plan = AnalysisSpec(metric="answered_qps", compare="server.name", baseline="nsd")
+    assert said in size(described, records, plan, analyse_metric(records, "answered_qps", plan))
+    alone = AnalysisSpec(metric="answered_qps", compare="server.name")
+    found = size(described, records, alone, analyse_metric(records, "answered_qps", alone))
+    assert "no comparison, so no minimum detectable effect" in found
 
 
 def test_the_page_is_complete_and_self_contained(page: Path) -> None:

@@ -54,7 +54,7 @@ def planned(tmp_path: Path, fake_load: ZondaLoad) -> Planned:
         text = small_experiment(**options).replace("[traffic]\n", f"[traffic]\n{traffic}\n")
         path.write_text(f'procedure = "{procedure}"\n{text}')
         results = Results(tmp_path / "results")
-        results.create({})
+        results.create({"experiments": {}, "servers": {}})
         return Runner(results, {}, fake_load, Progress(1.0, io.StringIO())), plan_starts(load(path), 1)[0]
 
     return made

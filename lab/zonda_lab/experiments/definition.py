@@ -184,6 +184,9 @@ class Claim:
     low: float = doc("lowest value that confirms the claim", 0.0)
     high: float = doc("highest value that confirms the claim", float("inf"))
     spread: bool = doc("compare coefficients of variation over starts instead of medians", False)
+    event: float = doc(
+        "not 0: what is claimed happens in some starts, those with a value below this; `low` is their least share", 0.0
+    )
     order: list[str] = doc('levels from the highest value to the lowest; `"a = b"` has no order among them', [])
     shape: Literal[
         "", "flat", "rising", "falling", "linear", "slower than linear", "faster than linear", "levels off"

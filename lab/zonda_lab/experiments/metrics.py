@@ -1,6 +1,7 @@
 """All metrics of a window: title, unit and which direction is better."""
 
 import itertools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -16,6 +17,8 @@ class Metric:
     is_latency: bool = False  # of queries, so invalid if the generator sent them late
     margin: float = 0.0  # if not 0, differences are absolute instead of ratios, and this is the equivalence margin
     capacity: bool = False  # a rate of queries, also shown as a share of what the echo server answers
+    per_answer: bool = False  # a cost of an answer, which depends on the share of the queries that were answered
+    most: float = math.inf  # no value is above it
 
     @property
     def heading(self) -> str:
@@ -97,13 +100,13 @@ OF_QUERIES = {
     "offered_qps": Metric("offered rate", "q/s", "neither"),
     "sent_qps": Metric("sent rate", "q/s", "neither"),
     "answered_qps": Metric("answered rate", "q/s", "higher", capacity=True),
-    "answered_share": Metric("share of queries answered", "", "higher", margin=0.001),
+    "answered_share": Metric("share of queries answered", "", "higher", margin=0.001, most=1.0),
     "lost": Metric("queries without an answer", "", "lower"),
     "late_answers": Metric("answers after sending had stopped", "", "lower"),
     "drain_s": Metric("time to drain buffers after sending had stopped", "s", "lower"),
     "wrong": Metric("wrong answers", "", "lower"),
-    "cpu_us_per_query": Metric("server CPU time per answer", "µs", "lower"),
-    "answers_per_cpu_s": Metric("answers per second of server CPU time", "/s", "higher"),
+    "cpu_us_per_query": Metric("server CPU time per answer", "µs", "lower", per_answer=True),
+    "answers_per_cpu_s": Metric("answers per second of server CPU time", "/s", "higher", per_answer=True),
     "latency_mean_us": Metric("mean latency", "µs", "lower", is_latency=True),
     "latency_p50_us": Metric("median latency from the intended send time", "µs", "lower", is_latency=True),
     "latency_p99_us": Metric("99th percentile latency from the intended send time", "µs", "lower", is_latency=True),
@@ -176,7 +179,7 @@ METRICS = {
     "connects_per_s": Metric("connections accepted per second", "/s", "higher"),
     "probe_p99_us": Metric("99th percentile latency of UDP probes meanwhile", "µs", "lower"),
     "reclaim_s": Metric("time until idle connections are closed", "s", "lower"),
-    "udp_answered_share": Metric("share of UDP queries answered", "", "higher", margin=0.001),
+    "udp_answered_share": Metric("share of UDP queries answered", "", "higher", margin=0.001, most=1.0),
     "tcp_recovery_s": Metric("time until TCP answers again", "s", "lower"),
     "transfers_per_s": Metric("zone transfers out completed per second", "/s", "higher"),
     "versions_per_s": Metric("new versions of a zone that were served per second", "/s", "higher"),

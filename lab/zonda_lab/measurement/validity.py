@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from zonda_lab.experiments.definition import Settings
 from zonda_lab.load.result import LoadResult
 from zonda_lab.measurement.window import Window
+from zonda_lab.results.settings_bounds import BUSY
 from zonda_lab.results.window_record import LATE_SENDS
 from zonda_lab.telemetry.series import PACKETS, Telemetry, net
 
-BUSY = 0.9  # share of the generator's busiest thread above which it, and not the server, is the limit
 DRAIN = 0.1  # longest drain of a server's buffers after the load, as a share of the window
 ACHIEVED = 0.999  # share of the scheduled queries that must be sent
 SCHEDULE_ERROR = 0.10  # maximum 99th percentile schedule error, as a share of the median latency

@@ -19,6 +19,7 @@ from zonda_lab.report.reading import DISTURBED, INTERVALS, OLD, READING
 from zonda_lab.report.result_tables import Echo, claims, metric_tables, published
 from zonda_lab.report.size import FEW, measured_size, more_time, size
 from zonda_lab.results.folder import FORMAT, Results
+from zonda_lab.results.settings_bounds import ANSWERED
 from zonda_lab.results.window_record import WindowRecord
 from zonda_lab.schema import parse_stored
 
@@ -96,10 +97,11 @@ class Chapter:
             self.conclusion = self.summary_text = f"Skipped: {'; '.join(reasons)}."
 
     def _cost(self) -> MetricAnalysis | None:
-        """Answers per CPU second, if the rig limited windows of the primary metric."""
+        """Answers per CPU second where all queries were answered, if the rig limited windows of the primary metric."""
         limited = any(record.counts and record.rig_bound for record in self.records)
-        measured = any("answers_per_cpu_s" in record.metrics for record in self.records)
-        return analyse_metric(self.records, "answers_per_cpu_s", self.analysis) if limited and measured else None
+        alike = [record for record in self.records if record.served_share >= ANSWERED]
+        measured = any("answers_per_cpu_s" in record.metrics for record in alike)
+        return analyse_metric(alike, "answers_per_cpu_s", self.analysis) if limited and measured else None
 
     def parts(self, folder: Path) -> list[Part]:
         """Question, published and measured values, plots, tables, validity and result."""

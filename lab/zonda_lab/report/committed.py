@@ -14,6 +14,7 @@ from zonda_lab.analysis.analysis import measured_for
 from zonda_lab.analysis.claims import ClaimCheck
 from zonda_lab.errors import LabError
 from zonda_lab.experiments.block_design import planned_keys
+from zonda_lab.experiments.catalogue import described_today
 from zonda_lab.experiments.metrics import METRICS
 from zonda_lab.report import markdown
 from zonda_lab.report.build import Chapter, chapters, document
@@ -37,7 +38,7 @@ manifest, and `report.md` with the main plot. Telemetry and histograms are not s
 
 ```sh
 zonda-lab report lab/records/e01-response-rate     # the full page with all plots, from the records
-zonda-lab report lab/records                       # all reports and this index again, after a change of the lab
+zonda-lab report lab/records                       # all reports and this index again, with today's claims and rules
 zonda-lab plan E1-E20 --from lab/records --hours 6 # blocks that the effects need, and their duration
 make lab-records                                   # measure all again from a clean commit, in at most seven hours
 zonda-lab history lab/records                      # how the values changed from commit to commit
@@ -101,9 +102,13 @@ def is_committed(folder: Path) -> bool:
 
 
 def rebuild(target: Path) -> Path:
-    """Writes all reports and the index again, after a change of the lab; returns the index."""
+    """Writes all reports and the index again, with today's texts, claims and analysis; returns the index."""
     for path in sorted(target.glob("*/manifest.json")):
-        _write_report(Results(path.parent))
+        results = Results(path.parent)
+        manifest = results.manifest()
+        entries = {id_: described_today(entry) for id_, entry in manifest["experiments"].items()}
+        results.write("manifest.json", {**manifest, "experiments": entries})
+        _write_report(results)
     (target / "README.md").write_text(index(target))
     return target / "README.md"
 

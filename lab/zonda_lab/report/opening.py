@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from zonda_lab.analysis.analysis import ANSWERED, Cell, measured_for
+from zonda_lab.analysis.analysis import Cell, measured_for
 from zonda_lab.experiments.definition import Published
 from zonda_lab.experiments.metrics import LIMITS
 from zonda_lab.report.document import Figure, Part, Text
 from zonda_lab.report.number_format import number, span_text
 from zonda_lab.report.plot_style import Bar, bars_of, styles
+from zonda_lab.results.settings_bounds import ANSWERED
 from zonda_lab.results.window_record import WindowRecord
 
 RATES = ("answered_qps", "peak_999_qps")  # the first that was measured is shown

@@ -17,6 +17,7 @@ from zonda_lab.report.number_format import (
     interval_text,
     margin_text,
     measured,
+    minimum_effect,
     minimum_effects,
     number,
     p_value,
@@ -123,11 +124,12 @@ def claims(checked: Sequence[ClaimCheck]) -> list[Part]:
             done.condition,
             claim_value(done),
             str(done.n),
-            done.outcome,
+            claim_verdict(done),
         ]
         for done in checked
     ]
-    head = ["claim", "published", "confirmed by", "condition", "measured here (95 % interval)", "blocks", "verdict"]
+    head = ["claim", "published", "confirmed by", "condition", "measured here (simultaneous 95 % interval)"]
+    head += ["blocks", "verdict"]
     table = Table(head, rows, [MOODS.get(c.outcome, "") for c in checked])
     needs = dict.fromkeys(f"{done.claim.says}: {done.claim.untestable}" for done in checked if done.claim.untestable)
     return [Heading(3, "Claims"), table, *(Text(f"{need}.", "Not testable here.") for need in needs)]
@@ -137,6 +139,8 @@ def confirming_range(claim: Claim) -> str:
     """The range that the whole interval must lie in; empty for an order, which has none."""
     if claim.order or claim.untestable:
         return ""
+    if claim.event:
+        return f"a start with less than {number(claim.event)}"
     low, high = claim.confirming
     step = resolution(low, high)
     if math.isinf(high):
@@ -154,6 +158,12 @@ def claim_value(done: ClaimCheck) -> str:
         return done.text
     unit = "" if done.claim.shape else "times" if done.claim.to else METRICS[done.claim.metric].unit
     return ("exponent " if done.claim.shape else "") + measured(done.value, done.low, done.high, done.bound, unit)
+
+
+def claim_verdict(done: ClaimCheck) -> str:
+    """The outcome of a claim, with the minimum detectable effect if it is inconclusive."""
+    is_open = done.outcome == "inconclusive" and not math.isnan(done.mde)
+    return f"{done.outcome}, {minimum_effects([done.mde])}" if is_open else done.outcome
 
 
 def metric_tables(found: MetricAnalysis, analysis: AnalysisSpec, echo: Echo) -> list[Part]:
@@ -226,22 +236,25 @@ def _comparison_table(
     treatments += [{**levels, analysis.compare: level} for levels, level, _ in without]
     columns = _level_columns(treatments, records)
     levels = list(map(list, zip(*(texts for _, texts in columns), strict=True)))
-    head = [*(head for head, _ in columns), ratio, "p (Holm)", "p Dunn", "p Dunnett", "outcome"]
+    head = [*(head for head, _ in columns), ratio, "p (Holm)", "p Dunn", "p Dunnett", "minimum detectable effect", "outcome"]
     rows = [
         [
             *texts,
             effect_text(each.effect, absolute),
             *map(p_value, (each.effect.p, each.dunn, each.dunnett)),
+            minimum_effect(math.nan if each.effect.bound else each.effect.mde, absolute),
             _outcome(each, absolute, analysis.margin),
         ]
         for texts, each in zip(levels, found.comparisons, strict=False)
     ]
     moods = [MOODS.get(each.outcome, "") for each in found.comparisons]
-    left_out = [[*texts, *[NONE] * 4, why] for texts, (*_, why) in zip(levels[len(rows) :], without, strict=True)]
+    left_out = [[*texts, *[NONE] * 5, why] for texts, (*_, why) in zip(levels[len(rows) :], without, strict=True)]
     return Table(head, [*rows, *left_out], [*moods, *["dim"] * len(left_out)])
 
 
 def _outcome(each: LevelComparison, absolute: float, margin: float) -> str:
+    if each.outcome == "inconclusive" and each.effect.bound == "unequal":
+        return "no verdict: unequal shares answered"
     if each.outcome == "inconclusive" and each.effect.bound:
         return "inconclusive: values are only bounds"
     return {

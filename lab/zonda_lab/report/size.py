@@ -51,9 +51,14 @@ def more_time(records: Sequence[WindowRecord], analysis: AnalysisSpec, primary: 
 
 def _power(records: Sequence[WindowRecord], analysis: AnalysisSpec, primary: MetricAnalysis | None) -> list[str]:
     """The minimum detectable effect of the primary metric, and the blocks that its planned effect needs."""
-    effects = [c.effect.mde for c in primary.comparisons if not c.effect.bound] if primary else []
-    if not effects or primary is None:
+    if primary is None or not primary.cells:
         return []
+    compared = primary.comparisons
+    if not compared:
+        return ["no comparison, so no minimum detectable effect"]
+    effects = [each.effect.mde for each in compared if not each.effect.bound and each.effect.mde]
+    if not effects:
+        return ["no minimum detectable effect: the values compared are only bounds, or do not vary"]
     text = minimum_effects(effects, METRICS[primary.metric].margin)
     return [text, *filter(None, [more_time(records, analysis, primary)])]
 

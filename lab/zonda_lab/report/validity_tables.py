@@ -51,7 +51,7 @@ def rig_bound(records: Sequence[WindowRecord]) -> list[Part]:
         return []
     text = f"{len(limited)} of {len(counting)} windows were limited by the rig and not by the server: "
     text += "; ".join(f"{why} ({n})" for why, n in grouped(record.rig_bound for record in limited)[:3])
-    advice = "Their rates are lower bounds; compare answers per second of CPU time instead."
+    advice = "Their rates are lower bounds, their losses upper ones; compare answers per second of CPU time instead."
     return [Text(f"{text}. {advice}", "Rig-bound.")]
 
 
@@ -60,7 +60,7 @@ def false_alarms(pairs: Sequence[AaPair], of: str = "of all experiments and metr
     if not pairs:
         text = "no A/A pair has enough starts, so the rate of false alarms is unknown."
         return [Text(text, "False alarms:")]
-    count = sum(pair.alarm for pair in pairs)
+    count = sum(pair.significant for pair in pairs)
     low, high = intervals.exact_share(count, len(pairs))
     text = f"{count} of {len(pairs)} A/A pairs {of} differ significantly: "
     interval = f"95 % interval {low:.1%} – {high:.1%}, taking pairs as independent; 5 % expected"
