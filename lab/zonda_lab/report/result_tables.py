@@ -121,8 +121,16 @@ def claims(checked: Sequence[ClaimCheck]) -> list[Part]:
     ]
     head = ["claim", "published", "confirmed by", "condition", "measured here (95 % interval)", "blocks", "verdict"]
     table = Table(head, rows, [MOODS.get(c.outcome, "") for c in checked])
-    needs = dict.fromkeys(f"{done.claim.says}: {done.claim.untestable}" for done in checked if done.claim.untestable)
-    return [Heading(3, "Claims"), table, *(Text(f"{need}.", "Not testable here.") for need in needs)]
+    parts: list[Part] = [Heading(3, "Claims"), table]
+    for title, why in (("Not testable here.", _obstacle), ("Inconclusive.", lambda done: done.claim.unverified)):
+        texts = dict.fromkeys(f"{done.claim.says}: {why(done)}." for done in checked if why(done))
+        parts += [Text(text, title) for text in texts]
+    return parts
+
+
+def _obstacle(done: ClaimCheck) -> str:
+    """Why the claim cannot be tested here, if so."""
+    return done.claim.untestable or ": ".join(filter(None, (done.lacking and done.condition, done.lacking)))
 
 
 def confirming_range(claim: Claim) -> str:
