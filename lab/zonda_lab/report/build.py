@@ -103,7 +103,8 @@ class Chapter:
         parts: list[Part] = [Heading(2, f"{self.id} {described['title']}", self.id.lower())]
         parts += [Text(described[key], f"{word}.") for key, word in INTRODUCTION.items() if described[key]]
         parts += [Text(size(described, records, self.analysis, self.primary), "Size.")]
-        parts += [*validity_tables.counted(records), *validity_tables.rig_bound(records)]
+        parts += [*validity_tables.counted(records), *validity_tables.without_value(records, self.analysis.metric)]
+        parts += validity_tables.rig_bound(records)
         parts += [*published(self.published, records), *claims(self.claims)]
         source, echo = PlotData(self.id, records, self.analysis, folder), Echo(records)
         parts += [figure for name in self.analysis.plots for figure in PLOTS[name](source)]

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from zonda_lab.analysis.analysis import MetricAnalysis
 from zonda_lab.analysis.block_plan import sigma_of
 from zonda_lab.experiments.definition import AnalysisSpec
@@ -23,9 +25,29 @@ def size(
 ) -> str:
     """Blocks, windows and detectable effect, and how this run is smaller than the full form."""
     timing = described["settings"]["timing"]
-    windows = [f"windows of {timing['seconds']:g} s"] if described["procedure"] in TIMED else []
-    sizes = [f"{timing['blocks']} blocks", *windows, *_power(records, analysis, primary), *_cut(described)]
+    sizes = [
+        f"{timing['blocks']} blocks",
+        *_windows(described, records),
+        *_power(records, analysis, primary),
+        *_cut(described),
+    ]
     return "; ".join(sizes) + "."
+
+
+def _windows(described: Mapping[str, Any], records: Sequence[WindowRecord]) -> list[str]:
+    """The length of the windows; of a replay the measured one, as its capture has a length and rate of its own."""
+    if described["procedure"] not in TIMED:
+        return []
+    traffic = described["settings"]["traffic"]
+    if not traffic.get("capture"):  # records of format 1 lack it
+        return [f"windows of {described['settings']['timing']['seconds']:g} s"]
+    replayed = [record for record in records if record.counts and record.window]
+    seconds = [record.window[1] - record.window[0] for record in replayed]
+    rates = [record.metrics["sent_qps"] for record in replayed if "sent_qps" in record.metrics]
+    text = f"{traffic['capture']} at {traffic['speed']:g} times its speed"
+    if not seconds or not rates:
+        return [f"windows of {text}"]
+    return [f"windows of about {np.median(seconds):.0f} s, {np.median(rates):,.0f} queries per second ({text})"]
 
 
 def _power(records: Sequence[WindowRecord], analysis: AnalysisSpec, primary: MetricAnalysis | None) -> list[str]:
