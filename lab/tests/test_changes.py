@@ -10,7 +10,7 @@ import dns.rrset
 import pytest
 from test_validity import result, telemetry
 
-from zonda_lab.experiments.definition import Settings
+from zonda_lab.experiments.definition import ChangeSpec, Settings
 from zonda_lab.load.zonda_load import ZondaLoad
 from zonda_lab.measurement import validity
 from zonda_lab.measurement.harness import Harness
@@ -58,14 +58,29 @@ def test_transfers_that_end_early_invalidate_the_window(tmp_path: Path) -> None:
     ]
 
 
-def test_work_for_transfers_is_no_buffering_and_no_cost_of_queries() -> None:
+@pytest.mark.parametrize(
+    ("change", "costs"),
+    [(ChangeSpec(transfers=4), set()), (ChangeSpec(updates_per_s=1000.0), {"cpu_us_per_query", "answers_per_cpu_s"})],
+)
+def test_work_for_transfers_and_updates_is_no_buffering(
+    change: ChangeSpec, costs: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """BIND used 1.19 s of CPU per second of queries, as transfers ended later: no window with transfers was valid."""
     span = Span(began=100.0, ended=102.4, server_cpu_s=2.38, own_cpu_s=2.5)
     window = Window(span, {"cpu_us_per_query": 31.0, "answers_per_cpu_s": 32_000.0}, load_s=2.0, result=result())
-    changes._without_query_cost(window)
-    checked = ValidityInput(window, telemetry(2.4), Settings(), is_isolated=False, receives_load=False)
+    (log := tmp_path / "log").write_text('{"type": "stats_sum", "zonda": {"zones": 4}}\n')
+    client: Any = SimpleNamespace(alive=True, log=log, began=0.0, stop=lambda: None, wait=lambda _: None)
+    zones = [SimpleNamespace(name="a.")]
+    server: Any = SimpleNamespace(config=SimpleNamespace(zones=zones, endpoint=None, tsig=None))
+    load = SimpleNamespace(update=lambda *_: [])
+    harness: Any = SimpleNamespace(zonda_load=load, start_process=lambda *_: client)
+    monkeypatch.setattr(changes, "measure_window", lambda *_: window)
+    monkeypatch.setattr(changes, "_endless_pull", lambda *_: [])
+    monkeypatch.setattr(changes, "read_summary", lambda _: result(rcodes={"NOERROR": 10_000}))
+    found = changes._disturbed_window(harness, server, Settings(change=change))
+    checked = ValidityInput(found, telemetry(2.4), Settings(), is_isolated=False, receives_load=False)
     assert [reason for reason in validity.reasons(checked) if "after the load" in reason] == []
-    assert window.metrics == {}
+    assert {name for name in found.metrics if "cpu" in name} == costs
 
 
 @pytest.mark.parametrize(("accepted", "invalid"), [(5860, []), (6000, []), (0, ["all 6000 updates failed"])])

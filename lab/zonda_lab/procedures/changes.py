@@ -119,6 +119,8 @@ def _disturbed_window(harness: Harness, server: Server, settings: Settings) -> W
     if change.transfers:
         transfers = harness.start_process("transfers", [*YIELDING, *_endless_pull(harness, server, change.transfers)])
     window = measure_window(harness, server, settings)
+    if transfers is not None or updates is not None:
+        window.load_s = 0.0  # the server goes on working for them when the queries have ended
     if transfers is not None:
         _add_transfers(window, transfers)
         _without_query_cost(window)
@@ -152,8 +154,7 @@ def _add_transfers(window: Window, transfers: Program) -> None:
 
 
 def _without_query_cost(window: Window) -> None:
-    """Transfers go on before and after the queries, and use most of the server's CPU time, so that it is not theirs."""
-    window.load_s = 0.0
+    """Transfers use most of the server's CPU time, before and after the queries too, so that it is not theirs."""
     for name in ("cpu_us_per_query", "answers_per_cpu_s"):
         window.metrics.pop(name, None)
 

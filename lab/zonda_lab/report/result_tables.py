@@ -46,9 +46,18 @@ class Echo:
         return same.median if same else None
 
     def share(self, metric: str, cell: Cell) -> str:
-        """The rate as a share of the echo's highest rate in the same rig and transport; empty if not known."""
+        """The rate as a share of the echo's highest rate in the same rig and transport; empty if not known.
+
+        A peak, of an open loop, is one of the echo's peak, not of its rate in a closed loop.
+        """
         if not METRICS[metric].capacity or cell.levels.get("server.name") in LIMITS:
             return ""
+        is_peak = metric.startswith("peak_")
+        if peaks := [
+            (r.echo[metric], _echo_bound(r, metric)) for r in self._like(cell) if is_peak and metric in r.echo
+        ]:
+            middle, bound = float(np.median([peak for peak, _ in peaks])), max(bound for _, bound in peaks)
+            return f"{_share(cell, middle, bound)} of {f'{bound} {number(middle)}'.lstrip()}"
         limits = [limit for r in self._like(cell) if (limit := r.echo.get(CAPACITY) or r.metrics.get("echo_qps"))]
         if limits:
             same = self._beside(metric, cell)
@@ -63,6 +72,12 @@ class Echo:
 
     def _like(self, cell: Cell) -> list[WindowRecord]:
         return [record for record in self.records if record.levels == cell.levels]
+
+
+def _echo_bound(record: WindowRecord, metric: str) -> Bound:
+    """Whether echo's peak is a bound; older records do not say, and the generator always ended echo's search."""
+    bound: Bound = record.detail.get("limits", {}).get("bounds", {metric: "at least"}).get(metric, "")
+    return bound
 
 
 def _share(cell: Cell, limit: float, limit_bound: Bound = "") -> str:

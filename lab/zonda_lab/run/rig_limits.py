@@ -26,6 +26,7 @@ from zonda_lab.procedures import procedure_of
 from zonda_lab.procedures.peak import GOALS, searched
 from zonda_lab.procedures.queries import measure_window
 from zonda_lab.results.folder import Results
+from zonda_lab.results.window_record import Bound
 from zonda_lab.servers import InstalledServer
 
 FILE = "limits.json"
@@ -45,6 +46,7 @@ class Limits:
     traffic: dict[str, Any]
     measured_at: float = field(default_factory=time.monotonic)
     windows: dict[str, dict[str, float]] = field(default_factory=dict)  # by traffic with its rate
+    bounds: dict[str, dict[str, Bound]] = field(default_factory=dict)  # which of these metrics are only bounds
     disturbed: list[str] = field(default_factory=list)  # what makes its windows less certain: the reader must know
 
 
@@ -93,7 +95,8 @@ class RigLimits:
             return {}, {}
         known = {"echo_qps": limits.echo_qps, "generator_qps": limits.generator_qps, "measured": limits.measured}
         echo = {"capacity_qps": limits.echo_qps, **limits.windows.get(window_of(settings), {})}
-        return echo, {**known, "traffic": limits.traffic, "disturbed": limits.disturbed}
+        bounds = limits.bounds.get(window_of(settings), {})
+        return echo, {**known, "bounds": bounds, "traffic": limits.traffic, "disturbed": limits.disturbed}
 
     def _recent(self, settings: Settings) -> Limits | None:
         """The limits of this kind of traffic, unless they are too old."""
@@ -117,6 +120,7 @@ class RigLimits:
                 measured = window.metrics
                 wanted = {name for name in measured if name in GOALS} | set(COMPARED)
                 limits.windows[window_of(settings)] = {n: v for n, v in measured.items() if n in wanted}
+                limits.bounds[window_of(settings)] = {n: b for n, b in window.bounds.items() if n in wanted}
 
     def _limits(self, harness: Harness, server: Server, settings: Settings) -> Limits:
         """The limits of this kind of traffic, measured now unless they are recent."""
