@@ -6,8 +6,9 @@ import pytest
 
 from zonda_lab.analysis import analysis, claims, effects
 from zonda_lab.experiments.definition import AnalysisSpec, Claim, Published
-from zonda_lab.report.document import Table
+from zonda_lab.report.document import Table, Text
 from zonda_lab.report.result_tables import Echo, metric_tables
+from zonda_lab.report.result_tables import claims as claims_table
 from zonda_lab.results.window_record import WindowRecord
 from zonda_lab.statistics import ratio_effect
 
@@ -368,6 +369,31 @@ def test_a_margin_of_points_is_not_one_of_their_exponential(make_record: Make) -
 def test_one_block_decides_no_claim(make_record: Make) -> None:
     claim = Claim("x", "y", "cpu_us_per_query", {"server.name": "nsd"}, {}, 2.0, 4.0)
     assert claims.check_claim([make_record(0, cpu_us_per_query=3.0)], claim)[0].outcome == "inconclusive"
+
+
+@pytest.mark.parametrize(("waiting", "outcome"), [(28_000.0, "refuted"), (6_003.0, "not testable here")])
+def test_a_remedy_is_not_refuted_where_the_fault_did_not_happen(
+    make_record: Make, waiting: float, outcome: str
+) -> None:
+    """E14 refuted the remedies for port exhaustion; 6,003 of 28,232 ports were in TIME_WAIT."""
+    claim = Claim("x", "y", "transfer_s", {"tuning": "b"}, {"tuning": "a"}, 0.0, 0.2, requires={"time_wait_max": 2e4})
+    each = [(block, level) for block in range(5) for level in "ab"]
+    records = [make_record(n, tuning=x, transfer_s=20.0 + n / 10, time_wait_max=waiting) for n, x in each]
+    done = claims.check_claim(records, claim)
+    assert [check.outcome for check in done] == [outcome]
+    text = "maximum sockets in TIME_WAIT 6,003, at least 20,000 are required"
+    assert done[0].lacking == ("" if outcome == "refuted" else text)
+    shown = [part.text for part in claims_table(done) if isinstance(part, Text)]
+    assert shown == ([] if outcome == "refuted" else [f"x: {text}."])
+
+
+def test_a_figure_that_was_not_verified_decides_nothing(make_record: Make) -> None:
+    """E21 confirmed and refuted figures that were recalled from the paper."""
+    claim = Claim("x", "y", "cpu_us_per_query", {"server.name": "nsd"}, {}, 2.0, 4.0, unverified="it was recalled")
+    records = [make_record(block, cpu_us_per_query=3.0 + block / 100) for block in range(6)]
+    done = claims.check_claim(records, claim)
+    assert [check.outcome for check in done] == ["inconclusive"]
+    assert [part.text for part in claims_table(done) if isinstance(part, Text)] == ["x: it was recalled."]
 
 
 def test_what_this_machine_cannot_answer_is_not_testable_here(make_record: Make) -> None:

@@ -9,15 +9,19 @@ import pytest
 
 from zonda_lab import report
 from zonda_lab.analysis.analysis import analyse_metric
+from zonda_lab.experiments import catalogue
 from zonda_lab.experiments.definition import AnalysisSpec, Claim
 from zonda_lab.load.latency_histogram import LatencyHistogram, write_log
+from zonda_lab.report.document import Text
 from zonda_lab.report.number_format import measured, number
 from zonda_lab.report.plot_style import PlotData
 from zonda_lab.report.plots import PLOTS
 from zonda_lab.report.result_tables import confirming_range
 from zonda_lab.report.size import size
+from zonda_lab.report.validity_tables import without_value
 from zonda_lab.results.folder import Results
 from zonda_lab.results.window_record import Bound, WindowRecord
+from zonda_lab.run.runner import described
 from zonda_lab.schema import parse
 
 ANALYSIS = {"metric": "cpu_us_per_query", "compare": "server.name"}
@@ -62,12 +66,12 @@ def page(made: Results) -> Path:
 
 
 def test_the_page_says_what_the_full_form_leaves_out(made: Results) -> None:
-    (described,) = list(made.manifest()["experiments"].values())[:1]
+    (entry,) = list(made.manifest()["experiments"].values())[:1]
     spec = parse(AnalysisSpec, ANALYSIS, "test")
-    said = size({**described, "left_out": "more blocks"}, [], spec, None)
+    said = size({**entry, "left_out": "more blocks"}, [], spec, None)
     assert said.endswith("; left out: more blocks.")
     assert "zones: without 10,000, 30,000" in size(made.manifest()["experiments"]["E12"], [], spec, None)
-    assert "left out" not in size({**described, "left_out": ""}, [], spec, None)
+    assert "left out" not in size({**entry, "left_out": ""}, [], spec, None)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +86,7 @@ def test_the_size_states_the_minimum_detectable_effect_or_why_there_is_none(
     made: Results, make_record: Callable[..., WindowRecord], values: tuple[float, ...], bound: Bound, said: str
 ) -> None:
     """E2 stated none, E19 one of 0 points, and others a range from 0.4 % to more than 1000 %."""
-    (described,) = list(made.manifest()["experiments"].values())[:1]
+    (entry,) = list(made.manifest()["experiments"].values())[:1]
     records = [
         make_record(block, server=server, answered_qps=value if server != "nsd" else 3.0)
         for block, value in enumerate(values)
@@ -91,10 +95,28 @@ def test_the_size_states_the_minimum_detectable_effect_or_why_there_is_none(
     for record in records:
         record.bounds = {"answered_qps": bound} if bound else {}
     plan = AnalysisSpec(metric="answered_qps", compare="server.name", baseline="nsd")
-    assert said in size(described, records, plan, analyse_metric(records, "answered_qps", plan))
+    assert said in size(entry, records, plan, analyse_metric(records, "answered_qps", plan))
     alone = AnalysisSpec(metric="answered_qps", compare="server.name")
-    found = size(described, records, alone, analyse_metric(records, "answered_qps", alone))
+    found = size(entry, records, alone, analyse_metric(records, "answered_qps", alone))
     assert "no comparison, so no minimum detectable effect" in found
+
+
+def test_the_length_of_a_replay_is_that_of_its_windows(make_record: Callable[..., WindowRecord]) -> None:
+    """E21 said "windows of 10 s", a setting that a replay does not use; its windows had 30 s."""
+    replay = described(catalogue.load(catalogue.find("E21")[0]))
+    record = make_record(0, sent_qps=1043.0)
+    record.window = [100.0, 110.2]
+    said = size(replay, [record], parse(AnalysisSpec, ANALYSIS, "test"), None)
+    assert "windows of about 10 s, 1,043 queries per second (root-server-2016.pcap.xz at 6 times its speed)" in said
+
+
+def test_a_treatment_without_a_valid_window_is_named(make_record: Callable[..., WindowRecord]) -> None:
+    """BIND had no valid window during transfers in E24; its row was missing without a word."""
+    records = [make_record(0, server=server, answered_share=0.7) for server in ("zonda", "bind")]
+    assert without_value(records, "answered_share") == []
+    records[1].valid, records[1].reasons = False, ["the server died"]
+    text, title = "bind (the server died).", "No valid window of share of queries answered."
+    assert without_value(records, "answered_share") == [Text(text, title)]
 
 
 def test_the_page_is_complete_and_self_contained(page: Path) -> None:

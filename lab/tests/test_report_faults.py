@@ -151,7 +151,8 @@ def test_bounds_are_compared_with_valid_windows_only(make_record: Make) -> None:
     records[0].valid, records[1].metrics["zones_missing"] = False, 3.0
     (folded,) = predictions(records)
     assert isinstance(folded, Folded) and isinstance(folded.parts[1], Table)
-    assert [row[-1] for row in folded.parts[1].rows] == ["at least 8", "9"]
+    ((*_, value, starts),) = folded.parts[1].rows
+    assert value.startswith("at least 8") and starts == "2"
 
 
 def test_memory_is_not_rounded_down() -> None:

@@ -213,6 +213,17 @@ def test_all_limits_that_apply_stand_in_the_third_sentence(make_record: Make) ->
         assert part in text
 
 
+@pytest.mark.parametrize(("bound", "share"), [(None, "at most 50% of at least 400,000"), ({}, "50% of 400,000")])
+def test_a_peak_is_a_share_of_the_peak_of_echo(make_record: Make, bound: dict[str, str] | None, share: str) -> None:
+    """It was one of what echo answers in a closed loop; echo's own peak, which was lower, was not shown."""
+    records = [make_record(block, peak_100_qps=200_000.0) for block in range(3)]
+    for record in records:
+        record.echo = {"capacity_qps": 600_000.0, "peak_100_qps": 400_000.0}
+        record.detail["limits"] = {} if bound is None else {"bounds": bound}
+    head, rows = medians(records, "peak_100_qps")
+    assert rows[0][head.index("share of echo")] == share
+
+
 def test_echo_among_the_servers_is_the_reference(make_record: Make) -> None:
     records = windows(make_record, {"nsd": 200_000, "echo": 400_000}, {"nsd": 3.0, "echo": 1.0})
     for record in records:

@@ -36,17 +36,18 @@ class ClaimCheck:
     decided: str = ""  # the outcome of an order or an event, which no range decides
     alarm: bool = False  # an A/A pair of its metric differs by more than the margin
     mde: float = math.nan  # minimum detectable effect of a ratio
+    lacking: str = ""  # what the claim requires and did not happen
 
     @property
     def outcome(self) -> str:
         """Whether the interval lies inside the claimed range, outside it, or across a bound of it."""
-        if self.claim.untestable:
+        if self.claim.untestable or self.lacking:
             return NOT_TESTABLE
         if self.value is None and not self.decided:
             return NOT_MEASURED
         if self.alarm:
             return WITHHELD
-        if self.n < MIN_STARTS:
+        if self.n < MIN_STARTS or self.claim.unverified:
             return INCONCLUSIVE
         if self.decided:
             return self.decided
@@ -80,9 +81,20 @@ def check_claim(records: Sequence[WindowRecord], claim: Claim, aa_pairs: Sequenc
     family = conditions(selected(records, **claim.of), claim.metric, _settled(records, claim))
     done = []
     for levels in family:
-        found, alarm = _check(selected(records, **levels), claim, len(family)), _alarmed(claim, aa_pairs, levels)
-        done.append(replace(found, condition=words(levels), alarm=alarm))
+        windows = selected(records, **levels)
+        found, alarm = _check(windows, claim, len(family)), _alarmed(claim, aa_pairs, levels)
+        done.append(replace(found, condition=words(levels), alarm=alarm, lacking=_lacking(windows, claim)))
     return done
+
+
+def _lacking(records: Sequence[WindowRecord], claim: Claim) -> str:
+    """What the claim requires and did not happen."""
+    found = []
+    for metric, least in claim.requires.items():
+        sample = sample_of(selected(records, **(claim.to or claim.of)), metric)
+        if sample.values and sample.median()[0] < least:
+            found.append(f"{METRICS[metric].title} {sample.median()[0]:,.6g}, at least {least:,.6g} are required")
+    return "; ".join(found)
 
 
 def _settled(records: Sequence[WindowRecord], claim: Claim) -> set[str]:

@@ -127,7 +127,7 @@ def _check(experiment: Experiment) -> None:
     if not definition.id or not definition.title:
         raise LabError(f"{where}: `id` and `title` are missing")
     beside = [row.metric for row in definition.published if row.metric]
-    claimed = [claim.metric for claim in definition.claims]
+    claimed = [name for claim in definition.claims for name in (claim.metric, *claim.requires)]
     for metric in [definition.analysis.metric, *definition.analysis.metrics, *claimed, *beside]:
         if metric not in METRICS:
             raise LabError(f"{where}: no metric `{metric}`", suggestion(metric, METRICS))

@@ -91,7 +91,8 @@ class TrafficSpec:
         "open: fixed schedule; closed: constant number of outstanding queries", "open"
     )
     rate: float | str = doc(
-        'queries per second, a share of the capacity of this start ("50%"), or of the echo server\'s ("50% of echo")',
+        'queries per second, a share of the capacity of this start ("50%"), or of the echo server\'s in the rig of the '
+        'baseline ("50% of echo"), which is the same rate for all levels that are compared',
         10_000.0,
         least=0.001,
     )
@@ -193,6 +194,12 @@ class Claim:
     ] = doc("shape of the curve over the factor `along`, by the exponent of the metric over it", "")
     along: str = doc("the factor of an order (default: server.name) or of a shape (with numbers as levels)", "")
     untestable: str = doc("why this machine cannot test the claim, and what it would take", "")
+    unverified: str = doc("why the published figure is uncertain, which leaves the claim inconclusive", "")
+    requires: dict[str, float] = doc(
+        "least median of other metrics in the denominator, or else in the numerator: without it, what the claim is "
+        "about did not happen, and it is not testable",
+        {},
+    )
 
     @property
     def confirming(self) -> tuple[float, float]:

@@ -133,6 +133,7 @@ OF_EVERY_WINDOW = {
     "listen_drops": Metric("connections dropped at the listener", "", "lower"),
     "listen_overflows": Metric("overflows of the listen queue", "", "lower"),
     "retransmissions": Metric("TCP segments sent again by the server", "", "lower"),
+    "tcp_sockets_max": Metric("maximum TCP sockets of the server in use, listening ones included", "", "neither"),
     "time_wait_max": Metric("maximum sockets in TIME_WAIT", "", "neither"),
 }
 OF_MEMORY = {
@@ -149,7 +150,7 @@ METRICS = {
     "peak_9999_qps": Metric("highest rate with 99.99 % answered", "q/s", "higher", capacity=True),
     "peak_999_qps": Metric("highest rate with 99.9 % answered", "q/s", "higher", capacity=True),
     "peak_99_qps": Metric("highest rate with 99 % answered", "q/s", "higher", capacity=True),
-    "first_loss_qps": Metric("lowest rate with a lost query", "q/s", "higher", capacity=True),
+    "first_loss_qps": Metric("lowest rate with a lost query in any window", "q/s", "higher", capacity=True),
     # of zones
     "bytes_per_record": Metric("memory per record", "bytes", "lower"),
     "bytes_per_zone": Metric("memory per zone", "bytes", "lower"),
@@ -184,4 +185,5 @@ METRICS = {
     "transfers_per_s": Metric("zone transfers out completed per second", "/s", "higher"),
     "versions_per_s": Metric("new versions of a zone that were served per second", "/s", "higher"),
     "updates_per_s": Metric("successful updates per second", "/s", "higher"),
+    "updates_failed_share": Metric("share of updates that failed", "", "lower", margin=0.001),
 }

@@ -23,6 +23,8 @@ STEAL = 0.01  # share of CPU time taken by the hypervisor
 FOREIGN_CORES = 0.10  # CPUs used by programs outside the experiment
 IO_PRESSURE = 0.05  # share of the time with a task waiting for I/O
 CPU_WAIT = 0.02  # share of the window in which the generator may wait for a CPU of its own
+FAR_CPU_WAIT = 0.2  # the same with a delayed link, whose program shares the generator's CPU, but per answer at most ...
+FAR_WAIT = 0.01  # ... this share of the delay, so that latencies hardly notice
 SERVER_WAIT = 0.05  # share of the window in which the server may wait for its CPU while other programs run
 FOREIGN_SLACK = 0.02  # CPUs of other programs that cannot be what the server waits for
 CPU_OVERSHOOT = 1.05  # CPU time of the server per second of load and core: more was used after the load
@@ -146,7 +148,9 @@ def _headroom(checked: ValidityInput, result: LoadResult) -> list[str]:
     if (result.busy or 0.0) > BUSY:
         found.append(f"the generator was {result.busy:.0%} busy: no headroom for latencies")
     waited = checked.telemetry.waited_s("load")
-    if checked.has_own_cpu and waited > CPU_WAIT * seconds:
+    far = min(FAR_CPU_WAIT * seconds, FAR_WAIT * checked.settings.rig.delay_ms / 1000 * result.answered)
+    tolerable = max(CPU_WAIT * seconds, far)
+    if checked.has_own_cpu and waited > tolerable:
         found.append(f"the generator waited for its CPU {waited / seconds:.0%} of the time")
     return found
 

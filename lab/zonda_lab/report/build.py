@@ -109,7 +109,8 @@ class Chapter:
         parts: list[Part] = [Heading(2, f"{self.id} {described['title']}", slug(self.id.lower()))]
         parts += [Text(described[key], f"{word}.") for key, word in INTRODUCTION.items() if described[key]]
         parts += [Text(size(described, records, self.analysis, self.primary), "Size.")]
-        parts += [*validity_tables.counted(records), *validity_tables.rig_bound(records)]
+        parts += [*validity_tables.counted(records), *validity_tables.without_value(records, self.analysis.metric)]
+        parts += validity_tables.rig_bound(records)
         parts += [*published(self.published, records), *claims(self.claims)]
         source, echo = PlotData(self.id, records, self.analysis, folder), Echo(records)
         parts += [figure for name in self.analysis.plots for figure in PLOTS[name](source)]
@@ -129,7 +130,11 @@ class Chapter:
     def size_row(self) -> list[str]:
         """Blocks and windows, what was left out, and what more blocks would show."""
         more = more_time(self.records, self.analysis, self.primary)
-        return [measured_size(self.described), self.described.get("left_out") or NONE, more or "not calculated"]
+        return [
+            measured_size(self.described, self.records),
+            self.described.get("left_out") or NONE,
+            more or "not calculated",
+        ]
 
     @property
     def summary(self) -> list[str]:

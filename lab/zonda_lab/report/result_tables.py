@@ -50,9 +50,18 @@ class Echo:
         return same.median if same else None
 
     def share(self, metric: str, cell: Cell) -> str:
-        """The rate as a share of the echo's highest rate in the same rig and transport; empty if not known."""
+        """The rate as a share of the echo's highest rate in the same rig and transport; empty if not known.
+
+        A peak, of an open loop, is one of the echo's peak, not of its rate in a closed loop.
+        """
         if not METRICS[metric].capacity or cell.levels.get("server.name") in LIMITS:
             return ""
+        is_peak = metric.startswith("peak_")
+        if peaks := [
+            (r.echo[metric], _echo_bound(r, metric)) for r in self._like(cell) if is_peak and metric in r.echo
+        ]:
+            middle, bound = float(np.median([peak for peak, _ in peaks])), max(bound for _, bound in peaks)
+            return f"{_share(cell, middle, bound)} of {f'{bound} {number(middle)}'.lstrip()}"
         limits = [limit for r in self._like(cell) if (limit := r.echo.get(CAPACITY) or r.metrics.get("echo_qps"))]
         if limits:
             same = self._beside(metric, cell)
@@ -72,6 +81,12 @@ class Echo:
 
 def _transport(cell: Cell) -> str:
     return cell.levels.get("traffic.transport", "")
+
+
+def _echo_bound(record: WindowRecord, metric: str) -> Bound:
+    """Whether echo's peak is a bound; older records do not say, and the generator always ended echo's search."""
+    bound: Bound = record.detail.get("limits", {}).get("bounds", {metric: "at least"}).get(metric, "")
+    return bound
 
 
 def _share(cell: Cell, limit: float, limit_bound: Bound = "") -> str:
@@ -131,8 +146,16 @@ def claims(checked: Sequence[ClaimCheck]) -> list[Part]:
     head = ["claim", "published", "confirmed by", "condition", "measured here (simultaneous 95 % interval)"]
     head += ["blocks", "verdict"]
     table = Table(head, rows, [MOODS.get(c.outcome, "") for c in checked])
-    needs = dict.fromkeys(f"{done.claim.says}: {done.claim.untestable}" for done in checked if done.claim.untestable)
-    return [Heading(3, "Claims"), table, *(Text(f"{need}.", "Not testable here.") for need in needs)]
+    parts: list[Part] = [Heading(3, "Claims"), table]
+    for title, why in (("Not testable here.", _obstacle), ("Inconclusive.", lambda done: done.claim.unverified)):
+        texts = dict.fromkeys(f"{done.claim.says}: {why(done)}." for done in checked if why(done))
+        parts += [Text(text, title) for text in texts]
+    return parts
+
+
+def _obstacle(done: ClaimCheck) -> str:
+    """Why the claim cannot be tested here, if so."""
+    return done.claim.untestable or ": ".join(filter(None, (done.lacking and done.condition, done.lacking)))
 
 
 def confirming_range(claim: Claim) -> str:
@@ -236,7 +259,15 @@ def _comparison_table(
     treatments += [{**levels, analysis.compare: level} for levels, level, _ in without]
     columns = _level_columns(treatments, records)
     levels = list(map(list, zip(*(texts for _, texts in columns), strict=True)))
-    head = [*(head for head, _ in columns), ratio, "p (Holm)", "p Dunn", "p Dunnett", "minimum detectable effect", "outcome"]
+    head = [
+        *(head for head, _ in columns),
+        ratio,
+        "p (Holm)",
+        "p Dunn",
+        "p Dunnett",
+        "minimum detectable effect",
+        "outcome",
+    ]
     rows = [
         [
             *texts,

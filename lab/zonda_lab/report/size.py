@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from zonda_lab.analysis.analysis import MetricAnalysis
 from zonda_lab.analysis.block_plan import sigma_of
 from zonda_lab.experiments.definition import AnalysisSpec
@@ -22,15 +24,14 @@ def size(
     primary: MetricAnalysis | None,
 ) -> str:
     """Blocks, windows and detectable effect, and how this run is smaller than the full form."""
-    sizes = [measured_size(described), *_power(records, analysis, primary), *_cut(described)]
+    sizes = [measured_size(described, records), *_power(records, analysis, primary), *_cut(described)]
     return "; ".join(sizes) + "."
 
 
-def measured_size(described: Mapping[str, Any]) -> str:
+def measured_size(described: Mapping[str, Any], records: Sequence[WindowRecord]) -> str:
     """`6 blocks; windows of 10 s`."""
     timing = described["settings"]["timing"]
-    windows = [f"windows of {timing['seconds']:g} s"] if described["procedure"] in TIMED else []
-    return "; ".join([f"{timing['blocks']} blocks", *windows])
+    return "; ".join([f"{timing['blocks']} blocks", *_windows(described, records)])
 
 
 def more_time(records: Sequence[WindowRecord], analysis: AnalysisSpec, primary: MetricAnalysis | None) -> str:
@@ -47,6 +48,22 @@ def more_time(records: Sequence[WindowRecord], analysis: AnalysisSpec, primary: 
         return f"{analysis.effect:.1%} is detected where values vary no more than on average"
     enough = f"{needed:,}" if needed else f"more than {MOST_BLOCKS:,}"
     return f"{analysis.effect:.1%} would need {enough} blocks on average"
+
+
+def _windows(described: Mapping[str, Any], records: Sequence[WindowRecord]) -> list[str]:
+    """The length of the windows; of a replay the measured one, as its capture has a length and rate of its own."""
+    if described["procedure"] not in TIMED:
+        return []
+    traffic = described["settings"]["traffic"]
+    if not traffic.get("capture"):  # records of format 1 lack it
+        return [f"windows of {described['settings']['timing']['seconds']:g} s"]
+    replayed = [record for record in records if record.counts and record.window]
+    seconds = [record.window[1] - record.window[0] for record in replayed]
+    rates = [record.metrics["sent_qps"] for record in replayed if "sent_qps" in record.metrics]
+    text = f"{traffic['capture']} at {traffic['speed']:g} times its speed"
+    if not seconds or not rates:
+        return [f"windows of {text}"]
+    return [f"windows of about {np.median(seconds):.0f} s, {np.median(rates):,.0f} queries per second ({text})"]
 
 
 def _power(records: Sequence[WindowRecord], analysis: AnalysisSpec, primary: MetricAnalysis | None) -> list[str]:

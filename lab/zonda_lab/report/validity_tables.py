@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from zonda_lab.analysis.analysis import AaPair, tabulate
-from zonda_lab.experiments.metrics import words
+from zonda_lab.experiments.metrics import METRICS, words
 from zonda_lab.report.document import Folded, Part, Table, Text
 from zonda_lab.report.number_format import number, span_text
 from zonda_lab.report.result_tables import value_text
@@ -41,6 +41,20 @@ def counted(records: Sequence[WindowRecord]) -> list[Part]:
     if skipped:
         text += f" Skipped: {'; '.join(f'{why} ({n})' for why, n in skipped)}."
     return [Text(text, "Windows.")]
+
+
+def without_value(records: Sequence[WindowRecord], metric: str) -> list[Part]:
+    """The treatments that were measured without one valid window of the primary metric, and why."""
+    groups: dict[str, list[WindowRecord]] = {}
+    for record in records:
+        if not record.skipped:
+            groups.setdefault(words(record.levels), []).append(record)
+    texts = []
+    for label, windows in groups.items():
+        if not any(record.counts_for(metric) and metric in record.metrics for record in windows):
+            reasons = grouped(why.splitlines()[0] for r in windows for why in (*r.reasons, *r.latency_reasons)[:1])
+            texts.append(f"{label} ({'; '.join(why for why, _ in reasons[:1])})")
+    return [Text(f"{'; '.join(texts)}.", f"No valid window of {METRICS[metric].title}.")] if texts else []
 
 
 def rig_bound(records: Sequence[WindowRecord]) -> list[Part]:
