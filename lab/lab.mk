@@ -1,8 +1,8 @@
 # Targets of the lab, included by the Makefile of the root, which makes $(VENV).
 
 LAB = $(VENV)/bin/zonda-lab
-# Rates, memory, transfers and start-up, in minutes. `all` runs every experiment.
-EXPERIMENTS ?= E1 E7 E10 E21 E27 E28
+# Rates, memory, transfers and start-up, in minutes, without a capture. `all` runs every experiment.
+EXPERIMENTS ?= E1 E7 E10 E27 E28
 SERVERS ?= installed
 # Results folder of `make lab-records`; an existing one is resumed, so remove it to start again.
 RECORDING ?= results/records
@@ -18,7 +18,7 @@ lab-ready: $(VENV)/ready
 lab-peers: $(VENV)/ready ## install the other servers and dnsperf from Debian
 	$(LAB) servers --install
 
-lab-records: lab-ready ## measure E1 to E21, E24, E25, E28 and E30 to E32 in their full form, on an idle machine, and write lab/records (seven hours; resumes; clean tree)
+lab-records: lab-ready ## measure E1 to E21, E24, E25, E28 and E30 to E32 in their full form, on an idle machine, and write lab/records (at most seven hours; resumes; clean tree)
 	$(LAB) run $(if $(wildcard $(RECORDING)/manifest.json),--resume $(RECORDING),--out $(RECORDING) E1-E21 E24 E25 E28 E30-E32)
 	$(LAB) keep $(RECORDING) lab/records
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A small `zonda-load` that speaks LOAD-CONTRACT.md: right, but slow (some thousand queries a second). For tests.
 
-With FAKE_LATE_MS in its environment each query leaves so much after its time.
+With FAKE_LATE_MS in its environment each query leaves so much after its time; FAKE_BUSY is how busy it says it is.
 """
 
 import argparse
@@ -23,6 +23,7 @@ from zonda_lab.rig.readiness import query as message
 
 AXFR = 252
 LATE_S = float(os.environ.get("FAKE_LATE_MS", "0")) / 1000
+BUSY = float(os.environ.get("FAKE_BUSY", "0.5"))
 RCODES = {0: "NOERROR", 2: "SERVFAIL", 3: "NXDOMAIN", 5: "REFUSED"}
 
 
@@ -205,7 +206,7 @@ def window(given: argparse.Namespace, rate: float) -> tuple[dict, dict]:
         "responses_in_window": within,
         "responses_after_window": asking.counts["responses"] - within,
         "receive_drops": 0,
-        "busy": 1.0 if took > given.seconds * 1.1 else 0.5,
+        "busy": 1.0 if took > given.seconds * 1.1 else BUSY,
         "schedule_error": {"p50": asking.errors.percentile(50) * 1000, "p99": LATE_S * 1e9, "max": 0},
         "latency_intended": asking.intended.encoded(),
         "latency_actual": asking.actual.encoded(),

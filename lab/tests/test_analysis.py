@@ -6,8 +6,9 @@ import pytest
 
 from zonda_lab.analysis import analysis, claims, effects
 from zonda_lab.experiments.definition import AnalysisSpec, Claim, Published
-from zonda_lab.report.document import Table
+from zonda_lab.report.document import Table, Text
 from zonda_lab.report.result_tables import Echo, metric_tables
+from zonda_lab.report.result_tables import claims as claims_table
 from zonda_lab.results.window_record import WindowRecord
 from zonda_lab.statistics import ratio_effect
 
@@ -248,6 +249,91 @@ def test_an_a_a_alarm_withholds_the_verdicts_of_its_stratum(make_record: Make) -
         assert claims.check_claim(records, here, found.aa_pairs)[0].outcome == outcome
 
 
+def test_a_significant_difference_within_the_margin_withholds_nothing(make_record: Make) -> None:
+    """E32: two runs of Knot with 12,823.4 and 12,824.5 octets per connection withheld a ratio of 0.05."""
+    sizes = {("knot", 0): 12_823.4, ("knot", 1): 12_824.5, ("zonda", 0): 653.0}
+    records = [
+        make_record(block, copy, server=server, bytes_per_connection=octets * (1 + 1e-6 * block))
+        for block in range(6)
+        for (server, copy), octets in sizes.items()
+    ]
+    plan = AnalysisSpec(metric="bytes_per_connection", compare="server.name", baseline="knot")
+    found = analysis.analyse(records, plan)[0]
+    assert found.aa_control == (1, 1) and not any(pair.alarm for pair in found.aa_pairs)
+    assert [each.outcome for each in found.comparisons] == ["better"]
+
+
+def test_costs_at_unequal_shares_of_answers_have_no_verdict(make_record: Make) -> None:
+    """E6 refuted a claim by the CPU time per answer of a server that answered 64 % of the queries."""
+    shares = {"nsd": 1.0, "knot": 0.97, "zonda": 0.9995}
+    costs = {"nsd": 3.0, "knot": 3.6, "zonda": 2.4}
+    records = [
+        make_record(block, server=server, cpu_us_per_query=costs[server] * (1 + 0.001 * block), answered_share=share)
+        for block in range(8)
+        for server, share in shares.items()
+    ]
+    found = analysis.analyse(records, SPEC)[0]
+    assert {each.level: (each.outcome, each.effect.bound) for each in found.comparisons} == {
+        "knot": ("inconclusive", "unequal"),
+        "zonda": ("better", ""),
+    }
+    table = next(p for p in metric_tables(found, SPEC, Echo(records)) if isinstance(p, Table) and "outcome" in p.head)
+    assert {row[0]: row[-1] for row in table.rows}["knot"] == "no verdict: unequal shares answered"
+    assert all(len(row) == len(table.head) for row in table.rows)
+    for server, outcome in (("knot", "inconclusive"), ("zonda", "refuted")):
+        claim = Claim("x", "y", "cpu_us_per_query", {"server.name": server}, {"server.name": "nsd"}, 0.9, 1.1)
+        assert claims.check_claim(records, claim)[0].outcome == outcome
+
+
+def test_the_conditions_of_a_claim_are_one_family(make_record: Make) -> None:
+    """Of many conditions without an effect one in twenty was refuted by chance."""
+    records = [
+        make_record(block, server=server, load=str(load), transfer_s=value * (1 + 0.01 * (block * 7 % 5)))
+        for load in range(8)
+        for block in range(6)
+        for server, value in (("nsd", 1.0), ("knot", 1.02 + 0.03 * (block % 2)))
+    ]
+    claim = Claim("x", "y", "transfer_s", {"server.name": "knot"}, {"server.name": "nsd"}, 0.9, 1.06)
+    alone = claims.check_claim([r for r in records if r.treatment["load"] == "0"], claim)[0]
+    one = claims.check_claim(records, claim)[0]
+    assert (alone.value, alone.outcome) == (one.value, "confirmed")
+    assert one.low < alone.low and one.high > alone.high and one.outcome == "inconclusive"
+    assert one.mde > alone.mde
+
+
+def test_no_effect_is_not_confirmed_below_the_minimum_detectable_effect(make_record: Make) -> None:
+    """E6 confirmed an effect below 10 % where the table said that three starts detect 11.6 %."""
+    noise = (0.968, 1.0, 1.041)
+    records = [
+        make_record(block, server=server, transfer_s=noise[block] if server == "knot" else 1.0)
+        for block in range(3)
+        for server in ("nsd", "knot")
+    ]
+    claim = Claim("x", "y", "transfer_s", {"server.name": "knot"}, {"server.name": "nsd"}, 0.9, 1.1)
+    done = claims.check_claim(records, claim)[0]
+    assert done.low > 0.9 and done.high < 1.1 < 1 + done.mde
+    assert done.outcome == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    ("starts", "events", "outcome", "text"),
+    [
+        (6, 0, "inconclusive", "0 of 6 starts (0% – 46%)"),
+        (80, 0, "refuted", "0 of 80 starts (0% – 5%)"),
+        (6, 1, "confirmed", "1 of 6 starts (0% – 64%)"),
+        (2, 0, "inconclusive", "0 of 2 starts (0% – 84%)"),
+    ],
+)
+def test_what_happens_in_some_starts_is_not_refuted_by_a_few(
+    make_record: Make, starts: int, events: int, outcome: str, text: str
+) -> None:
+    """E19 refuted an occasional lock-up by six starts without one."""
+    records = [make_record(b, server="bind", udp_answered_share=0.2 if b < events else 1.0) for b in range(starts)]
+    claim = Claim("x", "y", "udp_answered_share", {"server.name": "bind"}, event=0.99, low=0.05)
+    done = claims.check_claim(records, claim)[0]
+    assert (done.outcome, done.text) == (outcome, text)
+
+
 def test_a_difference_below_the_minimum_detectable_effect_is_inconclusive() -> None:
     """Significant, but such a difference would be found in only half of all repetitions."""
     ratios = np.exp([0.011, 0.002, 0.014, 0.004, 0.016, -0.001, 0.012])
@@ -283,6 +369,31 @@ def test_a_margin_of_points_is_not_one_of_their_exponential(make_record: Make) -
 def test_one_block_decides_no_claim(make_record: Make) -> None:
     claim = Claim("x", "y", "cpu_us_per_query", {"server.name": "nsd"}, {}, 2.0, 4.0)
     assert claims.check_claim([make_record(0, cpu_us_per_query=3.0)], claim)[0].outcome == "inconclusive"
+
+
+@pytest.mark.parametrize(("waiting", "outcome"), [(28_000.0, "refuted"), (6_003.0, "not testable here")])
+def test_a_remedy_is_not_refuted_where_the_fault_did_not_happen(
+    make_record: Make, waiting: float, outcome: str
+) -> None:
+    """E14 refuted the remedies for port exhaustion; 6,003 of 28,232 ports were in TIME_WAIT."""
+    claim = Claim("x", "y", "transfer_s", {"tuning": "b"}, {"tuning": "a"}, 0.0, 0.2, requires={"time_wait_max": 2e4})
+    each = [(block, level) for block in range(5) for level in "ab"]
+    records = [make_record(n, tuning=x, transfer_s=20.0 + n / 10, time_wait_max=waiting) for n, x in each]
+    done = claims.check_claim(records, claim)
+    assert [check.outcome for check in done] == [outcome]
+    text = "maximum sockets in TIME_WAIT 6,003, at least 20,000 are required"
+    assert done[0].lacking == ("" if outcome == "refuted" else text)
+    shown = [part.text for part in claims_table(done) if isinstance(part, Text)]
+    assert shown == ([] if outcome == "refuted" else [f"x: {text}."])
+
+
+def test_a_figure_that_was_not_verified_decides_nothing(make_record: Make) -> None:
+    """E21 confirmed and refuted figures that were recalled from the paper."""
+    claim = Claim("x", "y", "cpu_us_per_query", {"server.name": "nsd"}, {}, 2.0, 4.0, unverified="it was recalled")
+    records = [make_record(block, cpu_us_per_query=3.0 + block / 100) for block in range(6)]
+    done = claims.check_claim(records, claim)
+    assert [check.outcome for check in done] == ["inconclusive"]
+    assert [part.text for part in claims_table(done) if isinstance(part, Text)] == ["x: it was recalled."]
 
 
 def test_what_this_machine_cannot_answer_is_not_testable_here(make_record: Make) -> None:

@@ -8,11 +8,15 @@ from typing import Any, cast
 import dns.message
 import dns.rrset
 import pytest
+from test_validity import result, telemetry
 
+from zonda_lab.experiments.definition import ChangeSpec, Settings
 from zonda_lab.load.zonda_load import ZondaLoad
+from zonda_lab.measurement import validity
 from zonda_lab.measurement.harness import Harness
 from zonda_lab.measurement.observer import Span
 from zonda_lab.measurement.running_server import Server
+from zonda_lab.measurement.validity import ValidityInput
 from zonda_lab.measurement.window import PlannedWindow, Window
 from zonda_lab.procedures import changes
 from zonda_lab.servers.config import Endpoint
@@ -52,6 +56,41 @@ def test_transfers_that_end_early_invalidate_the_window(tmp_path: Path) -> None:
     assert ended(tmp_path, alive=False, zones=[4]).invalid == [
         "the zone transfers ended during the window, because one failed"
     ]
+
+
+@pytest.mark.parametrize(
+    ("change", "costs"),
+    [(ChangeSpec(transfers=4), set()), (ChangeSpec(updates_per_s=1000.0), {"cpu_us_per_query", "answers_per_cpu_s"})],
+)
+def test_work_for_transfers_and_updates_is_no_buffering(
+    change: ChangeSpec, costs: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """BIND used 1.19 s of CPU per second of queries, as transfers ended later: no window with transfers was valid."""
+    span = Span(began=100.0, ended=102.4, server_cpu_s=2.38, own_cpu_s=2.5)
+    window = Window(span, {"cpu_us_per_query": 31.0, "answers_per_cpu_s": 32_000.0}, load_s=2.0, result=result())
+    (log := tmp_path / "log").write_text('{"type": "stats_sum", "zonda": {"zones": 4}}\n')
+    client: Any = SimpleNamespace(alive=True, log=log, began=0.0, stop=lambda: None, wait=lambda _: None)
+    zones = [SimpleNamespace(name="a.")]
+    server: Any = SimpleNamespace(config=SimpleNamespace(zones=zones, endpoint=None, tsig=None))
+    load = SimpleNamespace(update=lambda *_: [])
+    harness: Any = SimpleNamespace(zonda_load=load, start_process=lambda *_: client)
+    monkeypatch.setattr(changes, "measure_window", lambda *_: window)
+    monkeypatch.setattr(changes, "_endless_pull", lambda *_: [])
+    monkeypatch.setattr(changes, "read_summary", lambda _: result(rcodes={"NOERROR": 10_000}))
+    found = changes._disturbed_window(harness, server, Settings(change=change))
+    checked = ValidityInput(found, telemetry(2.4), Settings(), is_isolated=False, receives_load=False)
+    assert [reason for reason in validity.reasons(checked) if "after the load" in reason] == []
+    assert {name for name in found.metrics if "cpu" in name} == costs
+
+
+@pytest.mark.parametrize(("accepted", "invalid"), [(5860, []), (6000, []), (0, ["all 6000 updates failed"])])
+def test_updates_that_fail_are_a_result(accepted: int, invalid: list[str]) -> None:
+    """Windows in which BIND lost some of 6,000 updates were invalid, so that its overload was not in the report."""
+    window = Window(Span(), {})
+    changes._add_updates(window, result(sent=6000, rcodes={"NOERROR": accepted}, seconds=6.0))
+    assert window.metrics["updates_per_s"] == accepted / 6
+    assert window.metrics["updates_failed_share"] == pytest.approx(1 - accepted / 6000)
+    assert window.invalid == invalid
 
 
 @pytest.mark.parametrize(("count", "has_p99"), [(8, False), (99, False), (100, True)])

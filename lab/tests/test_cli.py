@@ -79,6 +79,18 @@ def test_status_2_means_undetected_only(capsys: pytest.CaptureFixture[str]) -> N
     assert "usage: zonda-lab compare" in capsys.readouterr().err
 
 
+def test_an_unexpected_error_is_no_verdict(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its status was 1, which `compare` returns for "worse"."""
+
+    def fails(_: object) -> int:
+        raise ZeroDivisionError("unexpected")
+
+    monkeypatch.setattr(cli.commands, "compare_results", fails)
+    assert cli.main(["compare", "a", "b"]) == cli.FAULT == 70
+    printed = capsys.readouterr().err
+    assert printed.startswith("Traceback") and printed.endswith("ZeroDivisionError: unexpected\n")
+
+
 def test_a_reader_that_goes_away_gets_no_verdict(tmp_path: Path) -> None:
     """The status was 0, which `compare` returns for "not worse"."""
     reader, writer = os.pipe()

@@ -48,6 +48,31 @@ def test_all_committed_reports_are_rebuilt(full: Results, tmp_path: Path) -> Non
     assert [path.read_text() for path in files] == written
 
 
+def test_a_rebuilt_report_has_the_claims_of_today(full: Results, tmp_path: Path) -> None:
+    """Claims whose words say more than their thresholds remained in the records after they had been corrected."""
+    target = tmp_path / "records"
+    committed.keep(full, target)
+    results = Results(target / "e12-many-zones")
+    manifest, lines = results.manifest(), results.lines.read_text()
+    today = manifest["experiments"]["E12"]["claims"]
+    old = {**manifest["experiments"]["E12"], "claims": [{**today[0], "says": "zones cost nothing"}], "left_out": "this"}
+    results.write("manifest.json", {**manifest, "experiments": {"E12": old}})
+    committed.rebuild(target)
+    rebuilt = results.manifest()["experiments"]["E12"]
+    assert (rebuilt["claims"], rebuilt["left_out"], results.lines.read_text()) == (today, "this", lines)
+    assert "zones cost nothing" not in (results.folder / "report.md").read_text()
+
+
+def test_only_what_the_catalogue_has_and_was_measured_is_read_anew(full: Results) -> None:
+    entry = {**full.manifest()["experiments"]["E12"], "claims": []}
+    assert catalogue.described_today(entry)["claims"]
+    for other in ({"name": "mine"}, {"id": "mine"}):
+        assert catalogue.described_today({**entry, **other})["claims"] == []
+    analysis = {**entry["analysis"], "margin": 0.5}
+    unmeasured = {**entry, "analysis": analysis, "levels": {**entry["levels"], "server.name": ["zonda"]}}
+    assert catalogue.described_today(unmeasured)["analysis"] == analysis
+
+
 @pytest.fixture
 def full(made: Results, tmp_path: Path) -> Results:
     """A run that may be kept: not quick, of a clean commit."""
@@ -92,7 +117,7 @@ def test_keep_writes_small_folders_and_an_index(full: Results, tmp_path: Path) -
 def test_the_index_has_one_short_row_per_experiment_and_says_how_it_was_measured(full: Results, tmp_path: Path) -> None:
     assert cli.main(["keep", str(full.folder), str(tmp_path / "records")]) == 0
     listed = (tmp_path / "records" / "README.md").read_text()
-    assert "**Measured commit.** `0123456789ab`." in listed
+    assert "**Measured** at commit `0123456789ab`, " in listed
     assert "**Intervals.** Medians" in listed and "Holm" in listed
     assert "**False alarms:**" in listed
     rows = [line.strip("|").split("|") for line in listed.splitlines() if line.startswith("| [")]
@@ -100,6 +125,30 @@ def test_the_index_has_one_short_row_per_experiment_and_says_how_it_was_measured
     for row in rows:
         assert len(row) == 5 and len("|".join(row)) < 500
         assert 1 <= len(row[-1].split()) <= 5, row[-1]
+        assert not row[3].endswith("… ") and row[3].count("; ") <= 2
+    size = [line.strip("|").split("|") for line in listed.splitlines() if line.startswith("| E")]
+    assert [row[0].strip() for row in size] == ["E1", "E2", "E12", "E16", "E21"]
+    assert "PowerDNS" in size[0][2] and "blocks" in size[0][1]
+
+
+@pytest.mark.skipif("e07-memory" not in KEPT, reason="E7 is not committed")
+def test_values_of_the_index_have_units_and_are_few(tmp_path: Path) -> None:
+    """E7 had four values without a unit."""
+    shutil.copytree(RECORDS / "e07-memory", tmp_path / "e07-memory")
+    row = next(line for line in committed.index(tmp_path).splitlines() if line.startswith("| [E7]"))
+    assert re.search(r"\| zonda: [\d.]+ bytes \([^)]+\); nsd: [\d.]+ bytes \([^)]+\); 2 more in the report \|", row)
+
+
+def test_the_index_names_commits_and_machines_if_they_differ(full: Results, tmp_path: Path) -> None:
+    """It said “measured commits” without their machines, although times of different machines cannot be compared."""
+    target = tmp_path / "records"
+    committed.keep(full, target)
+    other = Results(target / "e02-peak")
+    manifest = other.manifest()
+    other.write("manifest.json", {**manifest, "source": "fedcba", "machine": {**manifest["machine"], "cpu": "AMD"}})
+    listed = committed.index(target)
+    assert "**Measured** at 2 commits on machines of 2 kinds, each experiment at one commit on one machine." in listed
+    assert re.search(r"^\* `fedcba`, AMD, \d+ CPUs?, Linux \S+: E2\.$", listed, re.MULTILINE)
 
 
 def test_keep_keeps_the_trials_of_a_peak_search(full: Results, tmp_path: Path) -> None:
@@ -212,3 +261,12 @@ def test_keep_names_and_omits_experiments_without_valid_windows(
     assert cli.main(["keep", str(full.folder), str(tmp_path / "records")]) == 1
     assert "not stored, because no window was valid: E2" in capsys.readouterr().err
     assert not (tmp_path / "records" / "e02-peak").exists()
+
+
+def test_the_evidence_of_the_suspected_faults_exists() -> None:
+    """FAULTS.md names tests, which may be renamed."""
+    root = Path(__file__).parents[2]
+    named = set(re.findall(r"`([a-z]+(?:_[a-z0-9]+){3,})`", (root / "lab" / "FAULTS.md").read_text()))
+    paths = [*root.glob("lab/tests/*.py"), *root.glob("crates/load/tests/*.rs")]
+    written = set(re.findall(r"^ *(?:def|fn) (\w+)\(", "".join(path.read_text() for path in paths), re.MULTILINE))
+    assert len(named) > 10 and named <= written

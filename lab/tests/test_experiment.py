@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -220,3 +221,13 @@ def test_a_factor_compared_within_starts_has_its_baseline_twice_in_each_start() 
         assert again == [{"meanwhile": "nothing"}] and len(start.within) == 4 + 1
     between = block_design.plan_starts(catalogue.load(catalogue.find("E1")[0]), seed=1)
     assert not any(inner.copy for start in between for inner in start.within)
+
+
+def test_make_lab_needs_no_capture() -> None:
+    """It had E21, whose capture a newcomer does not have."""
+    text = (Path(__file__).parents[1] / "lab.mk").read_text()
+    (default,) = re.findall(r"^EXPERIMENTS \?= (.+)$", text, re.MULTILINE)
+    for word in default.split():
+        (path,) = catalogue.find(word)
+        experiment = catalogue.load(path, quick=True)
+        assert not experiment.settings().traffic.capture and not experiment.settings().zones.trace, word

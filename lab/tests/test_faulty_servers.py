@@ -3,11 +3,13 @@
 The figures in the docstrings are what the lab reported before it noticed.
 """
 
+import dataclasses
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from test_real_programs import BUILT
 
 from zonda_lab.experiments.block_design import Start, Treatment
 from zonda_lab.experiments.catalogue import load
@@ -28,6 +30,7 @@ from zonda_lab.measurement.observer import Span
 from zonda_lab.measurement.window import Window
 from zonda_lab.procedures import PROCEDURES
 from zonda_lab.results.folder import Results
+from zonda_lab.results.settings_bounds import bounded
 from zonda_lab.results.window_record import WindowRecord, disturbed
 from zonda_lab.run.progress import Progress
 from zonda_lab.run.runner import Runner, StartRecorder
@@ -70,11 +73,23 @@ class Plan(Start):
         return self.settings
 
 
+@pytest.fixture(params=["fake", "real"])
+def peak_load(request: pytest.FixtureRequest, fake_load: ZondaLoad) -> ZondaLoad:
+    """The fake generator, whose peak search is its own, and the one of this tree."""
+    if request.param == "fake":
+        return fake_load
+    if BUILT is None:
+        pytest.skip("needs zonda-load: cargo build")
+    return ZondaLoad(BUILT / "zonda-load")
+
+
 @pytest.fixture
 def measure(tmp_path: Path, fake_load: ZondaLoad) -> Any:
-    """Runs a procedure against a faulty server; returns its last window as recorded."""
+    """Runs a procedure against a faulty server; returns its last window as it is read from the records."""
 
-    def run(procedure: str, *fault: str, metric: str = "answered_share", **settings: Any) -> WindowRecord:
+    def run(
+        procedure: str, *fault: str, metric: str = "answered_share", generator: ZondaLoad = fake_load, **settings: Any
+    ) -> WindowRecord:
         given = {
             "server": ServerSpec(LABEL),
             "zones": ZoneSpec("flat", records=20),
@@ -89,13 +104,13 @@ def measure(tmp_path: Path, fake_load: ZondaLoad) -> Any:
         )
         installed = {LABEL: InstalledServer(LABEL, Faulty(*fault), Path(sys.executable), "1.0")}
         results = Results(tmp_path / "results")
-        runner = Runner(results, installed, fake_load, Progress(1.0, (tmp_path / "progress").open("w")))
+        runner = Runner(results, installed, generator, Progress(1.0, (tmp_path / "progress").open("w")))
         plan = Plan(load(path), Settings(**given))
         recorder = StartRecorder(runner, plan, 0)
-        with Harness(plan.settings, installed, fake_load) as harness:
+        with Harness(plan.settings, installed, generator) as harness:
             recorder.open(harness)
             PROCEDURES[procedure].run(harness, recorder)
-        return recorder.records[-1]
+        return bounded(recorder.records[-1], {"settings": dataclasses.asdict(plan.settings)})
 
     return run
 
@@ -132,9 +147,10 @@ def test_cpu_time_above_the_cores_shows_work_after_the_load() -> None:
     assert not any("cores" in why for why in validity.reasons(checked))
 
 
-def test_wrong_answers_end_a_peak_search(measure: Any) -> None:
+def test_wrong_answers_end_a_peak_search(measure: Any, peak_load: ZondaLoad) -> None:
     """A server with SERVFAIL above 2,000 queries per second had a peak of 36,398, and every trial counted."""
-    record = measure("peak", "--wrong-above", "400", metric="peak_99_qps", traffic=TrafficSpec(timeout_ms=300))
+    given = {"metric": "peak_99_qps", "traffic": TrafficSpec(timeout_ms=300), "generator": peak_load}
+    record = measure("peak", "--wrong-above", "400", **given)
     assert record.metrics["peak_99_qps"] < 600
     assert record.detail["peaks"]["peak_99_qps"]["failure"] == "wrong"
     assert record.detail["peaks"]["peak_99_qps"]["failed"] > record.metrics["peak_99_qps"]
@@ -142,14 +158,42 @@ def test_wrong_answers_end_a_peak_search(measure: Any) -> None:
     assert any(note.startswith("answers are wrong from ") for note in record.notes)
 
 
-def test_a_peak_has_no_ceiling_from_the_closed_loop(measure: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peak_has_no_ceiling_from_the_closed_loop(
+    measure: Any, peak_load: ZondaLoad, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With 100 ms of delay, a closed loop of 200 saw 1,939 queries per second; the peak was 1.5 times that, 2,909."""
     monkeypatch.setattr(load_runner, "CLOSED_LOOP", 1)
     timing = TimingSpec(seconds=1.0, warm_up_s=0.0, retries=0, tolerance=0.2)  # answers may be 1 % of a second late
-    record = measure("peak", "--delay-ms", "5", "--drop-above", "2000", metric="peak_99_qps", timing=timing)
+    given = {"metric": "peak_99_qps", "timing": timing, "generator": peak_load}
+    record = measure("peak", "--delay-ms", "5", "--drop-above", "2000", **given)
     assert record.metrics["capacity_qps"] < 200  # one query per 5 ms
     assert record.metrics["peak_99_qps"] > 1.6 * record.metrics["capacity_qps"]
     assert all(found["failed"] is not None for found in record.detail["peaks"].values())
+
+
+def test_a_latency_of_time_outs_is_a_bound(measure: Any) -> None:
+    """The 99th percentile of a server that lost 3 % of the queries was the time-out, with an interval of no width."""
+    record = measure("queries", "--drop-above", "200", traffic=TrafficSpec(rate=400.0, timeout_ms=200))
+    assert record.metrics["answered_share"] < 0.9
+    assert (record.metrics["latency_p99_us"], record.bound("latency_p99_us")) == (200_000.0, "at least")
+    honest = measure("queries", traffic=TrafficSpec(rate=100.0, timeout_ms=200))
+    assert honest.metrics["latency_p99_us"] < 200_000.0 and honest.bound("latency_p99_us") == ""
+
+
+@pytest.mark.parametrize("busy", ["0.5", "0.95"])
+def test_a_loss_beside_a_busy_generator_is_a_bound(measure: Any, monkeypatch: pytest.MonkeyPatch, busy: str) -> None:
+    """The windows of open loops were valid, whatever the generator did, and none was marked as rig-bound."""
+    monkeypatch.setenv("FAKE_BUSY", busy)
+    record = measure("queries", "--drop-above", "200", traffic=TrafficSpec(rate=400.0, timeout_ms=200))
+    assert record.bound("answered_share") == ("at least" if busy == "0.95" else "")
+    assert ("was over 90% busy" in record.rig_bound) == (busy == "0.95")
+
+
+def test_the_rate_at_which_connections_were_opened_is_a_bound(measure: Any) -> None:
+    """A server that accepts at any rate had that of the schedule, and was equivalent to all others."""
+    given = {"traffic": TrafficSpec(transport="tcp"), "metric": "connects_per_s"}
+    record = measure("idle", change=ChangeSpec(connections=20, connect_rate=50.0, hold_s=0.1), **given)
+    assert record.bound("connects_per_s") == record.bound("connections_open") == "at least"
 
 
 @pytest.mark.parametrize("tolerated", [False, True])

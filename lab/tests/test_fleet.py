@@ -344,7 +344,7 @@ def session_of(fleet: Fleet, hosts: Hosts) -> set[str]:
 def test_a_lost_host_ends_the_run_with_one_message(hosts: Hosts, tmp_path: Path, fake_load: ZondaLoad) -> None:
     (tmp_path / "long.toml").write_text(small_experiment(seconds=60))
     results, experiment = Results(tmp_path / "out"), load(tmp_path / "long.toml")
-    results.create({})
+    results.create({"experiments": {}, "servers": {}})
 
     def switch_off() -> None:
         assert eventually(lambda: "--seconds 60" in hosts.inside("player2", "ps", "axwwo", "args"), 30)

@@ -16,14 +16,15 @@ from zonda_lab.results.window_record import disturbed
 from zonda_lab.telemetry.series import Telemetry
 
 
-def trial(rate: float, answered: float, *void: str) -> dict[str, Any]:
-    return {"rate": rate, "answered": answered, "void_because": list(void)}
+def trial(rate: float, answered: float, *void: str, busy: float = 0.5) -> dict[str, Any]:
+    return {"rate": rate, "answered": answered, "void_because": list(void), "busy": busy}
 
 
 @pytest.mark.parametrize(
     ("trials", "first_loss", "bound"),
     [
         ([trial(1000, 1.0), trial(2000, 0.99), trial(1500, 0.999)], 1500, None),
+        ([trial(1000, 1.0), trial(2000, 0.99), trial(1500, 0.999, busy=0.95)], 1500, "at least"),
         ([trial(1000, 1.0), trial(2000, 1.0), trial(4000, 0.5, "late")], 2000, "at least"),
         ([trial(1000, 1.0, "late")], None, None),
     ],
@@ -70,6 +71,23 @@ def test_a_burst_in_the_trial_that_ends_the_search_invalidates_it() -> None:
     found = peak._disturbed_trials(seen, span, [(1000.0, 101.0, 102.0), (2000.0, 109.0, 110.0)])
     assert len(found) == 1 and found[0].startswith("trial at 2,000 queries per second: other programs used 0.5")
     assert disturbed(found)
+
+
+@pytest.mark.parametrize(
+    ("trials", "cost"),
+    [
+        ([trial(1000, 1.0), trial(2000, 1.0), trial(2000, 0.99), trial(4000, 0.5)], 200.0),
+        ([trial(2000, 1.0, "late"), trial(4000, 0.5)], None),
+    ],
+)
+def test_the_cost_of_an_answer_is_that_at_the_peak(trials: list[dict[str, Any]], cost: float | None) -> None:
+    """12 of 15 peaks of E2 were limited by the generator, and answers per CPU second were not recorded."""
+    window = Window(Span(began=100.0, ended=110.0), {"peak_100_qps": 2000.0})
+    times = [{"since": int((101 + n) * 1e9), "until": int((102 + n) * 1e9)} for n in range(len(trials))]
+    trials = [each | time for each, time in zip(trials, times, strict=True)]
+    peak._add_cost(window, trials, telemetry(10.0), lambda ns: ns / 1e9)  # of a server that uses 0.4 of a core
+    assert window.metrics.get("cpu_us_per_query") == (pytest.approx(cost) if cost else None)
+    assert window.metrics.get("answers_per_cpu_s") == (pytest.approx(1e6 / cost) if cost else None)
 
 
 def test_trials_that_lost_queries_at_the_failed_rates_decide() -> None:

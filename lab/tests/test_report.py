@@ -8,15 +8,20 @@ from pathlib import Path
 import pytest
 
 from zonda_lab import report
+from zonda_lab.analysis.analysis import analyse_metric
+from zonda_lab.experiments import catalogue
 from zonda_lab.experiments.definition import AnalysisSpec, Claim
 from zonda_lab.load.latency_histogram import LatencyHistogram, write_log
+from zonda_lab.report.document import Text
 from zonda_lab.report.number_format import measured, number
 from zonda_lab.report.plot_style import PlotData
 from zonda_lab.report.plots import PLOTS
 from zonda_lab.report.result_tables import confirming_range
 from zonda_lab.report.size import size
+from zonda_lab.report.validity_tables import without_value
 from zonda_lab.results.folder import Results
-from zonda_lab.results.window_record import WindowRecord
+from zonda_lab.results.window_record import Bound, WindowRecord
+from zonda_lab.run.runner import described
 from zonda_lab.schema import parse
 
 ANALYSIS = {"metric": "cpu_us_per_query", "compare": "server.name"}
@@ -61,10 +66,57 @@ def page(made: Results) -> Path:
 
 
 def test_the_page_says_what_the_full_form_leaves_out(made: Results) -> None:
-    (described,) = list(made.manifest()["experiments"].values())[:1]
-    said = size({**described, "left_out": "more blocks"}, [], parse(AnalysisSpec, ANALYSIS, "test"), None)
+    (entry,) = list(made.manifest()["experiments"].values())[:1]
+    spec = parse(AnalysisSpec, ANALYSIS, "test")
+    said = size({**entry, "left_out": "more blocks"}, [], spec, None)
     assert said.endswith("; left out: more blocks.")
-    assert "left out" not in size({**described, "left_out": ""}, [], parse(AnalysisSpec, ANALYSIS, "test"), None)
+    assert "zones: without 10,000, 30,000" in size(made.manifest()["experiments"]["E12"], [], spec, None)
+    assert "left out" not in size({**entry, "left_out": ""}, [], spec, None)
+
+
+@pytest.mark.parametrize(
+    ("values", "bound", "said"),
+    [
+        ((3.0, 3.1, 3.2, 3.3), "", "minimum detectable effect 11.2% (median of 2)"),
+        ((3.0, 3.1, 3.2, 3.3), "at least", "no minimum detectable effect: the values compared are only bounds, or"),
+        ((3.0, 3.0, 3.0, 3.0), "", "no minimum detectable effect: the values compared are only bounds, or do not vary"),
+    ],
+)
+def test_the_size_states_the_minimum_detectable_effect_or_why_there_is_none(
+    made: Results, make_record: Callable[..., WindowRecord], values: tuple[float, ...], bound: Bound, said: str
+) -> None:
+    """E2 stated none, E19 one of 0 points, and others a range from 0.4 % to more than 1000 %."""
+    (entry,) = list(made.manifest()["experiments"].values())[:1]
+    records = [
+        make_record(block, server=server, answered_qps=value if server != "nsd" else 3.0)
+        for block, value in enumerate(values)
+        for server in ("nsd", "knot", "zonda")
+    ]
+    for record in records:
+        record.bounds = {"answered_qps": bound} if bound else {}
+    plan = AnalysisSpec(metric="answered_qps", compare="server.name", baseline="nsd")
+    assert said in size(entry, records, plan, analyse_metric(records, "answered_qps", plan))
+    alone = AnalysisSpec(metric="answered_qps", compare="server.name")
+    found = size(entry, records, alone, analyse_metric(records, "answered_qps", alone))
+    assert "no comparison, so no minimum detectable effect" in found
+
+
+def test_the_length_of_a_replay_is_that_of_its_windows(make_record: Callable[..., WindowRecord]) -> None:
+    """E21 said "windows of 10 s", a setting that a replay does not use; its windows had 30 s."""
+    replay = described(catalogue.load(catalogue.find("E21")[0]))
+    record = make_record(0, sent_qps=1043.0)
+    record.window = [100.0, 110.2]
+    said = size(replay, [record], parse(AnalysisSpec, ANALYSIS, "test"), None)
+    assert "windows of about 10 s, 1,043 queries per second (root-server-2016.pcap.xz at 6 times its speed)" in said
+
+
+def test_a_treatment_without_a_valid_window_is_named(make_record: Callable[..., WindowRecord]) -> None:
+    """BIND had no valid window during transfers in E24; its row was missing without a word."""
+    records = [make_record(0, server=server, answered_share=0.7) for server in ("zonda", "bind")]
+    assert without_value(records, "answered_share") == []
+    records[1].valid, records[1].reasons = False, ["the server died"]
+    text, title = "bind (the server died).", "No valid window of share of queries answered."
+    assert without_value(records, "answered_share") == [Text(text, title)]
 
 
 def test_the_page_is_complete_and_self_contained(page: Path) -> None:
@@ -82,13 +134,13 @@ def test_every_experiment_has_plots_tables_and_a_result(page: Path) -> None:
         assert (page.parent / "figures" / f"{name}.svg").read_text().startswith("<svg")
     for part in (
         "140,000 to 160,000 answers per second",  # published
-        "server: thread nsd uses its whole core",
+        "the server&#x27;s thread nsd uses its whole core",
         "this kernel cannot do qdisc fq",
         "the hypervisor took 5.0% of the CPU time",
         "p Games-Howell",
         "tcp_sack = 1 lowers latency by 1.5 % at full load",
         "Not measured:</strong> bind: no program bind.",
-        "connections_per_s",
+        "zones transferred per second, with a connection each",
         "470",
     ):
         assert part in text, part
@@ -132,8 +184,8 @@ def test_disturbed_windows_count_only_on_request_and_the_page_says_so(made: Resu
         text = report.write(made.folder, disturbed).read_text()
         assert ("Do not quote." in text) == disturbed
         assert ("8 of 16 windows are valid" in text) != disturbed
-        late = "Latency is excluded from 8 valid windows; most frequent reason: the generator was 2000 µs off"
-        assert (late in text) == ("Latency excluded because (8)" in text) == (not disturbed)
+        late = "Latency is excluded from 8 valid windows; most frequent reason: the generator was 2,000 µs off"
+        assert (late in text) == ("Windows whose latencies are excluded (8)" in text) == (not disturbed)
 
 
 def test_numbers_have_three_digits_without_a_known_resolution() -> None:
@@ -149,13 +201,19 @@ def test_numbers_have_three_digits_without_a_known_resolution() -> None:
         (3.01234, 3.00891, 3.01777, "", "3.0123 (3.0089 – 3.0178)"),
         (1.41, 1.374, 1.461, "", "1.410 (1.374 – 1.461)"),
         (5000.0, 5000.0, 5000.0, "", "5,000 (5,000 – 5,000)"),
-        (8.0141, 8.0092, float("inf"), "at least", "at least 8.01 (8.01 – ∞)"),
+        (8.0141, 8.0092, float("inf"), "at least", "at least 8.01 (≥ 8.01)"),
         (2.0, float("nan"), float("nan"), "", "2"),
-        (0.74, 0.0, float("inf"), "unknown", "unknown: both values are only bounds"),
+        (0.74, 0.0, float("inf"), "unknown", "unknown, as both values are only bounds"),
+        (2.29, 0.0, float("inf"), "", "2.29 (unbounded)"),  # was `(0 – ∞)`
+        (0.99983009, 0.9998300967, 0.9998301013, "", "0.999830 (0.999830 – 0.999830)"),  # was printed with ten digits
     ],
 )
 def test_digits_follow_from_the_interval(value: float, low: float, high: float, bound: str, text: str) -> None:
     assert measured(value, low, high, bound) == text
+
+
+def test_the_unit_stands_after_the_value() -> None:
+    assert measured(3.0, 2.9, 3.1, unit="µs") == "3.00 µs (2.90 – 3.10)"
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import pytest
 from zonda_lab.analysis.analysis import analyse_metric, measured_for
 from zonda_lab.analysis.claims import ClaimCheck, check_claim
 from zonda_lab.experiments.definition import AnalysisSpec, Claim, Published
+from zonda_lab.experiments.metrics import words
 from zonda_lab.report.conclusion import conclusion, verdict
 from zonda_lab.report.result_tables import measured_here
 from zonda_lab.results.window_record import WindowRecord
@@ -51,7 +52,8 @@ def test_a_claim_is_checked_for_each_server(make_record: Make) -> None:
     ]
     text = conclusion(analyse_metric(records(make_record, 5, knot=2.0), "cpu_us_per_query", ANALYSIS), done, ANALYSIS)
     assert (
-        "Published claim: it takes 3 µs (3 µs). Measured here: nsd 3.006 (2.987 – 3.017), confirmed; knot 6.000" in text
+        "Published claim: it takes 3 µs (3 µs). Measured here: nsd: 3.006 µs (2.983 – 3.021), confirmed; knot: 6"
+        in text
     )
 
 
@@ -74,7 +76,8 @@ def test_published_peak_is_compared_with_best_window_of_each_start(make_record: 
     [
         (["confirmed", "confirmed"], "confirmed"),
         (["confirmed", "refuted"], "1 confirmed, 1 refuted"),
-        (["confirmed", "refuted", "withheld"], "mixed: 1 of 3 confirmed"),
+        (["confirmed", "refuted", "withheld"], "1/3 confirmed, 1/3 refuted"),
+        (["refuted", "refuted", "inconclusive", "not testable here"], "2 refuted, 1 inconclusive"),
         (["not testable here", "not testable here"], "not testable here"),
         (["not testable here", "not measured"], "not measured"),
         (["not testable here", "inconclusive"], "1 inconclusive, 1 not testable"),
@@ -83,14 +86,47 @@ def test_published_peak_is_compared_with_best_window_of_each_start(make_record: 
 )
 def test_a_verdict_has_at_most_five_words(make_record: Make, outcomes: list[str], words: str) -> None:
     found = analyse_metric(records(make_record, 5, knot=2.0), "cpu_us_per_query", ANALYSIS)
-    checks = [ClaimCheck(Claim("x", "y", "lost"), 1.0, n=5, order=outcome) for outcome in outcomes]
+    checks = [ClaimCheck(Claim("x", "y", "lost"), 1.0, n=5, decided=outcome) for outcome in outcomes]
     checks = [
         ClaimCheck(Claim("x", "y", "lost", untestable="x"), None)
-        if check.order == "not testable here"
+        if check.decided == "not testable here"
         else ClaimCheck(check.claim, None)
-        if check.order == "not measured"
+        if check.decided == "not measured"
         else check
         for check in checks
     ]
     assert verdict(checks, found) == words and len(words.split()) <= 5
-    assert verdict(checks, None) == "not measured"
+    assert verdict([], None) == "not measured"
+
+
+def test_many_conditions_of_a_claim_are_counted(make_record: Make) -> None:
+    """Results were sentences of up to twenty clauses."""
+    found = analyse_metric(records(make_record, 5, knot=2.0), "cpu_us_per_query", ANALYSIS)
+    claim = Claim("it takes 3 µs", "3 µs", "cpu_us_per_query", low=2.8, high=3.2)
+    checks = [ClaimCheck(claim, value, value, value, 5, f"zones {value:g}") for value in (3.0, 3.0, 9.0, 9.0, 9.0)]
+    said = "Measured here: of 5 conditions refuted in 3, confirmed in 2; see the table of claims."
+    assert conclusion(found, checks, ANALYSIS).endswith(said)
+
+
+def test_a_published_figure_without_a_metric_says_where_the_report_has_it() -> None:
+    """It said “see below” where nothing followed."""
+    assert measured_here(Published("x", "y", here="see the claims"), []) == "see the claims"
+    assert measured_here(Published("x", "y"), []) == "not measured"
+
+
+def test_a_baseline_of_several_words_is_in_quotes(make_record: Make) -> None:
+    """It said “as a ratio to a core each”."""
+    windows = [
+        make_record(block, placement=level, cpu_us_per_query=3.0 * NOISE[block])
+        for block in range(5)
+        for level in ("a core each", "free, both", "shared")
+    ]
+    analysis = AnalysisSpec(metric="cpu_us_per_query", compare="placement", baseline="a core each")
+    text = conclusion(analyse_metric(windows, "cpu_us_per_query", analysis), [], analysis)
+    assert "as a ratio to “a core each” (n = 5 starts)" in text and "nsd, “free, both”; nsd, shared" in text
+
+
+def test_the_primary_is_not_mistaken_for_the_server() -> None:
+    """E25 had `zonda, nsd, tuned`."""
+    levels = {"server.name": "zonda", "primary.name": "nsd", "server.settings": "tuned", "zones.zones": "30000"}
+    assert words(levels) == "zonda, primary nsd, tuned, zones 30,000"

@@ -5,6 +5,8 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from zonda_lab.report.build import document
 from zonda_lab.report.document import Table, Text
 from zonda_lab.report.machine import machine, primaries_of, roles
@@ -30,15 +32,47 @@ def test_the_servers_table_has_only_those_that_took_part(make_record: Make) -> N
     table = next(part for part in parts if isinstance(part, Table))
     assert [row[:2] for row in table.rows] == [["nsd", "measured"], ["null", "primary"]]
     texts = {part.strong: part.text for part in parts if isinstance(part, Text)}
-    assert texts["Not measured:"] == "yadifa: not installed." and "Limit." not in texts
+    assert texts["Not measured:"] == "yadifa: not installed." and "Limits of the rig." not in texts
 
 
-def test_the_limit_is_printed_where_windows_refer_to_it(make_record: Make) -> None:
-    records = [make_record(0, server=server) for server in ("nsd", "echo")]
-    records[0].echo = {"capacity_qps": 300_000.0}
+def test_both_limits_are_printed_where_windows_refer_to_them(make_record: Make) -> None:
+    """The limit of the generator stood in no report, and that of echo was another than the one rates were shares of."""
+    traffic = {"transport": "udp", "connections": 20, "sources": 1}
+    records = [make_record(0, server="nsd", placement=place) for place in ("free", "pinned", "steered")]
+    for record, echo in zip(records, (552_085.0, 552_085.0, 412_000.0), strict=True):
+        limits = {"echo_qps": echo, "generator_qps": 556_930.0, "measured": "2026-11-24T12:26:26+00:00"}
+        record.echo, record.detail["limits"] = {"capacity_qps": echo}, {**limits, "traffic": traffic, "disturbed": []}
     parts = machine(MANIFEST, records, ["nsd"])
-    assert roles(records, ["nsd"]) == {"nsd": ["measured", "primary"], "echo": ["limit", "measured"]}
-    assert any(isinstance(part, Text) and part.strong == "Limit." for part in parts)
+    assert roles(records, ["nsd"]) == {"nsd": ["measured", "primary"], "echo": ["limit"]}
+    assert any(isinstance(part, Text) and part.strong == "Limits of the rig." for part in parts)
+    table = next(part for part in parts if isinstance(part, Table) and part.head[0] == "traffic")
+    assert table.head == ["traffic", "conditions", "echo server answers, q/s", "generator's limit, q/s", "measured"]
+    udp, measured = "UDP, 20 sockets, 1 source address", "2026-11-24 12:26 UTC"
+    assert table.rows == [
+        [udp, "free or pinned", "552,000", "557,000", measured],
+        [udp, "steered", "412,000", "557,000", measured],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sending", "text"),
+    [
+        (None, "No way of sending is recorded: "),
+        (
+            {"burst": 1, "order": "file", "timestamps": "user"},
+            "Queries were sent without bursts of UDP segments, in the ",
+        ),
+        (
+            {"burst": 9, "order": "length", "timestamps": "kernel"},
+            "Queries were sent in bursts of up to 9 UDP segments, so",
+        ),
+    ],
+)
+def test_every_report_says_how_queries_were_sent(make_record: Make, sending: object, text: str) -> None:
+    record = make_record(0)
+    record.detail = {"sending": sending} if sending else {}
+    parts = {part.strong: part.text for part in machine(MANIFEST, [record], []) if isinstance(part, Text)}
+    assert parts["Sending."].startswith(text)
 
 
 def test_primaries_are_those_of_the_levels_that_ran() -> None:

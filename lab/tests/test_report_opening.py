@@ -9,11 +9,11 @@ from zonda_lab.analysis.analysis import analyse_metric
 from zonda_lab.experiments.definition import AnalysisSpec, Published
 from zonda_lab.report.build import Chapter
 from zonda_lab.report.conclusion import conclusion
-from zonda_lab.report.document import Figure, Table, Text
+from zonda_lab.report.document import Figure, Folded, Table, Text
 from zonda_lab.report.opening import COST, opening
 from zonda_lab.report.plots import _x_label
 from zonda_lab.report.result_tables import Echo, measured_here, metric_tables
-from zonda_lab.report.validity_tables import false_alarms, rig_bound
+from zonda_lab.report.validity_tables import false_alarms, grouped, predictions, resource, rig_bound
 from zonda_lab.results.window_record import WindowRecord
 
 Make = Callable[..., WindowRecord]
@@ -124,6 +124,104 @@ def test_rates_are_shares_of_echo_and_latencies_stand_beside_its_latency(make_re
     assert [row[head.index("share of echo")] for row in rows] == ["25%", "50%"]
     head, rows = medians(records, "latency_p99_us")
     assert rows[0][head.index("echo's latency")] == "30"
+
+
+def test_shares_of_echo_stand_with_the_rate_that_they_were(make_record: Make) -> None:
+    """Columns said “offered rate, q/s” over “80% of echo”."""
+    records = windows(make_record, {"nsd": 200_000, "knot": 200_000}, {"nsd": 3.0, "knot": 4.0})
+    for record in records:
+        share = record.metrics["offered_qps"] / 500_000
+        record.within["traffic.rate"] = f"{share:.0%} of echo"
+    tables = [
+        part
+        for part in metric_tables(analyse_metric(records, "cpu_us_per_query", SPEC), SPEC, Echo(records))
+        if isinstance(part, Table)
+    ]
+    for table in tables:
+        at = table.head.index("offered rate")
+        assert {row[at] for row in table.rows} == {"20% of echo (100,000 q/s)", "80% of echo (400,000 q/s)"}
+        assert all(table.head)
+
+
+def test_numbers_of_levels_have_separated_thousands_and_only_filled_columns_are_shown(make_record: Make) -> None:
+    records = windows(make_record, {"nsd": 200_000}, {"nsd": 3.0})
+    head, rows = medians(records, "cpu_us_per_query")
+    assert head == ["server", "offered rate", "median", "95 % interval", "starts", "coefficient of variation"]
+    assert [row[1] for row in rows] == ["100,000 q/s", "400,000 q/s"]
+
+
+def test_reasons_that_differ_in_their_numbers_are_one_row() -> None:
+    """E20 had a row per percentage: 91% busy, 92% busy, ..."""
+    busy = [f"the generator was {share}% busy: no headroom for latencies" for share in (97, 91, 94)]
+    late = ["80325 of 3955050 queries left more than 1 ms after their time"]
+    assert grouped([*late, *busy]) == [
+        ("the generator was 91–97% busy: no headroom for latencies", 3),
+        ("80,325 of 3,955,050 queries left more than 1 ms after their time", 1),
+    ]
+    names = ["not set: net.ipv4.tcp_mem {x}", "not set: net.ipv6.tcp_mem {x}"]
+    assert [count for _, count in grouped(names)] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("load: thread 9304 uses its whole core", "a thread of the load generator uses its whole core"),
+        ("server: thread udp-0 uses its whole core", "the server's thread udp uses its whole core"),
+        ("server: thread nsd: server 1 uses its whole core", "the server's thread nsd: server uses its whole core"),
+        ("the server's socket buffers overflow", "the server's socket buffers overflow"),
+    ],
+)
+def test_threads_are_not_listed_by_number(text: str, words: str) -> None:
+    assert resource(text) == words
+
+
+def test_calculated_bounds_have_a_row_per_treatment(make_record: Make) -> None:
+    records = [make_record(block, transfer_s=20.0 + block, zones_per_s=1_400.0) for block in range(3)]
+    for record in records:
+        record.predictions = {"transfer_s": 60.0, "connections_per_s": 470.5}
+    (folded,) = predictions(records)
+    assert isinstance(folded, Folded)
+    text, table = folded.parts
+    assert isinstance(text, Text) and "TIME_WAIT" in text.text and isinstance(table, Table)
+    assert [row[1:3] for row in table.rows] == [
+        ["shortest time to transfer all zones, s", "60"],
+        ["zones transferred per second, with a connection each", "470"],
+    ]
+    assert table.rows[0][3].startswith("21.0 (")
+    for record in records:
+        record.predictions, record.metrics = {"connections": 451_712.0}, {"connections_open": 15_000.0}
+    (folded,) = predictions(records)
+    assert isinstance(folded, Folded) and isinstance(folded.parts[0], Text)
+    assert "local port" in folded.parts[0].text and "TIME_WAIT" not in folded.parts[0].text
+
+
+def test_all_limits_that_apply_stand_in_the_third_sentence(make_record: Make) -> None:
+    """Only the first three of five did."""
+    rates = {"nsd": 200_000, "zonda": 300_000, "echo": 305_000}
+    records = [record for record in windows(make_record, rates, dict.fromkeys(rates, 3.0)) if record.block < 4]
+    for record in records:
+        record.bounds = {"answered_qps": "at least"} if record.treatment["server.name"] == "zonda" else {}
+    records.append(dataclasses.replace(records[0], valid=False, reasons=["wrong"]))
+    text = sentences(records)["What cannot be said?"]
+    for part in (
+        "how much more",
+        "the echo program cannot",
+        "few starts",
+        "the window that broke",
+        "on other hardware",
+    ):
+        assert part in text
+
+
+@pytest.mark.parametrize(("bound", "share"), [(None, "at most 50% of at least 400,000"), ({}, "50% of 400,000")])
+def test_a_peak_is_a_share_of_the_peak_of_echo(make_record: Make, bound: dict[str, str] | None, share: str) -> None:
+    """It was one of what echo answers in a closed loop; echo's own peak, which was lower, was not shown."""
+    records = [make_record(block, peak_100_qps=200_000.0) for block in range(3)]
+    for record in records:
+        record.echo = {"capacity_qps": 600_000.0, "peak_100_qps": 400_000.0}
+        record.detail["limits"] = {} if bound is None else {"bounds": bound}
+    head, rows = medians(records, "peak_100_qps")
+    assert rows[0][head.index("share of echo")] == share
 
 
 def test_echo_among_the_servers_is_the_reference(make_record: Make) -> None:

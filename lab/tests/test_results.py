@@ -242,6 +242,18 @@ def test_an_a_a_alarm_withholds_a_comparison_in_one_result(results: Results, mak
     ]
 
 
+@pytest.mark.parametrize(("margin", "decision"), [(0.02, "worse"), (0.005, "withheld")])
+def test_an_alarm_is_a_difference_above_the_margin_of_the_comparison(
+    results: Results, make_record: Make, margin: float, decision: str
+) -> None:
+    for block in range(8):
+        for server, copy, factor in (("nsd", 0, 1.0), ("nsd", 1, 1.01), ("knot", 0, 1.0), ("zonda", 0, 2.0)):
+            cost = 3.0 * factor * (1 + 0.0001 * (block % 5 - 2) * (copy + len(server)))
+            results.append(make_record(block, copy, server=server, cpu_us_per_query=cost))
+    done = compare.compare(compare.Side(results.folder, "knot"), compare.Side(results.folder, "zonda"), margin)
+    assert [line.decision for line in done.metrics] == [decision]
+
+
 def test_shares_are_compared_in_points(results: Results, make_record: Make, capsys: pytest.CaptureFixture[str]) -> None:
     for block in range(8):
         for server, share in (("nsd", 1.0), ("zonda", 0.99)):

@@ -15,6 +15,7 @@ from test_validity import result, telemetry
 from zonda_lab.errors import LabError
 from zonda_lab.experiments.block_design import Start, Treatment, plan_starts
 from zonda_lab.experiments.catalogue import load
+from zonda_lab.experiments.definition import Settings
 from zonda_lab.load.zonda_load import ZondaLoad
 from zonda_lab.measurement.observer import Span
 from zonda_lab.measurement.window import Window
@@ -22,6 +23,7 @@ from zonda_lab.procedures import PROCEDURES
 from zonda_lab.results.folder import Results
 from zonda_lab.run import runner
 from zonda_lab.run.progress import Progress
+from zonda_lab.run.rig_limits import Limits, kind_of, window_of
 from zonda_lab.run.runner import Runner, StartRecorder
 from zonda_lab.telemetry.series import Telemetry
 
@@ -54,7 +56,7 @@ def planned(tmp_path: Path, fake_load: ZondaLoad) -> Planned:
         text = small_experiment(**options).replace("[traffic]\n", f"[traffic]\n{traffic}\n")
         path.write_text(f'procedure = "{procedure}"\n{text}')
         results = Results(tmp_path / "results")
-        results.create({})
+        results.create({"experiments": {}, "servers": {}})
         return Runner(results, {}, fake_load, Progress(1.0, io.StringIO())), plan_starts(load(path), 1)[0]
 
     return made
@@ -160,3 +162,35 @@ def test_the_second_baseline_of_a_start_is_a_copy(planned: Planned) -> None:
     recorder.skip("cannot", recorder.windows[1])
     assert [record.copy for record in recorder.records] == [0, 1, 1]
     assert all(record.within == {"load": "low"} for record in recorder.records)
+
+
+def test_rates_that_are_shares_of_echo_are_equal_at_all_levels(
+    tmp_path: Path, fake_load: ZondaLoad, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """E20 offered 272,088 to 395,505 q/s, a share of echo in each placement: a query costs less at a higher rate."""
+    path = tmp_path / "t.toml"
+    text = small_experiment(rate='"25% of echo"', baseline="one").replace(
+        "other = {}", "other = { rig = {rps-cpus=[0]} }"
+    )
+    path.write_text(text)
+    results = Results(tmp_path / "results")
+    results.create({})
+    installed: Any = {"echo": None}
+    run = Runner(results, installed, fake_load, Progress(1.0, io.StringIO()))
+    rigs: list[list[int]] = []
+
+    def measured(windows: list[Settings], _: bool) -> None:
+        """An echo server that answers less when packets are handled on its core."""
+        for settings in windows:
+            rigs.append(settings.rig.rps_cpus)
+            qps = 100.0 if settings.rig.rps_cpus else 400.0
+            limits = Limits(qps, qps, "", {}, windows={window_of(settings): {}})
+            run.limits._latest[kind_of(settings)] = limits
+            run.limits._first.setdefault(kind_of(settings), {"echo_qps": qps})
+
+    monkeypatch.setattr(run.limits, "_measure", measured)
+    starts = {start.treatment.label: start for start in plan_starts(load(path), 1)}
+    for label in ("echo, other", "echo, one"):
+        run.limits.prepare(starts[label])
+        assert run.limits.echo_qps(starts[label].settings_of(starts[label].within[0])) == 400.0
+    assert rigs == [[], [0]], "the baseline's rig first, then that of the start"

@@ -264,3 +264,34 @@ def test_outliers_by_the_modified_z_score() -> None:
 def test_the_fit_of_a_response_curve_is_decreasing() -> None:
     fitted = intervals.falling([30, 10, 20, 40], [0.9, 1.0, 0.8, 0.5])
     assert fitted.tolist() == [pytest.approx(0.85), 1.0, pytest.approx(0.85), 0.5]
+
+
+def test_the_minimum_detectable_ratio_of_spreads_is_found_in_four_of_five_runs() -> None:
+    """Of normal samples, whose variances an F test compares."""
+    n, runs, draw = 6, 20_000, np.random.default_rng(7)
+    wider = 1 + ratio_effect.minimum_detectable_spread(n)
+    spreads = [np.var(draw.normal(0, scale, (runs, n)), axis=1, ddof=1) for scale in (1.0, wider)]
+    found = spreads[1] / spreads[0] > stats.f.ppf(1 - ALPHA / 2, n - 1, n - 1)
+    assert float(np.mean(found)) == pytest.approx(0.8, abs=0.01)
+    assert ratio_effect.minimum_detectable_spread(n, 4) > wider - 1
+    assert ratio_effect.minimum_detectable_spread(1) == math.inf
+
+
+@pytest.mark.parametrize("n", [4, 12])
+def test_an_interval_of_one_comparison_of_five_is_wider(n: int) -> None:
+    draw = np.random.default_rng(2)
+    values, others = draw.lognormal(0, 0.1, n), draw.lognormal(0, 0.1, n)
+    for made in (
+        lambda alpha: intervals.interval(np.log(values), alpha),
+        lambda alpha: intervals.median_interval(list(values), alpha)[1:],
+        lambda alpha: intervals.variation_ratio(list(values), list(others), alpha)[1:],
+    ):
+        (low, high), (lower, higher) = made(ALPHA), made(ALPHA / 5)
+        assert lower <= low <= high <= higher
+        assert (lower, higher) != (low, high) or low == 0.0
+
+
+def test_six_starts_cannot_cover_a_median_with_99_percent_by_their_order() -> None:
+    """The index of the order statistic was then 0 - 1: the greatest value as the lower end."""
+    low, high = intervals.median_interval([1.0, 1.1, 1.2, 1.3, 1.4, 1.5], 0.01)[1:]
+    assert low < 1.25 < high

@@ -1,8 +1,9 @@
+import dataclasses
 from typing import Any
 
 import pytest
 
-from zonda_lab.experiments.definition import Settings
+from zonda_lab.experiments.definition import RigSpec, Settings
 from zonda_lab.load.result import LoadResult
 from zonda_lab.measurement import validity
 from zonda_lab.measurement.observer import Span
@@ -243,3 +244,13 @@ def test_a_busy_machine_disturbs_and_a_wrong_answer_does_not() -> None:
     assert len(busy) == 2 and disturbed(busy)
     assert not disturbed([*busy, *reasons(loaded=result(wrong=3))])
     assert not disturbed([])
+
+
+@pytest.mark.parametrize(
+    ("delay_ms", "waits", "found"), [(20.0, 0.06, 0), (0.0, 0.06, 1), (20.0, 0.3, 1), (0.2, 0.06, 1)]
+)
+def test_the_program_of_a_delayed_link_does_not_exclude_latencies(delay_ms: float, waits: float, found: int) -> None:
+    """It shares the generator's CPU: E21 lost all latencies over TLS to waits of 72 µs per answer, of 20 ms."""
+    checked = window(telemetry(load_waits=waits), result(sent=2_000, answered=2_000, scheduled=2_000))
+    checked = dataclasses.replace(checked, settings=Settings(rig=RigSpec(delay_ms=delay_ms)))
+    assert len(validity.latency_reasons(checked)) == found

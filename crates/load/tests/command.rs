@@ -49,6 +49,26 @@ fn records(output: &Output) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).expect("a JSON object per line")).collect()
 }
 
+/// Of two zones of one name, the first was dropped without a word; a record that overflows its message was sent in pieces.
+#[test]
+fn the_null_primary_refuses_zones_that_it_cannot_serve() {
+    let zone = file("primary.zone", "@ 60 SOA ns h 1 1 1 1 1\n");
+    let long =
+        file("long.zone", &format!("@ 60 SOA ns h 1 1 1 1 1\n@ 60 TYPE65280 \\# 65500 {}\n", "00".repeat(65_500)));
+    for (lines, said) in [
+        (format!("a.example {}\nA.example {}\n", zone.display(), zone.display()), "zone A.example. is listed twice"),
+        (
+            format!("a.example {}\n", long.display()),
+            "the TYPE65280 record of a.example. with 65500 octets fits in no message",
+        ),
+    ] {
+        let output =
+            run(&format!("xfr serve --listen 127.0.0.1 --port 0 --zones {}", file("zones.txt", &lines).display()));
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && errors.contains(said), "{errors}");
+    }
+}
+
 #[test]
 fn a_run_is_reported_in_json_lines() {
     let (port, queries) = (serve(|_| false), file("two.queries", "a.example A\nb.example MX\n"));

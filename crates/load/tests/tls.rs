@@ -13,7 +13,7 @@ use load::metrics::Metrics;
 use load::queries::{Queries, QueryTemplate, file};
 use load::schedule::{ArrivalProcess, RateProfile};
 use load::tls::{self, Purpose, TlsConfig, TlsOffer};
-use load::xfr::encode::encode;
+use load::xfr::encode::ZoneEncoder;
 use load::xfr::pull::{PullConfig, PullResult};
 use load::xfr::serve::Primary;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -32,7 +32,9 @@ impl Server {
         let text: String = (0..5000).map(|host| format!("host{host} A 192.0.2.{}\n", host % 256)).collect();
         let text = format!("$TTL 60\n@ SOA ns hostmaster 7 1 1 1 1\n@ NS ns\n{text}");
         let apex = apex();
-        let zone = encode(Source { name: "test".into(), bytes: text.as_bytes() }, &apex).expect("a good zone");
+        let zone = ZoneEncoder::default()
+            .encode(Source { name: "test".into(), bytes: text.as_bytes() }, &apex)
+            .expect("a good zone");
         let any: SocketAddr = "127.0.0.1:0".parse().expect("a literal");
         let mut primary = Primary::bind(any, [(apex, zone)].into_iter().collect(), None).expect("loopback");
         let (certificates, key) = tls::self_signed().expect("random numbers");

@@ -8,8 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use load::framing::split_message;
-use load::xfr::encode::EncodedZones;
-use load::xfr::encode::{EncodedZone, encode, encode_changing};
+use load::xfr::encode::{EncodedZone, EncodedZones, ZoneEncoder};
 use load::xfr::pull::PullConfig;
 use load::xfr::serve::{ChangeConfig, Primary, PrimaryCounters};
 use wire::{Message, Name, Rtype};
@@ -23,7 +22,7 @@ fn zone(apex: &str, hosts: usize) -> (Name, EncodedZone) {
     }
     let apex: Name = apex.parse().expect("a literal");
     let source = Source { name: "test".into(), bytes: text.as_bytes() };
-    let encoded = encode(source, &apex).expect("a good zone");
+    let encoded = ZoneEncoder::default().encode(source, &apex).expect("a good zone");
     (apex, encoded)
 }
 
@@ -106,6 +105,29 @@ fn soa_queries_are_answered_over_udp() {
     primary.join().expect("no panic");
 }
 
+/// RFC 5936 2.2.2: the question is copied from the query; 3.4: owners keep the case of the zone.
+#[test]
+fn rfc_5936_2_2_2_the_question_has_the_case_of_the_query_and_owners_that_of_the_zone() {
+    let (server, stop, primary) = serve([zone("Example.org", 3)]);
+    for qtype in [Rtype::SOA, Rtype::AXFR, Rtype::IXFR] {
+        let query = Message::query("eXAMPLE.ORg".parse().expect("a literal"), qtype).to_wire();
+        let mut stream = std::net::TcpStream::connect(server).expect("loopback");
+        let framed = [&(query.len() as u16).to_be_bytes()[..], &query].concat();
+        std::io::Write::write_all(&mut stream, &framed).expect("loopback");
+        let mut len = [0; 2];
+        std::io::Read::read_exact(&mut stream, &mut len).expect("a response");
+        let mut response = vec![0; u16::from_be_bytes(len).into()];
+        std::io::Read::read_exact(&mut stream, &mut response).expect("a response");
+        let question = 12..12 + 13 + 4;
+        assert_eq!(response[question.clone()], query[question], "{qtype}");
+        for record in Message::parse(&response).expect("well-formed").answer {
+            assert!(record.owner.wire().ends_with(b"\x07Example\x03org\0"), "{qtype}: {}", record.owner);
+        }
+    }
+    stop.store(true, Ordering::Relaxed);
+    primary.join().expect("no panic");
+}
+
 /// A primary may close the connection after each zone.
 #[test]
 fn a_connection_closed_by_the_server_is_reopened() {
@@ -134,7 +156,8 @@ fn rfc_1996_changes_are_notified_and_rfc_1995_transferred_incrementally() {
     secondary.set_read_timeout(Some(Duration::from_secs(20))).expect("an option");
     let apex: Name = "example.org".parse().expect("a literal");
     let text = b"$TTL 60\n@ SOA ns hostmaster 7 1 1 1 1\n@ NS ns\n";
-    let zone = encode_changing(Source { name: "test".into(), bytes: text }, &apex).expect("a good zone");
+    let encoder = ZoneEncoder { is_changing: true, tsig_len: 0 };
+    let zone = encoder.encode(Source { name: "test".into(), bytes: text }, &apex).expect("a good zone");
     let address = "127.0.0.1:0".parse().expect("a literal");
     let zones = EncodedZones::from([(apex.clone(), zone)]);
     let mut primary = Primary::bind(address, zones, None).expect("loopback");

@@ -11,7 +11,7 @@ use load::job::{Job, Timing};
 use load::queries::maintenance;
 use load::schedule::{ArrivalProcess, RateProfile};
 use load::verify::ResponseChecker;
-use load::xfr::encode::encode;
+use load::xfr::encode::ZoneEncoder;
 use load::xfr::pull::{PullConfig, PullResult};
 use load::xfr::serve::Primary;
 use wire::Name;
@@ -32,7 +32,9 @@ fn apex() -> Name {
 fn primary(key: Option<Arc<TsigKey>>) -> (SocketAddr, Arc<AtomicBool>) {
     let text: String = (0..5000).map(|host| format!("host{host} A 192.0.2.{}\n", host % 256)).collect();
     let text = format!("$TTL 60\n@ SOA ns hostmaster 7 1 1 1 1\n@ NS ns\n{text}");
-    let zone = encode(Source { name: "test".into(), bytes: text.as_bytes() }, &apex()).expect("a good zone");
+    let zone = ZoneEncoder::default()
+        .encode(Source { name: "test".into(), bytes: text.as_bytes() }, &apex())
+        .expect("a good zone");
     let address = "127.0.0.1:0".parse().expect("a literal");
     let primary = Primary::bind(address, [(apex(), zone)].into_iter().collect(), key).expect("loopback");
     let (address, stop) = (primary.local_addr().expect("bound"), Arc::new(AtomicBool::new(false)));

@@ -12,13 +12,13 @@ from zonda_lab.analysis import effects
 from zonda_lab.analysis.effects import MIN_STARTS, ComparisonOutcome, Sample
 from zonda_lab.experiments.definition import AnalysisSpec, Published
 from zonda_lab.experiments.metrics import METRICS, words
+from zonda_lab.results.settings_bounds import ANSWERED
 from zonda_lab.results.window_record import Bound, WindowRecord, selected
 from zonda_lab.statistics import ALPHA, group_tests, intervals, ratio_effect
 from zonda_lab.statistics.group_tests import PairwiseTest, Test
 from zonda_lab.statistics.ratio_effect import Effect
 
 Levels = tuple[tuple[str, str], ...]
-ANSWERED = 0.999  # share of the queries from which on a server answered all of them
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,14 @@ class AaPair:
     effect: Effect
 
     @property
-    def alarm(self) -> bool:
-        """Whether one program differs from itself significantly, which withholds the verdicts at these levels."""
+    def significant(self) -> bool:
+        """Whether one program differs from itself significantly: a false alarm."""
         return self.effect.p < ALPHA
+
+    @property
+    def alarm(self) -> bool:
+        """Whether that withholds the verdicts at these levels: a difference within the margin changes none."""
+        return self.significant and not self.effect.equivalent
 
 
 @dataclass(frozen=True)
@@ -98,7 +103,7 @@ class MetricAnalysis:
     @property
     def aa_control(self) -> tuple[int, int]:
         """Significant A/A comparisons, all A/A comparisons."""
-        return sum(pair.alarm for pair in self.aa_pairs), len(self.aa_pairs)
+        return sum(pair.significant for pair in self.aa_pairs), len(self.aa_pairs)
 
     @property
     def comparisons(self) -> list[LevelComparison]:
@@ -157,14 +162,16 @@ def tabulate(records: Iterable[WindowRecord], metric: str) -> list[Cell]:
 def sample_of(records: Iterable[WindowRecord], metric: str) -> Sample:
     """One value per block: the median of its valid windows, a bound if one of them is."""
     found: dict[int, list[float]] = defaultdict(list)
-    bounds, uppers = dict[int, Bound](), dict[int, float]()
+    bounds, uppers, shares = dict[int, Bound](), dict[int, float](), list[float]()
     for record in valid(records, metric):
+        shares.append(record.served_share)
         found[record.block].append(record.metrics[metric])
         if bound := record.bound(metric):
             bounds[record.block] = bound
         elif failed := record.detail.get("peaks", {}).get(metric, {}).get("failed"):
             uppers[record.block] = failed
-    return Sample({block: float(np.median(values)) for block, values in sorted(found.items())}, bounds, uppers)
+    values = {block: float(np.median(of_block)) for block, of_block in sorted(found.items())}
+    return Sample(values, bounds, uppers, METRICS[metric].most, float(np.median(shares or [1.0])))
 
 
 def measured_for(records: Sequence[WindowRecord], row: Published) -> list[Cell]:
@@ -245,7 +252,8 @@ def _stratum(levels: dict[str, str], cells: list[Cell], metric: str, analysis: A
     compared = {each.level for each in comparisons}
     without = _without_ratio(base, {c.levels[analysis.compare]: c for c in others}, compared)
     stratum = Stratum(levels, comparisons, without)
-    enough = [cell for cell in firsts if len(cell.values) >= MIN_STARTS and cell.sample.positive]
+    alike = [cell for cell in firsts if effects.is_comparable(metric, base.sample, cell.sample)]
+    enough = [cell for cell in alike if len(cell.values) >= MIN_STARTS and cell.sample.positive]
     groups = {cell.levels[analysis.compare]: cell.values for cell in enough}
     if len(groups) < 2 or analysis.baseline not in groups or any(cell.sample.bounds for cell in enough):
         return stratum

@@ -1,4 +1,4 @@
-"""Checks published claims: a median, a ratio, a ratio of variations, an order of levels, or the shape of a curve."""
+"""Checks published claims: a median, a ratio, a ratio of variations, an event, an order, or the shape of a curve."""
 
 import itertools
 import math
@@ -33,41 +33,68 @@ class ClaimCheck:
     condition: str = ""  # the levels at which it was checked, if there are several
     bound: str = ""
     text: str = ""
-    order: str = ""  # the outcome of a claimed order
-    alarm: bool = False  # an A/A pair of its metric differs significantly
+    decided: str = ""  # the outcome of an order or an event, which no range decides
+    alarm: bool = False  # an A/A pair of its metric differs by more than the margin
+    mde: float = math.nan  # minimum detectable effect of a ratio
+    lacking: str = ""  # what the claim requires and did not happen
 
     @property
     def outcome(self) -> str:
         """Whether the interval lies inside the claimed range, outside it, or across a bound of it."""
-        if self.claim.untestable:
+        if self.claim.untestable or self.lacking:
             return NOT_TESTABLE
-        if self.value is None and not self.order:
+        if self.value is None and not self.decided:
             return NOT_MEASURED
         if self.alarm:
             return WITHHELD
-        if self.n < MIN_STARTS:
+        if self.n < MIN_STARTS or self.claim.unverified:
             return INCONCLUSIVE
-        if self.order:
-            return self.order
+        if self.decided:
+            return self.decided
         low, high = self.claim.confirming
+        if not self._is_detectable:
+            return INCONCLUSIVE
         if low <= self.low and self.high <= high:
             return CONFIRMED
         return REFUTED if self.high < low or high < self.low else INCONCLUSIVE
+
+    @property
+    def _is_detectable(self) -> bool:
+        """Whether the effect that was measured, or the limit of the claim next to it, would be found in most runs."""
+        if math.isnan(self.mde) or not self.value or self.value < 0:
+            return True
+        measured = math.log(self.value)
+        limits = [math.log(end) for end in self.claim.confirming if 0 < end < math.inf]
+        nearest = min(limits, key=lambda limit: abs(limit - measured), default=0.0)
+        return max(abs(measured), abs(nearest)) >= math.log1p(self.mde)
 
 
 def check_claim(records: Sequence[WindowRecord], claim: Claim, aa_pairs: Sequence[AaPair] = ()) -> list[ClaimCheck]:
     """Checks a claim at each combination of the levels that it leaves open: a value over several describes none.
 
-    Second baselines do not count: the mean of two starts varies less than a single start.
+    All conditions of a claim are one family: each interval misses its value with 5 % divided by their number. Second
+    baselines do not count: the mean of two starts varies less than a single start.
     """
     if claim.untestable:
         return [ClaimCheck(claim, None)]
     records = [record for record in records if not record.copy]
+    family = conditions(selected(records, **claim.of), claim.metric, _settled(records, claim))
     done = []
-    for levels in conditions(selected(records, **claim.of), claim.metric, _settled(records, claim)):
-        found, alarm = _check(selected(records, **levels), claim), _alarmed(claim, aa_pairs, levels)
-        done.append(replace(found, condition=words(levels), alarm=alarm))
+    for levels in family:
+        windows = selected(records, **levels)
+        found, alarm = _check(windows, claim, len(family)), _alarmed(claim, aa_pairs, levels)
+        done.append(replace(found, condition=words(levels), alarm=alarm, lacking=_lacking(windows, claim)))
     return done
+
+
+def _lacking(records: Sequence[WindowRecord], claim: Claim) -> str:
+    """What the claim requires and did not happen."""
+    found = []
+    for metric, least in claim.requires.items():
+        sample = sample_of(selected(records, **(claim.to or claim.of)), metric)
+        if sample.values and sample.median()[0] < least:
+            found.append(f"{METRICS[metric].title} {sample.median()[0]:,.6g}, at least {least:,.6g} are required")
+    return "; ".join(found)
 
 
 def _settled(records: Sequence[WindowRecord], claim: Claim) -> set[str]:
@@ -91,43 +118,61 @@ def _alarmed(claim: Claim, aa_pairs: Sequence[AaPair], levels: Mapping[str, str]
     )
 
 
-def _check(records: Sequence[WindowRecord], claim: Claim) -> ClaimCheck:
+def _check(records: Sequence[WindowRecord], claim: Claim, family: int) -> ClaimCheck:
+    """One condition of a claim that has `family` conditions."""
     if claim.order:
-        return _check_order(records, claim)
+        return _check_order(records, claim, family)
     if claim.shape:
-        return _check_shape(records, claim)
+        return _check_shape(records, claim, family)
     if claim.spread:
-        return _check_spread(records, claim)
+        return _check_spread(records, claim, family)
     top = sample_of(selected(records, **claim.of), claim.metric)
     if not top.values:
         return ClaimCheck(claim, None)
+    if claim.event:
+        return _check_event(claim, top, family)
     if claim.to:
-        return _check_ratio(claim, top, sample_of(selected(records, **claim.to), claim.metric))
-    middle, low, high, bound = top.median()
+        return _check_ratio(claim, top, sample_of(selected(records, **claim.to), claim.metric), family)
+    middle, low, high, bound = top.median(ALPHA / family)
     return ClaimCheck(claim, middle, low, high, len(top.values), bound=bound)
 
 
-def _check_ratio(claim: Claim, top: Sample, bottom: Sample) -> ClaimCheck:
+def _check_event(claim: Claim, sample: Sample, family: int) -> ClaimCheck:
+    """Confirmed by one start with the event; refuted only if so many starts without it exclude the claimed share."""
+    n = len(sample.values)
+    count = sum(value < claim.event for value in sample.values.values())
+    low, high = intervals.exact_share(count, n, ALPHA / family)
+    outcome = CONFIRMED if count else REFUTED if high < claim.low else INCONCLUSIVE
+    text = f"{count} of {n} starts ({low:.0%} – {high:.0%})"
+    return ClaimCheck(claim, count / n, low, high, n, text=text, decided=outcome)
+
+
+def _check_ratio(claim: Claim, top: Sample, bottom: Sample, family: int) -> ClaimCheck:
     """No value if one block has a zero: the ratio of the other blocks would be that of a chosen part."""
     blocks = [block for block in top.values if block in bottom.values]
     if not blocks or min(min(top.values[block], bottom.values[block]) for block in blocks) <= 0:
         return ClaimCheck(claim, None)
     below, above = ([sample.values[block] for block in blocks] for sample in (bottom, top))
     lower, upper = ([sample.bounds.get(block, "") for block in blocks] for sample in (bottom, top))
-    effect = ratio_effect.paired_effect(below, above, 0.0)
-    found = effects.bounded(effect, effects.bound_of_ratio(lower, upper))
-    return ClaimCheck(claim, found.ratio, found.low, found.high, found.n, bound=found.bound)
+    effect = ratio_effect.paired_effect(below, above, 0.0, family, ALPHA / family)
+    bound = effects.bound_of_ratio(lower, upper)
+    found = effects.bounded(effect, bound if effects.is_comparable(claim.metric, bottom, top) else "unequal")
+    mde = math.nan if found.bound else found.mde
+    return ClaimCheck(claim, found.ratio, found.low, found.high, found.n, bound=found.bound, mde=mde)
 
 
-def _check_spread(records: Sequence[WindowRecord], claim: Claim) -> ClaimCheck:
+def _check_spread(records: Sequence[WindowRecord], claim: Claim, family: int) -> ClaimCheck:
     top, bottom = (sample_of(selected(records, **levels), claim.metric) for levels in (claim.of, claim.to))
     n = min(len(top.values), len(bottom.values))
     if n < MIN_STARTS or top.bounds or bottom.bounds:
         return ClaimCheck(claim, None)
-    return ClaimCheck(claim, *intervals.variation_ratio(list(bottom.values.values()), list(top.values.values())), n)
+    below, above = (list(sample.values.values()) for sample in (bottom, top))
+    ratio, low, high = intervals.variation_ratio(below, above, ALPHA / family)
+    mde = ratio_effect.minimum_detectable_spread(n, family)
+    return ClaimCheck(claim, ratio, low, high, n, mde=mde)
 
 
-def _check_order(records: Sequence[WindowRecord], claim: Claim) -> ClaimCheck:
+def _check_order(records: Sequence[WindowRecord], claim: Claim, family: int) -> ClaimCheck:
     """Confirmed if each group is significantly above the next one, refuted if one is significantly below.
 
     An order of which a level is missing is not confirmed.
@@ -140,16 +185,17 @@ def _check_order(records: Sequence[WindowRecord], claim: Claim) -> ClaimCheck:
     pairs = [pair for upper, lower in itertools.pairwise(groups) for pair in itertools.product(upper, lower)]
     if not pairs:
         return ClaimCheck(claim, None)
-    found = [effects.compared(claim.metric, samples[low], samples[high], 0.0, len(pairs)) for high, low in pairs]
+    tests = len(pairs) * family
+    found = [effects.compared(claim.metric, samples[low], samples[high], 0.0, tests) for high, low in pairs]
     measured = ratio_effect.corrected([effect for effect in found if effect])
-    above = [effect.p < ALPHA and effect.low > 1 for effect in measured]
-    below = [effect.p < ALPHA and effect.high < 1 for effect in measured]
+    decisive = [effect for effect in measured if effects.is_detected(effect, ALPHA / family)]
+    above, below = [effect.ratio > 1 for effect in decisive], [effect.ratio < 1 for effect in decisive]
     missing = [level for level in levels if level not in samples]
-    complete = len(measured) == len(pairs) and not missing
+    complete = len(decisive) == len(pairs) and not missing
     outcome = REFUTED if any(below) else CONFIRMED if all(above) and complete else INCONCLUSIVE
     text = " > ".join(sorted(samples, key=lambda level: -samples[level].median()[0]))
     text += f"; without {', '.join(missing)}" if missing else ""
-    return ClaimCheck(claim, None, n=min(len(s.values) for s in samples.values()), text=text, order=outcome)
+    return ClaimCheck(claim, None, n=min(len(s.values) for s in samples.values()), text=text, decided=outcome)
 
 
 def _ranked(records: Sequence[WindowRecord], claim: Claim, level: dict[str, str]) -> Sample:
@@ -165,11 +211,12 @@ def _groups(order: Sequence[str]) -> list[list[str]]:
     return [[level.strip() for level in group.split("=")] for group in order]
 
 
-def _check_shape(records: Sequence[WindowRecord], claim: Claim) -> ClaimCheck:
+def _check_shape(records: Sequence[WindowRecord], claim: Claim, family: int) -> ClaimCheck:
     """The exponent of the metric over the factor (slope of both logarithms), one per block."""
     windows = selected(records, **claim.of)
     curves: dict[int, dict[float, float]] = {}
-    for level in dict.fromkeys(record.levels.get(claim.along, "") for record in valid(windows, claim.metric)):
+    levels = dict.fromkeys(record.levels.get(claim.along, "") for record in valid(windows, claim.metric))
+    for level in filter(None, levels):
         sample = sample_of(selected(windows, **{claim.along: level}), claim.metric)
         if sample.bounds:
             return ClaimCheck(claim, math.nan, -math.inf, math.inf, len(sample.values), bound="unknown")
@@ -178,7 +225,7 @@ def _check_shape(records: Sequence[WindowRecord], claim: Claim) -> ClaimCheck:
     exponents = [found for curve in curves.values() if (found := _exponent(curve, claim.shape)) is not None]
     if not exponents:
         return ClaimCheck(claim, None)
-    low, high = intervals.interval(np.asarray(exponents))
+    low, high = intervals.interval(np.asarray(exponents), ALPHA / family)
     middle = float(intervals.hodges_lehmann(exponents))
     return ClaimCheck(claim, middle, low, high, len(exponents))
 

@@ -108,7 +108,7 @@ def compare(a: Side, b: Side, margin: float) -> Comparison:
     for id_ in [id_ for id_ in second if id_ in first]:
         analysis = parse_stored(AnalysisSpec, second[id_]["analysis"], id_)
         sides = [[record for record in side if record.experiment == id_] for side in (left, right)]
-        alarms = _alarms(a, b, id_, analysis) if interleaved else []
+        alarms = _alarms(a, b, id_, replace(analysis, margin=margin)) if interleaved else []
         for metric in metrics_of(analysis):
             compared = _compared(id_, metric, sides[0], sides[1], bool(a.label or b.label))
             found += [replace(each, alarm=_alarmed(each, alarms)) for each in compared]

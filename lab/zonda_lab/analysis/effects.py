@@ -8,13 +8,16 @@ from typing import Literal
 import numpy as np
 
 from zonda_lab.experiments.metrics import METRICS
+from zonda_lab.results.settings_bounds import ANSWERED
 from zonda_lab.results.window_record import Bound
 from zonda_lab.statistics import ALPHA, intervals, ratio_effect
 from zonda_lab.statistics.ratio_effect import Effect
 
 MIN_STARTS = 3  # with fewer, no comparison is made
 ComparisonOutcome = Literal["better", "worse", "different", "equivalent", "inconclusive", "withheld", "too few starts"]
-RatioBound = Literal["", "at least", "at most", "unknown"]
+# unknown: bounds of both values leave the ratio open. unequal: not the same share of the queries was answered.
+RatioBound = Literal["", "at least", "at most", "unknown", "unequal"]
+SAME_SHARE = 1 - ANSWERED  # largest difference of the shares answered at which costs of an answer are compared
 OPPOSITE: dict[Bound, Bound] = {"": "", "at least": "at most", "at most": "at least"}
 
 
@@ -28,18 +31,20 @@ class Sample:
     values: dict[int, float]
     bounds: dict[int, Bound] = field(default_factory=dict)
     uppers: dict[int, float] = field(default_factory=dict)
+    most: float = math.inf  # no value can be above it
+    answered: float = 1.0  # median share of the queries that were answered in these windows
 
-    def median(self) -> tuple[float, float, float, Bound]:
-        """Median, its interval, and whether the median is only a bound."""
-        middle, low, high = intervals.median_interval(list(self.values.values()))
+    def median(self, alpha: float = ALPHA) -> tuple[float, float, float, Bound]:
+        """Median, its interval that misses it with probability `alpha`, and whether the median is only a bound."""
+        middle, low, high = intervals.median_interval(list(self.values.values()), alpha)
         if not self.bounds and not self.uppers:
             return middle, low, high, ""
-        beyond = {"at least": math.inf, "at most": 0.0}
+        beyond = {"at least": self.most, "at most": 0.0}
         extreme = [beyond.get(self.bounds.get(block, ""), value) for block, value in self.values.items()]
-        middle_bound, low_bound, high_bound = intervals.median_interval(extreme)
+        middle_bound, low_bound, high_bound = intervals.median_interval(extreme, alpha)
         bound: Bound = "" if middle_bound == middle else "at least" if middle_bound > middle else "at most"
         uppers = [self.uppers.get(block, value) for block, value in zip(self.values, extreme, strict=True)]
-        return middle, min(low, low_bound), max(high, high_bound, intervals.median_interval(uppers)[2]), bound
+        return middle, min(low, low_bound), max(high, high_bound, intervals.median_interval(uppers, alpha)[2]), bound
 
     @property
     def positive(self) -> bool:
@@ -66,7 +71,13 @@ def compared(
         return None
     effect = (ratio_effect.paired_effect if paired else ratio_effect.unpaired_effect)(a, b, margin, comparisons)
     denominators, numerators = (base.bounds.get(n, "") for n in first), (other.bounds.get(n, "") for n in second)
-    return bounded(effect, bound_of_ratio(denominators, numerators))
+    bound = bound_of_ratio(denominators, numerators)
+    return bounded(effect, bound if is_comparable(metric, base, other) else "unequal")
+
+
+def is_comparable(metric: str, base: Sample, other: Sample) -> bool:
+    """Whether a ratio of the metric has a meaning: an overloaded server answers in full batches, so for less each."""
+    return not METRICS[metric].per_answer or abs(base.answered - other.answered) <= SAME_SHARE
 
 
 def bound_of_ratio(denominators: Iterable[Bound], numerators: Iterable[Bound]) -> RatioBound:
@@ -102,10 +113,14 @@ def classify(effect: Effect, metric: str, alarm: bool = False) -> ComparisonOutc
         return "withheld"
     if effect.equivalent:
         return "equivalent"  # also if the difference, smaller than the margin, is significant
-    # Values that are bounds have no variance, and so no minimum detectable effect, of their own.
-    detected = abs(math.log(effect.ratio)) >= (0.0 if effect.bound else math.log1p(effect.mde))
-    if effect.p < ALPHA and detected and not effect.low <= 1 <= effect.high:
+    if is_detected(effect):
         if METRICS[metric].better == "neither":
             return "different"
         return "better" if (effect.ratio < 1) == (METRICS[metric].better == "lower") else "worse"
     return "inconclusive"
+
+
+def is_detected(effect: Effect, alpha: float = ALPHA) -> bool:
+    """Whether the ratio differs from 1 significantly, and by no less than the minimum detectable effect."""
+    large = effect.ratio > 0 and abs(math.log(effect.ratio)) >= math.log1p(effect.mde)
+    return effect.p < alpha and large and not effect.low <= 1 <= effect.high

@@ -4,6 +4,7 @@ import argparse
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn, get_args, get_type_hints
@@ -25,10 +26,10 @@ EPILOG = """examples:
   zonda-lab compare results/x:nsd results/x:new     differences and an exit status
 
 exit status: 0 done, 1 done with a bad outcome, 2 undetected (compare only), 64 wrong use or another error, which is
-printed, 130 interrupted, 141 the reader of the output has gone
+printed, 70 a fault of the lab, with a traceback, 130 interrupted, 141 the reader of the output has gone
 """
-# No outcome of a command has these: EX_USAGE of sysexits.h, and what shells report for SIGINT and SIGPIPE.
-ERROR, INTERRUPTED, BROKEN_PIPE = 64, 130, 141
+# No outcome of a command has these: EX_USAGE and EX_SOFTWARE of sysexits.h, and what shells report for signals.
+ERROR, FAULT, INTERRUPTED, BROKEN_PIPE = 64, 70, 130, 141
 
 
 class Parser(argparse.ArgumentParser):
@@ -42,9 +43,9 @@ class Parser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; user errors print one message and return status 64."""
-    given = parser().parse_args(arguments)
-    signal.signal(signal.SIGTERM, _interrupt)
     try:
+        given = parser().parse_args(arguments)
+        signal.signal(signal.SIGTERM, _interrupt)
         status: int = given.command(given)
         sys.stdout.flush()
     except LabError as error:
@@ -59,6 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\nzonda-lab: interrupted; all processes have been stopped", file=sys.stderr)
         return INTERRUPTED
+    except Exception:
+        traceback.print_exc()  # Python itself would exit with 1, which `compare` returns for "worse"
+        return FAULT
     return status
 
 

@@ -96,7 +96,7 @@ def compare_results(given: argparse.Namespace) -> int:
 def _change(line: "MetricComparison") -> str:
     """How B differs from A: a percentage, or points of a share."""
     from zonda_lab.experiments.metrics import METRICS
-    from zonda_lab.report.number_format import effect_text
+    from zonda_lab.report.number_format import effect_text, p_value
 
     effect, absolute = line.effect, METRICS[line.metric].margin
     if not (line.a.values and line.b.values):
@@ -104,7 +104,7 @@ def _change(line: "MetricComparison") -> str:
     if effect is None:
         return "a value is not positive, so no ratio"
     change = f"{effect.ratio - 1:+.1%} ({effect.low - 1:+.1%} to {effect.high - 1:+.1%})"
-    return f"{effect_text(effect, absolute) if absolute else change}, p {effect.p:.3f}, n {effect.n}"
+    return f"{effect_text(effect, absolute) if absolute else change}, p {p_value(effect.p)}, n {effect.n}"
 
 
 def generate_zones(given: argparse.Namespace) -> int:
@@ -124,7 +124,7 @@ def generate_zones(given: argparse.Namespace) -> int:
 def show_history(given: argparse.Namespace) -> int:
     """`zonda-lab history`."""
     from zonda_lab.analysis import history
-    from zonda_lab.report.number_format import measured, number
+    from zonda_lab.report.number_format import measured, number, p_value
 
     series = history.read(given.folder)
     for each in series:
@@ -132,7 +132,7 @@ def show_history(given: argparse.Namespace) -> int:
         for change in each.changes:
             effect = change.effect
             ratio = measured(effect.ratio, effect.low, effect.high)
-            p = "too few recordings for a p value" if math.isnan(effect.p) else f"p {effect.p:.3f}"
+            p = "too few recordings for a p value" if math.isnan(effect.p) else f"p {p_value(effect.p)}"
             print(f"     changed at {change.at.commit[:12]} ({change.at.began[:10]}): {ratio}, {p}")
     count = sum(len(each.changes) for each in series)
     print(f"{len(series)} series of at least two comparable recordings, {count} changes")

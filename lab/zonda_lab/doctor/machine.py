@@ -17,10 +17,11 @@ from zonda_lab.load.generator import LoadGenerator
 from zonda_lab.measurement.environment import Environment
 from zonda_lab.measurement.harness import Harness
 from zonda_lab.measurement.running_server import Server
-from zonda_lab.measurement.validity import ACHIEVED, BUSY
+from zonda_lab.measurement.validity import ACHIEVED
 from zonda_lab.measurement.window import Window
 from zonda_lab.procedures.port_exhaustion import port_bound
 from zonda_lab.procedures.queries import measure_window
+from zonda_lab.results.settings_bounds import BUSY
 from zonda_lab.rig import machine_info
 from zonda_lab.rig.namespaces import NamespaceNetwork
 from zonda_lab.servers import ADAPTERS

@@ -48,6 +48,16 @@ class Start:
         """The settings of one window of this start."""
         return self.experiment.settings(*self.treatment.overrides, *inner.overrides)
 
+    def baseline_of(self, inner: Treatment) -> Settings:
+        """The settings of that window with the compared factor at its baseline, if it has one."""
+        analysis, levels = self.experiment.definition.analysis, {**self.treatment.levels, **inner.levels}
+        compared = self.experiment.factor(analysis.compare)
+        if compared is None or analysis.baseline not in compared.levels:
+            return self.settings_of(inner)
+        levels[compared.name] = analysis.baseline
+        factors = (*self.experiment.factors, *self.experiment.within)
+        return self.experiment.settings(*(factor.levels[levels[factor.name]] for factor in factors))
+
 
 def plan_starts(experiment: Experiment, seed: int) -> list[Start]:
     """All starts in randomised order; the same seed gives the same order."""

@@ -3,6 +3,7 @@
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from zonda_lab.experiments.metrics import METRICS
 from zonda_lab.schema import parse, suggestion
 
 FOLDER = Path(__file__).resolve().parents[2] / "experiments"
+# What an experiment file says of results that exist already; a later version of the file may correct it.
+READ_AFTERWARDS = ("title", "question", "why", "source", "expect", "published", "claims", "analysis")
 MEASURED_LEVELS = ("state",)  # levels that procedures add themselves, see `procedures.startup.memory`
 
 
@@ -48,6 +51,22 @@ def load(path: Path, quick: bool = False, servers: Iterable[str] = (), changes: 
 def files(folder: Path = FOLDER) -> list[Path]:
     """All experiment files (`eNN-name.toml`), in the order of their numbers."""
     return sorted(folder.glob("e[0-9][0-9]-*.toml"))
+
+
+def described_today(described: Mapping[str, Any]) -> dict[str, Any]:
+    """The manifest's entry of an experiment with the texts, claims and analysis that its file has today.
+
+    As it is if the catalogue has no such experiment. The analysis remains if its baseline was not measured.
+    """
+    found = [path for path in files() if path.stem[4:] == described["name"]]
+    definition = load(found[0]).definition if found else None
+    if definition is None or definition.id != described["id"]:
+        return dict(described)
+    today = {key: value for key, value in asdict(definition).items() if key in READ_AFTERWARDS}
+    compare, baseline = definition.analysis.compare, definition.analysis.baseline
+    if baseline and baseline not in described["levels"].get(compare, ()):
+        del today["analysis"]
+    return {**described, **today}
 
 
 def find(word: str, folder: Path = FOLDER) -> list[Path]:
@@ -108,7 +127,7 @@ def _check(experiment: Experiment) -> None:
     if not definition.id or not definition.title:
         raise LabError(f"{where}: `id` and `title` are missing")
     beside = [row.metric for row in definition.published if row.metric]
-    claimed = [claim.metric for claim in definition.claims]
+    claimed = [name for claim in definition.claims for name in (claim.metric, *claim.requires)]
     for metric in [definition.analysis.metric, *definition.analysis.metrics, *claimed, *beside]:
         if metric not in METRICS:
             raise LabError(f"{where}: no metric `{metric}`", suggestion(metric, METRICS))

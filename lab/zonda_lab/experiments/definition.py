@@ -91,7 +91,8 @@ class TrafficSpec:
         "open: fixed schedule; closed: constant number of outstanding queries", "open"
     )
     rate: float | str = doc(
-        'queries per second, a share of the capacity of this start ("50%"), or of the echo server\'s ("50% of echo")',
+        'queries per second, a share of the capacity of this start ("50%"), or of the echo server\'s in the rig of the '
+        'baseline ("50% of echo"), which is the same rate for all levels that are compared',
         10_000.0,
         least=0.001,
     )
@@ -169,6 +170,7 @@ class Published:
     figure: str = doc("the published value")
     metric: str = doc("the comparable metric shown next to it; empty: none", "")
     of: dict[str, str] = doc("levels of the windows to compare it with", {})
+    here: str = doc("without a metric: what the report has about it, or why it has nothing", "not measured")
 
 
 @dataclass(frozen=True)
@@ -183,12 +185,21 @@ class Claim:
     low: float = doc("lowest value that confirms the claim", 0.0)
     high: float = doc("highest value that confirms the claim", float("inf"))
     spread: bool = doc("compare coefficients of variation over starts instead of medians", False)
+    event: float = doc(
+        "not 0: what is claimed happens in some starts, those with a value below this; `low` is their least share", 0.0
+    )
     order: list[str] = doc('levels from the highest value to the lowest; `"a = b"` has no order among them', [])
     shape: Literal[
         "", "flat", "rising", "falling", "linear", "slower than linear", "faster than linear", "levels off"
     ] = doc("shape of the curve over the factor `along`, by the exponent of the metric over it", "")
     along: str = doc("the factor of an order (default: server.name) or of a shape (with numbers as levels)", "")
     untestable: str = doc("why this machine cannot test the claim, and what it would take", "")
+    unverified: str = doc("why the published figure is uncertain, which leaves the claim inconclusive", "")
+    requires: dict[str, float] = doc(
+        "least median of other metrics in the denominator, or else in the numerator: without it, what the claim is "
+        "about did not happen, and it is not testable",
+        {},
+    )
 
     @property
     def confirming(self) -> tuple[float, float]:

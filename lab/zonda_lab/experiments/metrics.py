@@ -1,6 +1,7 @@
 """All metrics of a window: title, unit and which direction is better."""
 
 import itertools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -16,6 +17,8 @@ class Metric:
     is_latency: bool = False  # of queries, so invalid if the generator sent them late
     margin: float = 0.0  # if not 0, differences are absolute instead of ratios, and this is the equivalence margin
     capacity: bool = False  # a rate of queries, also shown as a share of what the echo server answers
+    per_answer: bool = False  # a cost of an answer, which depends on the share of the queries that were answered
+    most: float = math.inf  # no value is above it
 
     @property
     def heading(self) -> str:
@@ -24,8 +27,8 @@ class Metric:
 
     @property
     def axis(self) -> str:
-        """The title with its unit."""
-        return f"{self.title}, {self.unit}" if self.unit else self.title
+        """The title with its unit, unless the title has it."""
+        return f"{self.title}, {self.unit}" if self.unit not in ("", "/s") else self.title
 
 
 FACTORS = {
@@ -44,6 +47,7 @@ FACTORS = {
     "traffic.tcp-share": "share over TCP",
     "traffic.dnssec-ok": "share with DO",
     "traffic.queries-per-connection": "queries per connection (0: unlimited)",
+    "primary.name": "primary",
     "primary.transport": "transport",
     "primary.changes-per-s": "changes per second on the primary",
     "change.updates-per-s": "updates per second",
@@ -55,14 +59,34 @@ def factor_words(name: str) -> str:
     return FACTORS.get(name, name)
 
 
-def level_words(name: str, level: str) -> str:
-    """A level as text; a number is preceded by its factor's title."""
+def column_words(name: str) -> str:
+    """The head of a column of levels; rates, which may be shares of the echo server's, have units of their own."""
+    return factor_words(name).removesuffix(", q/s")
+
+
+def level_number(level: str) -> str | None:
+    """The number that a level is, with separated thousands; None if it is text."""
     try:
         number = float(level)
     except ValueError:
-        return level
+        return None
+    return f"{number:,g}" if abs(number) < 1e6 else f"{number:,.0f}"
+
+
+def level_words(name: str, level: str) -> str:
+    """A level as text; a number or a second server is preceded by its factor's title, and a list is in quotes."""
+    number = level_number(level)
+    if name == "primary.name":
+        return f"primary {level}"
+    if number is None:
+        return f"“{level}”" if ", " in level else level
     what, _, unit = factor_words(name).partition(", ")
-    return f"{what} {number:,g}{f' {unit}' if unit else ''}" if abs(number) < 1e6 else f"{what} {number:,.0f}"
+    return f"{what} {number}{f' {unit}' if unit else ''}"
+
+
+def baseline_words(name: str, level: str) -> str:
+    """The level that others are compared with, in quotes if it is several words of its own."""
+    return f"“{level}”" if " " in level and level_number(level) is None else level_words(name, level)
 
 
 def words(levels: Mapping[str, str]) -> str:
@@ -76,13 +100,13 @@ OF_QUERIES = {
     "offered_qps": Metric("offered rate", "q/s", "neither"),
     "sent_qps": Metric("sent rate", "q/s", "neither"),
     "answered_qps": Metric("answered rate", "q/s", "higher", capacity=True),
-    "answered_share": Metric("share of queries answered", "", "higher", margin=0.001),
+    "answered_share": Metric("share of queries answered", "", "higher", margin=0.001, most=1.0),
     "lost": Metric("queries without an answer", "", "lower"),
     "late_answers": Metric("answers after sending had stopped", "", "lower"),
     "drain_s": Metric("time to drain buffers after sending had stopped", "s", "lower"),
     "wrong": Metric("wrong answers", "", "lower"),
-    "cpu_us_per_query": Metric("server CPU time per answer", "µs", "lower"),
-    "answers_per_cpu_s": Metric("answers per second of server CPU time", "/s", "higher"),
+    "cpu_us_per_query": Metric("server CPU time per answer", "µs", "lower", per_answer=True),
+    "answers_per_cpu_s": Metric("answers per second of server CPU time", "/s", "higher", per_answer=True),
     "latency_mean_us": Metric("mean latency", "µs", "lower", is_latency=True),
     "latency_p50_us": Metric("median latency from the intended send time", "µs", "lower", is_latency=True),
     "latency_p99_us": Metric("99th percentile latency from the intended send time", "µs", "lower", is_latency=True),
@@ -109,6 +133,7 @@ OF_EVERY_WINDOW = {
     "listen_drops": Metric("connections dropped at the listener", "", "lower"),
     "listen_overflows": Metric("overflows of the listen queue", "", "lower"),
     "retransmissions": Metric("TCP segments sent again by the server", "", "lower"),
+    "tcp_sockets_max": Metric("maximum TCP sockets of the server in use, listening ones included", "", "neither"),
     "time_wait_max": Metric("maximum sockets in TIME_WAIT", "", "neither"),
 }
 OF_MEMORY = {
@@ -125,7 +150,7 @@ METRICS = {
     "peak_9999_qps": Metric("highest rate with 99.99 % answered", "q/s", "higher", capacity=True),
     "peak_999_qps": Metric("highest rate with 99.9 % answered", "q/s", "higher", capacity=True),
     "peak_99_qps": Metric("highest rate with 99 % answered", "q/s", "higher", capacity=True),
-    "first_loss_qps": Metric("lowest rate with a lost query", "q/s", "higher", capacity=True),
+    "first_loss_qps": Metric("lowest rate with a lost query in any window", "q/s", "higher", capacity=True),
     # of zones
     "bytes_per_record": Metric("memory per record", "bytes", "lower"),
     "bytes_per_zone": Metric("memory per zone", "bytes", "lower"),
@@ -155,9 +180,10 @@ METRICS = {
     "connects_per_s": Metric("connections accepted per second", "/s", "higher"),
     "probe_p99_us": Metric("99th percentile latency of UDP probes meanwhile", "µs", "lower"),
     "reclaim_s": Metric("time until idle connections are closed", "s", "lower"),
-    "udp_answered_share": Metric("share of UDP queries answered", "", "higher", margin=0.001),
+    "udp_answered_share": Metric("share of UDP queries answered", "", "higher", margin=0.001, most=1.0),
     "tcp_recovery_s": Metric("time until TCP answers again", "s", "lower"),
     "transfers_per_s": Metric("zone transfers out completed per second", "/s", "higher"),
     "versions_per_s": Metric("new versions of a zone that were served per second", "/s", "higher"),
     "updates_per_s": Metric("successful updates per second", "/s", "higher"),
+    "updates_failed_share": Metric("share of updates that failed", "", "lower", margin=0.001),
 }

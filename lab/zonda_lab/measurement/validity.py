@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from zonda_lab.experiments.definition import Settings
 from zonda_lab.load.result import LoadResult
 from zonda_lab.measurement.window import Window
+from zonda_lab.results.settings_bounds import BUSY
 from zonda_lab.results.window_record import LATE_SENDS
 from zonda_lab.telemetry.series import PACKETS, Telemetry, net
 
-BUSY = 0.9  # share of the generator's busiest thread above which it, and not the server, is the limit
 DRAIN = 0.1  # longest drain of a server's buffers after the load, as a share of the window
 ACHIEVED = 0.999  # share of the scheduled queries that must be sent
 SCHEDULE_ERROR = 0.10  # maximum 99th percentile schedule error, as a share of the median latency
@@ -23,6 +23,8 @@ STEAL = 0.01  # share of CPU time taken by the hypervisor
 FOREIGN_CORES = 0.10  # CPUs used by programs outside the experiment
 IO_PRESSURE = 0.05  # share of the time with a task waiting for I/O
 CPU_WAIT = 0.02  # share of the window in which the generator may wait for a CPU of its own
+FAR_CPU_WAIT = 0.2  # the same with a delayed link, whose program shares the generator's CPU, but per answer at most ...
+FAR_WAIT = 0.01  # ... this share of the delay, so that latencies hardly notice
 SERVER_WAIT = 0.05  # share of the window in which the server may wait for its CPU while other programs run
 FOREIGN_SLACK = 0.02  # CPUs of other programs that cannot be what the server waits for
 CPU_OVERSHOOT = 1.05  # CPU time of the server per second of load and core: more was used after the load
@@ -146,7 +148,9 @@ def _headroom(checked: ValidityInput, result: LoadResult) -> list[str]:
     if (result.busy or 0.0) > BUSY:
         found.append(f"the generator was {result.busy:.0%} busy: no headroom for latencies")
     waited = checked.telemetry.waited_s("load")
-    if checked.has_own_cpu and waited > CPU_WAIT * seconds:
+    far = min(FAR_CPU_WAIT * seconds, FAR_WAIT * checked.settings.rig.delay_ms / 1000 * result.answered)
+    tolerable = max(CPU_WAIT * seconds, far)
+    if checked.has_own_cpu and waited > tolerable:
         found.append(f"the generator waited for its CPU {waited / seconds:.0%} of the time")
     return found
 

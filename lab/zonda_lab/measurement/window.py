@@ -130,7 +130,8 @@ def machine_metrics(telemetry: Telemetry, span: Span, load_s: float = 0.0) -> di
     metrics["softirq_share"] = telemetry.cpu_share("softirq")
     metrics["steal_share"] = telemetry.cpu_share("steal")
     metrics["cpu_pressure_share"] = telemetry.grown(lambda sample: sample["psi"]["cpu"]) / 1e6 / span.seconds
-    metrics["time_wait_max"] = float(telemetry.gauge(net("server", "TCP.tw")).max())
+    for name, kind in (("time_wait_max", "TCP.tw"), ("tcp_sockets_max", "TCP.inuse")):
+        metrics[name] = float(telemetry.gauge(net("server", kind)).max())
     return metrics
 
 

@@ -1,7 +1,7 @@
 """Procedure: the peak rate for each required share of answers, by the search of the load generator."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from zonda_lab.errors import LabError
@@ -14,6 +14,7 @@ from zonda_lab.measurement.validity import machine_reasons
 from zonda_lab.measurement.window import Recorder, Window, window_of
 from zonda_lab.procedures.procedure import WINDOW_COST_S, Procedure
 from zonda_lab.procedures.queries import warm_up, warm_up_estimate_s
+from zonda_lab.results.settings_bounds import BUSY
 from zonda_lab.telemetry.series import Telemetry
 
 GOALS = {"peak_100_qps": 100.0, "peak_9999_qps": 99.99, "peak_999_qps": 99.9, "peak_99_qps": 99.0}
@@ -46,7 +47,9 @@ def searched(harness: Harness, server: Server, settings: Settings) -> Window:
     metrics = {name: found["rate"] for name, found in peaks.items()} | {"capacity_qps": capacity}
     window = window_of(server, span, metrics)
     window.bounds |= harness.load.capacity_bounds(settings, server)
+    at, seen = harness.observer.clock(harness.network.client), harness.observer.observed(span)
     _add_first_loss(window, trials)
+    _add_cost(window, trials, seen, at)
     window.detail |= {
         "trials": [{name: trial[name] for name in KEPT if name in trial} for trial in trials],
         "sending": result.sending,
@@ -54,9 +57,8 @@ def searched(harness: Harness, server: Server, settings: Settings) -> Window:
     window.detail["points"] = sorted((trial["rate"], trial["answered"]) for trial in trials)
     _add_bounds(window, peaks)
     deciding = [trial for trial in trials if _decides(trial, peaks)]
-    at = harness.observer.clock(harness.network.client)
     spans = [(trial["rate"], at(trial["since"]), at(trial["until"])) for trial in deciding]
-    window.invalid += _disturbed_trials(harness.observer.observed(span), span, spans)
+    window.invalid += _disturbed_trials(seen, span, spans)
     return window
 
 
@@ -81,12 +83,29 @@ def _disturbed_trials(telemetry: Telemetry, span: Span, trials: Sequence[tuple[f
     return found
 
 
+def _add_cost(window: Window, trials: Sequence[dict[str, Any]], seen: Telemetry, at: Callable[[int], float]) -> None:
+    """The CPU time per answer in the last trial at the highest rate with all queries answered."""
+    answered = [trial for trial in trials if trial["answered"] >= 1 and not trial["void_because"]]
+    passed = [trial for trial in answered if math.isclose(trial["rate"], window.metrics.get("peak_100_qps", 0.0))]
+    if not passed:
+        return
+    part = seen.between(at(passed[-1]["since"]), at(passed[-1]["until"]))
+    if used := part.mean_cores("server"):
+        window.metrics["answers_per_cpu_s"] = passed[-1]["rate"] / used
+        window.metrics["cpu_us_per_query"] = used * 1e6 / passed[-1]["rate"]
+
+
 def _add_first_loss(window: Window, trials: Sequence[dict[str, Any]]) -> None:
-    """The lowest rate with a lost query; without one at least the highest rate that was tried."""
+    """The lowest rate with a lost query, at least that if a busy generator may have caused the loss.
+
+    Without a loss it is at least the highest rate that was tried.
+    """
     counted = [trial for trial in trials if not trial["void_because"]]
-    lossy = [trial["rate"] for trial in counted if trial["answered"] < 1]
+    lossy = min((trial for trial in counted if trial["answered"] < 1), key=lambda trial: trial["rate"], default=None)
     if lossy:
-        window.metrics["first_loss_qps"] = min(lossy)
+        window.metrics["first_loss_qps"] = lossy["rate"]
+        if lossy["busy"] > BUSY:
+            window.bounds["first_loss_qps"] = "at least"
     elif counted:
         window.metrics["first_loss_qps"] = max(trial["rate"] for trial in counted)
         window.bounds["first_loss_qps"] = "at least"
@@ -119,5 +138,8 @@ def estimate_s(start: Start) -> float:
 
 
 PROCEDURE = Procedure(
-    peak, (*GOALS, "first_loss_qps", "capacity_qps", "echo_qps", "generator_qps"), estimate_s, uses_echo=True
+    peak,
+    (*GOALS, "first_loss_qps", "cpu_us_per_query", "answers_per_cpu_s", "capacity_qps", "echo_qps", "generator_qps"),
+    estimate_s,
+    uses_echo=True,
 )

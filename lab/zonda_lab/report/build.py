@@ -9,15 +9,17 @@ from zonda_lab.analysis.analysis import MetricAnalysis, aa_pairs, analyse, analy
 from zonda_lab.analysis.claims import ClaimCheck, check_claim
 from zonda_lab.experiments.definition import AnalysisSpec, Claim, Published
 from zonda_lab.report import conclusion, html, markdown, validity_tables
-from zonda_lab.report.document import Document, Figure, Heading, Part, Table, Text
+from zonda_lab.report.document import Document, Figure, Heading, Part, Table, Text, slug
 from zonda_lab.report.machine import machine, primaries_of
+from zonda_lab.report.number_format import NONE
 from zonda_lab.report.opening import COST, RATES, opening
 from zonda_lab.report.plot_style import PlotData
 from zonda_lab.report.plots import PLOTS
 from zonda_lab.report.reading import DISTURBED, INTERVALS, OLD, READING
 from zonda_lab.report.result_tables import Echo, claims, metric_tables, published
-from zonda_lab.report.size import FEW, size
+from zonda_lab.report.size import FEW, measured_size, more_time, size
 from zonda_lab.results.folder import FORMAT, Results
+from zonda_lab.results.settings_bounds import ANSWERED
 from zonda_lab.results.window_record import WindowRecord
 from zonda_lab.schema import parse_stored
 
@@ -50,7 +52,9 @@ def document(results: Results, disturbed: bool = False, opened: bool = True) -> 
     parts += [] if manifest.get("format", 1) >= FORMAT else [Text(OLD, "These records predate the format.")]
     if opened:
         parts += opening([record for chapter in read if chapter.can_open for record in chapter.records], FEW)
-    parts += [_overview(read), *validity_tables.false_alarms([pair for chapter in read for pair in chapter.aa_pairs])]
+    of = ("of all experiments and metrics",) if len(read) > 1 else ("of all metrics of this experiment",)
+    pairs = [pair for chapter in read for pair in chapter.aa_pairs]
+    parts += [_overview(read), *validity_tables.false_alarms(pairs, *of)]
     parts += [Text(READING, "How to read this."), Text(INTERVALS, "Intervals."), *_machine(manifest, read)]
     for chapter in read:
         parts += chapter.parts(results.folder)
@@ -84,26 +88,29 @@ class Chapter:
         pairs = [*self.aa_pairs, *aa_pairs(self.records, only_claimed, self.analysis)]
         self.claims: list[ClaimCheck] = [done for claim in claimed for done in check_claim(self.records, claim, pairs)]
         self.primary = next((found for found in self.metrics if found.metric == self.analysis.metric), None)
-        self.conclusion = conclusion.conclusion(self.primary, self.claims, self.analysis, self._cost())
-        self.summary_text = conclusion.primary_metric(self.primary, self.analysis)
+        valid = sum(record.counts for record in records)
+        self.conclusion = conclusion.conclusion(self.primary, self.claims, self.analysis, self._cost(), valid)
+        self.summary_text = conclusion.primary_metric(self.primary, self.analysis, valid)
         self.verdict = conclusion.verdict(self.claims, self.primary)
         if records and all(record.skipped for record in records):
             reasons = dict.fromkeys(record.skipped.splitlines()[0] for record in records)
             self.conclusion = self.summary_text = f"Skipped: {'; '.join(reasons)}."
 
     def _cost(self) -> MetricAnalysis | None:
-        """Answers per CPU second, if the rig limited windows of the primary metric."""
+        """Answers per CPU second where all queries were answered, if the rig limited windows of the primary metric."""
         limited = any(record.counts and record.rig_bound for record in self.records)
-        measured = any("answers_per_cpu_s" in record.metrics for record in self.records)
-        return analyse_metric(self.records, "answers_per_cpu_s", self.analysis) if limited and measured else None
+        alike = [record for record in self.records if record.served_share >= ANSWERED]
+        measured = any("answers_per_cpu_s" in record.metrics for record in alike)
+        return analyse_metric(alike, "answers_per_cpu_s", self.analysis) if limited and measured else None
 
     def parts(self, folder: Path) -> list[Part]:
         """Question, published and measured values, plots, tables, validity and result."""
         described, records = self.described, self.records
-        parts: list[Part] = [Heading(2, f"{self.id} {described['title']}", self.id.lower())]
+        parts: list[Part] = [Heading(2, f"{self.id} {described['title']}", slug(self.id.lower()))]
         parts += [Text(described[key], f"{word}.") for key, word in INTRODUCTION.items() if described[key]]
         parts += [Text(size(described, records, self.analysis, self.primary), "Size.")]
-        parts += [*validity_tables.counted(records), *validity_tables.rig_bound(records)]
+        parts += [*validity_tables.counted(records), *validity_tables.without_value(records, self.analysis.metric)]
+        parts += validity_tables.rig_bound(records)
         parts += [*published(self.published, records), *claims(self.claims)]
         source, echo = PlotData(self.id, records, self.analysis, folder), Echo(records)
         parts += [figure for name in self.analysis.plots for figure in PLOTS[name](source)]
@@ -120,6 +127,16 @@ class Chapter:
         return self.analysis.compare == "server.name" and transport == "udp" and not alarmed
 
     @property
+    def size_row(self) -> list[str]:
+        """Blocks and windows, what was left out, and what more blocks would show."""
+        more = more_time(self.records, self.analysis, self.primary)
+        return [
+            measured_size(self.described, self.records),
+            self.described.get("left_out") or NONE,
+            more or "not calculated",
+        ]
+
+    @property
     def summary(self) -> list[str]:
         """The experiment's row of the overview."""
         windows = [record for record in self.records if not record.skipped]
@@ -130,7 +147,7 @@ class Chapter:
 
 
 def _overview(read: Sequence[Chapter]) -> Table:
-    head = ["", "experiment", "result", "valid windows", "published claims"]
+    head = ["experiment", "title", "result", "valid windows", "published claims"]
     return Table(head, [chapter.summary for chapter in read])
 
 

@@ -1,46 +1,62 @@
 """Results small enough to commit: one folder per experiment, and an index."""
 
 import dataclasses
+import datetime
 import json
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from zonda_lab.analysis.analysis import measured_for
+from zonda_lab.analysis.claims import ClaimCheck
 from zonda_lab.errors import LabError
 from zonda_lab.experiments.block_design import planned_keys
+from zonda_lab.experiments.catalogue import described_today
+from zonda_lab.experiments.metrics import METRICS
 from zonda_lab.report import markdown
 from zonda_lab.report.build import Chapter, chapters, document
 from zonda_lab.report.document import Document, Figure, Heading, Part, Text
+from zonda_lab.report.number_format import NONE
 from zonda_lab.report.reading import INTERVALS
-from zonda_lab.report.result_tables import claim_value, measured_here, value_text
+from zonda_lab.report.result_tables import claim_value, value_text
 from zonda_lab.report.validity_tables import false_alarms
 from zonda_lab.results.folder import FORMAT, Results
 from zonda_lab.results.window_record import WindowRecord
 
 DIGITS, POINTS = 6, 100  # significant digits of a metric; points of an arrival curve
-MOST, LONGEST = 4, 140  # values and characters in a cell of the index
+MOST = 2  # values in a cell of the index
 SHA = 12  # characters of a commit in the index
 UNCOMMITTED = ("-dirty", "unknown")
 INDEX = """# Committed results
 
 One folder per experiment, written by `zonda-lab keep`: the window records with all trials of a peak search, the
 manifest, and `report.md` with the main plot. Telemetry and histograms are not stored.
+[Faults of the lab](../FAULTS.md) lists what was suspected of earlier results: proved or refuted, and how.
 
 ```sh
 zonda-lab report lab/records/e01-response-rate     # the full page with all plots, from the records
-zonda-lab report lab/records                       # all reports and this index again, after a change of the lab
+zonda-lab report lab/records                       # all reports and this index again, with today's claims and rules
 zonda-lab plan E1-E20 --from lab/records --hours 6 # blocks that the effects need, and their duration
-make lab-records                                   # measure again from a clean commit, in seven hours; resumes
+make lab-records                                   # measure all again from a clean commit, in at most seven hours
 zonda-lab history lab/records                      # how the values changed from commit to commit
 ```
 
 `keep` accepts only finished runs of a clean commit that are not `--quick`. Experiments without a valid window are not
 stored.
 """
-HEAD = "| | question | published | here | verdict |\n| --- | --- | --- | --- | --- |\n"
+HEAD = "| experiment | question | published | here (95 % interval) | verdict |\n| --- | --- | --- | --- | --- |\n"
+MORE = """## What was left out, and what more time would show
+
+Blocks are repetitions of every treatment. The last column says whether they detect, with 80 % power, the effect that
+the experiment was planned for, or how many blocks would. Where only bounds, shares of queries or nothing is compared,
+this cannot be calculated.
+
+| experiment | measured | left out | more time |
+| --- | --- | --- | --- |
+"""
 
 
 def keep(results: Results, target: Path) -> tuple[list[Path], list[str]]:
@@ -86,9 +102,13 @@ def is_committed(folder: Path) -> bool:
 
 
 def rebuild(target: Path) -> Path:
-    """Writes all reports and the index again, after a change of the lab; returns the index."""
+    """Writes all reports and the index again, with today's texts, claims and analysis; returns the index."""
     for path in sorted(target.glob("*/manifest.json")):
-        _write_report(Results(path.parent))
+        results = Results(path.parent)
+        manifest = results.manifest()
+        entries = {id_: described_today(entry) for id_, entry in manifest["experiments"].items()}
+        results.write("manifest.json", {**manifest, "experiments": entries})
+        _write_report(results)
     (target / "README.md").write_text(index(target))
     return target / "README.md"
 
@@ -108,8 +128,9 @@ def index(target: Path) -> str:
     rows = [_row(folder, manifests[folder], chapter) for folder, chapter in read.items()]
     pairs = [pair for chapter in read.values() for pair in chapter.aa_pairs]
     alarms = [f"**{part.strong}** {part.text}\n" for part in false_alarms(pairs)]
-    texts = [_measured(manifests), *alarms, f"**Intervals.** {INTERVALS}\n", f"{HEAD}{''.join(rows)}"]
-    return "\n".join([INDEX, *texts])
+    more = "".join(markdown.row_markdown([chapter.id, *chapter.size_row]) for chapter in read.values())
+    texts = [_measured(manifests), _duration(read.values()), *alarms, f"**Intervals.** {INTERVALS}\n"]
+    return "\n".join([INDEX, *texts, f"{HEAD}{''.join(rows)}", f"{MORE}{more}"])
 
 
 def _require_keepable(results: Results, manifest: Mapping[str, Any]) -> None:
@@ -127,21 +148,48 @@ def _require_keepable(results: Results, manifest: Mapping[str, Any]) -> None:
 
 
 def _measured(manifests: Mapping[Path, Mapping[str, Any]]) -> str:
-    """Which commit was measured; one for all, or which experiments at which commit."""
-    commits: dict[str, list[str]] = {}
+    """Which commit was measured on which machine; one for all, or which experiments at and on which."""
+    places: dict[str, list[str]] = {}
     for manifest in manifests.values():
-        commit, dash, state = manifest.get("source", "unknown").partition("-")
-        commits.setdefault(f"{commit[:SHA]}{dash}{state}", []).extend(manifest["experiments"])
+        place = f"{_commit(manifest)}, {_machine(manifest)}, Linux {manifest['machine']['kernel']}"
+        places.setdefault(place, []).extend(manifest["experiments"])
     old = [id_ for manifest in manifests.values() if _is_old(manifest) for id_ in manifest["experiments"]]
-    one = len(commits) == 1
-    lines = [f"`{commit}`" + ("" if one else f" ({', '.join(ids)})") for commit, ids in commits.items()]
-    texts = [f"**Measured commit{'' if one else 's'}.** {'; '.join(lines)}.\n"] if lines else []
+    if len(places) == 1:
+        texts = [f"**Measured** at commit {next(iter(places))}.\n"]
+    else:
+        commits, machines = ({place(manifest) for manifest in manifests.values()} for place in (_commit, _machine))
+        lines = "".join(f"* {place}: {', '.join(ids)}.\n" for place, ids in places.items())
+        text = (
+            f"**Measured** at {len(commits)} commits on machines of {len(machines)} kinds, each experiment at one "
+            "commit on one machine. Times and rates of different kinds of machine cannot be compared.\n\n"
+        )
+        texts = [f"{text}{lines}"] if places else []
     if old:
         texts.append(
             f"\n**These records predate the format (†).** {', '.join(old)}: quick windows, an earlier peak search and "
             "no echo server in the same rig. Their values cannot be quoted; they will be recorded again.\n"
         )
     return "".join(texts)
+
+
+def _duration(read: Iterable[Chapter]) -> str:
+    """The time from the first window of each experiment to its last."""
+    seconds = 0.0
+    for chapter in read:
+        times = [datetime.datetime.fromisoformat(record.began) for record in chapter.records if record.began]
+        seconds += (max(times) - min(times)).total_seconds() if times else 0.0
+    return f"**Duration.** The recordings took {seconds / 3600:.1f} hours together.\n"
+
+
+def _commit(manifest: Mapping[str, Any]) -> str:
+    commit, dash, state = manifest.get("source", "unknown").partition("-")
+    return f"`{commit[:SHA]}{dash}{state}`"
+
+
+def _machine(manifest: Mapping[str, Any]) -> str:
+    """The kind of machine."""
+    machine = manifest["machine"]
+    return f"{machine['cpu']}, {machine['cpus']} CPUs"
 
 
 def _chapter(folder: Path) -> Chapter:
@@ -154,14 +202,9 @@ def _chapter(folder: Path) -> Chapter:
 
 def _row(folder: Path, manifest: Mapping[str, Any], chapter: Chapter) -> str:
     old = " †" if _is_old(manifest) else ""
-    cells = [
-        f"[{chapter.id}]({folder.name}/report.md){old}",
-        chapter.described["question"] or chapter.described["title"],
-        _short(_published(chapter)),
-        _short(_here(chapter)),
-        chapter.verdict,
-    ]
-    return "| " + " | ".join(" ".join(cell.replace("|", "\\|").split()) for cell in cells) + " |\n"
+    question = chapter.described["question"] or chapter.described["title"]
+    link = f"[{chapter.id}]({folder.name}/report.md){old}"
+    return markdown.row_markdown([link, question, _published(chapter), _here(chapter), chapter.verdict])
 
 
 def _is_old(manifest: Mapping[str, Any]) -> bool:
@@ -173,26 +216,39 @@ def _published(chapter: Chapter) -> str:
     if chapter.claims:
         return f"{chapter.claims[0].claim.says}: {chapter.claims[0].claim.published}"
     row = next((row for row in chapter.published if row.metric), None) or next(iter(chapter.published), None)
-    return f"{row.what}: {row.figure}" if row else "–"
+    return f"{row.what}: {row.figure}" if row else NONE
 
 
 def _here(chapter: Chapter) -> str:
-    """The value of the first claim, or of the published figure, or of the primary metric; per server."""
+    """The first claim, or the published figure, or the primary metric: its values for the first servers."""
     if chapter.claims:
         says = chapter.claims[0].claim.says
         first = [done for done in chapter.claims if done.claim.says == says]
-        return "; ".join(" ".join(filter(None, (done.condition, claim_value(done)))) for done in first) or "–"
+        listed = _listed([(done.condition, claim_value(done)) for done in first])
+        return f"{METRICS[first[0].claim.metric].title}: {listed}" if _is_unnamed(first[0]) else listed
     row = next((row for row in chapter.published if row.metric), None)
-    if row:
-        return measured_here(row, chapter.records, intervals=False)
-    if chapter.primary is None:
-        return "–"
-    cells = [cell for cell in chapter.primary.cells if not cell.copy][:MOST]
-    return "; ".join(f"{cell.label} {value_text(cell, interval=False)}" for cell in cells)
+    metric = row.metric if row else chapter.analysis.metric
+    cells = measured_for(chapter.records, row) if row else chapter.primary.cells if chapter.primary else []
+    values = [(cell.label, value_text(cell, unit=METRICS[metric].unit)) for cell in cells if not cell.copy]
+    return f"{METRICS[metric].title}: {_listed(values)}" if values else NONE
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= LONGEST else text[:LONGEST].rsplit(" ", 1)[0] + " …"
+def _is_unnamed(done: ClaimCheck) -> bool:
+    """Whether the value of a claim is a bare number, which only the title of its metric explains."""
+    return not (done.text or done.value is None or done.claim.shape or done.claim.to or METRICS[done.claim.metric].unit)
+
+
+def _listed(values: Sequence[tuple[str, str]]) -> str:
+    """`zonda: 3 s; nsd: 4 s; 2 more`: the first value, and the first one of another server."""
+    others = [value for value in values[1:] if _server(value) != _server(values[0])] or list(values[1:])
+    shown = [*values[:1], *others[: MOST - 1]]
+    texts = [": ".join(filter(None, value)) for value in shown]
+    more = [f"{len(values) - len(shown)} more in the report"] if len(values) > len(shown) else []
+    return "; ".join([*texts, *more]) or NONE
+
+
+def _server(value: tuple[str, str]) -> str:
+    return value[0].partition(", ")[0]
 
 
 def _write_report(results: Results) -> None:

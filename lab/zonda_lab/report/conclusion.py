@@ -10,11 +10,11 @@ from zonda_lab.analysis.analysis import LevelComparison, MetricAnalysis
 from zonda_lab.analysis.claims import ClaimCheck
 from zonda_lab.analysis.effects import MIN_STARTS
 from zonda_lab.experiments.definition import AnalysisSpec
-from zonda_lab.experiments.metrics import METRICS, level_words, words
+from zonda_lab.experiments.metrics import METRICS, baseline_words, words
 from zonda_lab.report.number_format import effect_text, margin_text, minimum_effects, span_text
 from zonda_lab.report.result_tables import claim_value, value_text
 
-MOST = 6  # items listed by name; more are counted
+MOST = 3  # items listed by name; more are counted
 TESTED = (checks.CONFIRMED, checks.REFUTED, checks.INCONCLUSIVE, checks.WITHHELD)
 WORDS = (*TESTED, checks.NOT_TESTABLE, checks.NOT_MEASURED)
 MOST_WORDS = 5  # of a verdict
@@ -26,34 +26,45 @@ def conclusion(
     claims: Sequence[ClaimCheck],
     analysis: AnalysisSpec,
     cost: MetricAnalysis | None = None,
+    valid: int = 0,
 ) -> str:
     """The primary metric and the published claims; `cost` is the headline if the rig limited the primary metric."""
     headline = [_cost(cost)] if cost else []
-    return " ".join([*headline, primary_metric(finding, analysis, MOST), *(_claims(claims) if finding else [])])
+    found = _claims(claims) if finding or _are_tested(claims) else []
+    return " ".join([*headline, primary_metric(finding, analysis, valid), *found])
 
 
 def verdict(claims: Sequence[ClaimCheck], finding: MetricAnalysis | None) -> str:
-    """At most five words: the outcome of the claims."""
-    if finding is None or not finding.cells:
+    """At most five words: the outcomes of the claims, the rarer kinds left out where they are too many."""
+    has_primary = finding is not None and bool(finding.cells)
+    if not has_primary and not _are_tested(claims):
         return checks.NOT_MEASURED
     count = Counter(done.outcome for done in claims)
-    if not count:
+    if not count and finding:
         alarmed = finding.comparisons and all(c.outcome == "withheld" for c in finding.comparisons)
         return checks.WITHHELD if alarmed else "measured; no published claim"
     if len(count) == 1:
         return next(iter(count))
-    if not any(count[word] for word in TESTED):
+    if not _are_tested(claims):
         return checks.NOT_MEASURED
-    listed = ", ".join(f"{count[word]} {word.removesuffix(' here')}" for word in WORDS if count[word])
-    short = len(listed.split()) <= MOST_WORDS
-    return listed if short else f"mixed: {count[checks.CONFIRMED]} of {count.total()} confirmed"
+    kinds = [f"{count[word]} {word.removesuffix(' here')}" for word in WORDS if count[word]]
+    tested = [f"{count[word]} {word}" for word in TESTED if count[word]]
+    of_all = [f"{count[word]}/{count.total()} {word}" for word in TESTED if count[word]]  # shows that some are left out
+    choices = (", ".join(kinds), ", ".join(tested), ", ".join(of_all[:2]))
+    return next(text for text in choices if len(text.split()) <= MOST_WORDS)
 
 
-def primary_metric(finding: MetricAnalysis | None, analysis: AnalysisSpec, most: int = 3) -> str:
-    """The primary metric, with at most `most` items listed by name."""
+def primary_metric(finding: MetricAnalysis | None, analysis: AnalysisSpec, valid: int) -> str:
+    """The primary metric, with the first items listed by name; `valid` windows may have other metrics."""
     if finding is None or not finding.cells:
-        return "No result: no window was valid."
-    return _differences(finding, analysis, most) or _medians(finding, most)
+        why = f"no valid window has the {METRICS[analysis.metric].title}" if valid else "no window was valid"
+        return f"No result: {why}."
+    return _differences(finding, analysis, MOST) or _medians(finding, MOST)
+
+
+def _are_tested(claims: Sequence[ClaimCheck]) -> bool:
+    """Whether a claim was tested, which may be one about another metric than the primary one."""
+    return any(done.outcome in TESTED for done in claims)
 
 
 def _cost(found: MetricAnalysis) -> str:
@@ -88,7 +99,7 @@ def _differences(finding: MetricAnalysis, analysis: AnalysisSpec, most: int) -> 
         f" Withheld because of an A/A alarm: {names['withheld']}." if named["withheld"] else "",
     ]
     starts = span_text(min(c.effect.n for c in found), max(c.effect.n for c in found))
-    baseline = level_words(analysis.compare, analysis.baseline)
+    baseline = baseline_words(analysis.compare, analysis.baseline)
     kind = "as a difference from" if metric.margin else "as a ratio to"
     return f"{metric.heading}, {kind} {baseline} (n = {starts} starts).{''.join(parts)}"
 
@@ -101,24 +112,33 @@ def _medians(finding: MetricAnalysis, most: int) -> str:
     more = [f"{len(cells) - most} more in the table"] if len(cells) > most else []
     few = f" Fewer than {MIN_STARTS} starts per treatment: differences may be due to chance."
     is_small = any(len(cell.values) < MIN_STARTS for cell in cells)
-    unit = f" in {metric.unit}" if metric.unit else ""
+    unit = f" in {metric.unit}" if metric.unit not in ("", "/s") else ""
     return f"{metric.heading}{unit}: {'; '.join([*listed, *more])}.{few if is_small else ''}"
 
 
 def _claims(claims: Sequence[ClaimCheck]) -> list[str]:
-    """A sentence per claim, with its outcome in each condition."""
+    """A sentence per claim, with its outcome in each condition, or how many have which."""
     sentences = []
     for (says, figure), group in itertools.groupby(claims, lambda done: (done.claim.says, done.claim.published)):
-        outcomes = []
-        for done in group:
-            value = ", ".join(filter(None, (claim_value(done), done.outcome)))  # `1.11 (1.08 – 1.14), confirmed`
-            outcomes.append(f"{done.condition} {value}".lstrip())
-        sentences.append(f"Published claim: {says} ({figure}). Measured here: {'; '.join(outcomes)}.")
+        checked = list(group)
+        if len(checked) > MOST:
+            count = Counter(done.outcome for done in checked)
+            outcomes = ", ".join(f"{word} in {n}" for word, n in count.most_common())
+            outcomes = f"of {len(checked)} conditions {outcomes}; see the table of claims"
+        else:
+            outcomes = "; ".join(map(_outcome, checked))
+        sentences.append(f"Published claim: {says} ({figure}). Measured here: {outcomes}.")
     return sentences
 
 
+def _outcome(done: ClaimCheck) -> str:
+    """`zonda: 1.11 (1.08 – 1.14), confirmed`."""
+    value = ", ".join(filter(None, (claim_value(done), done.outcome)))
+    return f"{done.condition}: {value}" if done.condition else value
+
+
 def _levels(comparison: LevelComparison) -> str:
-    return words({comparison.factor: comparison.level, **comparison.stratum})
+    return words({**comparison.stratum, comparison.factor: comparison.level})
 
 
 def _listed(names: Sequence[str], most: int) -> str:

@@ -1,6 +1,12 @@
 """The parts of a report, rendered as HTML and as Markdown."""
 
+import re
 from dataclasses import dataclass, field
+
+
+def slug(text: str) -> str:
+    """The text as part of an id, a file name or a link: an experiment file may have any id, and levels any name."""
+    return re.sub(r"\W+", "-", text)
 
 
 @dataclass(frozen=True)

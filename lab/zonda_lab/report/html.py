@@ -59,7 +59,7 @@ def table_html(table: Table) -> str:
 
 def is_figure(cell: str) -> bool:
     """Whether the cell is a number or empty; text may also start with a digit."""
-    return not cell or ((cell[0].isdigit() or cell[0] in "<−-±∞–") and not re.search(r"[^\W\d_]{4}", cell))
+    return not cell or ((cell[0].isdigit() or cell[0] in "<≤≥−-±∞–") and not re.search(r"[^\W\d_]{4}", cell))
 
 
 def escape(text: str) -> str:

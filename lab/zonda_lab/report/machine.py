@@ -1,13 +1,19 @@
 """What the measurements ran on: the machine, the servers with their roles, and the limit of the rig."""
 
+import datetime
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from zonda_lab.experiments.metrics import level_words
 from zonda_lab.report.document import Folded, Part, Table, Text
 from zonda_lab.report.number_format import number
+from zonda_lab.report.reading import LIMITS
 from zonda_lab.results.window_record import WindowRecord
 
 MEASURED, PRIMARY, LIMIT = "measured", "primary", "limit"
+ORDERS = {"file": "in the order of the input", "length": "sorted by length"}
+CLOCKS = {"user": "the load generator", "kernel": "the kernel"}
 
 
 def machine(manifest: Mapping[str, Any], records: Sequence[WindowRecord], primaries: Iterable[str]) -> list[Part]:
@@ -15,7 +21,7 @@ def machine(manifest: Mapping[str, Any], records: Sequence[WindowRecord], primar
     described, generator = manifest["machine"], manifest["generator"]
     virtual = "virtual, " if described["hypervisor"] else ""
     text = (
-        f"{described['cpu']}, {described['cpus']} CPUs, {virtual}{described['memory_mb'] // 1024} GB, "
+        f"{described['cpu']}, {described['cpus']} CPUs, {virtual}{described['memory_mb'] / 1024:.1f} GiB, "
         f"Linux {described['kernel']}, {described['system']}. "
         f"Load by {generator['name']} {generator['version']}. Started {manifest['began']}."
     )
@@ -24,7 +30,8 @@ def machine(manifest: Mapping[str, Any], records: Sequence[WindowRecord], primar
     return [
         Text(text, "Machine."),
         _servers(manifest["servers"], found),
-        *_limit(manifest.get("limits"), found),
+        *_limits(records, found),
+        _sending(records),
         *_absent(manifest["absent"], records),
         Folded("Kernel settings", [Table(["setting", "value"], kernel)]),
     ]
@@ -71,17 +78,65 @@ def _servers(servers: Mapping[str, Mapping[str, str]], found: Mapping[str, Seque
     return Table(["server", "role", "kind", "version", "SHA-256 of the program"], rows)
 
 
-def _limit(limits: Mapping[str, float] | None, found: Mapping[str, Sequence[str]]) -> list[Part]:
-    """The rate of the echo server, where the windows refer to it."""
-    if not limits or LIMIT not in found.get("echo", ()):
+def _limits(records: Sequence[WindowRecord], found: Mapping[str, Sequence[str]]) -> list[Part]:
+    """Both limits of the rig for each kind of traffic, where the windows refer to an echo server."""
+    kinds: dict[str, list[WindowRecord]] = {}
+    for record in records:
+        if record.counts and (limits := record.detail.get("limits")):
+            kinds.setdefault(json.dumps(limits, sort_keys=True), []).append(record)
+    if not kinds or LIMIT not in found.get("echo", ()):
         return []
-    text = (
-        f"A UDP echo server on one core answers {number(limits['echo_qps'])} queries per second "
-        f"(closed loop, 200 outstanding), using {number(limits['echo_cpu_us'])} µs of CPU time each. "
-        "A DNS server that uses sockets can hardly do better. This is a single window; "
-        "an open loop whose queries arrive in larger batches can exceed it."
-    )
-    return [Text(text, "Limit.")]
+    columns = ["experiment", "traffic", "conditions", "echo server answers, q/s", "generator's limit, q/s", "measured"]
+    rows = [_limit_row(json.loads(text), windows, records) for text, windows in kinds.items()]
+    filled = [column for column in range(len(columns)) if any(row[column] for row in rows)]
+    table = Table([columns[i] for i in filled], [[row[i] for i in filled] for row in rows])
+    return [Text(LIMITS, "Limits of the rig."), table]
+
+
+def _limit_row(
+    limits: Mapping[str, Any], windows: Sequence[WindowRecord], records: Sequence[WindowRecord]
+) -> list[str]:
+    """One kind of traffic; its conditions are the levels that not all windows of the experiment have."""
+    traffic, experiment = limits["traffic"], windows[0].experiment
+    measured = datetime.datetime.fromisoformat(limits["measured"])
+    return [
+        experiment if len({record.experiment for record in records}) > 1 else "",
+        f"{traffic['transport'].upper()}, {traffic['connections']:,} sockets, {_addresses(traffic['sources'])}",
+        _conditions(windows, [record for record in records if record.experiment == experiment and record.counts]),
+        number(limits["echo_qps"]),
+        number(limits["generator_qps"]),
+        f"{measured:%Y-%m-%d %H:%M} UTC" + (f"; {'; '.join(limits['disturbed'])}" if limits.get("disturbed") else ""),
+    ]
+
+
+def _addresses(count: int) -> str:
+    return "1 source address" if count == 1 else f"{count:,} source addresses"
+
+
+def _conditions(windows: Sequence[WindowRecord], records: Sequence[WindowRecord]) -> str:
+    """The levels of these windows, of each factor of which other windows have others; not those of the traffic."""
+    texts = []
+    for name in windows[0].levels:
+        if name in ("traffic.sources", "traffic.transport", "traffic.connections"):
+            continue  # stand in a column of their own
+        levels = dict.fromkeys(record.levels.get(name, "") for record in windows)
+        if len(levels) < len({record.levels.get(name, "") for record in records}):
+            texts.append(" or ".join(level_words(name, level) for level in levels))
+    return "; ".join(texts)
+
+
+def _sending(records: Sequence[WindowRecord]) -> Text:
+    """How the generator sent queries: bursts, sorting and the source of its times change what is measured."""
+    recorded = [record.detail["sending"] for record in records if record.detail.get("sending")]
+    ways = dict.fromkeys(_way(sending) for sending in recorded)
+    without = "No way of sending is recorded: the windows have no query load, or an old format."
+    return Text(f"Queries were sent {'; or '.join(ways)}." if ways else without, "Sending.")
+
+
+def _way(sending: Mapping[str, Any]) -> str:
+    burst, order, clock = sending.get("burst", 1), sending.get("order", ""), sending.get("timestamps", "")
+    bursts = "without bursts of UDP segments" if burst == 1 else f"in bursts of up to {burst} UDP segments"
+    return f"{bursts}, {ORDERS.get(order, order)}, with times of arrival from {CLOCKS.get(clock, clock)}"
 
 
 def _absent(absent: Mapping[str, str], records: Iterable[WindowRecord]) -> list[Part]:

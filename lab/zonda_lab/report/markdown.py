@@ -1,5 +1,8 @@
 """Renders a document as Markdown; plots are separate files."""
 
+import re
+from collections.abc import Iterable
+
 from zonda_lab.report.document import Document, Figure, Folded, Heading, Part, Table, Text
 
 
@@ -12,14 +15,25 @@ def part_markdown(part: Part) -> str:
     """One part."""
     match part:
         case Heading():
-            return f"{'#' * part.level} {part.text}\n\n"
+            return f"{'#' * part.level} {inline(part.text)}\n\n"
         case Text():
-            return (f"**{part.strong}** " if part.strong else "") + f"{part.text}\n\n"
+            return (f"**{inline(part.strong)}** " if part.strong else "") + f"{inline(part.text)}\n\n"
         case Table():
-            rows = [part.head, ["---"] * len(part.head), *part.rows]
-            return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n" for row in rows) + "\n"
+            return "".join(map(row_markdown, [part.head, ["---"] * len(part.head), *part.rows])) + "\n"
         case Figure():
-            return f"![{part.caption}](figures/{part.name}.svg)\n\n{part.caption}\n\n"
+            caption = inline(part.caption)
+            return f"![{caption}](figures/{part.name}.svg)\n\n{caption}\n\n"
         case Folded():
             inner = "".join(map(part_markdown, part.parts))
-            return f"<details><summary>{part.title}</summary>\n\n{inner}</details>\n\n"
+            return f"<details><summary>{inline(part.title)}</summary>\n\n{inner}</details>\n\n"
+
+
+def row_markdown(cells: Iterable[str]) -> str:
+    """One row of a table."""
+    return "| " + " | ".join(inline(cell).replace("|", "\\|") for cell in cells) + " |\n"
+
+
+def inline(text: str) -> str:
+    """Text on one line, in which no name becomes an HTML element; code between backticks stays as it is."""
+    line = " ".join(text.split())
+    return re.sub(r"(`[^`]*`)|<(?=[A-Za-z/!?])", lambda found: found[1] or "&lt;", line)

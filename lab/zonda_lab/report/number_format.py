@@ -1,44 +1,67 @@
 """Numbers as text, with as many digits as their resolution supports."""
 
 import math
+import statistics
 from collections.abc import Sequence
 
 from zonda_lab.statistics.ratio_effect import Effect
 
+NONE = "–"  # where there is no value
 EXACT = 0.0  # a resolution: all values are the same
+MOST_DIGITS = 6  # significant ones, however narrow the interval
 
 
 def number(value: float, step: float | None = None) -> str:
     """Rounded to `step`, thousands separated; without a known step three significant digits."""
     if math.isnan(value):
-        return "–"
+        return NONE
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
     if value == 0:
         return "0"
     digits = 6 if step == EXACT else 3
     place = math.floor(math.log10(abs(value))) - digits + 1 if not step else round(math.log10(step))
-    text = f"{round(value, -place):,.{max(0, -place)}f}"
+    text = f"{round(value, -place) + 0.0:,.{max(0, -place)}f}"  # adding 0.0 takes the sign from a zero
     return text if step or "." not in text else text.rstrip("0").rstrip(".")
 
 
 def resolution(low: float, high: float) -> float | None:
-    """The decimal place that an interval supports: two digits of its width; None if an end is open."""
+    """The decimal place that an interval supports: two digits of its width; None if an end is open.
+
+    One digit of the lower end, if that is positive: in a wide interval a value near it would be printed as 0.
+    """
     width = high - low
     if not math.isfinite(width):
         return None
-    return 10.0 ** (math.floor(math.log10(width)) - 1) if width > 0 else EXACT
+    if width <= 0:
+        return EXACT
+    finest = math.floor(math.log10(max(abs(low), abs(high)))) - MOST_DIGITS + 1
+    place = math.floor(math.log10(width)) - 1
+    return 10.0 ** max(min(place, math.floor(math.log10(low))) if low > 0 else place, finest)
 
 
-def measured(value: float, low: float, high: float, bound: str = "") -> str:
-    """`at least 271,000 (268,000 – ∞)`; without the interval if there is none."""
+def interval_text(low: float, high: float, step: float | None = None) -> str:
+    """`268,000 – 280,000`; `≥ 268,000` if the upper end is open, a dash if there is no interval.
+
+    No ratio is below 0, so an interval of ratios from 0 to infinity has no bound at either end.
+    """
+    if math.isnan(low) or math.isnan(high):
+        return NONE
+    if math.isinf(high):
+        return "unbounded" if math.isinf(low) or low == 0 else f"≥ {number(low, step)}"
+    return f"≤ {number(high, step)}" if math.isinf(low) else f"{number(low, step)} – {number(high, step)}"
+
+
+def measured(value: float, low: float, high: float, bound: str = "", unit: str = "") -> str:
+    """`at least 271,000 q/s (≥ 268,000)`; without the interval if there is none."""
     step = resolution(low, high)
     words = f"{bound} " if bound in ("at least", "at most") else ""
     if bound == "unknown":
-        return "unknown: both values are only bounds"
-    if math.isnan(low) or math.isnan(high):
-        return f"{words}{number(value, step)}"
-    return f"{words}{number(value, step)} ({number(low, step)} – {number(high, step)})"
+        return "unknown, as both values are only bounds"
+    if bound == "unequal":
+        return "not comparable: unequal shares answered"
+    interval = interval_text(low, high, step)
+    return f"{words}{number(value, step)} {unit}".rstrip() + (f" ({interval})" if interval != NONE else "")
 
 
 def effect_text(effect: Effect, absolute: float) -> str:
@@ -51,14 +74,18 @@ def effect_text(effect: Effect, absolute: float) -> str:
 
 
 def minimum_effects(effects: Sequence[float], absolute: float = 0.0) -> str:
-    """`minimum detectable effect 1.2% to 3.4%`: not exact above 1000 %, in points of absolute differences."""
+    """`minimum detectable effect 1.2% (median of 5)`: each row of a table has its own."""
+    median = f" (median of {len(effects)})" if len(effects) > 1 else ""
+    return f"minimum detectable effect {minimum_effect(statistics.median(effects), absolute)}{median}"
 
-    def text(effect: float) -> str:
-        if absolute:
-            return f"{100 * math.log1p(effect):.3g} points"
-        return f"{effect:.1%}" if effect < 10 else "more than 1000%"
 
-    return f"minimum detectable effect {span_text(text(min(effects)), text(max(effects)))}"
+def minimum_effect(effect: float, absolute: float = 0.0) -> str:
+    """Not exact above 1000 %; in points of absolute differences; a dash for values that do not vary."""
+    if not effect or math.isnan(effect):
+        return "–"
+    if absolute:
+        return f"{100 * math.log1p(effect):.3g} points"
+    return f"{effect:.1%}" if effect < 10 else "more than 1000%"
 
 
 def span_text(low: object, high: object) -> str:
@@ -73,4 +100,4 @@ def margin_text(margin: float, absolute: float = 0.0) -> str:
 
 def p_value(p: float) -> str:
     """Three digits; a dash for NaN."""
-    return "–" if math.isnan(p) else "< 0.001" if p < 0.001 else f"{p:.3f}"
+    return NONE if math.isnan(p) else "< 0.001" if p < 0.001 else f"{p:.3f}"

@@ -3,17 +3,17 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from zonda_lab.analysis.analysis import ANSWERED, Cell, measured_for
+from zonda_lab.analysis.analysis import Cell, measured_for
 from zonda_lab.experiments.definition import Published
 from zonda_lab.experiments.metrics import LIMITS
 from zonda_lab.report.document import Figure, Part, Text
 from zonda_lab.report.number_format import number, span_text
-from zonda_lab.report.plot_style import COLOURS, SERVERS, Bar, bars_of
+from zonda_lab.report.plot_style import Bar, bars_of, styles
+from zonda_lab.results.settings_bounds import ANSWERED
 from zonda_lab.results.window_record import WindowRecord
 
 RATES = ("answered_qps", "peak_999_qps")  # the first that was measured is shown
 COST = "cpu_us_per_query"
-MOST = 3  # limits named in the sentence; the experiments below have all of them
 CLEAR = 3  # starts that a comparison needs
 
 
@@ -42,7 +42,7 @@ def opening(records: Sequence[WindowRecord], few: int) -> list[Part]:
         return []
     panels = [("queries answered per second", *_bars(rate)), ("CPU time per answer, µs", *_bars(cost))]
     return [
-        Figure("overview", bars_of(panels), _caption(rate)),
+        Figure("overview", bars_of(panels), _caption(rate, cost)),
         Text(_who(rate, "answers most", "queries per second"), "Who answers most?"),
         Text(_who(cost, "costs least", _cost_unit(cost)), "Who costs least?"),
         Text(_unknown(rate, cost, records, few), "What cannot be said?"),
@@ -95,17 +95,23 @@ def _comparable(cells: Sequence[Cell]) -> tuple[int, int]:
 
 def _bars(ranking: Ranking) -> tuple[list[Bar], float | None]:
     bars = [
-        (name := _name(cell), cell.median, (cell.low, cell.high), SERVERS.get(name, COLOURS[0]))
-        for cell in ranking.servers
+        (f"{name} ({cell.bound})" if cell.bound else name, cell.median, (cell.low, cell.high), colour)
+        for cell, (name, colour) in zip(ranking.servers, _coloured(ranking.servers), strict=True)
     ]
     return bars, ranking.echo.median if ranking.echo else None
 
 
-def _caption(rate: Ranking) -> str:
-    counts = sorted({len(cell.values) for cell in rate.servers})
-    starts = span_text(counts[0], counts[-1])
-    echo = " Dashed: an echo program without DNS, which hardly any server on sockets can beat." if rate.echo else ""
-    return f"Left: more is better; right: less is better. Medians of {starts} starts, lines: 95 % intervals.{echo}"
+def _coloured(cells: Sequence[Cell]) -> list[tuple[str, str]]:
+    names = [_name(cell) for cell in cells]
+    return [(name, colour) for name, (colour, _) in zip(names, styles(names), strict=True)]
+
+
+def _caption(rate: Ranking, cost: Ranking) -> str:
+    counts = [len(cell.values) for cell in (*rate.servers, *cost.servers)]
+    n = f"{span_text(min(counts), max(counts))} start{'s' if max(counts) > 1 else ''}"
+    dashed = " Dashed: an echo program without DNS, measured in the same way."
+    echo = dashed if rate.echo or cost.echo else ""
+    return f"Left: more is better; right: less is better. Medians of {n}, lines: 95 % intervals.{echo}"
 
 
 def _who(ranking: Ranking, does: str, unit: str) -> str:
@@ -131,9 +137,10 @@ def _unknown(rate: Ranking, cost: Ranking, records: Sequence[WindowRecord], few:
         reasons.append("small differences, because there were few starts")
     excluded = sum(not record.counts and not record.skipped for record in records)
     if excluded:
-        reasons.append(f"anything about the {number(excluded)} windows that broke a validity rule")
+        windows = "window" if excluded == 1 else f"{number(excluded)} windows"
+        reasons.append(f"anything about the {windows} that broke a validity rule")
     reasons.append("how the servers compare on other hardware or with other zones")
-    return f"These figures do not show {', or '.join(reasons[:MOST])}."
+    return f"These figures do not show {', or '.join(reasons)}."
 
 
 def _overlap(a: Cell, b: Cell) -> bool:

@@ -4,9 +4,10 @@ import io
 import itertools
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -17,12 +18,13 @@ from zonda_lab.report.number_format import span_text
 from zonda_lab.results.window_record import WindowRecord
 
 COLOURS = ("#0b6e99", "#d1495b", "#2e933c", "#8f5db7", "#e08e1a", "#4a5568", "#00a3a3", "#a0522d")
-MARKERS = "osD^vPX*"
+MARKERS = "osD^vPX"  # one fewer than colours, so that 56 series differ in one of both
 SERVERS = dict(zip(("zonda", "nsd", "knot", "bind", "yadifa", "pdns", "echo", "sink"), COLOURS, strict=True))
 mpl.rcParams.update(
     {
         "svg.fonttype": "none",
         "svg.hashsalt": "zonda-lab",
+        "text.parse_math": False,  # names of servers and levels may contain $
         "font.size": 9,
         "font.family": "sans-serif",
         "axes.spines.top": False,
@@ -89,9 +91,24 @@ def bars_of(panels: Sequence[tuple[str, Sequence[Bar], float | None]]) -> str:
 
 
 def styles(names: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """A colour and a marker for each name; a server has the same colour in every plot."""
-    for name, colour, marker in zip(names, itertools.cycle(COLOURS), itertools.cycle(MARKERS)):
-        yield SERVERS.get(name, colour), marker
+    """A colour and a marker for each name; a server has the same colour in every plot, and no other name has it."""
+    taken = {SERVERS[name] for name in names if name in SERVERS}
+    free = itertools.cycle([colour for colour in COLOURS if colour not in taken] or COLOURS)
+    for name, marker in zip(names, itertools.cycle(MARKERS)):
+        yield SERVERS.get(name) or next(free), marker
+
+
+def scale(axes: Axes, which: Literal["x", "y"], values: Iterable[float]) -> None:
+    """Makes an axis logarithmic if values span orders of magnitude, and linear up to the least one if some are 0."""
+    drawn = list(values)
+    positive = [value for value in drawn if value > 0]
+    if not positive or max(positive) <= 50 * min(positive):
+        return
+    logarithmic: dict[str, Any] = (
+        {"value": "log"} if min(drawn) > 0 else {"value": "symlog", "linthresh": min(positive)}
+    )
+    getattr(axes, f"set_{which}scale")(**logarithmic)
+    getattr(axes, f"{which}axis").set_major_formatter(thousands)  # the scale's own are formulas
 
 
 def starts(counts: Sequence[int]) -> str:

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -13,8 +12,8 @@ from matplotlib.figure import Figure as Canvas
 from zonda_lab.analysis.analysis import Cell, metrics_of, tabulate
 from zonda_lab.experiments.metrics import METRICS, factor_words, words
 from zonda_lab.load.latency_histogram import LatencyHistogram, read_log
-from zonda_lab.report.document import Figure
-from zonda_lab.report.plot_style import COLOURS, PlotData, canvas_of, starts, styles, svg
+from zonda_lab.report.document import Figure, slug
+from zonda_lab.report.plot_style import COLOURS, PlotData, canvas_of, scale, starts, styles, svg, thousands
 from zonda_lab.results.window_record import WindowRecord
 from zonda_lab.statistics import intervals
 from zonda_lab.telemetry.series import Telemetry, net
@@ -42,8 +41,9 @@ def curve(data: PlotData) -> list[Figure]:
 
 
 def lines(data: PlotData) -> list[Figure]:
-    """Each metric over the x factor (medians and 95 % intervals); boxes if x has only one level."""
-    plot = _line_plot if len({record.levels.get(data.analysis.x) for record in data.records}) > 1 else _box_plot
+    """Each metric over the x factor (medians and 95 % intervals); boxes if x has one level, or others than numbers."""
+    levels = {record.levels.get(data.analysis.x, "") for record in data.records}
+    plot = _line_plot if len(levels) > 1 and all(_number(level) is not None for level in levels) else _box_plot
     return list(filter(None, (plot(data, metric) for metric in _metrics(data))))
 
 
@@ -60,17 +60,20 @@ def bars(data: PlotData) -> list[Figure]:
     if not labels:
         return []
     canvas, axes = canvas_of(height=0.6 + 0.55 * len(labels))
+    titled = set[str]()  # once in the legend
     for offset, (name, colour) in enumerate(zip(names, COLOURS, strict=False)):
         for cell in found[name]:
             row, (low, high) = labels.index(cell.label), _ends(cell)
             reach = [[cell.median - low], [high - cell.median]]
-            title = None if row else METRICS[name].title  # once in the legend
+            title = None if name in titled else METRICS[name].title
+            titled.add(name)
             axes.barh(row + (offset - 1.5) * 0.2, cell.median, 0.18, color=colour, xerr=reach, label=title)
     axes.set_yticks(range(len(labels)), labels)
     axes.invert_yaxis()
     axes.set(xlabel="queries per second")
     axes.legend(fontsize=7, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
-    n = starts([len(cell.values) for cells in found.values() for cell in cells])
+    drawn = [cell for cells in found.values() for cell in cells]
+    n = f"{starts([len(cell.values) for cell in drawn])}{_bounds(drawn)}"
     caption = "Highest rate at which the given share of queries was answered in two of three windows: medians, "
     return [_figure(data, "peaks", canvas, f"{caption}95 % intervals, {n}.")]
 
@@ -87,13 +90,14 @@ def latency(data: PlotData) -> list[Figure]:
     if not merged:
         return []
     canvas, axes = canvas_of()
-    colours = dict(zip(dict.fromkeys(name for name, _ in merged), itertools.cycle(COLOURS)))
+    colours = {name: colour for name, _, colour, _ in series}
     for (name, tag), histogram in merged.items():
         values = [histogram.percentile(percent) for percent in PERCENTILES]
         x = [1 / (1 - percent / 100) for percent in PERCENTILES]
         style, title = (":", None) if tag == "actual" else ("-", name)
         axes.plot(x, values, style, color=colours[name], label=title)
     axes.set(xscale="log", yscale="log", xlabel="percentile", ylabel="latency, µs")
+    axes.yaxis.set_major_formatter(thousands)
     axes.set_xticks([1, 2, 10, 100, 1000, 10_000, 100_000], ["0", "50", "90", "99", "99.9", "99.99", "99.999"])
     axes.legend()
     n = starts([len({record.start for record in found}) for _, found, *_ in series])
@@ -104,7 +108,7 @@ def latency(data: PlotData) -> list[Figure]:
 def arrivals(data: PlotData) -> list[Figure]:
     """Zones transferred over time, one line per start."""
     canvas, axes = canvas_of()
-    series = _series(data, "zones_per_s")
+    series = _series(data, "zones_per_s", lambda record: bool(record.detail.get("arrivals")))
     for name, records, colour, _ in series:
         for number, record in enumerate(records):
             times, counts = zip(*record.detail["arrivals"], strict=True)
@@ -145,7 +149,7 @@ PLOTS: dict[str, Callable[[PlotData], list[Figure]]] = {
 
 
 def _figure(data: PlotData, name: str, canvas: Canvas, caption: str) -> Figure:
-    return Figure(f"{data.id}-{name}", svg(canvas), caption)
+    return Figure(slug(f"{data.id}-{name}"), svg(canvas), caption)
 
 
 def _metrics(data: PlotData) -> list[str]:
@@ -154,11 +158,13 @@ def _metrics(data: PlotData) -> list[str]:
     return [metric for metric in wanted if not (metric == "answered_share" and "curve" in data.analysis.plots)]
 
 
-def _series(data: PlotData, metric: str) -> list[tuple[str, list[WindowRecord], str, str]]:
-    """The valid windows with the metric, grouped by all factors but x, with a colour and a marker each."""
+def _series(
+    data: PlotData, metric: str, has_points: Callable[[WindowRecord], bool] = lambda _: True
+) -> list[tuple[str, list[WindowRecord], str, str]]:
+    """The valid windows with the metric and points, grouped by all factors but x, with a colour and a marker each."""
     groups: dict[str, list[WindowRecord]] = defaultdict(list)
     for record in data.records:
-        if metric in record.metrics and record.counts_for(metric) and not record.copy:
+        if metric in record.metrics and record.counts_for(metric) and not record.copy and has_points(record):
             groups[_name(record.levels, data.analysis.x) or data.id].append(record)
     return [(name, groups[name], *style) for name, style in zip(groups, styles(list(groups)), strict=True)]
 
@@ -183,9 +189,7 @@ def _line_plot(data: PlotData, metric: str) -> Figure | None:
         axes.fill_between(x, lows, highs, color=colour, alpha=0.15, linewidth=0)
     all_cells = [cell for cells in series.values() for cell in cells]
     drawn = [number for cell in all_cells for number in (cell.median, _ends(cell)[1])]
-    positive = [number for number in drawn if number > 0]
-    if positive and max(positive) > 50 * min(positive):
-        axes.set_yscale("log")
+    scale(axes, "y", drawn)
     levels = [cell.levels[data.analysis.x] for cell in all_cells]
     axes.set(xlabel=_x_label(data.analysis.x, levels), ylabel=METRICS[metric].axis)
     if any(series):
@@ -207,6 +211,7 @@ def _box_plot(data: PlotData, metric: str) -> Figure | None:
     axes.set_yticks(range(1, len(cells) + 1), [cell.label for cell in cells])
     axes.invert_yaxis()
     axes.set(xlabel=METRICS[metric].axis)
+    scale(axes, "x", itertools.chain.from_iterable(values))
     n = starts(list(map(len, values)))
     caption = f"{METRICS[metric].heading}: one point per start, box: median and quartiles; {n}{_bounds(cells)}."
     return _figure(data, f"{metric}-boxes", canvas, caption)
@@ -248,7 +253,7 @@ def _timeline(data: PlotData, treatment: str, record: WindowRecord, telemetry: T
         if cores.any():
             used.plot(times[1:], cores, color=colour, label=label)
     waiting = telemetry.rate(lambda sample: sample["psi"]["cpu"] / 1e6)
-    used.plot(times[1:], waiting, color=COLOURS[4], linestyle=":", label="waiting for CPU")
+    used.plot(times[1:], waiting, color=COLOURS[4], linestyle=":", label="share of time with a wait for a CPU")
     used.set(ylabel="CPUs used")
     sockets.plot(times, telemetry.gauge(net("server", "TCP.tw")), color=COLOURS[3], label="TIME_WAIT")
     sockets.plot(times, telemetry.gauge(net("server", "Tcp.CurrEstab")), color=COLOURS[6], label="established")
@@ -269,6 +274,7 @@ def _timeline(data: PlotData, treatment: str, record: WindowRecord, telemetry: T
     events.set(xlabel="seconds")
     first = " No saturation."
     if record.saturated:
-        first = f" First to saturate: {record.saturated[0][1]}, after {record.saturated[0][0]} s."
-    name = re.sub(r"\W+", "-", f"{data.id}-time-{treatment}")
-    return Figure(name, svg(canvas), f"{treatment}: one start (n = 1); its first window is shaded.{first}")
+        first = f" First to saturate: {record.saturated[0][1]}, {record.saturated[0][0]} s after the window began."
+    return _figure(
+        data, f"time-{treatment}", canvas, f"{treatment}: one start (n = 1); its first window is shaded.{first}"
+    )

@@ -3,11 +3,14 @@
 INTERVALS = """Medians over independent starts: order statistics with exact coverage of at least 95 % from six \
 starts on, Student's t on logarithms for three to five, none for fewer. Ratios and differences: pairs of the \
 same block, BCa bootstrap of the Hodges-Lehmann estimate from eight blocks on, Student's t for three to seven, \
-none for fewer; 95 % each, not corrected. A peak's interval reaches from the last passing to the first failing \
+none for fewer; 95 % each, not corrected; those of a claim contain the values of all its conditions with 95 % \
+(Bonferroni). A peak's interval reaches from the last passing to the first failing \
 rate. “At least” and “at most” mark values that a timeout, a ceiling or the rig cut off. P values, equivalence and \
 minimum detectable effects are corrected for the comparisons of one table part (Holm)."""
 READING = """Each block runs every treatment once in random order and the baseline twice: “again” marks the \
-second run. If the two runs differ significantly (an A/A alarm), verdicts at those levels are withheld. A claim \
+second run. If the two runs differ significantly, and not by less than the equivalence margin (an A/A alarm), \
+verdicts at those levels are withheld. CPU time per answer is compared only where equal shares of the queries were \
+answered. A claim \
 is confirmed or refuted if its interval lies inside or outside the claimed range, and inconclusive otherwise. A \
 difference below the minimum detectable effect is inconclusive. Windows that broke a validity rule fixed in \
 advance are excluded; each experiment lists how many and why. Where the offered rate is a share of a server's \
@@ -17,3 +20,8 @@ ceiling, trials not kept, late answers counted, no echo server in the same rig a
 window. The verdicts are those of today's rules, but they cannot repair such windows: do not quote the values."""
 DISTURBED = """Windows disturbed by other programs on the machine are counted as if they were valid. This shows \
 that the experiments work, but none of the values below may be quoted."""
+LIMITS = """An echo server without DNS took the place of the server, in the same rig, with the same kind of traffic, \
+in a closed loop. Its rate is bounded by the sockets, by the generator, which would have been fully busy at the rate \
+beside it, or over long delays by the number of outstanding queries. Offered rates that are shares of echo are shares \
+of the first such rate of the run. In an open loop queries arrive in larger batches, which cost less, so that a server \
+may answer more than echo did here."""

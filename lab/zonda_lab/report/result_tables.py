@@ -1,7 +1,7 @@
 """Tables of a report: published figures, published claims, and each analysed metric."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -9,18 +9,22 @@ from zonda_lab.analysis.analysis import Cell, LevelComparison, MetricAnalysis, m
 from zonda_lab.analysis.claims import ClaimCheck
 from zonda_lab.analysis.effects import bound_of_ratio
 from zonda_lab.experiments.definition import AnalysisSpec, Claim, Published
-from zonda_lab.experiments.metrics import LIMITS, METRICS, factor_words, words
+from zonda_lab.experiments.metrics import LIMITS, METRICS, baseline_words, column_words, level_number, words
 from zonda_lab.report.document import Folded, Heading, Part, Table, Text
 from zonda_lab.report.number_format import (
+    NONE,
     effect_text,
+    interval_text,
     margin_text,
     measured,
+    minimum_effect,
     minimum_effects,
     number,
     p_value,
     resolution,
+    span_text,
 )
-from zonda_lab.results.window_record import Bound, WindowRecord
+from zonda_lab.results.window_record import Bound, WindowRecord, selected
 from zonda_lab.statistics.group_tests import PairwiseTest
 
 MOST_VALUES = 12  # beside a published figure
@@ -46,14 +50,24 @@ class Echo:
         return same.median if same else None
 
     def share(self, metric: str, cell: Cell) -> str:
-        """The rate as a share of the echo's highest rate in the same rig and transport; empty if not known."""
+        """The rate as a share of the echo's highest rate in the same rig and transport; empty if not known.
+
+        A peak, of an open loop, is one of the echo's peak, not of its rate in a closed loop.
+        """
         if not METRICS[metric].capacity or cell.levels.get("server.name") in LIMITS:
             return ""
+        is_peak = metric.startswith("peak_")
+        if peaks := [
+            (r.echo[metric], _echo_bound(r, metric)) for r in self._like(cell) if is_peak and metric in r.echo
+        ]:
+            middle, bound = float(np.median([peak for peak, _ in peaks])), max(bound for _, bound in peaks)
+            return f"{_share(cell, middle, bound)} of {f'{bound} {number(middle)}'.lstrip()}"
         limits = [limit for r in self._like(cell) if (limit := r.echo.get(CAPACITY) or r.metrics.get("echo_qps"))]
         if limits:
             same = self._beside(metric, cell)
             return _share(cell, float(np.median(limits)), same.bound if same else "")
-        fastest = max(tabulate(self.own, metric), key=lambda own: own.median, default=None)
+        comparable = [own for own in tabulate(self.own, metric) if _transport(own) == _transport(cell)]
+        fastest = max(comparable, key=lambda own: own.median, default=None)
         return _share(cell, fastest.median, fastest.bound) if fastest else ""
 
     def _beside(self, metric: str, cell: Cell) -> Cell | None:
@@ -63,6 +77,16 @@ class Echo:
 
     def _like(self, cell: Cell) -> list[WindowRecord]:
         return [record for record in self.records if record.levels == cell.levels]
+
+
+def _transport(cell: Cell) -> str:
+    return cell.levels.get("traffic.transport", "")
+
+
+def _echo_bound(record: WindowRecord, metric: str) -> Bound:
+    """Whether echo's peak is a bound; older records do not say, and the generator always ended echo's search."""
+    bound: Bound = record.detail.get("limits", {}).get("bounds", {metric: "at least"}).get(metric, "")
+    return bound
 
 
 def _share(cell: Cell, limit: float, limit_bound: Bound = "") -> str:
@@ -81,24 +105,24 @@ def published(rows: Sequence[Published], records: Sequence[WindowRecord]) -> lis
 def measured_here(row: Published, records: Sequence[WindowRecord], intervals: bool = True) -> str:
     """The values measured here for a published figure, in each condition."""
     if not row.metric:
-        return "see below"
+        return row.here
     unit, cells = f" {METRICS[row.metric].unit}".rstrip(), measured_for(records, row)
     if len(cells) > MOST_VALUES:
         return "see the tables"
     values = [f"{cell.label} {value_text(cell, intervals)}{unit}" for cell in cells]
     if not values:
         return "not measured"
-    counts = {len(cell.values) for cell in cells}
-    notes = [f"n = {counts.pop()}"] if len(counts) == 1 else []
+    counts = [len(cell.values) for cell in cells]
+    notes = [f"n = {span_text(min(counts), max(counts))}"]
     if METRICS[row.metric].better == "higher" and any(record.within for record in records):
         notes.append("best window of each start")
     return "; ".join(values) + (f" ({', '.join(notes)})" if notes and intervals else "")
 
 
-def value_text(cell: Cell, interval: bool = True) -> str:
+def value_text(cell: Cell, interval: bool = True, unit: str = "") -> str:
     """The median of a cell with its interval, `at least` if it is a lower bound."""
     if interval:
-        return measured(cell.median, cell.low, cell.high, cell.bound)
+        return measured(cell.median, cell.low, cell.high, cell.bound, unit)
     text = number(cell.median, resolution(cell.low, cell.high))
     return f"{cell.bound} {text}" if cell.bound else text
 
@@ -115,20 +139,31 @@ def claims(checked: Sequence[ClaimCheck]) -> list[Part]:
             done.condition,
             claim_value(done),
             str(done.n),
-            done.outcome,
+            claim_verdict(done),
         ]
         for done in checked
     ]
-    head = ["claim", "published", "confirmed by", "condition", "measured here (95 % interval)", "blocks", "verdict"]
+    head = ["claim", "published", "confirmed by", "condition", "measured here (simultaneous 95 % interval)"]
+    head += ["blocks", "verdict"]
     table = Table(head, rows, [MOODS.get(c.outcome, "") for c in checked])
-    needs = dict.fromkeys(f"{done.claim.says}: {done.claim.untestable}" for done in checked if done.claim.untestable)
-    return [Heading(3, "Claims"), table, *(Text(f"{need}.", "Not testable here.") for need in needs)]
+    parts: list[Part] = [Heading(3, "Claims"), table]
+    for title, why in (("Not testable here.", _obstacle), ("Inconclusive.", lambda done: done.claim.unverified)):
+        texts = dict.fromkeys(f"{done.claim.says}: {why(done)}." for done in checked if why(done))
+        parts += [Text(text, title) for text in texts]
+    return parts
+
+
+def _obstacle(done: ClaimCheck) -> str:
+    """Why the claim cannot be tested here, if so."""
+    return done.claim.untestable or ": ".join(filter(None, (done.lacking and done.condition, done.lacking)))
 
 
 def confirming_range(claim: Claim) -> str:
     """The range that the whole interval must lie in; empty for an order, which has none."""
     if claim.order or claim.untestable:
         return ""
+    if claim.event:
+        return f"a start with less than {number(claim.event)}"
     low, high = claim.confirming
     step = resolution(low, high)
     if math.isinf(high):
@@ -141,19 +176,25 @@ def confirming_range(claim: Claim) -> str:
 
 
 def claim_value(done: ClaimCheck) -> str:
-    """The measured value of a claim as text; empty if nothing was measured."""
+    """The measured value of a claim as text, with its unit; empty if nothing was measured."""
     if done.text or done.value is None:
         return done.text
-    return ("exponent " if done.claim.shape else "") + measured(done.value, done.low, done.high, done.bound)
+    unit = "" if done.claim.shape else "times" if done.claim.to else METRICS[done.claim.metric].unit
+    return ("exponent " if done.claim.shape else "") + measured(done.value, done.low, done.high, done.bound, unit)
+
+
+def claim_verdict(done: ClaimCheck) -> str:
+    """The outcome of a claim, with the minimum detectable effect if it is inconclusive."""
+    is_open = done.outcome == "inconclusive" and not math.isnan(done.mde)
+    return f"{done.outcome}, {minimum_effects([done.mde])}" if is_open else done.outcome
 
 
 def metric_tables(found: MetricAnalysis, analysis: AnalysisSpec, echo: Echo) -> list[Part]:
     """One metric: medians, comparisons with the baseline, A/A control, and all pairs folded away."""
     metric = METRICS[found.metric]
-    heading = metric.heading + (f", {metric.unit}" if metric.unit else "")
-    parts: list[Part] = [Heading(3, heading), _medians(found, echo)]
+    parts: list[Part] = [Heading(3, metric.axis[0].upper() + metric.axis[1:]), _medians(found, echo)]
     if found.strata:
-        parts.append(_comparison_table(found, analysis, metric.margin))
+        parts.append(_comparison_table(found, analysis, metric.margin, echo.records))
     if found.comparisons:
         parts.append(_aa_control(found))
         parts.append(Folded("Omnibus tests, all pairs", _pairs(found)))
@@ -162,12 +203,42 @@ def metric_tables(found: MetricAnalysis, analysis: AnalysisSpec, echo: Echo) -> 
 
 def _medians(found: MetricAnalysis, echo: Echo) -> Table:
     """Medians with intervals; rates also as a share of echo, latencies beside echo's."""
-    beside = {id(cell): _beside(found.metric, cell, echo) for cell in found.cells}
-    title = "echo's latency" if METRICS[found.metric].is_latency else "share of echo"
-    extra = [title] if any(beside.values()) else []
-    head = [*map(factor_words, found.cells[0].levels if found.cells else []), "", "median", "95 % interval"]
-    head += [*extra, "starts", "coefficient of variation", "outliers"]
-    return Table(head, [_cell_row(cell, [beside[id(cell)]] if extra else []) for cell in found.cells])
+    cells = found.cells
+    columns = [
+        *_level_columns([cell.levels for cell in cells], echo.records),
+        ("run", ["again" if cell.copy else "" for cell in cells]),
+        ("median", [value_text(cell, interval=False) for cell in cells]),
+        ("95 % interval", [interval_text(cell.low, cell.high, resolution(cell.low, cell.high)) for cell in cells]),
+        (_beside_head(found.metric), [_beside(found.metric, cell, echo) for cell in cells]),
+        ("starts", [str(len(cell.values)) for cell in cells]),
+        ("coefficient of variation", [f"{cell.variation:.1%}" for cell in cells]),
+        ("outliers", [", ".join(f"block {block}" for block in cell.outliers) for cell in cells]),
+    ]
+    filled = [(head, values) for head, values in columns if any(values)]
+    return Table([head for head, _ in filled], list(map(list, zip(*(values for _, values in filled), strict=True))))
+
+
+def _level_columns(
+    treatments: Sequence[Mapping[str, str]], records: Sequence[WindowRecord]
+) -> list[tuple[str, list[str]]]:
+    """A column per factor: its head, and the level of each treatment; shares of echo with the rate that they were."""
+    names = list(treatments[0]) if treatments else []
+    return [(column_words(name), [_level_text(name, levels, records) for levels in treatments]) for name in names]
+
+
+def _level_text(name: str, levels: Mapping[str, str], records: Sequence[WindowRecord]) -> str:
+    """`30,000`; of rates, which may be shares, `30,000 q/s` and `80% of echo (442,000 q/s)`."""
+    level = levels[name]
+    if name != "traffic.rate":
+        return level_number(level) or level
+    if "%" not in level:
+        return f"{level_number(level)} q/s"
+    offered = [r.metrics["offered_qps"] for r in selected(records, **levels) if "offered_qps" in r.metrics]
+    return f"{level} ({span_text(number(min(offered)), number(max(offered)))} q/s)" if offered else level
+
+
+def _beside_head(metric: str) -> str:
+    return "echo's latency" if METRICS[metric].is_latency else "share of echo"
 
 
 def _beside(metric: str, cell: Cell, echo: Echo) -> str:
@@ -177,50 +248,48 @@ def _beside(metric: str, cell: Cell, echo: Echo) -> str:
     return echo.share(metric, cell)
 
 
-def _cell_row(cell: Cell, extra: list[str]) -> list[str]:
-    step = resolution(cell.low, cell.high)
-    interval = "–" if math.isnan(cell.low) else f"{number(cell.low, step)} – {number(cell.high, step)}"
-    return [
-        *cell.levels.values(),
-        "again" if cell.copy else "",
-        value_text(cell, interval=False),
-        interval,
-        *extra,
-        str(len(cell.values)),
-        f"{cell.variation:.1%}",
-        ", ".join(f"block {block}" for block in cell.outliers),
-    ]
-
-
-def _comparison_table(found: MetricAnalysis, analysis: AnalysisSpec, absolute: float) -> Table:
+def _comparison_table(
+    found: MetricAnalysis, analysis: AnalysisSpec, absolute: float, records: Sequence[WindowRecord]
+) -> Table:
     """One row per level; those without a ratio, because a value is not positive, stand last."""
-    ratio = f"{'difference from' if absolute else 'ratio to'} {analysis.baseline} (95 % interval)"
-    head = [*map(factor_words, [*found.strata[0].levels, analysis.compare]), ratio]
-    head += ["p (Holm)", "p Dunn", "p Dunnett", "outcome"]
+    baseline = baseline_words(analysis.compare, analysis.baseline)
+    ratio = f"{'difference from' if absolute else 'ratio to'} {baseline} (95 % interval)"
+    without = [(stratum.levels, level, why) for stratum in found.strata for level, why in stratum.without_ratio.items()]
+    treatments = [{**each.stratum, analysis.compare: each.level} for each in found.comparisons]
+    treatments += [{**levels, analysis.compare: level} for levels, level, _ in without]
+    columns = _level_columns(treatments, records)
+    levels = list(map(list, zip(*(texts for _, texts in columns), strict=True)))
+    head = [
+        *(head for head, _ in columns),
+        ratio,
+        "p (Holm)",
+        "p Dunn",
+        "p Dunnett",
+        "minimum detectable effect",
+        "outcome",
+    ]
     rows = [
         [
-            *each.stratum.values(),
-            each.level,
+            *texts,
             effect_text(each.effect, absolute),
             *map(p_value, (each.effect.p, each.dunn, each.dunnett)),
+            minimum_effect(math.nan if each.effect.bound else each.effect.mde, absolute),
             _outcome(each, absolute, analysis.margin),
         ]
-        for each in found.comparisons
+        for texts, each in zip(levels, found.comparisons, strict=False)
     ]
     moods = [MOODS.get(each.outcome, "") for each in found.comparisons]
-    left_out = [
-        [*stratum.levels.values(), level, *[p_value(math.nan)] * 4, why]
-        for stratum in found.strata
-        for level, why in stratum.without_ratio.items()
-    ]
+    left_out = [[*texts, *[NONE] * 5, why] for texts, (*_, why) in zip(levels[len(rows) :], without, strict=True)]
     return Table(head, [*rows, *left_out], [*moods, *["dim"] * len(left_out)])
 
 
 def _outcome(each: LevelComparison, absolute: float, margin: float) -> str:
+    if each.outcome == "inconclusive" and each.effect.bound == "unequal":
+        return "no verdict: unequal shares answered"
     if each.outcome == "inconclusive" and each.effect.bound:
         return "inconclusive: values are only bounds"
     return {
-        "equivalent": f"equivalent within {margin_text(margin, absolute)} (p {each.effect.p_equivalence:.3f})",
+        "equivalent": f"equivalent within {margin_text(margin, absolute)} (p {p_value(each.effect.p_equivalence)})",
         "inconclusive": f"inconclusive, {minimum_effects([each.effect.mde], absolute)}",
         "withheld": "withheld: A/A alarm",
     }.get(each.outcome, each.outcome)
@@ -230,7 +299,7 @@ def _aa_control(finding: MetricAnalysis) -> Text:
     significant, compared = finding.aa_control
     if not compared:
         return Text("too few starts of the repeated baseline.", "A/A control:")
-    alarms = [", ".join(pair.levels.values()) or "the baseline" for pair in finding.aa_pairs if pair.alarm]
+    alarms = [words(pair.levels) or "the baseline" for pair in finding.aa_pairs if pair.alarm]
     text = f"{significant} of {compared} comparisons of the baseline with itself are significant"
     withheld = f"; verdicts are withheld for: {'; '.join(alarms)}" if alarms else ""
     return Text(f"{text} (5% expected by chance){withheld}.", "A/A control:")
@@ -248,9 +317,10 @@ def _pairs(finding: MetricAnalysis) -> list[Part]:
             for one, other in zip(stratum.tukey, stratum.games_howell, strict=True)
         ]
         if rows:
-            parts.append(Table(["pair", "p Tukey", "interval", "p Games-Howell", "interval"], rows))
+            intervals = [f"ratio, 95 % interval ({test})" for test in ("Tukey", "Games-Howell")]
+            parts.append(Table(["pair", "p Tukey", intervals[0], "p Games-Howell", intervals[1]], rows))
     return parts
 
 
 def _p_and_interval(pair: PairwiseTest) -> list[str]:
-    return [p_value(pair.p), f"{pair.low:.3f} – {pair.high:.3f}"]
+    return [p_value(pair.p), "–" if math.isnan(pair.low) else f"{pair.low:.3f} – {pair.high:.3f}"]

@@ -3,10 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from zonda_lab.analysis.analysis import MetricAnalysis
 from zonda_lab.analysis.block_plan import sigma_of
 from zonda_lab.experiments.definition import AnalysisSpec
-from zonda_lab.experiments.metrics import METRICS, factor_words
+from zonda_lab.experiments.metrics import METRICS, column_words, level_number
 from zonda_lab.report.number_format import minimum_effects
 from zonda_lab.results.window_record import WindowRecord
 from zonda_lab.statistics.ratio_effect import MOST_BLOCKS, blocks_needed
@@ -22,25 +24,60 @@ def size(
     primary: MetricAnalysis | None,
 ) -> str:
     """Blocks, windows and detectable effect, and how this run is smaller than the full form."""
-    timing = described["settings"]["timing"]
-    windows = [f"windows of {timing['seconds']:g} s"] if described["procedure"] in TIMED else []
-    sizes = [f"{timing['blocks']} blocks", *windows, *_power(records, analysis, primary), *_cut(described)]
+    sizes = [measured_size(described, records), *_power(records, analysis, primary), *_cut(described)]
     return "; ".join(sizes) + "."
+
+
+def measured_size(described: Mapping[str, Any], records: Sequence[WindowRecord]) -> str:
+    """`6 blocks; windows of 10 s`."""
+    timing = described["settings"]["timing"]
+    return "; ".join([f"{timing['blocks']} blocks", *_windows(described, records)])
+
+
+def more_time(records: Sequence[WindowRecord], analysis: AnalysisSpec, primary: MetricAnalysis | None) -> str:
+    """Whether the planned effect is detected, and the blocks that it needs on average; empty if unknown."""
+    effects = [c.effect.mde for c in primary.comparisons if not c.effect.bound] if primary else []
+    sigma = sigma_of(records, analysis)
+    if primary is None or not effects or sigma is None or METRICS[primary.metric].margin:
+        return ""
+    if max(effects) <= analysis.effect:
+        return f"{analysis.effect:.1%} is detected"
+    comparisons = max(len(stratum.comparisons) for stratum in primary.strata)
+    needed = blocks_needed(sigma, analysis.effect, comparisons)
+    if needed and needed <= max(c.effect.n for c in primary.comparisons):
+        return f"{analysis.effect:.1%} is detected where values vary no more than on average"
+    enough = f"{needed:,}" if needed else f"more than {MOST_BLOCKS:,}"
+    return f"{analysis.effect:.1%} would need {enough} blocks on average"
+
+
+def _windows(described: Mapping[str, Any], records: Sequence[WindowRecord]) -> list[str]:
+    """The length of the windows; of a replay the measured one, as its capture has a length and rate of its own."""
+    if described["procedure"] not in TIMED:
+        return []
+    traffic = described["settings"]["traffic"]
+    if not traffic.get("capture"):  # records of format 1 lack it
+        return [f"windows of {described['settings']['timing']['seconds']:g} s"]
+    replayed = [record for record in records if record.counts and record.window]
+    seconds = [record.window[1] - record.window[0] for record in replayed]
+    rates = [record.metrics["sent_qps"] for record in replayed if "sent_qps" in record.metrics]
+    text = f"{traffic['capture']} at {traffic['speed']:g} times its speed"
+    if not seconds or not rates:
+        return [f"windows of {text}"]
+    return [f"windows of about {np.median(seconds):.0f} s, {np.median(rates):,.0f} queries per second ({text})"]
 
 
 def _power(records: Sequence[WindowRecord], analysis: AnalysisSpec, primary: MetricAnalysis | None) -> list[str]:
     """The minimum detectable effect of the primary metric, and the blocks that its planned effect needs."""
-    effects = [c.effect.mde for c in primary.comparisons if not c.effect.bound] if primary else []
-    if not effects or primary is None:
+    if primary is None or not primary.cells:
         return []
-    absolute = METRICS[primary.metric].margin
-    text = minimum_effects(effects, absolute)
-    sigma = sigma_of(records, analysis)
-    if absolute or max(effects) <= analysis.effect or sigma is None:
-        return [text]
-    comparisons = max(len(stratum.comparisons) for stratum in primary.strata)
-    needed = blocks_needed(sigma, analysis.effect, comparisons) or f"more than {MOST_BLOCKS:,}"
-    return [f"{text} (on average {analysis.effect:.1%} would need {needed} blocks)"]
+    compared = primary.comparisons
+    if not compared:
+        return ["no comparison, so no minimum detectable effect"]
+    effects = [each.effect.mde for each in compared if not each.effect.bound and each.effect.mde]
+    if not effects:
+        return ["no minimum detectable effect: the values compared are only bounds, or do not vary"]
+    text = minimum_effects(effects, METRICS[primary.metric].margin)
+    return [text, *filter(None, [more_time(records, analysis, primary)])]
 
 
 def _cut(described: Mapping[str, Any]) -> list[str]:
@@ -55,5 +92,6 @@ def _cut(described: Mapping[str, Any]) -> list[str]:
     for name, levels in {**described["factors"], **described["within"]}.items():
         left = [str(level) for level in levels if str(level) not in described["levels"].get(name, map(str, levels))]
         if left:
-            sizes.append(f"{factor_words(name)} levels not run: {', '.join(map('“{}”'.format, left))}")
+            listed = ", ".join(level_number(level) or f"“{level}”" for level in left)
+            sizes.append(f"{column_words(name)}: without {listed}")
     return [*sizes, f"left out: {described['left_out']}"] if described.get("left_out") else sizes

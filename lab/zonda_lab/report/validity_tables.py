@@ -1,16 +1,29 @@
 """Validity of the measurements: invalid and skipped windows, limits of the rig, false alarms, calculated bounds."""
 
-from collections import Counter
-from collections.abc import Sequence
+import itertools
+import math
+import re
+from collections.abc import Iterable, Sequence
 
-from zonda_lab.analysis.analysis import AaPair
+from zonda_lab.analysis.analysis import AaPair, tabulate
+from zonda_lab.experiments.metrics import METRICS, words
 from zonda_lab.report.document import Folded, Part, Table, Text
-from zonda_lab.report.number_format import number
-from zonda_lab.results.window_record import WindowRecord
+from zonda_lab.report.number_format import number, span_text
+from zonda_lab.report.result_tables import value_text
+from zonda_lab.results.window_record import WindowRecord, selected
 from zonda_lab.statistics import ALPHA, intervals
 
-BOUNDS = """The bound assumes one connection per zone: each local port is usable once per 60 seconds of TIME_WAIT. \
+TIME_WAIT = """The bound assumes one connection per zone: each local port is usable once per 60 seconds of TIME_WAIT. \
 A server that reuses connections is faster than the bound; one that waits for retry timers is slower."""
+PORTS = """Each open connection needs a local port of its own, so local ports times source addresses is the bound of \
+the load generator."""
+# Of each bound in the records: its title, the metric beside it, how it was calculated.
+BOUNDS = {
+    "transfer_s": ("shortest time to transfer all zones, s", "transfer_s", TIME_WAIT),
+    "connections_per_s": ("zones transferred per second, with a connection each", "zones_per_s", TIME_WAIT),
+    "connections": ("connections open", "connections_open", PORTS),
+}
+NUMBER = re.compile(r"(?<![\w.\-])\d+(?:,\d{3})*(?:\.\d+)?(?![\w.]*[A-Za-z_])")  # not those in names, such as `udp-0`
 
 
 def counted(records: Sequence[WindowRecord]) -> list[Part]:
@@ -19,16 +32,29 @@ def counted(records: Sequence[WindowRecord]) -> list[Part]:
     invalid = [record for record in windows if not record.valid]
     text = f"{len(windows) - len(invalid)} of {len(windows)} windows are valid."
     if invalid:
-        reasons = Counter(record.reasons[0].splitlines()[0] for record in invalid if record.reasons)
-        text += f" Most frequent reason for exclusion: {reasons.most_common(1)[0][0]}." if reasons else ""
+        reasons = grouped(_first_lines(record)[0] for record in invalid if record.reasons)
+        text += f" Most frequent reason for exclusion: {reasons[0][0]}." if reasons else ""
     if late := [record for record in windows if record.valid and record.latency_reasons]:
-        reasons = Counter(record.latency_reasons[0] for record in late)
-        text += f" Latency is excluded from {len(late)} valid windows; most frequent reason: "
-        text += f"{reasons.most_common(1)[0][0]}."
-    skipped = Counter(record.skipped.splitlines()[0] for record in records if record.skipped)
+        frequent = grouped(record.latency_reasons[0] for record in late)[0][0]
+        text += f" Latency is excluded from {len(late)} valid windows; most frequent reason: {frequent}."
+    skipped = grouped(record.skipped.splitlines()[0] for record in records if record.skipped)
     if skipped:
-        text += f" Skipped: {'; '.join(skipped)}."
+        text += f" Skipped: {'; '.join(f'{why} ({n})' for why, n in skipped)}."
     return [Text(text, "Windows.")]
+
+
+def without_value(records: Sequence[WindowRecord], metric: str) -> list[Part]:
+    """The treatments that were measured without one valid window of the primary metric, and why."""
+    groups: dict[str, list[WindowRecord]] = {}
+    for record in records:
+        if not record.skipped:
+            groups.setdefault(words(record.levels), []).append(record)
+    texts = []
+    for label, windows in groups.items():
+        if not any(record.counts_for(metric) and metric in record.metrics for record in windows):
+            reasons = grouped(why.splitlines()[0] for r in windows for why in (*r.reasons, *r.latency_reasons)[:1])
+            texts.append(f"{label} ({'; '.join(why for why, _ in reasons[:1])})")
+    return [Text(f"{'; '.join(texts)}.", f"No valid window of {METRICS[metric].title}.")] if texts else []
 
 
 def rig_bound(records: Sequence[WindowRecord]) -> list[Part]:
@@ -37,21 +63,20 @@ def rig_bound(records: Sequence[WindowRecord]) -> list[Part]:
     limited = [record for record in counting if record.rig_bound]
     if not limited:
         return []
-    reasons = Counter(record.rig_bound for record in limited)
     text = f"{len(limited)} of {len(counting)} windows were limited by the rig and not by the server: "
-    text += "; ".join(f"{why} ({n})" for why, n in reasons.most_common(3))
-    advice = "Their rates are lower bounds; compare answers per second of CPU time instead."
+    text += "; ".join(f"{why} ({n})" for why, n in grouped(record.rig_bound for record in limited)[:3])
+    advice = "Their rates are lower bounds, their losses upper ones; compare answers per second of CPU time instead."
     return [Text(f"{text}. {advice}", "Rig-bound.")]
 
 
-def false_alarms(pairs: Sequence[AaPair]) -> list[Text]:
+def false_alarms(pairs: Sequence[AaPair], of: str = "of all experiments and metrics") -> list[Text]:
     """The share of all A/A pairs that differ significantly, with its exact interval; 5 % are expected."""
     if not pairs:
         text = "no A/A pair has enough starts, so the rate of false alarms is unknown."
         return [Text(text, "False alarms:")]
-    count = sum(pair.alarm for pair in pairs)
+    count = sum(pair.significant for pair in pairs)
     low, high = intervals.exact_share(count, len(pairs))
-    text = f"{count} of {len(pairs)} A/A pairs of all experiments and metrics differ significantly: "
+    text = f"{count} of {len(pairs)} A/A pairs {of} differ significantly: "
     interval = f"95 % interval {low:.1%} – {high:.1%}, taking pairs as independent; 5 % expected"
     text += f"{count / len(pairs):.1%} ({interval}). "
     if low > ALPHA:
@@ -60,37 +85,69 @@ def false_alarms(pairs: Sequence[AaPair]) -> list[Text]:
 
 
 def predictions(records: Sequence[WindowRecord]) -> list[Part]:
-    """Calculated bounds next to the measured values."""
-    rows = []
-    for record in records:
-        for name, value in record.predictions.items():
-            measured = record.metrics.get(name, record.metrics.get(f"{name}_open"))
-            here = "" if measured is None else number(measured)
-            rows.append([*record.levels.values(), name, number(value), here])
-    if not rows:
+    """Calculated bounds next to the medians of the valid windows."""
+    predicted = [record for record in records if record.predictions and record.counts]
+    if not predicted:
         return []
-    head = [*records[0].levels, "bound", "predicted", "measured"]
-    table = Table(head, [row for row in rows if len(row) == len(head)])
-    return [Folded("Calculated bounds and measured values", [Text(BOUNDS), table])]
+    rows, texts = [], dict[str, None]()
+    for bound in dict.fromkeys(name for record in predicted for name in record.predictions):
+        title, metric, text = BOUNDS[bound]
+        texts[text] = None
+        for cell in tabulate(predicted, metric):
+            values = {record.predictions[bound] for record in selected(predicted, **cell.levels)}
+            limit = "none" if min(values) in (0.0, math.inf) else span_text(number(min(values)), number(max(values)))
+            again = " (again)" if cell.copy else ""
+            rows.append([words(cell.levels) + again, title, limit, value_text(cell), str(len(cell.values))])
+    head = ["treatment", "quantity", "calculated bound", "measured: median (95 % interval)", "starts"]
+    return [Folded("Calculated bounds and measured values", [Text(" ".join(texts)), Table(head, rows)])]
 
 
 def validity(records: Sequence[WindowRecord]) -> list[Part]:
-    """All reasons, skips and notes with their frequency, and what saturated first."""
-    reasons = Counter(reason.splitlines()[0] for record in records for reason in record.reasons)
-    late = Counter(reason for record in records for reason in record.latency_reasons)
-    skipped = Counter(record.skipped.splitlines()[0] for record in records if record.skipped)
-    notes = Counter(note for record in records for note in record.notes)
-    first = Counter(record.saturated[0][1] for record in records if record.counts and record.saturated)
+    """All reasons, skips and notes with the number of their windows, and what saturated first."""
+    late = [record.latency_reasons for record in records if record.latency_reasons]
+    skipped = [[record.skipped.splitlines()[0]] for record in records if record.skipped]
+    notes = [record.notes for record in records if record.notes]
+    first = [[resource(record.saturated[0][1])] for record in records if record.counts and record.saturated]
     return [
-        *_folded(f"Invalid because ({reasons.total()})", reasons),
-        *_folded(f"Latency excluded because ({late.total()})", late),
-        *_folded(f"Skipped because ({skipped.total()})", skipped),
-        *_folded(f"Notes ({notes.total()})", notes),
-        *_folded("What saturated first", first),
+        *_folded("Excluded windows", "reason", [_first_lines(record) for record in records if record.reasons]),
+        *_folded("Windows whose latencies are excluded", "reason", late),
+        *_folded("Skipped windows", "reason", skipped),
+        *_folded("Windows with notes", "note", notes),
+        *_folded("What saturated first", "resource", first),
     ]
 
 
-def _folded(title: str, counts: Counter[str]) -> list[Part]:
-    """A folded table, the most frequent first; nothing if nothing was counted."""
-    rows = [[what, str(n)] for what, n in counts.most_common()]
-    return [Folded(title, [Table(["", "windows"], rows)])] if rows else []
+def resource(text: str) -> str:
+    """A saturated resource without the numbers of threads, which differ in every start."""
+    if text.startswith("load: thread "):
+        return "a thread of the load generator uses its whole core"
+    return re.sub(r"^server: thread (.+?)(?:[- ]\d+)? uses", r"the server's thread \1 uses", text)
+
+
+def grouped(texts: Iterable[str]) -> list[tuple[str, int]]:
+    """Texts that differ only in their numbers as one, with the range of each number; the most frequent first."""
+    kinds: dict[str, list[list[str]]] = {}
+    for text in texts:
+        kinds.setdefault(NUMBER.sub("{}", text.replace("{", "(").replace("}", ")")), []).append(NUMBER.findall(text))
+    rows = [(kind.format(*map(_range, zip(*found, strict=True))), len(found)) for kind, found in kinds.items()]
+    return sorted(rows, key=lambda row: -row[1])
+
+
+def _range(numbers: Sequence[str]) -> str:
+    """`91–98` of several numbers, as they were printed but with separated thousands."""
+    ends = [min(numbers, key=_value), max(numbers, key=_value)]
+    return "–".join(dict.fromkeys(end if "." in end else f"{int(_value(end)):,}" for end in ends))
+
+
+def _value(number: str) -> float:
+    return float(number.replace(",", ""))
+
+
+def _first_lines(record: WindowRecord) -> list[str]:
+    return [reason.splitlines()[0] for reason in record.reasons]
+
+
+def _folded(title: str, what: str, windows: Sequence[Sequence[str]]) -> list[Part]:
+    """A folded table of the texts of these windows, which may have several; nothing without windows."""
+    rows = [[text, f"{n:,}"] for text, n in grouped(itertools.chain.from_iterable(windows))]
+    return [Folded(f"{title} ({len(windows):,})", [Table([what, "windows"], rows)])] if rows else []

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from zonda_lab.errors import LabError
+from zonda_lab.results.settings_bounds import bounded
 from zonda_lab.results.window_record import WindowRecord, parse_record
 
 # Of the manifest. Format 2: trials, bounds and the echo of the same rig are recorded.
@@ -65,7 +66,12 @@ class Results:
             os.fsync(file.fileno())
 
     def records(self) -> list[WindowRecord]:
-        """All records; ignores an incomplete last line."""
+        """All records, with the bounds that their settings imply; ignores an incomplete last line."""
+        experiments = self.manifest()["experiments"] if (self.folder / "manifest.json").exists() else {}
+        return [bounded(record, experiments.get(record.experiment, {})) for record in self._stored()]
+
+    def _stored(self) -> list[WindowRecord]:
+        """All records as they were written."""
         text = self.lines.read_text(errors="replace") if self.lines.exists() else ""
         whole = text[: text.rfind("\n") + 1].split("\n")[:-1]
         return [self._record(line, number) for number, line in enumerate(whole, 1)]
@@ -85,11 +91,11 @@ class Results:
 
     def finished(self) -> set[str]:
         """The starts whose last window is recorded."""
-        return {record.start for record in self.records() if record.detail.get("last")}
+        return {record.start for record in self._stored() if record.detail.get("last")}
 
     def remove_start(self, start: str) -> None:
         """Removes the windows of an interrupted start, before it is repeated."""
-        kept = [record for record in self.records() if record.start != start]
+        kept = [record for record in self._stored() if record.start != start]
         scratch = self.lines.with_suffix(".new")
         scratch.write_text("".join(json.dumps(dataclasses.asdict(record)) + "\n" for record in kept))
         scratch.rename(self.lines)

@@ -104,6 +104,13 @@ class WindowRecord:
         return "at least" if metric.startswith("peak_") and LOWER_BOUNDS in self.notes else ""
 
     @property
+    def served_share(self) -> float:
+        """The share of the queries that were answered, in the window or, as the last of a closed loop, after it."""
+        lost, late = self.metrics.get("lost", 0.0), self.metrics.get("late_answers", 0.0)
+        missing = 1.0 - self.metrics.get("answered_share", 1.0)
+        return 1.0 - missing * (lost / (lost + late) if lost + late else 1.0)
+
+    @property
     def disturbed(self) -> bool:
         """Whether it is invalid only because of other load on the machine."""
         return bool(self.metrics) and disturbed([*self.reasons, *self.latency_reasons])

@@ -1,7 +1,9 @@
 """What the rig itself can do at most, per kind of traffic: an echo server instead of the server, in the same hour.
 
-Rates that are shares of the echo server's capacity come from the first measurement of a run, so that they are the same
-for all servers and after `--resume`. Windows are compared with the latest one, which is repeated after an hour.
+Rates that are shares of the echo server's capacity come from the first measurement of a run in the rig of the baseline,
+so that they are the same for all servers, for all levels that are compared, and after `--resume`: at another rate a
+query has another cost. Windows are compared with the latest measurement in their own rig, which is repeated after an
+hour.
 """
 
 import dataclasses
@@ -24,6 +26,7 @@ from zonda_lab.procedures import procedure_of
 from zonda_lab.procedures.peak import GOALS, searched
 from zonda_lab.procedures.queries import measure_window
 from zonda_lab.results.folder import Results
+from zonda_lab.results.window_record import Bound
 from zonda_lab.servers import InstalledServer
 
 FILE = "limits.json"
@@ -43,6 +46,7 @@ class Limits:
     traffic: dict[str, Any]
     measured_at: float = field(default_factory=time.monotonic)
     windows: dict[str, dict[str, float]] = field(default_factory=dict)  # by traffic with its rate
+    bounds: dict[str, dict[str, Bound]] = field(default_factory=dict)  # which of these metrics are only bounds
     disturbed: list[str] = field(default_factory=list)  # what makes its windows less certain: the reader must know
 
 
@@ -54,25 +58,33 @@ class RigLimits:
     ) -> None:
         self._results, self._installed, self._generator, self._network = results, installed, generator, network
         self._latest: dict[str, Limits] = {}
+        self._baselines: dict[str, str] = {}  # kind of traffic -> that of the baseline, for the start that is prepared
         self._first: dict[str, dict[str, Any]] = results.read(FILE) if (results.folder / FILE).exists() else {}
 
     def prepare(self, start: Start) -> None:
         """Measures what the windows of a start need, before its server runs."""
         if not is_compared(start):
             return
-        windows = [start.settings_of(inner) for inner in start.within if not inner.copy]
         if ECHO not in self._installed:
             if _needs_echo(start):
                 raise UnsupportedError("its rates are shares of the echo server's, which is not installed")
             return
-        missing = [settings for settings in windows if not self._is_known(settings)]
-        if missing:
+        planned = [inner for inner in start.within if not inner.copy]
+        windows = [start.settings_of(inner) for inner in planned]
+        baselines = [start.baseline_of(inner) for inner in planned] if _needs_echo(start) else windows
+        self._baselines = {kind_of(own): kind_of(base) for own, base in zip(windows, baselines, strict=True)}
+        self._measure_missing(start, [base for base in baselines if kind_of(base) not in self._first])
+        self._measure_missing(start, windows)
+
+    def _measure_missing(self, start: Start, windows: list[Settings]) -> None:
+        if missing := [settings for settings in windows if not self._is_known(settings)]:
             self._measure(missing, start.experiment.definition.procedure == "peak")
 
     def echo_qps(self, settings: Settings) -> float:
-        """The capacity of the echo server for this kind of traffic, as measured first."""
+        """The capacity of the echo server for this kind of traffic in the rig of the baseline, as measured first."""
+        kind = kind_of(settings)
         try:
-            return float(self._first[kind_of(settings)]["echo_qps"])
+            return float(self._first[self._baselines.get(kind, kind)]["echo_qps"])
         except KeyError:
             raise LabError("the echo server was not measured for this traffic") from None
 
@@ -83,7 +95,8 @@ class RigLimits:
             return {}, {}
         known = {"echo_qps": limits.echo_qps, "generator_qps": limits.generator_qps, "measured": limits.measured}
         echo = {"capacity_qps": limits.echo_qps, **limits.windows.get(window_of(settings), {})}
-        return echo, {**known, "traffic": limits.traffic, "disturbed": limits.disturbed}
+        bounds = limits.bounds.get(window_of(settings), {})
+        return echo, {**known, "bounds": bounds, "traffic": limits.traffic, "disturbed": limits.disturbed}
 
     def _recent(self, settings: Settings) -> Limits | None:
         """The limits of this kind of traffic, unless they are too old."""
@@ -107,6 +120,7 @@ class RigLimits:
                 measured = window.metrics
                 wanted = {name for name in measured if name in GOALS} | set(COMPARED)
                 limits.windows[window_of(settings)] = {n: v for n, v in measured.items() if n in wanted}
+                limits.bounds[window_of(settings)] = {n: b for n, b in window.bounds.items() if n in wanted}
 
     def _limits(self, harness: Harness, server: Server, settings: Settings) -> Limits:
         """The limits of this kind of traffic, measured now unless they are recent."""

@@ -20,28 +20,28 @@ SEED = 20_261
 Floats = NDArray[np.float64]
 
 
-def median_interval(values: Sequence[float]) -> tuple[float, float, float]:
-    """The median over starts and its interval; NaN below three starts.
+def median_interval(values: Sequence[float], alpha: float = ALPHA) -> tuple[float, float, float]:
+    """The median over starts and its interval, which misses it with probability `alpha`; NaN below three starts.
 
     From six starts on, the narrowest symmetric order statistics that cover the median with at least 95 % (exact
-    binomial). Five do not suffice for that: there it is Student's t interval of the logarithms, or the range if a value
-    is zero.
+    binomial). Five do not suffice for that, nor six for a smaller `alpha`: there it is Student's t interval of the
+    logarithms, or the range if a value is zero.
     """
     x = np.sort(np.asarray(values, float))
     n, middle = len(x), float(np.median(x))
     if n < MIN_INTERVAL:
         return middle, math.nan, math.nan
-    if n >= MIN_ORDER_STATISTICS:
-        left_out = int(stats.binom.ppf(ALPHA / 2, n, 0.5))  # P(fewer than this many values below the median) < 2.5 %
+    left_out = int(stats.binom.ppf(alpha / 2, n, 0.5))  # P(fewer than this many values below the median) < alpha / 2
+    if n >= MIN_ORDER_STATISTICS and left_out:
         return middle, float(x[left_out - 1]), float(x[n - left_out])
     if x[0] <= 0 or not np.isfinite(x[-1]) or np.ptp(np.log(x)) < ROUNDING:
         return middle, float(x[0]), float(x[-1])
     logs = np.log(x)
-    reach = float(stats.t.ppf(1 - ALPHA / 2, n - 1) * np.std(logs, ddof=1) / math.sqrt(n))
+    reach = float(stats.t.ppf(1 - alpha / 2, n - 1) * np.std(logs, ddof=1) / math.sqrt(n))
     return middle, math.exp(float(np.mean(logs)) - reach), math.exp(float(np.mean(logs)) + reach)
 
 
-def interval(log_ratios: Floats) -> tuple[float, float]:
+def interval(log_ratios: Floats, alpha: float = ALPHA) -> tuple[float, float]:
     """The interval of paired log ratios: BCa, or Student's t with few values, where a bootstrap is too narrow.
 
     Open on both sides below three values.
@@ -50,8 +50,8 @@ def interval(log_ratios: Floats) -> tuple[float, float]:
     if n < MIN_INTERVAL:
         return -math.inf, math.inf
     if n >= MIN_BOOTSTRAP or np.ptp(log_ratios) < ROUNDING:
-        return bca(log_ratios)
-    reach = float(stats.t.ppf(1 - ALPHA / 2, n - 1) * np.std(log_ratios, ddof=1) / math.sqrt(n))
+        return bca(log_ratios, alpha)
+    reach = float(stats.t.ppf(1 - alpha / 2, n - 1) * np.std(log_ratios, ddof=1) / math.sqrt(n))
     return float(np.mean(log_ratios)) - reach, float(np.mean(log_ratios)) + reach
 
 
@@ -67,7 +67,7 @@ def shift(a: ArrayLike, b: ArrayLike) -> float:
     return float(np.median(np.subtract.outer(np.asarray(b, float), np.asarray(a, float))))
 
 
-def bca(values: Floats) -> tuple[float, float]:
+def bca(values: Floats, alpha: float = ALPHA) -> tuple[float, float]:
     """The BCa bootstrap interval of the Hodges-Lehmann estimate; the range of the values where BCa is undefined."""
     ends = float(np.min(values)), float(np.max(values))
     if len(values) < 3 or np.ptp(values) == 0:
@@ -78,6 +78,7 @@ def bca(values: Floats) -> tuple[float, float]:
             (values,),
             hodges_lehmann,
             n_resamples=RESAMPLES,
+            confidence_level=1 - alpha,
             method="BCa",
             vectorized=True,
             batch=1000,
@@ -110,7 +111,9 @@ def variation(values: Sequence[float]) -> float:
     return float(np.std(values, ddof=1) / np.mean(values)) if len(values) > 1 and np.mean(values) else 0.0
 
 
-def variation_ratio(baseline: Sequence[float], candidate: Sequence[float]) -> tuple[float, float, float]:
+def variation_ratio(
+    baseline: Sequence[float], candidate: Sequence[float], alpha: float = ALPHA
+) -> tuple[float, float, float]:
     """The ratio of the coefficients of variation, candidate over baseline, with a bootstrap interval.
 
     Open below eight values, where a bootstrap of a spread is too narrow.
@@ -125,13 +128,13 @@ def variation_ratio(baseline: Sequence[float], candidate: Sequence[float]) -> tu
         for drawn in (draw.choice(values, (RESAMPLES, len(values))) for values in (baseline, candidate))
     )
     with np.errstate(divide="ignore", invalid="ignore"):
-        low, high = np.nanquantile(top / bottom, [0.025, 0.975], method="nearest")
+        low, high = np.nanquantile(top / bottom, [alpha / 2, 1 - alpha / 2], method="nearest")
     return ratio, float(low), float(high)
 
 
-def exact_share(count: int, of: int) -> tuple[float, float]:
-    """The exact 95 % interval (Clopper and Pearson) of a share."""
-    found = stats.binomtest(count, of).proportion_ci(1 - ALPHA, method="exact")
+def exact_share(count: int, of: int, alpha: float = ALPHA) -> tuple[float, float]:
+    """The exact interval (Clopper and Pearson) of a share, which misses it with probability `alpha`."""
+    found = stats.binomtest(count, of).proportion_ci(1 - alpha, method="exact")
     return float(found.low), float(found.high)
 
 

@@ -40,18 +40,21 @@ class Effect:
         return self.p_equivalence < ALPHA
 
 
-def paired_effect(baseline: Sequence[float], candidate: Sequence[float], margin: float, comparisons: int = 1) -> Effect:
+def paired_effect(
+    baseline: Sequence[float], candidate: Sequence[float], margin: float, comparisons: int = 1, alpha: float = ALPHA
+) -> Effect:
     """Compares values paired by block: Hodges-Lehmann estimate of the log ratios, interval, Wilcoxon signed-rank test.
 
     With too few blocks for the signed-rank test to reach 5 % after correcting for `comparisons` (five or fewer blocks
     for one comparison), the p value is that of the paired t test. The p values are not corrected yet (`corrected`);
-    the minimum detectable effect is that of a test at 5 % divided by `comparisons`.
+    the minimum detectable effect is that of a test at 5 % divided by `comparisons`. The interval misses the ratio with
+    probability `alpha`.
     """
     ratios = np.log(np.asarray(candidate, float)) - np.log(np.asarray(baseline, float))
     sides, sigma = _one_sided_paired(ratios, margin), math.sqrt(intervals.variance(ratios))
     mde = minimum_detectable(sigma, len(ratios), comparisons)
     estimate, p = intervals.hodges_lehmann(ratios), _paired_p(ratios, comparisons)
-    return _effect(estimate, intervals.interval(ratios), p, len(ratios), sides, mde)
+    return _effect(estimate, intervals.interval(ratios, alpha), p, len(ratios), sides, mde)
 
 
 def unpaired_effect(
@@ -78,6 +81,17 @@ def minimum_detectable(sigma: float, n: int, comparisons: int = 1) -> float:
         return math.inf
     quantiles = stats.t.ppf(1 - ALPHA / 2 / max(1, comparisons), n - 1) + stats.t.ppf(POWER, n - 1)
     return math.expm1(min(700.0, float(quantiles) * sigma / math.sqrt(n)))
+
+
+def minimum_detectable_spread(n: int, comparisons: int = 1) -> float:
+    """Minimum detectable effect on the ratio of two coefficients of variation over `n` starts each, by an F test.
+
+    Independent of the coefficients, as long as they are small.
+    """
+    if n < 2:
+        return math.inf
+    test = stats.f.ppf(1 - ALPHA / 2 / max(1, comparisons), n - 1, n - 1)
+    return math.sqrt(float(test * stats.f.ppf(POWER, n - 1, n - 1))) - 1
 
 
 def blocks_needed(sigma: float, effect: float, comparisons: int = 1) -> int | None:

@@ -117,8 +117,11 @@ class Telemetry:
     def labelled_cores(self) -> float:
         """The mean number of CPUs used by all labelled process trees."""
         labels = {label for sample in self.samples for label in sample["processes"]}
-        used_s = sum(float(self.used_cores(label) @ np.diff(self.times)) for label in labels)
-        return used_s / self.seconds if self.seconds else 0.0
+        return sum(map(self.mean_cores, labels))
+
+    def mean_cores(self, label: str) -> float:
+        """The mean number of CPUs used by a labelled process tree."""
+        return float(self.used_cores(label) @ np.diff(self.times)) / self.seconds if self.seconds else 0.0
 
     def waited_s(self, label: str) -> float:
         """Seconds in which threads of a labelled process tree were runnable but had no CPU."""

@@ -14,6 +14,7 @@ use clap::{Args, Subcommand};
 use netio::clock;
 use serde_json::json;
 use wire::Name;
+use wire::tsig::TsigSigner;
 
 use super::input::{read, zone_list, zone_source};
 use super::listen::ListenArguments;
@@ -24,7 +25,7 @@ use super::transport::StreamTransport;
 use super::{CommandError, Validity, conclude};
 use crate::report::{ReportHeader, Reporter, fields};
 use crate::tls::Purpose;
-use crate::xfr::encode::{EncodedZones, encode, encode_changing};
+use crate::xfr::encode::{EncodedZones, ZoneEncoder};
 use crate::xfr::pull::PullConfig;
 use crate::xfr::serve::{ChangeConfig, Primary};
 
@@ -128,7 +129,9 @@ fn pull(arguments: &PullArguments, stop: &AtomicBool) -> Result<Validity, Comman
 }
 
 fn serve(arguments: &ServeArguments, stop: &Arc<AtomicBool>) -> Result<Validity, CommandError> {
-    let zones = encoded_zones(&arguments.zones, arguments.change_every.is_some())?;
+    let tsig_len = arguments.tsig.key.as_deref().map_or(0, |key| TsigSigner::for_query(key).record_len());
+    let encoder = ZoneEncoder { is_changing: arguments.change_every.is_some(), tsig_len };
+    let zones = encoded_zones(&arguments.zones, encoder)?;
     let (count, records) = (zones.len(), zones.values().map(|zone| zone.records).sum::<u64>());
     let address = arguments.listen.address();
     let primary = Primary::bind(address, zones, arguments.tsig.key.clone());
@@ -156,7 +159,7 @@ fn serve(arguments: &ServeArguments, stop: &Arc<AtomicBool>) -> Result<Validity,
 }
 
 /// Reads and encodes the zones of a file of `name path` lines. Zones may share a file, whose names are relative then.
-fn encoded_zones(path: &Path, are_changing: bool) -> Result<EncodedZones, CommandError> {
+fn encoded_zones(path: &Path, encoder: ZoneEncoder) -> Result<EncodedZones, CommandError> {
     let sources = zone_list(path)?;
     let mut files: HashMap<&Path, Vec<u8>> = HashMap::new();
     for (_, file) in &sources {
@@ -164,10 +167,9 @@ fn encoded_zones(path: &Path, are_changing: bool) -> Result<EncodedZones, Comman
             entry.insert(read(file)?);
         }
     }
-    let encode = if are_changing { encode_changing } else { encode };
     let encode_part = |part: &[(Name, PathBuf)]| -> Result<Vec<_>, CommandError> {
         let encode_one = |(apex, file): &(Name, PathBuf)| {
-            let zone = encode(zone_source(file, &files[file.as_path()]), apex);
+            let zone = encoder.encode(zone_source(file, &files[file.as_path()]), apex);
             zone.map(|zone| (apex.clone(), zone)).map_err(|error| CommandError::Input(error.to_string()))
         };
         part.iter().map(encode_one).collect()
@@ -178,7 +180,12 @@ fn encoded_zones(path: &Path, are_changing: bool) -> Result<EncodedZones, Comman
         let parts: Vec<_> = parts.map(|part| scope.spawn(|| encode_part(part))).collect();
         let mut zones = EncodedZones::with_capacity(sources.len());
         for part in parts {
-            zones.extend(part.join().unwrap_or_else(|panic| resume_unwind(panic))?);
+            for (apex, zone) in part.join().unwrap_or_else(|panic| resume_unwind(panic))? {
+                // The one that is not served would be missing from every figure.
+                if zones.insert(apex.clone(), zone).is_some() {
+                    return Err(CommandError::Input(format!("{}: zone {apex} is listed twice", path.display())));
+                }
+            }
         }
         Ok(zones)
     })

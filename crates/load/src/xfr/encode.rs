@@ -37,6 +37,8 @@ pub struct EncodedZone {
 const MESSAGE_LEN: usize = 16_000;
 /// The fixed fields of a record: type, class, TTL, length.
 const FIXED_LEN: usize = 10;
+/// The fixed fields of a question: type, class.
+const QUESTION_FIXED_LEN: usize = 4;
 /// RFC 1035 3.3.13: the serial and four further fields of 32 bits end the RDATA of a SOA record.
 const SERIAL_FROM_END: usize = 20;
 /// The digits of a version.
@@ -46,32 +48,46 @@ const VERSION_LABEL: &[u8] = b"\x08_version";
 /// RFC 1995 4: a client that is further behind gets the whole zone, as servers with a short journal do.
 pub const MAX_DIFFERENCES: u32 = 100;
 
-/// Parses a zone file and encodes the zone. The error is the first one in the file.
-pub fn encode(source: Source<'_>, apex: &Name) -> Result<EncodedZone, Box<Finding>> {
-    encode_zone(source, apex, false)
+/// How zones are encoded.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ZoneEncoder {
+    /// Whether they change while they are served.
+    pub is_changing: bool,
+    /// The length of the TSIG record that each message will have.
+    pub tsig_len: usize,
 }
 
-/// As [`encode`], for a zone that changes while it is served.
-pub fn encode_changing(source: Source<'_>, apex: &Name) -> Result<EncodedZone, Box<Finding>> {
-    encode_zone(source, apex, true)
-}
-
-fn encode_zone(source: Source<'_>, apex: &Name, is_changing: bool) -> Result<EncodedZone, Box<Finding>> {
-    let name = source.name.clone();
-    let finding = |message: &str| {
-        let position = zone::FilePosition { file: name.clone(), ..zone::FilePosition::default() };
-        Box::new(Finding { severity: Severity::Error, position, message: message.into(), help: String::new() })
-    };
-    let parsed = text::parse(source, &text::ParseOptions::new(apex.as_ref()), RecordCollector::default);
-    let error = parsed.findings.into_iter().find(|found| found.severity == Severity::Error);
-    if let Some(error) = error {
-        return Err(Box::new(error));
+impl ZoneEncoder {
+    /// Parses a zone file and encodes the zone. The error is the first one in the file.
+    pub fn encode(self, source: Source<'_>, apex: &Name) -> Result<EncodedZone, Box<Finding>> {
+        let name = source.name.clone();
+        let finding = |message: &str| {
+            let position = zone::FilePosition { file: name.clone(), ..zone::FilePosition::default() };
+            Box::new(Finding { severity: Severity::Error, position, message: message.into(), help: String::new() })
+        };
+        let parsed = text::parse(source, &text::ParseOptions::new(apex.as_ref()), RecordCollector::default);
+        let error = parsed.findings.into_iter().find(|found| found.severity == Severity::Error);
+        if let Some(error) = error {
+            return Err(Box::new(error));
+        }
+        if let Some(record) = records_of(&parsed.sinks).find(|record| !self.fits(apex, record)) {
+            let (owner, rtype, len) = (record.owner, record.rtype, record.rdata.len());
+            return Err(finding(&format!("the {rtype} record of {owner} with {len} octets fits in no message")));
+        }
+        encode_records(&parsed.sinks, apex, self.is_changing).map_err(finding)
     }
-    let records = || parsed.sinks.iter().flat_map(RecordCollector::records);
-    let soa = records().find(|record| record.rtype == Rtype::SOA);
-    let soa = soa.ok_or_else(|| finding("the zone has no SOA record"))?;
+
+    /// Whether a message can have the record alone: its length has 16 bits (RFC 1035 4.2.2).
+    fn fits(self, apex: &Name, record: &StoredRecord<'_>) -> bool {
+        let question_len = apex.wire().len() + QUESTION_FIXED_LEN;
+        HEADER_LEN + question_len + record.max_len() + self.tsig_len <= usize::from(u16::MAX)
+    }
+}
+
+fn encode_records(sinks: &[RecordCollector], apex: &Name, is_changing: bool) -> Result<EncodedZone, &'static str> {
+    let soa = records_of(sinks).find(|record| record.rtype == Rtype::SOA).ok_or("the zone has no SOA record")?;
     let version_owner = is_changing.then(|| version_owner(apex)).transpose();
-    let version_owner = version_owner.map_err(|_| finding("the zone's name is too long for a name below it"))?;
+    let version_owner = version_owner.map_err(|_| "the zone's name is too long for a name below it")?;
     let mut writer = TransferWriter::new(apex);
     writer.push(&soa);
     let first_serial = writer.stream.len() - SERIAL_FROM_END;
@@ -79,7 +95,7 @@ fn encode_zone(source: Source<'_>, apex: &Name, is_changing: bool) -> Result<Enc
         writer.push_version(owner.as_ref(), 0);
         writer.stream.len() - VERSION_LEN
     });
-    for record in records().filter(|record| record.rtype != Rtype::SOA) {
+    for record in records_of(sinks).filter(|record| record.rtype != Rtype::SOA) {
         writer.push(&record);
     }
     writer.push(&soa);
@@ -94,7 +110,7 @@ fn encode_zone(source: Source<'_>, apex: &Name, is_changing: bool) -> Result<Enc
         stream,
         soa_response,
         records,
-        serial: of_soa(soa.rdata).ok_or_else(|| finding("the SOA record is too short"))?,
+        serial: of_soa(soa.rdata).ok_or("the SOA record is too short")?,
         apex: apex.clone(),
         serials_at,
         version_at,
@@ -193,6 +209,17 @@ struct StoredRecord<'c> {
     rdata: &'c [u8],
 }
 
+impl StoredRecord<'_> {
+    /// Its length with an uncompressed owner.
+    fn max_len(&self) -> usize {
+        self.owner.wire().len() + FIXED_LEN + self.rdata.len()
+    }
+}
+
+fn records_of(sinks: &[RecordCollector]) -> impl Iterator<Item = StoredRecord<'_>> {
+    sinks.iter().flat_map(RecordCollector::records)
+}
+
 impl RecordCollector {
     fn records(&self) -> impl Iterator<Item = StoredRecord<'_>> {
         let mut rest = &self.0[..];
@@ -210,7 +237,7 @@ impl RecordCollector {
 
 //----------- TransferWriter ---------------------------------------------------
 
-/// Writes messages. Owners are compressed against the question and the previous owner; RDATA is not compressed.
+/// Writes messages. Owners are compressed against the apex and the previous owner; RDATA is not compressed.
 struct TransferWriter<'a> {
     apex: &'a Name,
     stream: Vec<u8>,
@@ -219,14 +246,16 @@ struct TransferWriter<'a> {
     /// Records in the current message.
     count: u16,
     records: u64,
+    /// The offset of the apex in its own case. RFC 5936 3.4: names keep their case, and the question has that of the query.
+    apex_at: Option<u16>,
     /// The previous owner in this message and its offset.
     last_owner: Option<(Name, u16)>,
 }
 
 impl TransferWriter<'_> {
     fn new(apex: &Name) -> TransferWriter<'_> {
-        let mut writer =
-            TransferWriter { apex, stream: Vec::new(), message_at: 0, count: 0, records: 0, last_owner: None };
+        let (stream, apex_at, last_owner) = (Vec::new(), None, None);
+        let mut writer = TransferWriter { apex, stream, message_at: 0, count: 0, records: 0, apex_at, last_owner };
         writer.begin_message();
         writer
     }
@@ -235,7 +264,7 @@ impl TransferWriter<'_> {
         self.message_at = self.stream.len() + 2;
         let header = [0, 0, 0x84, 0, 0, 1, 0, 0, 0, 0, 0, 0];
         self.stream.extend([&[0, 0], &header[..], self.apex.wire(), &Rtype::AXFR.0.to_be_bytes(), &[0, 1]].concat());
-        (self.count, self.last_owner) = (0, None);
+        (self.count, self.apex_at, self.last_owner) = (0, None, None);
     }
 
     fn end_message(&mut self) {
@@ -245,7 +274,7 @@ impl TransferWriter<'_> {
     }
 
     fn push(&mut self, record: &StoredRecord<'_>) {
-        let len = self.stream.len() - self.message_at + record.owner.wire().len() + FIXED_LEN + record.rdata.len();
+        let len = self.stream.len() - self.message_at + record.max_len();
         if len > MESSAGE_LEN && self.count > 0 {
             self.end_message();
             self.begin_message();
@@ -271,17 +300,19 @@ impl TransferWriter<'_> {
             self.stream.extend_from_slice(&pointer(*offset));
             return;
         }
+        // Below 0x4000, the limit of pointers: an owner begins within `MESSAGE_LEN`.
         let offset = (self.stream.len() - self.message_at) as u16;
         let apex_len = self.apex.wire().len();
         let (labels, apex) = owner.wire().split_at(owner.wire().len() - apex_len);
-        // Compared with case, which compression must preserve.
-        if apex == self.apex.wire() && apex_len > 1 {
+        let has_apex = apex == self.apex.wire() && apex_len > 1;
+        if let Some(apex_at) = self.apex_at.filter(|_| has_apex) {
             self.stream.extend_from_slice(labels);
-            self.stream.extend_from_slice(&pointer(HEADER_LEN as u16));
+            self.stream.extend_from_slice(&pointer(apex_at));
         } else {
             self.stream.extend_from_slice(owner.wire());
+            self.apex_at = self.apex_at.or_else(|| has_apex.then_some(offset + labels.len() as u16));
         }
-        self.last_owner = (offset < 0x4000).then(|| (owner.to_owned(), offset));
+        self.last_owner = Some((owner.to_owned(), offset));
     }
 
     fn finish(mut self) -> (Vec<u8>, u64) {
@@ -300,7 +331,8 @@ mod tests {
         let text: String = (0..2000).map(|host| format!("host{host} A 192.0.2.{}\n", host % 256)).collect();
         let text = format!("$TTL 60\n@ SOA ns hostmaster 4294967295 1 1 1 1\n@ NS ns\n{text}");
         let source = Source { name: "test".into(), bytes: text.as_bytes() };
-        encode_changing(source, &"example.org".parse().expect("a literal")).expect("a good zone")
+        let encoder = ZoneEncoder { is_changing: true, tsig_len: 0 };
+        encoder.encode(source, &"example.org".parse().expect("a literal")).expect("a good zone")
     }
 
     /// The records of a stream: serials of SOA records, and the texts of TXT records.
@@ -353,6 +385,35 @@ mod tests {
         let second = [soa(0), text(1), soa(1), text(2), soa(1)];
         assert_eq!(summary(&stream), [first, second].concat());
         assert_eq!(records, 10);
+    }
+
+    /// RFC 1035 4.2.2: 16 bits have the length of a message.
+    #[test]
+    fn rfc_1035_4_2_2_a_record_that_fits_in_no_message_is_an_error() {
+        let encode = |rdata_len: usize, tsig_len| {
+            let text = format!(
+                "@ 60 SOA ns h 1 1 1 1 1\na 60 A 192.0.2.1\nb 60 TYPE65280 \\# {rdata_len} {}\n",
+                "00".repeat(rdata_len)
+            );
+            let source = Source { name: "test".into(), bytes: text.as_bytes() };
+            ZoneEncoder { is_changing: false, tsig_len }.encode(source, &"example.org".parse().expect("a literal"))
+        };
+        // Header, question, and the record's owner and fixed fields.
+        let longest = 65_535 - 12 - (13 + 4) - (15 + 10);
+        let zone = encode(longest, 0).expect("fits alone");
+        let (mut rest, mut lens) = (&zone.stream[..], Vec::new());
+        while let Some((message, after)) = split_message(rest) {
+            lens.push((message.len(), Message::parse(message).expect("well-formed").answer.len()));
+            rest = after;
+        }
+        assert_eq!((lens.len(), lens[1]), (3, (65_535, 1)), "{lens:?}");
+        for (rdata_len, tsig_len) in [(longest + 1, 0), (longest, 1), (65_535, 0)] {
+            let error = encode(rdata_len, tsig_len).expect_err("too long").to_string();
+            let said = format!(
+                "test: error: the TYPE65280 record of b.example.org. with {rdata_len} octets fits in no message"
+            );
+            assert_eq!(error, said);
+        }
     }
 
     #[test]

@@ -108,16 +108,14 @@ impl Responder {
                 self.refuse(query, Rcode::REFUSED, out);
             }
             (Some(zone), Rtype::AXFR | Rtype::IXFR) if is_stream && needs_transfer(query, qtype, zone, version) => {
-                return Some(Response::Transfer(Transfer::new(query, qtype, zone, version, signer)));
+                return Some(Response::Transfer(Transfer::new(query, (name, qtype), zone, version, signer)));
             }
             // RFC 5936 4.2: no AXFR over UDP. RFC 1995 2: the SOA record makes an IXFR client use TCP. RFC 1995 4: it is also the
             // response to a client that has the current version.
             (Some(zone), Rtype::SOA | Rtype::AXFR | Rtype::IXFR) => {
                 self.counters.soa_responses.fetch_add(1, Ordering::Relaxed);
                 zone.encoded.write_soa_response(version, out);
-                out[..2].copy_from_slice(&query[..2]);
-                let qtype_at = HEADER_LEN + name.wire().len();
-                out[qtype_at..qtype_at + 2].copy_from_slice(&qtype.0.to_be_bytes());
+                set_question(out, head(query, name));
             }
             _ => self.refuse(query, Rcode::REFUSED, out),
         }
@@ -147,6 +145,18 @@ fn question(query: &[u8]) -> Option<(NameRef<'_>, Rtype)> {
     Some((name, Rtype(u16::from_be_bytes([type_high, type_low]))))
 }
 
+/// Header, QNAME and QTYPE of a query.
+fn head<'q>(query: &'q [u8], name: NameRef<'_>) -> &'q [u8] {
+    &query[..HEADER_LEN + name.wire().len() + 2]
+}
+
+/// Sets the ID and the question of an encoded response. RFC 5936 2.2.1, 2.2.2: both are those of the query, also the case of
+/// the name, which some clients check.
+fn set_question(response: &mut [u8], query_head: &[u8]) {
+    response[..2].copy_from_slice(&query_head[..2]);
+    response[HEADER_LEN..query_head.len()].copy_from_slice(&query_head[HEADER_LEN..]);
+}
+
 /// RFC 1995 3: the serial of an IXFR client, in the authority section of its query.
 fn client_serial(query: &[u8]) -> Option<u32> {
     let soa = records(query).find(|record| record.section == 1 && record.rtype == Rtype::SOA)?;
@@ -161,14 +171,13 @@ fn needs_transfer(query: &[u8], qtype: Rtype, zone: &ServedZone, version: u32) -
 
 //----------- Transfer ---------------------------------------------------------
 
-/// A transfer that is being sent: encoded messages with the query's id and QTYPE, each signed if the query was (RFC 8945 5.3.1).
+/// A transfer that is being sent: encoded messages with the query's ID and question, each signed if the query was (RFC 8945 5.3.1).
 pub struct Transfer {
     content: TransferContent,
     /// Where the next message is.
     at: usize,
-    id: [u8; 2],
-    qtype: Rtype,
-    qtype_at: usize,
+    /// See [`head`].
+    query_head: Vec<u8>,
     signer: Option<TsigSigner<Arc<TsigKey>>>,
 }
 
@@ -182,7 +191,7 @@ enum TransferContent {
 impl Transfer {
     fn new(
         query: &[u8],
-        qtype: Rtype,
+        (name, qtype): (NameRef<'_>, Rtype),
         zone: &Arc<ServedZone>,
         version: u32,
         signer: Option<TsigSigner<Arc<TsigKey>>>,
@@ -192,8 +201,7 @@ impl Transfer {
             Some((stream, records)) => TransferContent::Differences { stream, records },
             None => TransferContent::Zone { zone: zone.clone(), version },
         };
-        let name_len = NameRef::from_wire(&query[HEADER_LEN..]).map_or(0, |name| name.wire().len());
-        Transfer { content, at: 0, id: [query[0], query[1]], qtype, qtype_at: HEADER_LEN + name_len, signer }
+        Transfer { content, at: 0, query_head: head(query, name).into(), signer }
     }
 
     fn stream(&self) -> &[u8] {
@@ -214,8 +222,7 @@ impl Transfer {
         }
         self.at += len;
         let start = copied + 2;
-        out[start..start + 2].copy_from_slice(&self.id);
-        out[start + self.qtype_at..start + self.qtype_at + 2].copy_from_slice(&self.qtype.0.to_be_bytes());
+        set_question(&mut out[start..], &self.query_head);
         if let Some(signer) = &mut self.signer {
             signer.sign(out, start, clock::real().as_secs()).map_err(io::Error::other)?;
             let len = (out.len() - start) as u16;

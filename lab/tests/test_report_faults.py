@@ -1,0 +1,176 @@
+"""Faults that reports had: names that broke the page, values that were hidden, wrong or without their bound."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zonda_lab.analysis.analysis import analyse_metric
+from zonda_lab.analysis.claims import check_claim
+from zonda_lab.experiments.definition import AnalysisSpec, Claim, Published
+from zonda_lab.report import html, markdown
+from zonda_lab.report.conclusion import conclusion, verdict
+from zonda_lab.report.document import Document, Figure, Folded, Heading, Table, Text, slug
+from zonda_lab.report.machine import machine
+from zonda_lab.report.number_format import measured, number
+from zonda_lab.report.opening import opening
+from zonda_lab.report.plot_style import COLOURS, PlotData, canvas_of, scale, styles, svg
+from zonda_lab.report.plots import PLOTS
+from zonda_lab.report.result_tables import Echo, measured_here, metric_tables
+from zonda_lab.report.validity_tables import predictions
+from zonda_lab.results.window_record import WindowRecord
+
+Make = Callable[..., WindowRecord]
+SPEC = AnalysisSpec(metric="cpu_us_per_query", compare="server.name", baseline="nsd")
+NOISE = (1.0, 1.01, 0.99, 1.005, 0.995, 1.002, 0.998, 1.003)
+EVIL = 'a"><script>x</script>\n| b'
+
+
+def plot(name: str, records: list[WindowRecord], id_: str = "E1", **analysis: Any) -> list[Figure]:
+    spec = AnalysisSpec(**{"metric": "cpu_us_per_query", "compare": "server.name", **analysis})
+    return PLOTS[name](PlotData(id_, records, spec, Path("/nonexistent")))
+
+
+def test_no_name_becomes_an_element_or_a_row_of_its_own() -> None:
+    """An experiment file may have any id and title, and names of levels come from it, too."""
+    table = Table([EVIL, "n"], [[EVIL, "1"]])
+    parts = [Heading(2, EVIL, slug(EVIL)), Text(EVIL, EVIL), Folded(EVIL, [table]), Figure("x", "<svg/>", EVIL)]
+    page, text = html.render(Document(EVIL, parts)), markdown.render(Document("x", parts))
+    assert "<script" not in page and "<script" not in text
+    assert set(re.findall(r'(?:id|href)="([^"]*)"', page)) == {slug(EVIL), f"#{slug(EVIL)}"}
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert len(rows) == 3 and all(len(re.findall(r"(?<!\\)\|", row)) == 3 for row in rows)
+    assert markdown.inline("p < 0.001, `a <b>`") == "p < 0.001, `a <b>`"
+
+
+@pytest.mark.parametrize("name", ["a$b$", "$\\frac$", "50% of $x", "a/b"])
+def test_plots_of_any_name_are_drawn_and_stored(make_record: Make, name: str) -> None:
+    """Two dollar signs were a formula, mostly a wrong one, and a slash was a folder."""
+    (figure,) = plot("boxes", [make_record(0, server=name, cpu_us_per_query=3.0)], id_=f"my {name}")
+    assert f">{name}<" in figure.svg and re.fullmatch(r"[\w-]+", figure.name)
+
+
+def test_no_two_series_look_the_same() -> None:
+    """The ninth looked like the first, and a server without a colour of its own could get that of another."""
+    many = list(styles([f"level {number}" for number in range(20)]))
+    assert len(set(many)) == 20
+    named = dict(zip(("mine", "zonda", "other"), styles(["mine", "zonda", "other"]), strict=True))
+    assert named["zonda"][0] == COLOURS[0] and len({colour for colour, _ in named.values()}) == 3
+
+
+def test_levels_that_are_no_numbers_are_drawn_as_boxes(make_record: Make) -> None:
+    """The plot left them out."""
+    records = [make_record(block, kind=kind, cpu_us_per_query=3.0) for block in range(3) for kind in ("8", "default")]
+    (figure,) = plot("lines", records, x="kind")
+    assert figure.name.endswith("-boxes") and "default" in figure.svg
+
+
+@pytest.mark.parametrize(
+    ("values", "chosen"),
+    [([1.0, 2.0], "linear"), ([1.0, 5000.0], "log"), ([0.0, 1.0, 5000.0], "symlog"), ([0.0], "linear"), ([], "linear")],
+)
+def test_zeros_are_drawn(values: list[float], chosen: str) -> None:
+    """A logarithmic axis left them out; its ticks are numbers as everywhere."""
+    canvas, axes = canvas_of()
+    axes.plot(values, "o")
+    scale(axes, "y", values)
+    assert axes.get_yscale() == chosen
+    drawn = svg(canvas)
+    assert "mathdefault" not in drawn and (">1,000<" in drawn) == (5000.0 in values)
+
+
+def test_every_peak_is_in_the_legend_and_bounds_are_in_the_caption(make_record: Make) -> None:
+    """The legend had those of the first server only."""
+    records = [make_record(0, peak_100_qps=5.0), make_record(0, server="knot", peak_100_qps=5.0, peak_99_qps=6.0)]
+    records[0].bounds = {"peak_100_qps": "at least"}
+    (figure,) = plot("bars", records)
+    assert figure.svg.count("highest rate with 100 % answered") == 1
+    assert figure.svg.count("highest rate with 99 % answered") == 1
+    assert "1 values are only bounds" in figure.caption
+
+
+def test_transfers_without_arrivals_have_no_plot_of_them(make_record: Make) -> None:
+    """The report of a run ended in a traceback."""
+    assert plot("arrivals", [make_record(0, zones_per_s=3.0, transfer_s=1.0)]) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "text"),
+    [
+        (-0.004, -0.3, 0.3, "0.00 (-0.30 – 0.30)"),  # was -0.00
+        (5.0, 1.0, 1000.0, "5 (1 – 1,000)"),  # was 0 (0 – 1,000)
+    ],
+)
+def test_a_value_is_printed_as_zero_only_where_it_is(value: float, low: float, high: float, text: str) -> None:
+    assert measured(value, low, high) == text
+    assert number(-0.0, 1.0) == "0"
+
+
+def test_no_cell_of_a_table_is_nan_and_no_p_value_is_zero(make_record: Make) -> None:
+    """Intervals without variance were "nan – nan", and equivalence had "p 0.000"."""
+    same = [make_record(block, server=name, cpu_us_per_query=3.0) for block in range(8) for name in ("nsd", "knot")]
+    parts = metric_tables(analyse_metric(same, "cpu_us_per_query", SPEC), SPEC, Echo(same))
+    text = markdown.render(Document("x", parts))
+    assert "nan" not in text and "p 0.000" not in text
+    assert "equivalent within 2.0% (p < 0.001)" in text
+
+
+def test_a_rate_is_a_share_of_the_echo_over_the_same_transport(make_record: Make) -> None:
+    """Rates over TCP were shares of what the echo server answers over UDP."""
+    records = []
+    for transport, rate in (("udp", 400_000.0), ("tcp", 100_000.0)):
+        for server, share in (("nsd", 0.5), ("echo", 1.0)):
+            levels = {"traffic.transport": transport}
+            records.append(make_record(0, server=server, within=levels, answered_qps=rate * share))
+            records[-1].server["kind"] = server
+    parts = metric_tables(analyse_metric(records, "answered_qps", SPEC), SPEC, Echo(records))
+    table = next(part for part in parts if isinstance(part, Table))
+    assert [row[table.head.index("share of echo")] for row in table.rows] == ["50%", "", "50%", ""]
+
+
+def test_published_values_say_their_starts_where_these_differ(make_record: Make) -> None:
+    records = [make_record(block, server=s, lost=3.0) for s, n in (("nsd", 3), ("knot", 5)) for block in range(n)]
+    assert measured_here(Published("x", "y", "lost"), records).endswith("(n = 3 to 5)")
+
+
+def test_claims_about_other_metrics_than_the_primary_one_decide_without_it(make_record: Make) -> None:
+    """It was “not measured: no window was valid” where latencies alone were invalid."""
+    records = [make_record(block, answered_share=1.0) for block in range(6)]
+    claims = check_claim(records, Claim("all is answered", "100 %", "answered_share", low=0.99))
+    assert verdict(claims, None) == "confirmed"
+    said = conclusion(None, claims, SPEC, None, len(records))
+    assert said.startswith("No result: no valid window has the server CPU time per answer. Published claim: all is")
+
+
+def test_bounds_are_compared_with_valid_windows_only(make_record: Make) -> None:
+    records = [make_record(block, transfer_s=7.0 + block) for block in range(3)]
+    for record in records:
+        record.predictions = {"transfer_s": 5.0}
+    records[0].valid, records[1].metrics["zones_missing"] = False, 3.0
+    (folded,) = predictions(records)
+    assert isinstance(folded, Folded) and isinstance(folded.parts[1], Table)
+    ((*_, value, starts),) = folded.parts[1].rows
+    assert value.startswith("at least 8") and starts == "2"
+
+
+def test_memory_is_not_rounded_down() -> None:
+    described = dict.fromkeys(("cpu", "cpus", "hypervisor", "kernel", "system"), "") | {"memory_mb": 7950, "sysctl": {}}
+    generator = {"name": "", "version": ""}
+    manifest = {"machine": described, "generator": generator, "began": "", "servers": {}, "absent": {}}
+    text = machine(manifest, [], [])[0]
+    assert isinstance(text, Text) and "7.8 GiB" in text.text
+
+
+def test_the_picture_marks_bounds_and_explains_the_dashed_line(make_record: Make) -> None:
+    """The bar of a lower bound looked like a value; a line of the right chart alone was not explained."""
+    records = [
+        make_record(0, server=name, answered_qps=rate, cpu_us_per_query=cost, offered_qps=400.0)
+        for name, rate, cost in (("nsd", 100, 3.0), ("zonda", 300, 2.0))
+    ]
+    records[1].bounds = {"answered_qps": "at least"}
+    cost = make_record(0, server="echo", cpu_us_per_query=1.0, offered_qps=400.0)
+    (picture, *_) = opening([*records, cost], 8)
+    assert isinstance(picture, Figure) and ">zonda (at least)<" in picture.svg
+    assert "Medians of 1 start, lines" in picture.caption and "Dashed: an echo program" in picture.caption
