@@ -1,14 +1,13 @@
 """`zonda-load echo` and `sink` for tests: the faults of the contract, some thousand queries per second."""
 
 import argparse
-import contextlib
 import select
 import socket
 import sys
 import threading
 import time
 
-from faulty_server import reply
+from faulty_server import accept, reply
 
 KNOWN = ("stall-every-ms", "stall-ms", "drop-every", "wrong-every")
 SERVFAIL = 2
@@ -23,7 +22,8 @@ def reflect(given: argparse.Namespace) -> None:
             print(f"zonda-load: unknown fault {text}", file=sys.stderr)
             sys.exit(2)
         faults[name] = int(value)
-    threading.Thread(target=serve_streams, args=(given,), daemon=True).start()
+    streams = argparse.Namespace(address=given.listen, port=given.port, backlog=0, accepts_per_s=0)
+    threading.Thread(target=accept, args=(streams,), daemon=True).start()
     link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
     link.bind((given.listen, given.port))
@@ -40,17 +40,3 @@ def reflect(given: argparse.Namespace) -> None:
         if not faults["drop-every"] or count % faults["drop-every"]:
             is_wrong = faults["wrong-every"] and count % faults["wrong-every"] == 0
             link.sendto(reply(query, SERVFAIL if is_wrong else 0), client)
-
-
-def serve_streams(given: argparse.Namespace) -> None:
-    listener = socket.create_server((given.listen, given.port), backlog=1024)
-    while True:
-        link, _ = listener.accept()
-        threading.Thread(target=serve_stream, args=(link,), daemon=True).start()
-
-
-def serve_stream(link: socket.socket) -> None:
-    with link, link.makefile("rb") as stream, contextlib.suppress(OSError):
-        while len(head := stream.read(2)) == 2:
-            message = reply(stream.read(int.from_bytes(head, "big")), 0)
-            link.sendall(len(message).to_bytes(2, "big") + message)

@@ -33,66 +33,18 @@ def main() -> int:
         return 0
     top = argparse.ArgumentParser()
     commands = top.add_subparsers(required=True)
-    for name in ("echo", "sink"):
+    for name, function in COMMANDS.items():
         command = commands.add_parser(name)
-        command.set_defaults(run=reflect, mode=name)
-        command.add_argument("--fault", default="")
-        for option in ("listen", "cert", "key"):
-            command.add_argument(f"--{option}")
-        for option, default in (("port", 53), ("tls-port", 0), ("answer-octets", 0)):
-            command.add_argument(f"--{option}", type=int, default=default)
-    sampled = commands.add_parser("sample")
-    sampled.set_defaults(run=sample)
-    for option in ("zones", "queries", "expect", "types"):
-        sampled.add_argument(f"--{option}", required=True)
-    for option, kind in (("count", int), ("seed", int), ("nxdomain", float), ("referral", float), ("zipf", float)):
-        sampled.add_argument(f"--{option}", type=kind, required=True)
-    for name, function in (
-        ("query", ask),
-        ("hold", hold),
-        ("hostile", hold),
-        ("xfr", pull),
-        ("update", update),
-        ("probe", probe_zones),
-    ):
-        command = commands.add_parser(name)
-        command.set_defaults(run=function)
+        command.set_defaults(run=function, mode=name)
         if name == "xfr":
             command.add_argument("direction", choices=["pull"])
-        for option in (
-            "server",
-            "queries",
-            "expect",
-            "arrivals",
-            "source-prefix",
-            "zones",
-            "zone",
-            "tsig",
-            "ca",
-            "tls-name",
-            "kind",
-        ):
-            command.add_argument(f"--{option}")
-        for option, default in (
-            ("port", 53),
-            ("outstanding", 0),
-            ("serial", 0),
-            ("connections", 1),
-            ("queries-per-connection", 0),
-            ("sources", 1),
-            ("timeout-ms", 1000),
-            ("edns", 0),
-            ("probe-ms", 0),
-        ):
-            command.add_argument(f"--{option}", type=int, default=default)
-        for option in ("rate", "seconds", "warm-up", "tcp-share", "do", "interval"):
-            command.add_argument(f"--{option}", type=float, default=0.0)
+        for option, default in OPTIONS.items():
+            command.add_argument(f"--{option}", type=type(default), default=default)
         command.add_argument("--transport", choices=["udp", "tcp"])
         command.add_argument("--find-peak", nargs="?", const="100,99.99,99.9,99")
-        command.add_argument("--resolution", type=float, default=2.0)
     given = top.parse_args()
-    if given.run is sample:
-        sample(given)
+    if given.run in (sample, reflect):
+        given.run(given)
         return 0
     say(
         {
@@ -369,6 +321,30 @@ def update(given: argparse.Namespace) -> None:
         {"queries": sent, "responses": sent, "response_rcodes": {"NOERROR": done}},
         {"invalid_because": []},
     )
+
+
+COMMANDS = {
+    **dict.fromkeys(("echo", "sink"), reflect),
+    **dict.fromkeys(("hold", "hostile"), hold),
+    "query": ask,
+    "xfr": pull,
+    "update": update,
+    "probe": probe_zones,
+    "sample": sample,
+}
+TEXTS = "server queries expect arrivals source-prefix zones zone tsig ca tls-name kind listen cert key fault types"
+COUNTS = "tls-port answer-octets outstanding serial queries-per-connection edns probe-ms count seed"
+NUMBERS = "rate seconds warm-up tcp-share do interval nxdomain referral zipf"
+OPTIONS: dict[str, object] = {
+    **dict.fromkeys(TEXTS.split(), ""),
+    **dict.fromkeys(COUNTS.split(), 0),
+    **dict.fromkeys(NUMBERS.split(), 0.0),
+    "port": 53,
+    "connections": 1,
+    "sources": 1,
+    "timeout-ms": 1000,
+    "resolution": 2.0,
+}
 
 
 if __name__ == "__main__":
