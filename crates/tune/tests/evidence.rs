@@ -67,10 +67,10 @@ fn figure(lookup: &Lookup, metric: &str, head: &[String], cells: &[String], prel
         outcome = cells[place("verdict")?].clone();
     } else if lookup.level.is_empty() {
         let median = place("median")?;
-        // The column without a name marks the second run of the baseline.
-        let factors = head[..median].iter().zip(&cells[..median]).filter(|(name, _)| !name.is_empty());
+        // The column "run" marks the second run of the baseline.
+        let factors = head[..median].iter().zip(&cells[..median]).filter(|(name, _)| *name != "run");
         subject = words(factors);
-        if head[..median].iter().zip(&cells[..median]).any(|(name, cell)| name.is_empty() && !cell.is_empty()) {
+        if head[..median].iter().zip(&cells[..median]).any(|(name, cell)| name == "run" && !cell.is_empty()) {
             return None;
         }
         (level, kind, outcome) = (String::new(), "median".to_owned(), String::new());
@@ -98,10 +98,11 @@ fn figure(lookup: &Lookup, metric: &str, head: &[String], cells: &[String], prel
 
 /// The values of factors; a number or percentage gets the name of its factor.
 fn words<'a>(factors: impl Iterator<Item = (&'a String, &'a String)>) -> String {
-    let word = |(name, cell): (&String, &String)| match cell.trim_end_matches(['%', ' ']).parse::<f64>() {
-        Ok(_) => format!("{name} {cell}"),
-        Err(_) => cell.clone(),
-    };
+    let word =
+        |(name, cell): (&String, &String)| match cell.trim_end_matches(['%', ' ']).replace(',', "").parse::<f64>() {
+            Ok(_) => format!("{name} {cell}"),
+            Err(_) => cell.clone(),
+        };
     factors.map(word).collect::<Vec<_>>().join(", ")
 }
 

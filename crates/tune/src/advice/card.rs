@@ -24,7 +24,7 @@ const QDISC: &str = "qdisc of the card";
 const NO_RING: &str = "`ethtool` is missing or prints nothing, or the card has no ring to set";
 
 /// Queries from 1,000 addresses, as a server has them: with one address there is nothing to steer.
-const MANY_SOURCES: &[&str] = &["zonda, source addresses 1000", "nsd, source addresses 1000"];
+const MANY_SOURCES: &[&str] = &["zonda, source addresses 1,000", "nsd, source addresses 1,000"];
 
 pub(super) const SETTINGS: &[Setting] = &[
     Setting {
