@@ -184,6 +184,7 @@ fn read(files: &ServerTlsFiles, kept: &Kept) -> Result<ServerTlsSettings, TlsFil
         Some(verifier) => builder.with_client_cert_verifier(verifier.clone()),
         None => builder.with_no_client_auth(),
     };
+    // RFC 9539 3.3: the same certificate for every name in SNI, and without one.
     let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(own)));
     // Clients mostly put AES-256 first, which costs a handshake a tenth more (see `crypto`).
     config.ignore_client_order = true;

@@ -3,8 +3,6 @@
 
 use wire::{Rtype, rdata};
 
-use super::RECORD_HEAD_LEN;
-use super::write::RecordHead;
 use crate::intern::Interner;
 
 /// The octets of the length of RDATA.
@@ -28,19 +26,6 @@ pub(super) fn parts<'z>(rest: &'z [u8], hash: &'z [u8]) -> [&'z [u8]; 3] {
 #[inline]
 pub(super) fn hash_len(rest: &[u8]) -> usize {
     LENGTH_LEN + usize::from(u16::from_be_bytes([rest[0], rest[1]])) - rest.len()
-}
-
-/// Writes the record at `at` and returns its end.
-pub(super) fn write(rest: &[u8], hash: &[u8], record: &RecordHead, out: &mut [u8], at: usize) -> usize {
-    let [start, hash, types] = parts(rest, hash);
-    let len = start.len() + hash.len() + types.len();
-    let rdata = record.write(len, &mut out[at..at + RECORD_HEAD_LEN + len]);
-    let (to_start, to) = rdata.split_at_mut(start.len());
-    let (to_hash, to_types) = to.split_at_mut(hash.len());
-    to_start.copy_from_slice(start);
-    to_hash.copy_from_slice(hash);
-    to_types.copy_from_slice(types);
-    at + RECORD_HEAD_LEN + len
 }
 
 /// Whether octets from outside are the rest of NSEC3 RDATA.

@@ -30,7 +30,7 @@ impl Rrset<'_> {
             RdataLayout::Address(4) => write_addresses::<4>(self.data, &head, out, at),
             RdataLayout::Address(_) => write_addresses::<16>(self.data, &head, out, at),
             RdataLayout::Opaque if self.nsec3_rest.is_empty() => write_opaque(self.data, &head, out, at),
-            RdataLayout::Opaque => nsec3::write(self.nsec3_rest, self.data, &head, out, at),
+            RdataLayout::Opaque => write_nsec3(self.nsec3_rest, self.data, &head, out, at),
             RdataLayout::NameLast(_) => self.write_name_last(offsets, &head, out, at),
             RdataLayout::TwoNames => self.write_two_names(offsets, &head, out, at),
         }
@@ -229,6 +229,19 @@ fn write_addresses<const SIZE: usize>(data: &[u8], head: &RecordHead, out: &mut 
         at += RECORD_HEAD_LEN + SIZE;
     }
     at
+}
+
+/// Writes an NSEC3 record with this interned rest at `at` and returns its end.
+fn write_nsec3(rest: &[u8], hash: &[u8], head: &RecordHead, out: &mut [u8], at: usize) -> usize {
+    let [start, hash, types] = nsec3::parts(rest, hash);
+    let len = start.len() + hash.len() + types.len();
+    let rdata = head.write(len, &mut out[at..at + RECORD_HEAD_LEN + len]);
+    let (to_start, to) = rdata.split_at_mut(start.len());
+    let (to_hash, to_types) = to.split_at_mut(hash.len());
+    to_start.copy_from_slice(start);
+    to_hash.copy_from_slice(hash);
+    to_types.copy_from_slice(types);
+    at + RECORD_HEAD_LEN + len
 }
 
 #[inline]
