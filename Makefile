@@ -44,7 +44,7 @@ test-rust: ## the tests in Rust
 
 test-python: $(VENV)/ready ## the tests of the lab and of the comparison with other servers, and its short form
 	cargo build -p zonda-server -p zonda-load --locked
-	if [ -d lab/tests ]; then cd lab && $(PYTEST); fi
+	if [ -d lab/tests ]; then cd lab && PATH="$(CURDIR)/target/debug:$$PATH" $(PYTEST); fi
 	if [ -d interop/tests ]; then cd interop && $(PYTEST) -q -rs tests; fi
 	if [ -d interop ]; then $(VENV)/bin/python interop/run.py --quick; fi
 	cd attack && $(PYTEST) -m "not slow"

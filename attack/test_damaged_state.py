@@ -190,7 +190,7 @@ def test_flipped_bits_of_the_journal_are_never_served(daemon):
 
 # ---------- images in files of their own ----------
 
-BIG_ZONE = TINY_ZONE + "".join(f"h{number} A 10.{number >> 16}.{number >> 8 & 255}.{number & 255}\n" for number in range(70_000))
+BIG_ZONE = TINY_ZONE + "".join(f"h{number} A 10.{number >> 16}.{number >> 8 & 255}.{number & 255}\n" for number in range(140_000))
 
 
 def server_with_image_file(daemon) -> tuple[Daemon, Path]:
