@@ -215,7 +215,7 @@ impl<'z> Rrsets<'z> {
                 let (data, rest) = self.interned(rest);
                 if rtype == Rtype::NSEC3 {
                     nsec3_rest = data;
-                    rest.split_at(nsec3::hash_len(data))
+                    rest.split_at(missing_len(data))
                 } else {
                     (data, rest)
                 }
@@ -247,6 +247,21 @@ impl<'z> Rrsets<'z> {
 #[inline]
 fn split_first(bytes: &[u8]) -> (&u8, &[u8]) {
     bytes.split_first().expect("nodes are complete")
+}
+
+/// The octets of the length that an interned part of RDATA begins with: that of the whole RDATA.
+const LENGTH_LEN: usize = 2;
+
+/// The length of the RDATA that this interned part belongs to.
+#[inline]
+fn rdata_len(part: &[u8]) -> usize {
+    usize::from(u16::from_be_bytes([part[0], part[1]]))
+}
+
+/// How many octets of the RDATA this interned part lacks.
+#[inline]
+fn missing_len(part: &[u8]) -> usize {
+    LENGTH_LEN + rdata_len(part) - part.len()
 }
 
 /// A head in full.

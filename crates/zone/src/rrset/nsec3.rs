@@ -3,10 +3,9 @@
 
 use wire::{Rtype, rdata};
 
+use super::LENGTH_LEN;
 use crate::intern::Interner;
 
-/// The octets of the length of RDATA.
-const LENGTH_LEN: usize = 2;
 /// The position of the salt length in NSEC3 RDATA.
 const SALT_LEN_AT: usize = 4;
 
@@ -20,12 +19,6 @@ fn split(rest: &[u8]) -> Option<(&[u8], &[u8])> {
 pub(super) fn parts<'z>(rest: &'z [u8], hash: &'z [u8]) -> [&'z [u8]; 3] {
     let (start, types) = split(rest).unwrap_or((rest, &[]));
     [&start[LENGTH_LEN..], hash, types]
-}
-
-/// The length of the hash that a rest goes with.
-#[inline]
-pub(super) fn hash_len(rest: &[u8]) -> usize {
-    LENGTH_LEN + usize::from(u16::from_be_bytes([rest[0], rest[1]])) - rest.len()
 }
 
 /// Whether octets from outside are the rest of NSEC3 RDATA.

@@ -7,7 +7,7 @@
 use wire::{NameRef, Rtype};
 
 use super::write::{RecordHead, write_opaque};
-use super::{RECORD_HEAD_LEN, split_length};
+use super::{LENGTH_LEN, RECORD_HEAD_LEN, missing_len, rdata_len, split_length};
 use crate::intern::Interner;
 
 /// The octets of an RRSIG RDATA up to the name of the signer.
@@ -17,8 +17,6 @@ const TIMES: std::ops::Range<usize> = 10..18;
 /// The times of signatures that have their own.
 const NO_TIMES: &[u8] = &[0; TIMES_LEN];
 const TIMES_LEN: usize = 8;
-/// The octets of the length at the start of a head.
-const LENGTH_LEN: usize = 2;
 
 /// The RRSIG records that cover an RRset; they have its TTL (RFC 4034 3).
 #[derive(Clone, Copy, Default)]
@@ -128,12 +126,6 @@ impl<'z> SignatureRdata<'z> {
     }
 }
 
-/// The length of the RDATA with this head.
-#[inline]
-fn rdata_len(head: &[u8]) -> usize {
-    usize::from(u16::from_be_bytes([head[0], head[1]]))
-}
-
 /// Whether the times of a signature with this head are stored with it.
 #[inline]
 fn has_own_times(head: &[u8]) -> bool {
@@ -144,7 +136,7 @@ fn has_own_times(head: &[u8]) -> bool {
 #[inline]
 pub(super) fn rest_len(head: &[u8]) -> usize {
     let times = if has_own_times(head) { TIMES_LEN } else { 0 };
-    LENGTH_LEN + rdata_len(head) - head.len() + times
+    missing_len(head) + times
 }
 
 //----------- encoding ---------------------------------------------------------

@@ -7,8 +7,8 @@ use wire::{MAX_NAME_LEN, Rtype, rdata};
 
 use super::{
     BASE_APEX, BASE_OWNER, BASE_RRSET, BELOW_DNAME, COUNT, CUT, DNAME, ENDS_IN_POINTER, FULL_HEAD, INTERNED, LEN,
-    MAX_RRSET_OFFSET, OCCLUDED, RECORD_HEAD_LEN, RdataLayout, SHARED_HEAD, SIGNED, nsec3, rdata_layout, signature,
-    split_pointer,
+    MAX_RRSET_OFFSET, OCCLUDED, RECORD_HEAD_LEN, RdataLayout, SHARED_HEAD, SIGNED, missing_len, nsec3, rdata_layout,
+    signature, split_pointer,
 };
 use crate::canonical_key::KeyInfo;
 use crate::intern::InternTables;
@@ -142,7 +142,7 @@ impl NodeValidator {
         }
         if rtype == Rtype::NSEC3 && form & INTERNED != 0 {
             let (nsec3_rest, rest) = self.check_part(bytes, CheckedPart::Nsec3Rest, nsec3::is_rest)?;
-            return rest.get(nsec3::hash_len(nsec3_rest)..).filter(|_| count == 1);
+            return rest.get(missing_len(nsec3_rest)..).filter(|_| count == 1);
         }
         let owner_literal;
         let rest = if form & INTERNED != 0 {
