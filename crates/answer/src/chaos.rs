@@ -30,7 +30,7 @@ pub(crate) fn answer(
         let asked = qname.offset(qname.labels());
         let mut owner = OwnerName::at(MessageOffsets { owner: asked, apex: asked });
         let rdata = &rdata[..1 + len];
-        if message.push_record(Section::Answer, &mut owner, Class::CH, Rtype::TXT, 0, rdata).is_err() {
+        if message.push_record(Section::Answer, &mut owner, Class::CH, Rtype::TXT, 0, &[rdata]).is_err() {
             message.set_truncated();
         }
     }

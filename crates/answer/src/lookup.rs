@@ -259,7 +259,7 @@ impl<'z> Lookup<'_, 'z, '_> {
             }
             for rdata in rrset.signatures().rdatas() {
                 let pushed =
-                    self.message.push_parts(Section::Answer, owner, Class::IN, Rtype::RRSIG, rrset.ttl, &rdata.parts);
+                    self.message.push_record(Section::Answer, owner, Class::IN, Rtype::RRSIG, rrset.ttl, &rdata.parts);
                 if pushed.is_err() {
                     (self.message.at, self.message.counts) = start;
                 }

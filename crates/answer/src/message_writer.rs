@@ -141,7 +141,7 @@ impl<'o> MessageWriter<'o> {
         } else {
             let mut records = rrset.opaque_parts();
             records
-                .try_for_each(|rdata| self.push_parts(section, owner, Class::IN, rrset.rtype, rrset.ttl, &rdata))
+                .try_for_each(|rdata| self.push_record(section, owner, Class::IN, rrset.rtype, rrset.ttl, &rdata))
                 .and_then(|()| self.push_signatures(section, rrset, owner, signatures))
         };
         if pushed.is_err() {
@@ -175,7 +175,7 @@ impl<'o> MessageWriter<'o> {
         let pushed = rdatas
             .try_for_each(|rdata| {
                 let rdata = rdata.spell(offsets, first, self.out);
-                self.push_record(section, &mut written, Class::IN, rrset.rtype, rrset.ttl, rdata.octets())
+                self.push_record(section, &mut written, Class::IN, rrset.rtype, rrset.ttl, &[rdata.octets()])
             })
             .and_then(|()| self.push_signatures(section, rrset, &mut written, signatures));
         match pushed {
@@ -194,24 +194,11 @@ impl<'o> MessageWriter<'o> {
         signatures: bool,
     ) -> Result<(), Full> {
         let mut rdatas = Some(rrset.signatures()).filter(|_| signatures).into_iter().flat_map(|set| set.rdatas());
-        rdatas.try_for_each(|rdata| self.push_parts(section, owner, Class::IN, Rtype::RRSIG, rrset.ttl, &rdata.parts))
+        rdatas.try_for_each(|rdata| self.push_record(section, owner, Class::IN, Rtype::RRSIG, rrset.ttl, &rdata.parts))
     }
 
-    /// Adds one record.
+    /// Adds one record, whose RDATA is given in parts.
     pub(crate) fn push_record(
-        &mut self,
-        section: Section,
-        owner: &mut OwnerName<'_, '_>,
-        class: Class,
-        rtype: Rtype,
-        ttl: u32,
-        rdata: &[u8],
-    ) -> Result<(), Full> {
-        self.push_parts(section, owner, class, rtype, ttl, &[rdata])
-    }
-
-    /// As [`Self::push_record`], with RDATA in parts.
-    pub(crate) fn push_parts(
         &mut self,
         section: Section,
         owner: &mut OwnerName<'_, '_>,

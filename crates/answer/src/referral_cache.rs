@@ -21,8 +21,9 @@ const SLOT_BITS: u32 = 12;
 const MAX_USED_SLOTS: usize = SLOTS / 4 * 3;
 /// How many slots are searched. An author of a zone can make names collide; those that find no slot here are not cached.
 const MAX_PROBES: usize = 32;
-/// The cache is asked before the tree while more than one of nine referrals is cached.
+/// The cache is asked before the tree while more than one of nine referrals is cached: a cached one outweighs eight others.
 const HIT_WEIGHT: u8 = 8;
+/// The balance of referrals that were not cached from which on the cache is of no use.
 const MAX_MISSES: u8 = 64;
 /// The octets of all cached names, records and pointer offsets.
 const MAX_OCTETS: usize = 1 << 20;
@@ -77,14 +78,13 @@ pub(crate) struct CutHash {
     dnssec: bool,
 }
 
-impl<'n> CutId<'n> {
-    #[inline]
-    pub(crate) fn new(name: &'n [u8], version: ZoneVersion, dnssec: bool) -> CutId<'n> {
-        CutId { name, hash: CutHash { name: name_hash::hash(name), version, dnssec } }
-    }
-}
-
 impl CutHash {
+    /// `name` is that of the cut in lower case.
+    #[inline]
+    pub(crate) fn new(name: &[u8], version: ZoneVersion, dnssec: bool) -> CutHash {
+        CutHash { name: name_hash::hash(name), version, dnssec }
+    }
+
     /// Fibonacci hashing: the high bits of the product depend on all bits.
     #[inline]
     fn bits(self, bits: u32) -> usize {

@@ -32,7 +32,7 @@ impl<'z> Lookup<'_, 'z, '_> {
         buffer[..prefix.len()].copy_from_slice(prefix);
         buffer[prefix.len()..len].copy_from_slice(suffix);
         let mut owner = OwnerName::at(self.offsets(self.qname.labels()));
-        self.message.push_record(Section::Answer, &mut owner, Class::IN, Rtype::CNAME, dname.ttl, &buffer[..len])?;
+        self.message.push_record(Section::Answer, &mut owner, Class::IN, Rtype::CNAME, dname.ttl, &[&buffer[..len]])?;
         let cname_target = self.message.at - len;
         Ok(if self.qtype == Rtype::CNAME { Step::Done(Rcode::NOERROR) } else { Step::Cname(cname_target) })
     }

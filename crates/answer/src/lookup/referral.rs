@@ -99,7 +99,7 @@ impl<'z> Lookup<'_, 'z, '_> {
 
     #[inline]
     fn cut_hash(&self, labels: usize) -> CutHash {
-        CutId::new(self.qname.suffix(labels), self.zone.version(), self.dnssec).hash
+        CutHash::new(self.qname.suffix(labels), self.zone.version(), self.dnssec)
     }
 
     /// RFC 4592 4.2 leaves NS records of a wildcard undefined; here they delegate each name that the wildcard matches.
