@@ -14,7 +14,7 @@ const FINISHING_TURNS: u8 = 4;
 /// The handshakes of one thread that can go on: indices of connections, some of which may be gone since.
 pub(super) struct HandshakeQueue {
     /// Their costly step is to come.
-    starting: FairQueue,
+    starting: NetworkLanes,
     /// They await their end. They go first: the costly step is done, and wasted if the client gives up.
     finishing: VecDeque<u32>,
     finishing_turns: u8,
@@ -27,7 +27,7 @@ impl HandshakeQueue {
     /// `share` is in thousandths of a processor.
     pub(super) fn new(share: u32, now_ms: u32) -> HandshakeQueue {
         let share = HandshakeShare::new(share, now_ms);
-        let (starting, finishing, is_queued) = (FairQueue::new(), VecDeque::new(), Vec::new());
+        let (starting, finishing, is_queued) = (NetworkLanes::new(), VecDeque::new(), Vec::new());
         HandshakeQueue { starting, finishing, finishing_turns: 0, is_queued, share }
     }
 
@@ -81,7 +81,7 @@ impl HandshakeQueue {
 }
 
 /// Handshakes in lanes that take turns. A keyed hash gives each network a lane: nobody can choose to be in that of another.
-struct FairQueue {
+struct NetworkLanes {
     lanes: Box<[VecDeque<u32>]>,
     /// The lanes that are not empty, the next one first.
     turns: VecDeque<usize>,
@@ -91,9 +91,9 @@ struct FairQueue {
 /// Few enough that all have a turn within 128 ms, by default and with half a millisecond each.
 const LANES: usize = 128;
 
-impl FairQueue {
-    fn new() -> FairQueue {
-        FairQueue { lanes: vec![VecDeque::new(); LANES].into(), turns: VecDeque::new(), key: RandomState::new() }
+impl NetworkLanes {
+    fn new() -> NetworkLanes {
+        NetworkLanes { lanes: vec![VecDeque::new(); LANES].into(), turns: VecDeque::new(), key: RandomState::new() }
     }
 
     fn is_empty(&self) -> bool {
