@@ -1,18 +1,26 @@
-//! Returning free memory to the kernel: by default glibc keeps much of it (mallopt(3), malloc_trim(3)).
+//! Keeping glibc's heaps small: by default it keeps much free memory, and lets threads share heaps (mallopt(3), malloc_trim(3)).
 
 /// Allocations of at least this size, in octets, are mapped separately (M_MMAP_THRESHOLD).
 #[cfg(target_env = "gnu")]
 const MMAP_THRESHOLD: libc::c_int = 128 << 10;
 
-/// Fixes the size from which allocations are mapped separately, so that freeing unmaps them at once.
+/// More heaps than there are ever threads (M_ARENA_MAX); one that is not used takes no memory.
+#[cfg(target_env = "gnu")]
+const MAX_HEAPS: libc::c_int = 4096;
+
+/// Adapts the heaps to the loading of zones. Call once, before any thread is started. Does nothing with other C libraries.
 ///
-/// By default glibc raises this size up to 32 MiB when large blocks are freed; the large blocks of zone loading would then fragment
-/// the heap. Call once, at startup. Does nothing with other C libraries.
-pub fn fix_mmap_threshold() {
+/// * Freeing a large block unmaps it at once. By default glibc raises the size from which it maps blocks up to 32 MiB when such
+///   blocks are freed; the large blocks of zone loading would then fragment the heaps.
+/// * Each thread has a heap of its own, and a new thread takes that of one that has ended: threads that build a zone fill what
+///   those that parsed it left. By default there are 8 heaps per processor; on small machines all are taken at startup, and heaps
+///   that are shared are never passed on.
+pub fn configure_heaps() {
     #[cfg(target_env = "gnu")]
     // SAFETY: takes no pointers; glibc locks its own state.
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, MMAP_THRESHOLD);
+        libc::mallopt(libc::M_ARENA_MAX, MAX_HEAPS);
     }
 }
 
@@ -36,7 +44,7 @@ mod tests {
 
     #[test]
     fn freed_memory_is_returned() {
-        fix_mmap_threshold();
+        configure_heaps();
         let before = resident_pages();
         let mut blocks: Vec<Vec<u8>> = (0..4096).map(|_| vec![1; 16 << 10]).collect();
         // Every second block stays allocated, so that the heap cannot just shrink at its end.

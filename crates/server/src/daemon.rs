@@ -72,7 +72,7 @@ pub fn serve(arguments: &cli::ServeArguments) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    netio::malloc::fix_mmap_threshold();
+    netio::malloc::configure_heaps();
     let sources = Sources::of_serve(arguments);
     let config = match read_config(&sources) {
         Ok(config) => config,
