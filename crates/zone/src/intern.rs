@@ -1,6 +1,5 @@
 //! Interning: the heads of RRsets, and RRsets that recur on many owners (NS, MX, TXT...), are stored once and referred to by number.
 
-use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
@@ -138,8 +137,20 @@ pub(crate) struct NewTables {
     parts_left: AtomicU32,
 }
 
-/// The numbers of the RRsets in this shard.
-type Shard = HashMap<Box<[u8]>, u32, RandomState>;
+/// Part of the RRsets, chosen by their hash. They are stored one after another: an allocation for each would leave holes in the heap.
+#[derive(Default)]
+struct Shard {
+    bytes: Vec<u8>,
+    rrsets: HashTable<NewRrset>,
+}
+
+/// An RRset in the bytes of its shard.
+#[derive(Clone, Copy)]
+struct NewRrset {
+    number: u32,
+    start: u32,
+    end: u32,
+}
 
 /// Enough shards that threads rarely contend for one.
 const SHARDS: usize = 16;
@@ -239,8 +250,9 @@ impl NewTables {
     /// `may_add` is asked once if `bytes` have no number yet.
     fn intern(&self, bytes: &[u8], may_add: impl FnOnce() -> bool) -> Option<u32> {
         let hash = self.hasher.hash_one(bytes);
-        let mut shard = self.shards[hash as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(&number) = shard.get(bytes) {
+        // The table of the shard uses the lowest and the highest bits.
+        let mut shard = self.shards[(hash >> 32) as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(number) = shard.find(hash, bytes) {
             return Some(number);
         }
         may_add().then_some(())?;
@@ -249,22 +261,43 @@ impl NewTables {
         if number as usize >= MAX_RRSETS {
             return None;
         }
-        shard.insert(bytes.into(), number);
+        shard.insert(number, bytes, |bytes| self.hasher.hash_one(bytes));
         Some(number)
     }
 
     fn finish(self) -> InternTables {
         let shards = self.shards.map(|shard| shard.into_inner().unwrap_or_else(PoisonError::into_inner));
-        let mut rrsets: Vec<_> = shards.iter().flatten().collect();
-        rrsets.sort_unstable_by_key(|(_, number)| **number);
-        let mut bytes = Vec::with_capacity(rrsets.iter().map(|(rrset, _)| rrset.len()).sum());
-        let ends = rrsets.iter().map(|(rrset, _)| {
-            bytes.extend_from_slice(rrset);
+        let mut rrsets: Vec<_> =
+            shards.iter().flat_map(|shard| shard.rrsets.iter().map(|&rrset| (rrset, &shard.bytes))).collect();
+        rrsets.sort_unstable_by_key(|(rrset, _)| rrset.number);
+        let mut bytes = Vec::with_capacity(shards.iter().map(|shard| shard.bytes.len()).sum());
+        let ends = rrsets.iter().map(|(rrset, all)| {
+            bytes.extend_from_slice(rrset.of(all));
             bytes.len() as u32
         });
         let ends = ends.collect();
         let heads = self.heads.into_inner().unwrap_or_else(PoisonError::into_inner);
         InternTables { heads: heads.into(), ends, bytes: bytes.into(), index: OnceLock::new() }
+    }
+}
+
+impl Shard {
+    fn find(&self, hash: u64, bytes: &[u8]) -> Option<u32> {
+        self.rrsets.find(hash, |rrset| rrset.of(&self.bytes) == bytes).map(|rrset| rrset.number)
+    }
+
+    /// `start` and `end` have 32 bits: [`MAX_BYTES`] limits all shards together.
+    fn insert(&mut self, number: u32, bytes: &[u8], hash_of: impl Fn(&[u8]) -> u64) {
+        let start = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(bytes);
+        let rrset = NewRrset { number, start, end: self.bytes.len() as u32 };
+        self.rrsets.insert_unique(hash_of(bytes), rrset, |rrset| hash_of(rrset.of(&self.bytes)));
+    }
+}
+
+impl NewRrset {
+    fn of<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
+        &bytes[self.start as usize..self.end as usize]
     }
 }
 
