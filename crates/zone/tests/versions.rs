@@ -106,6 +106,23 @@ proptest! {
     }
 }
 
+/// A leaf of few delegations has the same octets in both versions: they refer to their name servers by number.
+#[test]
+fn a_version_with_other_tables_is_counted_as_it_is() {
+    let with_servers = |servers: &[&[u8]], owners: usize| {
+        let owners = (0..owners).map(|number| name(&format!("d{number:03}.z.")));
+        let delegations = owners.flat_map(|owner| servers.iter().map(move |server| (owner.clone(), server.to_vec())));
+        let delegations = delegations.map(|(owner, server)| (owner, Rtype::NS, 300, server));
+        load_good(&delegations.chain(apex_records(1)).collect::<Vec<ZoneRecord>>(), None)
+    };
+    let servers: [&[u8]; 2] = [b"\x02ns\x08provider\x03net\0", b"\x02ns\x08provider\x03org\0"];
+    // The last leaf has up to some hundred owners.
+    for owners in (300..600).step_by(20) {
+        let [base, version] = [1, 2].map(|count| with_servers(&servers[..count], owners));
+        assert_eq!(version.counts_after(&base, base.counts()), version.counts(), "{owners} owners");
+    }
+}
+
 /// RFC 1995 4: an incremental transfer for another version is refused as a whole.
 #[test]
 fn rfc_1995_4_a_change_that_removes_a_missing_record_is_refused() {
