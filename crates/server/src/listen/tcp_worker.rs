@@ -388,7 +388,11 @@ impl<R: Responder> TcpWorker<R> {
     fn begin(&mut self, index: u32) -> bool {
         let Route::Give(tls, _) = &self.route else { return true };
         match TlsConnection::new(tls) {
-            Ok(tls) => self.change(index, |connection| connection.start_tls(tls)),
+            Ok(tls) => {
+                self.change(index, |connection| connection.start_tls(tls));
+                // Clients that send nothing have no turn.
+                self.enforce_limits(index);
+            }
             Err(_) => drop(self.remove(index)),
         }
         false

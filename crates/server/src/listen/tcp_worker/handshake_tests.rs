@@ -174,6 +174,16 @@ fn a_handshake_has_five_seconds_however_long_connections_may_be_idle() {
 }
 
 #[test]
+fn connections_that_send_nothing_are_held_to_the_limit_of_memory() {
+    let mut server = Server::new(&ListenConfig { memory_limit: 1 << 20, ..config(1000) });
+    let _silent: Vec<Client> = (0..60).map(|_| server.connect_silently()).collect();
+    server.rounds(2);
+    let TcpWorker { pool, counters, memory_limit, .. } = &server.worker;
+    assert!(pool.memory() <= *memory_limit, "{} octets of {} connections", pool.memory(), pool.len());
+    assert_eq!(counters.evicted.value(), 60 - pool.len() as u64);
+}
+
+#[test]
 fn without_descriptors_idle_connections_are_closed_and_no_handshakes() {
     let mut server = Server::new(&config(4));
     let waker = waker();
