@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use netio::child_process::{ChildCommand, ChildProcess, kill_group_of, set_nonblocking};
@@ -76,11 +76,11 @@ pub fn run(command: &CheckCommand, version: &Zone) -> Result<(), CommandError> {
         true => Some(text_file(version).map_err(not_run)?),
         false => None,
     };
-    let mut child = COMMANDS.lock().start(|| start(command, version, file.as_ref())).map_err(not_run)?;
+    let mut child = COMMANDS.start(|| start(command, version, file.as_ref())).map_err(not_run)?;
     let end = Instant::now() + Duration::from_secs(command.timeout_s.into());
     let outcome = ChildIo::new(&mut child, version).and_then(|mut io| io.run(end).map(|has_ended| (has_ended, io)));
     // What it left in the background ends with it. It was not waited for yet, so that the group is still its own.
-    COMMANDS.lock().end(child.id());
+    COMMANDS.end(child.id());
     // It may have left its group.
     child.kill();
     let status = child.wait();
@@ -104,40 +104,77 @@ pub fn use_folder(folder: PathBuf) {
 
 /// Ends all commands, and lets none start: the daemon stops.
 pub fn end_all() {
-    let mut commands = COMMANDS.lock();
-    commands.are_over = true;
-    commands.running.iter().copied().for_each(kill_group_of);
+    COMMANDS.end_all();
 }
 
 /// The commands of this process.
-static COMMANDS: Commands = Commands(Mutex::new(RunningCommands { running: Vec::new(), are_over: false }));
+static COMMANDS: Commands = Commands::new();
 
-struct Commands(Mutex<RunningCommands>);
+/// How long a stop waits for commands that are being started. That takes milliseconds, but for ever if the file system of the program hangs.
+const START_TIMEOUT: Duration = Duration::from_secs(1);
+
+struct Commands {
+    state: Mutex<RunningCommands>,
+    /// A command was started, or not.
+    has_started: Condvar,
+}
 
 struct RunningCommands {
     /// The processes that were not waited for yet, so that their ids are their own.
     running: Vec<u32>,
+    /// How many are being started.
+    starting: usize,
     are_over: bool,
 }
 
 impl Commands {
-    fn lock(&self) -> MutexGuard<'_, RunningCommands> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    const fn new() -> Commands {
+        let state = RunningCommands { running: Vec::new(), starting: 0, are_over: false };
+        Commands { state: Mutex::new(state), has_started: Condvar::new() }
     }
-}
 
-impl RunningCommands {
-    fn start(&mut self, start: impl FnOnce() -> io::Result<ChildProcess>) -> io::Result<ChildProcess> {
-        if self.are_over {
-            return Err(io::Error::other("zonda is stopping"));
+    fn lock(&self) -> MutexGuard<'_, RunningCommands> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts a command, without the lock: the program may be on a file system that hangs, and others must go on.
+    fn start(&self, start: impl FnOnce() -> io::Result<ChildProcess>) -> io::Result<ChildProcess> {
+        const IS_STOPPING: &str = "zonda is stopping";
+        let mut state = self.lock();
+        if state.are_over {
+            return Err(io::Error::other(IS_STOPPING));
         }
-        start().inspect(|child| self.running.push(child.id()))
+        state.starting += 1;
+        drop(state);
+        let child = start();
+        let mut state = self.lock();
+        state.starting -= 1;
+        self.has_started.notify_all();
+        let child = child?;
+        if !state.are_over {
+            state.running.push(child.id());
+            return Ok(child);
+        }
+        kill_group_of(child.id());
+        drop(state);
+        child.wait()?;
+        Err(io::Error::other(IS_STOPPING))
     }
 
     /// Ends a command with its group; it is waited for next.
-    fn end(&mut self, id: u32) {
+    fn end(&self, id: u32) {
+        let mut state = self.lock();
         kill_group_of(id);
-        self.running.retain(|running| *running != id);
+        state.running.retain(|running| *running != id);
+    }
+
+    fn end_all(&self) {
+        let mut state = self.lock();
+        state.are_over = true;
+        state.running.iter().copied().for_each(kill_group_of);
+        // Whoever starts one ends it.
+        let waited = self.has_started.wait_timeout_while(state, START_TIMEOUT, |state| state.starting > 0);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 }
 
@@ -291,5 +328,70 @@ impl ChildIo {
             _ = write!(message, "{} {}", if message.is_empty() { ":" } else { ";" }, Printable(line));
         }
         message
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::thread;
+
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(10);
+
+    fn sleep() -> io::Result<ChildProcess> {
+        ChildCommand { program: "sleep".into(), arguments: vec!["600".into()], ..ChildCommand::default() }.spawn()
+    }
+
+    /// The program may be on a network file system that hangs: then its start does not return.
+    #[test]
+    fn a_command_whose_start_hangs_keeps_no_other_from_being_started_or_ended() {
+        let commands = Commands::new();
+        let ((begun, has_begun), (release, is_released)) = (channel(), channel::<()>());
+        let (done, is_done) = channel();
+        thread::scope(|scope| {
+            let commands = &commands;
+            scope.spawn(move || {
+                commands.start(|| {
+                    begun.send(()).expect("the test waits");
+                    _ = is_released.recv();
+                    sleep()
+                })
+            });
+            has_begun.recv().expect("it is started");
+            scope.spawn(move || {
+                let other = commands.start(sleep).expect("every system has it");
+                commands.end(other.id());
+                let status = other.wait().expect("it is ours");
+                commands.end_all();
+                done.send(status.signal()).expect("the test waits");
+            });
+            let result = is_done.recv_timeout(SOON);
+            drop(release);
+            assert_eq!(result, Ok(Some(9)));
+        });
+        assert!(commands.lock().running.is_empty(), "what was started too late is ended");
+    }
+
+    #[test]
+    fn a_stop_waits_for_commands_that_are_being_started() {
+        let commands = Commands::new();
+        let (begun, has_begun) = channel();
+        thread::scope(|scope| {
+            let late = scope.spawn(|| {
+                commands.start(|| {
+                    begun.send(()).expect("the test waits");
+                    thread::sleep(Duration::from_millis(20));
+                    sleep()
+                })
+            });
+            has_begun.recv().expect("it is started");
+            commands.end_all();
+            assert_eq!(commands.lock().starting, 0);
+            let error = late.join().expect("no panic").err().map(|error| error.to_string());
+            assert_eq!(error.as_deref(), Some("zonda is stopping"));
+        });
+        assert!(commands.start(|| panic!("it must not be started")).is_err());
     }
 }
