@@ -1,6 +1,6 @@
 //! Where members of catalogs go: into the registry, out of it, to another catalog (`coo`), or onto the list of those that cannot be served.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use tracing::warn;
 use wire::{Name, NameRef};
@@ -38,8 +38,8 @@ pub struct Placements {
 /// A catalog that keeps the members that it had before the restart (RFC 9432 5.2: an existing member zone wins).
 struct ExpectedCatalog {
     name: Name,
-    /// Zones that other catalogs list, too.
-    kept: Vec<Name>,
+    /// Zones that other catalogs list, too, however often these are placed anew meanwhile.
+    kept: BTreeSet<Name>,
 }
 
 /// A member that is not served.
@@ -102,7 +102,7 @@ impl Context<'_> {
         let existing = self.zones.find(member.zone.as_ref()).and_then(|id| Some((id, self.zones.origin(id)?.clone())));
         let Some((id, owner)) = existing else {
             if let Some(owner) = self.owner_before_restart(catalog, &member.zone) {
-                owner.kept.push(member.zone.clone());
+                owner.kept.insert(member.zone.clone());
                 return Err(is_member_of(&owner.name));
             }
             self.zones.add_member(member.zone.clone(), template?, origin, &member.label);
@@ -243,8 +243,14 @@ impl Context<'_> {
 impl Placements {
     /// A catalog is configured whose members are not placed yet.
     pub fn expect(&mut self, name: &Name) {
-        let expected = ExpectedCatalog { name: name.clone(), kept: Vec::new() };
+        let expected = ExpectedCatalog { name: name.clone(), kept: BTreeSet::new() };
         self.expected.insert(catalog_fingerprint(name.as_ref()), expected);
+    }
+
+    /// How many zones are kept for catalogs.
+    #[cfg(test)]
+    pub fn kept(&self) -> usize {
+        self.expected.values().map(|expected| expected.kept.len()).sum()
     }
 
     /// Whether zones are free that a catalog may list.

@@ -213,6 +213,19 @@ fn rfc_9432_5_2_a_member_waits_for_the_catalog_that_it_had_before_a_restart() {
     assert_eq!(bench.owner("x.").as_deref(), Some("c."));
 }
 
+/// The primary of the catalog that has the zone may not answer for days, while reloads and new versions place the members of the other one again.
+#[test]
+fn a_zone_is_kept_once_for_the_catalog_that_it_had_before_a_restart() {
+    let mut bench = Bench::new();
+    let membership = Membership { catalog: catalog_fingerprint(name("d.").as_ref()), label: 0 };
+    let timers = Timers { expires_at_s: 1, fingerprint: membership.to_stored(), ..Timers::default() };
+    bench.zones.set_journal(Box::new(StoredMember(name("x."), timers)));
+    for serial in 1..4 {
+        bench.publish("c.", version("c.", serial, [member(&[b'0' + serial as u8], name("x."))]));
+        assert_eq!((bench.owner("x."), bench.catalogs.placements.kept()), (None, 1), "serial {serial}");
+    }
+}
+
 /// RFC 9432 5.4: it is "immediately followed by processing the member as a newly configured zone in the same catalog".
 #[test]
 fn rfc_9432_5_4_a_member_with_another_label_stays_in_its_catalog() {
