@@ -84,6 +84,7 @@ impl Context<'_> {
         match self.try_place(catalog, &member) {
             Ok(()) => {
                 self.forget_waiting(catalog, &member.zone);
+                self.keep_owner_of_contested(&member.zone);
                 (Placed::Served, self.note_change_of_ownership(catalog, &member))
             }
             Err(reason) => {
@@ -146,6 +147,15 @@ impl Context<'_> {
         }
         let owner = self.placements.expected.get_mut(&self.zones.stored_catalog(zone.as_ref()))?;
         Some(owner).filter(|owner| owner.name != *catalog)
+    }
+
+    /// Keeps across restarts which catalog has a zone that others list, too. The zone may be a new one, in the place of another with its owner.
+    fn keep_owner_of_contested(&mut self, zone: &Name) {
+        if self.placements.waiting.contains_key(zone)
+            && let Some(id) = self.zones.find(zone.as_ref())
+        {
+            self.zones.keep_owner(id);
+        }
     }
 
     /// All members of a version of this catalog are placed: zones that it does not list any more are free.

@@ -5,6 +5,7 @@ mod fixture;
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::Receiver;
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use fixture::{configured, name, version};
@@ -224,6 +225,46 @@ fn a_zone_is_kept_once_for_the_catalog_that_it_had_before_a_restart() {
         bench.publish("c.", version("c.", serial, [member(&[b'0' + serial as u8], name("x."))]));
         assert_eq!((bench.owner("x."), bench.catalogs.placements.kept()), (None, 1), "serial {serial}");
     }
+}
+
+/// Keeps owners as the journal does.
+#[derive(Clone, Default)]
+struct Owners(Arc<Mutex<BTreeMap<Name, u32>>>);
+
+impl Owners {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, u32>> {
+        self.0.lock().expect("no test panics with it")
+    }
+}
+
+impl ZoneJournal for Owners {
+    fn stored_owner(&self, apex: NameRef<'_>) -> Option<u32> {
+        self.lock().get(&apex.to_owned()).copied()
+    }
+
+    fn keep_owner(&mut self, apex: NameRef<'_>, catalog: u32) {
+        self.lock().insert(apex.to_owned(), catalog);
+    }
+
+    fn forget_owner(&mut self, apex: NameRef<'_>) {
+        self.lock().remove(&apex.to_owned());
+    }
+}
+
+/// RFC 9432 5.2, 5.4: with another label it is a new zone, of the same catalog. The other one may be the first that a restart reads.
+#[test]
+fn rfc_9432_5_2_a_member_with_another_label_keeps_its_owner_over_a_restart() {
+    let (mut bench, owners) = (Bench::new(), Owners::default());
+    bench.zones.set_journal(Box::new(owners.clone()));
+    bench.publish("c.", version("c.", 1, [member(b"1", name("x."))]));
+    assert_eq!(*owners.lock(), BTreeMap::new());
+    bench.publish("d.", version("d.", 1, [member(b"1", name("x."))]));
+    let kept = BTreeMap::from([(name("x."), catalog_fingerprint(name("c.").as_ref()))]);
+    assert_eq!(*owners.lock(), kept);
+    bench.publish("c.", version("c.", 2, [member(b"2", name("x."))]));
+    assert_eq!((bench.owner("x.").as_deref(), owners.lock().clone()), (Some("c."), kept));
+    bench.publish("c.", version("c.", 3, []));
+    assert_eq!((bench.owner("x.").as_deref(), owners.lock().clone()), (Some("d."), BTreeMap::new()));
 }
 
 /// RFC 9432 5.4: it is "immediately followed by processing the member as a newly configured zone in the same catalog".
