@@ -17,6 +17,9 @@ pub(crate) struct Nsec3Cost {
     pub(crate) too_high: bool,
 }
 
+/// The only hash algorithm of NSEC3 (RFC 5155 8.2: others are ignored).
+const SHA_1: u8 = 1;
+
 /// RFC 9276 3.2: the most SHA-1 digests for one query. Enough for a name error in a zone of 2,500 iterations, the most that
 /// RFC 5155 10.3 allows any zone; with 150 iterations enough for proofs of 49 names.
 const MAX_DIGESTS: u32 = 3 * 2501;
@@ -144,11 +147,12 @@ impl<'z> Nsec3Prover<'_, 'z> {
         None
     }
 
-    /// Whether the record has the parameters in use; during a change there are others (RFC 5155 8.2).
+    /// Whether the record has the algorithm and parameters in use; during a change there are others (RFC 5155 8.2).
     fn is_of_chain(&self, entry: &TreeEntry<'_>) -> bool {
         self.zone.node(entry).rrset(Rtype::NSEC3).is_some_and(|rrset| {
             rrset.nsec3_parameters().any(|rdata| {
                 rdata.len() > 5
+                    && rdata[0] == SHA_1
                     && rdata[2..4] == self.chain.iterations().to_be_bytes()
                     && rdata[5..].starts_with(self.chain.salt())
                     && rdata[4] as usize == self.chain.salt().len()
