@@ -13,7 +13,6 @@ import pytest
 from zonda_lab.errors import LabError
 from zonda_lab.experiments import catalogue
 from zonda_lab.experiments.definition import RigSpec
-from zonda_lab.load.installed import find_generator
 from zonda_lab.load.latency_histogram import LatencyHistogram, write_log
 from zonda_lab.load.zonda_load import ZondaLoad
 from zonda_lab.results.folder import FORMAT, Results
@@ -22,7 +21,22 @@ from zonda_lab.rig import machine_info
 from zonda_lab.rig.namespaces import NamespaceNetwork
 from zonda_lab.run.runner import described
 
-FAKE = Path(__file__).with_name("fake_load.py")
+TARGET = Path(__file__).parents[2] / "target"
+PROGRAMS = ("zonda", "zonda-load")
+BUILDS = [TARGET / kind for kind in ("release", "debug") if all((TARGET / kind / name).exists() for name in PROGRAMS)]
+BUILT = max(BUILDS, key=lambda folder: (folder / "zonda").stat().st_mtime, default=None)
+# `zonda-load` with other members of its result: as on another machine, or in another hour.
+ALTERED = """#!{python}
+import json, subprocess, sys
+running = subprocess.Popen([{program!r}, *sys.argv[1:]], stdout=subprocess.PIPE, text=True)
+for line in running.stdout:
+    if '"stats_sum"' in line:
+        found = json.loads(line)
+        found["zonda"] |= {members!r}
+        line = json.dumps(found) + "\\n"
+    print(line, end="", flush=True)
+sys.exit(running.wait())
+"""
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -82,15 +96,32 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def fake_load(tmp_path_factory: pytest.TempPathFactory) -> ZondaLoad:
-    """The slow reference of `zonda-load`, also used as the server echo."""
-    program = tmp_path_factory.mktemp("bin") / "zonda-load"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} {FAKE} "$@"\n')
-    program.chmod(0o755)
-    os.environ["ZONDA_LOAD"] = str(program)
-    found = find_generator(str(program))
-    assert isinstance(found, ZondaLoad)
-    return found
+def own_program() -> None:
+    """Uses the load generator of this tree, also as the server echo."""
+    if BUILT is not None:
+        os.environ["ZONDA_LOAD"] = str(BUILT / "zonda-load")
+
+
+@pytest.fixture(scope="session")
+def zonda_load() -> ZondaLoad:
+    """The load generator of this tree."""
+    if BUILT is None:
+        pytest.skip("needs zonda and zonda-load: cargo build")
+    return ZondaLoad(BUILT / "zonda-load")
+
+
+@pytest.fixture
+def altered(zonda_load: ZondaLoad, tmp_path: Path) -> Callable[..., ZondaLoad]:
+    """Makes the load generator report other values: `altered(busy=0.95)`."""
+
+    def made(**members: object) -> ZondaLoad:
+        program = tmp_path / "bin" / "zonda-load"
+        program.parent.mkdir()
+        program.write_text(ALTERED.format(python=sys.executable, program=str(zonda_load.program), members=members))
+        program.chmod(0o755)
+        return ZondaLoad(program)
+
+    return made
 
 
 @pytest.fixture(scope="session")

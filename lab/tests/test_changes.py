@@ -22,10 +22,10 @@ from zonda_lab.procedures import changes
 from zonda_lab.servers.config import Endpoint
 
 
-def test_as_many_transfers_run_at_once_as_asked(tmp_path: Path, fake_load: ZondaLoad) -> None:
+def test_as_many_transfers_run_at_once_as_asked(tmp_path: Path, zonda_load: ZondaLoad) -> None:
     """E24 listed its one zone once, so that three of four threads of the client had no zone to transfer."""
     network: Any = SimpleNamespace(client=SimpleNamespace(place=lambda *_: None))
-    harness: Any = SimpleNamespace(folder=tmp_path, network=network, zonda_load=fake_load)
+    harness: Any = SimpleNamespace(folder=tmp_path, network=network, zonda_load=zonda_load)
     config: Any = SimpleNamespace(zones=[SimpleNamespace(name="a."), SimpleNamespace(name="b.")], tsig=None)
     config.endpoint = Endpoint("10.53.0.2")
     line = changes._endless_pull(cast(Harness, harness), cast(Server, SimpleNamespace(config=config)), 2)

@@ -142,7 +142,7 @@ def test_two_builds_of_one_server_have_two_labels(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("namespaces")
-def test_a_run_ends_with_a_report(lab: Lab, tmp_path: Path, fake_load: ZondaLoad) -> None:
+def test_a_run_ends_with_a_report(lab: Lab, tmp_path: Path, zonda_load: ZondaLoad) -> None:
     small = [
         "--set",
         "traffic.rate=200",
@@ -154,7 +154,7 @@ def test_a_run_ends_with_a_report(lab: Lab, tmp_path: Path, fake_load: ZondaLoad
         "timing.retries=0",
     ]
     done = lab(
-        "run", "--quick", "pinning", "--servers", "echo", "--out", "out", "--load", str(fake_load.program), *small
+        "run", "--quick", "pinning", "--servers", "echo", "--out", "out", "--load", str(zonda_load.program), *small
     )
     assert "report: out/report.html" in done.stdout, done.stderr
     assert (tmp_path / "out" / "report.html").exists()

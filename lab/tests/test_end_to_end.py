@@ -25,7 +25,7 @@ from zonda_lab.measurement.harness import Harness
 from zonda_lab.measurement.validity import ValidityInput, reasons
 from zonda_lab.procedures.queries import measure_window
 from zonda_lab.results.folder import Results
-from zonda_lab.results.window_record import WindowRecord
+from zonda_lab.results.window_record import LATE_SENDS, WindowRecord
 from zonda_lab.run import runner as run
 from zonda_lab.run.progress import Progress
 from zonda_lab.servers import ADAPTERS, Echo, Feature, InstalledServer
@@ -45,7 +45,7 @@ class Faulty(Echo):
 def faulty(fault: str, seconds: float = 2.0) -> Settings:
     return Settings(
         server=ServerSpec("echo", options={"echo": [f"--fault {fault}"] if fault else []}),
-        zones=ZoneSpec("root", records=20),
+        zones=ZoneSpec("flat", records=20),
         queries=QuerySpec(count=200),
         traffic=TrafficSpec(rate=RATE),
         timing=TimingSpec(seconds=seconds),
@@ -64,28 +64,28 @@ def measured(settings: Settings, generator: ZondaLoad) -> tuple[dict[str, float]
     return outcome.metrics, [reason for reason in reasons(seen) if "answers are wrong" in reason or "died" in reason]
 
 
-def test_a_correct_server_is_valid(fake_load: ZondaLoad) -> None:
-    metrics, invalid = measured(faulty(""), fake_load)
+def test_a_correct_server_is_valid(zonda_load: ZondaLoad) -> None:
+    metrics, invalid = measured(faulty(""), zonda_load)
     assert invalid == []
     assert metrics["answered_share"] == 1.0
     assert metrics["sent_qps"] == pytest.approx(RATE, rel=0.01)
 
 
-def test_a_stall_appears_in_the_corrected_latency(fake_load: ZondaLoad) -> None:
+def test_a_stall_appears_in_the_corrected_latency(zonda_load: ZondaLoad) -> None:
     """200 ms of every second: a fifth of the queries wait 100 ms on average."""
-    metrics, _ = measured(faulty("stall-every-ms=800,stall-ms=200", seconds=3.0), fake_load)
+    metrics, _ = measured(faulty("stall-every-ms=800,stall-ms=200", seconds=3.0), zonda_load)
     assert 150_000 < metrics["latency_p99_us"] < 300_000
     assert metrics["answered_share"] == 1.0
 
 
-def test_one_percent_wrong_answers_invalidate_a_window(fake_load: ZondaLoad) -> None:
-    metrics, invalid = measured(faulty("wrong-every=100"), fake_load)
+def test_one_percent_wrong_answers_invalidate_a_window(zonda_load: ZondaLoad) -> None:
+    metrics, invalid = measured(faulty("wrong-every=100"), zonda_load)
     assert metrics["wrong"] == pytest.approx(RATE * 2 / 100, abs=1)
-    assert len(invalid) == 1 and "expected NOERROR, got SERVFAIL" in invalid[0]
+    assert len(invalid) == 1 and "expected NOERROR answer, got SERVFAIL" in invalid[0]
 
 
-def test_lost_answers_count_with_the_timeout_as_latency(fake_load: ZondaLoad) -> None:
-    metrics, invalid = measured(faulty("drop-every=20"), fake_load)
+def test_lost_answers_count_with_the_timeout_as_latency(zonda_load: ZondaLoad) -> None:
+    metrics, invalid = measured(faulty("drop-every=20"), zonda_load)
     assert invalid == []
     assert metrics["answered_share"] == pytest.approx(0.95, abs=0.002)
     assert metrics["latency_p99_us"] == pytest.approx(1_000_000, rel=0.01)
@@ -111,11 +111,11 @@ def run_it(path: Path, folder: Path, generator: ZondaLoad) -> Results:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, fake_load: ZondaLoad) -> Path:
+def finished(tmp_path_factory: pytest.TempPathFactory, zonda_load: ZondaLoad) -> Path:
     """A whole run, measured once; tests take copies."""
     folder = tmp_path_factory.mktemp("finished")
     (folder / "small.toml").write_text(WHOLE)
-    run_it(folder / "small.toml", folder / "results", fake_load)
+    run_it(folder / "small.toml", folder / "results", zonda_load)
     return folder
 
 
@@ -124,12 +124,12 @@ def results(finished: Path, tmp_path: Path) -> Results:
     return Results(shutil.copytree(finished / "results", tmp_path / "results"))
 
 
-def test_an_interrupted_run_resumes_where_it_stopped(small: Path, results: Results, fake_load: ZondaLoad) -> None:
+def test_an_interrupted_run_resumes_where_it_stopped(small: Path, results: Results, zonda_load: ZondaLoad) -> None:
     whole = results.records()
     assert len(whole) == 3 * 3  # three blocks of two treatments and the second baseline
     lines = results.lines.read_text().splitlines(keepends=True)
     results.lines.write_text("".join(lines[:7]) + lines[7][:50])
-    again = run_it(small, results.folder, fake_load).records()
+    again = run_it(small, results.folder, zonda_load).records()
     assert {record.start for record in again} == {record.start for record in whole} and len(again) == 9
     assert [record.began for record in again[:7]] == [record.began for record in whole[:7]]
     assert [record.began for record in again[7:]] != [record.began for record in whole[7:]]
@@ -149,40 +149,46 @@ def invalid_and_skipped(records: list[WindowRecord]) -> list[str]:
 
 @pytest.mark.parametrize(("metric", "attempts"), [("answered_share", 1), ("latency_p50_us", 2)])
 def test_a_late_generator_invalidates_latency_and_is_repeated_only_for_latency_metrics(
-    small: Path, tmp_path: Path, fake_load: ZondaLoad, monkeypatch: pytest.MonkeyPatch, metric: str, attempts: int
+    small: Path,
+    tmp_path: Path,
+    altered: Callable[..., ZondaLoad],
+    monkeypatch: pytest.MonkeyPatch,
+    metric: str,
+    attempts: int,
 ) -> None:
-    monkeypatch.setenv("FAKE_LATE_MS", "5")
+    late = [f"100 of 100 {LATE_SENDS}"]
+    generator = altered(schedule_error={"p50": 0, "p99": 5_000_000, "max": 0}, invalid_because=late)
     monkeypatch.setattr(validity, "machine_reasons", lambda *_: [])  # whatever else this machine was doing
     monkeypatch.setattr(validity, "SERVER_WAIT", math.inf)
     small.write_text(small_experiment(metric=metric, retries=1))
-    results = run_it(small, tmp_path / "results", fake_load)
+    results = run_it(small, tmp_path / "results", generator)
     records = results.records()
     assert len(records) == 2 * attempts
     for record in records:
-        late = [reason for reason in record.latency_reasons if "waited for its CPU" not in reason]
-        assert record.valid and len(late) == 2
+        found = [reason for reason in record.latency_reasons if "waited for its CPU" not in reason]
+        assert record.valid and late[0] in found
         assert record.counts_for("answered_share") and not record.counts_for("latency_p50_us")
-        assert record.metrics["answered_share"] == 1.0 and record.metrics["latency_p50_us"] > 5000
+        assert record.metrics["answered_share"] > 0.9  # on a busy machine the last answers come late
     text = report.write(results.folder).with_suffix(".md").read_text()
     assert "Share of queries answered" in text and "Median latency" not in text
 
 
-def test_a_missing_server_is_skipped_with_the_reason(small: Path, tmp_path: Path, fake_load: ZondaLoad) -> None:
+def test_a_missing_server_is_skipped_with_the_reason(small: Path, tmp_path: Path, zonda_load: ZondaLoad) -> None:
     small.write_text(small_experiment("nsd"))
-    reasons = invalid_and_skipped(run_it(small, tmp_path / "results", fake_load).records())
+    reasons = invalid_and_skipped(run_it(small, tmp_path / "results", zonda_load).records())
     assert len(reasons) == 2 and all(why.startswith("server `nsd` is not installed") for why in reasons)
 
 
-def test_a_server_that_fails_to_start_is_one_invalid_record(small: Path, tmp_path: Path, fake_load: ZondaLoad) -> None:
+def test_a_server_that_fails_to_start_is_one_invalid_record(small: Path, tmp_path: Path, zonda_load: ZondaLoad) -> None:
     small.write_text(small_experiment(options='"--fault no-such-option=1"'))
-    reasons = invalid_and_skipped(run_it(small, tmp_path / "results", fake_load).records())
+    reasons = invalid_and_skipped(run_it(small, tmp_path / "results", zonda_load).records())
     assert len(reasons) == 2
-    assert all("server ended with status 2" in why and "unknown fault no-such-option=1" in why for why in reasons)
+    assert all("server ended with status 2" in why and "no-such-option=1" in why for why in reasons)
 
 
-def test_a_server_crash_invalidates_the_window(fake_load: ZondaLoad) -> None:
+def test_a_server_crash_invalidates_the_window(zonda_load: ZondaLoad) -> None:
     settings = faulty("", seconds=1.0)
-    with Harness(settings, {"echo": ADAPTERS["echo"].installed()}, fake_load) as harness:
+    with Harness(settings, {"echo": ADAPTERS["echo"].installed()}, zonda_load) as harness:
         server = harness.start_server()
         harness.wait_ready(server)
         server.process.signal(signal.SIGKILL)
@@ -193,10 +199,10 @@ def test_a_server_crash_invalidates_the_window(fake_load: ZondaLoad) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_lab_cleans_up_and_prints_how_to_resume(
-    small: Path, tmp_path: Path, fake_load: ZondaLoad, number: signal.Signals
+    small: Path, tmp_path: Path, zonda_load: ZondaLoad, number: signal.Signals
 ) -> None:
     small.write_text(small_experiment(seconds=20))
-    command = [sys.executable, "-m", "zonda_lab", "run", str(small), "--out", "out", "--load", str(fake_load.program)]
+    command = [sys.executable, "-m", "zonda_lab", "run", str(small), "--out", "out", "--load", str(zonda_load.program)]
     lab = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     records = tmp_path / "out" / "records.jsonl"
     deadline = time.monotonic() + 120  # a busy machine delays the start

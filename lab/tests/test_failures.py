@@ -72,7 +72,7 @@ def test_missing_permission_for_namespaces_is_one_error(
 @pytest.mark.usefixtures("namespaces")
 @pytest.mark.parametrize("name", ["zonda", "nsd", "knot", "bind"])
 def test_an_unreadable_zone_is_reported_with_the_log_of_the_server(
-    name: str, tmp_path: Path, fake_load: ZondaLoad
+    name: str, tmp_path: Path, zonda_load: ZondaLoad
 ) -> None:
     """The message names the server and shows its log; no process is left."""
     try:
@@ -82,7 +82,7 @@ def test_an_unreadable_zone_is_reported_with_the_log_of_the_server(
     broken = tmp_path / "broken.zone"
     broken.write_text("this is no zone\n")
     settings = Settings(server=ServerSpec(name), zones=ZoneSpec("tiny", records=0), timing=TimingSpec(ready_s=1.5))
-    opened = Harness(settings, {name: installed}, fake_load)
+    opened = Harness(settings, {name: installed}, zonda_load)
     message = r"server (did not answer for zone0\.test\. within|ended with status)[^\n]*\n  its log ends"
     with pytest.raises(LabError, match=message), opened as staged:
         server = staged.start_server([Zone("zone0.test.", broken)])
@@ -110,10 +110,10 @@ def lab_in_the_middle(small: Path, generator: ZondaLoad, scratch: Path, seconds:
 
 @pytest.mark.usefixtures("namespaces")
 def test_a_killed_lab_leaves_no_process_and_the_next_removes_its_files(
-    small: Path, fake_load: ZondaLoad, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small: Path, zonda_load: ZondaLoad, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scratch = tmp_path / "scratch"
-    lab = lab_in_the_middle(small, fake_load, scratch)
+    lab = lab_in_the_middle(small, zonda_load, scratch)
     below = process.descendants(lab.pid)
     assert len(below) >= 3  # telemetry, server, generator
     lab.send_signal(signal.SIGKILL)
@@ -130,8 +130,8 @@ def test_a_killed_lab_leaves_no_process_and_the_next_removes_its_files(
 
 
 @pytest.mark.usefixtures("namespaces")
-def test_an_interrupted_run_continues_with_resume(small: Path, fake_load: ZondaLoad, tmp_path: Path, lab: Lab) -> None:
-    broken_off = lab_in_the_middle(small, fake_load, tmp_path / "scratch", seconds=3.0)
+def test_an_interrupted_run_continues_with_resume(small: Path, zonda_load: ZondaLoad, tmp_path: Path, lab: Lab) -> None:
+    broken_off = lab_in_the_middle(small, zonda_load, tmp_path / "scratch", seconds=3.0)
     broken_off.send_signal(signal.SIGINT)
     _, printed = broken_off.communicate(timeout=10)
     assert "continue with: zonda-lab run --resume out" in printed

@@ -5,11 +5,11 @@ The figures in the docstrings are what the lab reported before it noticed.
 
 import dataclasses
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from test_real_programs import BUILT
 
 from zonda_lab.experiments.block_design import Start, Treatment
 from zonda_lab.experiments.catalogue import load
@@ -73,22 +73,12 @@ class Plan(Start):
         return self.settings
 
 
-@pytest.fixture(params=["fake", "real"])
-def peak_load(request: pytest.FixtureRequest, fake_load: ZondaLoad) -> ZondaLoad:
-    """The fake generator, whose peak search is its own, and the one of this tree."""
-    if request.param == "fake":
-        return fake_load
-    if BUILT is None:
-        pytest.skip("needs zonda-load: cargo build")
-    return ZondaLoad(BUILT / "zonda-load")
-
-
 @pytest.fixture
-def measure(tmp_path: Path, fake_load: ZondaLoad) -> Any:
+def measure(tmp_path: Path, zonda_load: ZondaLoad) -> Any:
     """Runs a procedure against a faulty server; returns its last window as it is read from the records."""
 
     def run(
-        procedure: str, *fault: str, metric: str = "answered_share", generator: ZondaLoad = fake_load, **settings: Any
+        procedure: str, *fault: str, metric: str = "answered_share", generator: ZondaLoad = zonda_load, **settings: Any
     ) -> WindowRecord:
         given = {
             "server": ServerSpec(LABEL),
@@ -147,10 +137,9 @@ def test_cpu_time_above_the_cores_shows_work_after_the_load() -> None:
     assert not any("cores" in why for why in validity.reasons(checked))
 
 
-def test_wrong_answers_end_a_peak_search(measure: Any, peak_load: ZondaLoad) -> None:
+def test_wrong_answers_end_a_peak_search(measure: Any) -> None:
     """A server with SERVFAIL above 2,000 queries per second had a peak of 36,398, and every trial counted."""
-    given = {"metric": "peak_99_qps", "traffic": TrafficSpec(timeout_ms=300), "generator": peak_load}
-    record = measure("peak", "--wrong-above", "400", **given)
+    record = measure("peak", "--wrong-above", "400", metric="peak_99_qps", traffic=TrafficSpec(timeout_ms=300))
     assert record.metrics["peak_99_qps"] < 600
     assert record.detail["peaks"]["peak_99_qps"]["failure"] == "wrong"
     assert record.detail["peaks"]["peak_99_qps"]["failed"] > record.metrics["peak_99_qps"]
@@ -158,14 +147,11 @@ def test_wrong_answers_end_a_peak_search(measure: Any, peak_load: ZondaLoad) -> 
     assert any(note.startswith("answers are wrong from ") for note in record.notes)
 
 
-def test_a_peak_has_no_ceiling_from_the_closed_loop(
-    measure: Any, peak_load: ZondaLoad, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_peak_has_no_ceiling_from_the_closed_loop(measure: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """With 100 ms of delay, a closed loop of 200 saw 1,939 queries per second; the peak was 1.5 times that, 2,909."""
     monkeypatch.setattr(load_runner, "CLOSED_LOOP", 1)
     timing = TimingSpec(seconds=1.0, warm_up_s=0.0, retries=0, tolerance=0.2)  # answers may be 1 % of a second late
-    given = {"metric": "peak_99_qps", "timing": timing, "generator": peak_load}
-    record = measure("peak", "--delay-ms", "5", "--drop-above", "2000", **given)
+    record = measure("peak", "--delay-ms", "5", "--drop-above", "2000", metric="peak_99_qps", timing=timing)
     assert record.metrics["capacity_qps"] < 200  # one query per 5 ms
     assert record.metrics["peak_99_qps"] > 1.6 * record.metrics["capacity_qps"]
     assert all(found["failed"] is not None for found in record.detail["peaks"].values())
@@ -180,13 +166,15 @@ def test_a_latency_of_time_outs_is_a_bound(measure: Any) -> None:
     assert honest.metrics["latency_p99_us"] < 200_000.0 and honest.bound("latency_p99_us") == ""
 
 
-@pytest.mark.parametrize("busy", ["0.5", "0.95"])
-def test_a_loss_beside_a_busy_generator_is_a_bound(measure: Any, monkeypatch: pytest.MonkeyPatch, busy: str) -> None:
+@pytest.mark.parametrize("busy", [0.5, 0.95])
+def test_a_loss_beside_a_busy_generator_is_a_bound(
+    measure: Any, altered: Callable[..., ZondaLoad], busy: float
+) -> None:
     """The windows of open loops were valid, whatever the generator did, and none was marked as rig-bound."""
-    monkeypatch.setenv("FAKE_BUSY", busy)
-    record = measure("queries", "--drop-above", "200", traffic=TrafficSpec(rate=400.0, timeout_ms=200))
-    assert record.bound("answered_share") == ("at least" if busy == "0.95" else "")
-    assert ("was over 90% busy" in record.rig_bound) == (busy == "0.95")
+    traffic = TrafficSpec(rate=400.0, timeout_ms=200)
+    record = measure("queries", "--drop-above", "200", traffic=traffic, generator=altered(busy=busy))
+    assert record.bound("answered_share") == ("at least" if busy > 0.9 else "")
+    assert ("was over 90% busy" in record.rig_bound) == (busy > 0.9)
 
 
 def test_the_rate_at_which_connections_were_opened_is_a_bound(measure: Any) -> None:

@@ -48,7 +48,7 @@ Planned = Callable[..., tuple[Runner, Start]]
 
 
 @pytest.fixture
-def planned(tmp_path: Path, fake_load: ZondaLoad) -> Planned:
+def planned(tmp_path: Path, zonda_load: ZondaLoad) -> Planned:
     """The runner and the first start of a small experiment with these lines in place of others."""
 
     def made(procedure: str = "queries", traffic: str = "", **options: Any) -> tuple[Runner, Start]:
@@ -57,7 +57,7 @@ def planned(tmp_path: Path, fake_load: ZondaLoad) -> Planned:
         path.write_text(f'procedure = "{procedure}"\n{text}')
         results = Results(tmp_path / "results")
         results.create({"experiments": {}, "servers": {}})
-        return Runner(results, {}, fake_load, Progress(1.0, io.StringIO())), plan_starts(load(path), 1)[0]
+        return Runner(results, {}, zonda_load, Progress(1.0, io.StringIO())), plan_starts(load(path), 1)[0]
 
     return made
 
@@ -165,7 +165,7 @@ def test_the_second_baseline_of_a_start_is_a_copy(planned: Planned) -> None:
 
 
 def test_rates_that_are_shares_of_echo_are_equal_at_all_levels(
-    tmp_path: Path, fake_load: ZondaLoad, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, zonda_load: ZondaLoad, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """E20 offered 272,088 to 395,505 q/s, a share of echo in each placement: a query costs less at a higher rate."""
     path = tmp_path / "t.toml"
@@ -176,7 +176,7 @@ def test_rates_that_are_shares_of_echo_are_equal_at_all_levels(
     results = Results(tmp_path / "results")
     results.create({})
     installed: Any = {"echo": None}
-    run = Runner(results, installed, fake_load, Progress(1.0, io.StringIO()))
+    run = Runner(results, installed, zonda_load, Progress(1.0, io.StringIO()))
     rigs: list[list[int]] = []
 
     def measured(windows: list[Settings], _: bool) -> None:

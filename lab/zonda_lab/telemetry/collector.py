@@ -57,7 +57,8 @@ class TelemetryCollector:
 
     def at_realtime(self, realtime_ns: int) -> float:
         """A wall-clock time of that machine on the lab's clock."""
-        clock: dict[str, int] = Telemetry.load(self.file).header["clock"]
+        header, _, _ = self._output(0, "\n").partition("\n")  # of a sampler that may only now have started
+        clock: dict[str, int] = json.loads(header)["clock"]
         return (clock["monotonic_ns"] + realtime_ns - clock["realtime_ns"]) / 1e9 - self.host.clock_offset_s
 
     def _output(self, start: int, wanted: str) -> str:
