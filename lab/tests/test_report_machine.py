@@ -89,9 +89,13 @@ def test_primaries_are_those_of_the_levels_that_ran() -> None:
 def test_the_page_names_the_roles(made: Results, tmp_path: Path) -> None:
     results = Results(Path(shutil.copytree(made.folder, tmp_path / "results")))
     manifest = results.manifest()
-    manifest["servers"] |= {"null": INSTALLED["null"]}
+    manifest["servers"] |= {"null-primary": INSTALLED["null"], "null": INSTALLED["null"]}
     results.write("manifest.json", json.loads(json.dumps(manifest)))
     tables = [
         part for part in document(results).parts if isinstance(part, Table) and part.head[:2] == ["server", "role"]
     ]
-    assert [row[:2] for row in tables[0].rows] == [["nsd", "measured, primary"], ["knot", "measured"]]
+    assert [row[:2] for row in tables[0].rows] == [
+        ["nsd", "measured"],
+        ["knot", "measured"],
+        ["null-primary", "primary"],
+    ]
