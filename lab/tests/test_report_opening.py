@@ -116,6 +116,17 @@ def medians(records: list[WindowRecord], metric: str) -> tuple[list[str], list[l
     return table.head, table.rows
 
 
+def test_the_minimum_detectable_effect_stands_once_in_a_row(make_record: Make) -> None:
+    """It had a column of its own, and stood in the outcome again."""
+    noisy = (1.3, 0.7, 1.2, 0.8, 1.1, 0.9, 1.4, 0.75)
+    records = [make_record(block, server="nsd", cpu_us_per_query=3.0) for block in range(8)]
+    records += [make_record(block, server="zonda", cpu_us_per_query=3.0 * noisy[block]) for block in range(8)]
+    parts = metric_tables(analyse_metric(records, COST, SPEC), SPEC, Echo(records))
+    table = next(part for part in parts if isinstance(part, Table) and "outcome" in part.head)
+    row = dict(zip(table.head, table.rows[0], strict=True))
+    assert row["outcome"] == "inconclusive" and row["minimum detectable effect"].endswith("%")
+
+
 def test_rates_are_shares_of_echo_and_latencies_stand_beside_its_latency(make_record: Make) -> None:
     records = windows(make_record, {"nsd": 200_000}, {"nsd": 3.0})
     for record in records:

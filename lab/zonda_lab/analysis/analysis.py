@@ -58,6 +58,11 @@ class LevelComparison:
     dunn: float = math.nan  # p values
     dunnett: float = math.nan
 
+    @property
+    def levels(self) -> dict[str, str]:
+        """Its level, and those of the other factors."""
+        return {**self.stratum, self.factor: self.level}
+
 
 @dataclass(frozen=True)
 class AaPair:

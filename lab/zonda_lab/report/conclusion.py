@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from zonda_lab.analysis import claims as checks
-from zonda_lab.analysis.analysis import LevelComparison, MetricAnalysis
+from zonda_lab.analysis.analysis import MetricAnalysis
 from zonda_lab.analysis.claims import ClaimCheck
 from zonda_lab.analysis.effects import MIN_STARTS
 from zonda_lab.experiments.definition import AnalysisSpec
@@ -85,10 +85,10 @@ def _differences(finding: MetricAnalysis, analysis: AnalysisSpec, most: int) -> 
     metric = METRICS[finding.metric]
     significant = [c for c in found if c.outcome in ("better", "worse", "different")]
     differing = sorted(significant, key=lambda c: -abs(math.log(c.effect.ratio)))
-    listed = [f"{_levels(c)} {effect_text(c.effect, metric.margin)}" for c in differing[:most]]
+    listed = [f"{words(c.levels)} {effect_text(c.effect, metric.margin)}" for c in differing[:most]]
     more = [f"{len(differing) - most} more in the tables"] if len(differing) > most else []
     named = {outcome: [c for c in found if c.outcome == outcome] for outcome in UNDECIDED}
-    names = {outcome: _listed([_levels(c) for c in group], most) for outcome, group in named.items()}
+    names = {outcome: _listed([words(c.levels) for c in group], most) for outcome, group in named.items()}
     mdes = [c.effect.mde for c in named["inconclusive"] if not c.effect.bound]
     mde = f" ({minimum_effects(mdes, metric.margin)})" if mdes else ""
     margin = margin_text(analysis.margin, metric.margin)
@@ -135,10 +135,6 @@ def _outcome(done: ClaimCheck) -> str:
     """`zonda: 1.11 (1.08 – 1.14), confirmed`."""
     value = ", ".join(filter(None, (claim_value(done), done.outcome)))
     return f"{done.condition}: {value}" if done.condition else value
-
-
-def _levels(comparison: LevelComparison) -> str:
-    return words({**comparison.stratum, comparison.factor: comparison.level})
 
 
 def _listed(names: Sequence[str], most: int) -> str:

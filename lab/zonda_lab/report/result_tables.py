@@ -255,7 +255,7 @@ def _comparison_table(
     baseline = baseline_words(analysis.compare, analysis.baseline)
     ratio = f"{'difference from' if absolute else 'ratio to'} {baseline} (95 % interval)"
     without = [(stratum.levels, level, why) for stratum in found.strata for level, why in stratum.without_ratio.items()]
-    treatments = [{**each.stratum, analysis.compare: each.level} for each in found.comparisons]
+    treatments = [each.levels for each in found.comparisons]
     treatments += [{**levels, analysis.compare: level} for levels, level, _ in without]
     columns = _level_columns(treatments, records)
     levels = list(map(list, zip(*(texts for _, texts in columns), strict=True)))
@@ -290,7 +290,6 @@ def _outcome(each: LevelComparison, absolute: float, margin: float) -> str:
         return "inconclusive: values are only bounds"
     return {
         "equivalent": f"equivalent within {margin_text(margin, absolute)} (p {p_value(each.effect.p_equivalence)})",
-        "inconclusive": f"inconclusive, {minimum_effects([each.effect.mde], absolute)}",
         "withheld": "withheld: A/A alarm",
     }.get(each.outcome, each.outcome)
 

@@ -96,8 +96,7 @@ def predictions(records: Sequence[WindowRecord]) -> list[Part]:
         for cell in tabulate(predicted, metric):
             values = {record.predictions[bound] for record in selected(predicted, **cell.levels)}
             limit = "none" if min(values) in (0.0, math.inf) else span_text(number(min(values)), number(max(values)))
-            again = " (again)" if cell.copy else ""
-            rows.append([words(cell.levels) + again, title, limit, value_text(cell), str(len(cell.values))])
+            rows.append([cell.label, title, limit, value_text(cell), str(len(cell.values))])
     head = ["treatment", "quantity", "calculated bound", "measured: median (95 % interval)", "starts"]
     return [Folded("Calculated bounds and measured values", [Text(" ".join(texts)), Table(head, rows)])]
 
