@@ -11,7 +11,7 @@ from zonda_lab.command import cli
 from zonda_lab.errors import LabError
 from zonda_lab.experiments import block_design, catalogue
 from zonda_lab.report import committed
-from zonda_lab.results.folder import FORMAT, Results
+from zonda_lab.results.folder import Results
 from zonda_lab.results.window_record import WindowRecord
 from zonda_lab.run.runner import described
 
@@ -243,13 +243,11 @@ def test_keep_stores_a_user_defined_experiment(full: Results, tmp_path: Path) ->
     assert "| [mine](mine/report.md) |" in (tmp_path / "records" / "README.md").read_text()
 
 
-@pytest.mark.parametrize(("number", "marked"), [(1, True), (FORMAT, False)])
-def test_records_of_the_old_format_are_marked(full: Results, number: int, marked: bool) -> None:
-    described = full.manifest()["experiments"]["E2"]
-    full.lines.write_text("".join(line for line in full.lines.open() if '"E2"' in line))
-    change(full, "0123456", False, format=number, experiments={"E2": described})
-    assert ("predate the format" in report.write(full.folder).read_text()) == marked
-    assert ("(†)" in committed.index(full.folder.parent)) == marked
+def test_results_of_an_earlier_lab_are_refused(full: Results) -> None:
+    """It counted late answers, and its peak search had a ceiling."""
+    change(full, "0123456", False, format=1)
+    with pytest.raises(LabError, match="is a result of an earlier lab"):
+        report.write(full.folder)
 
 
 def test_keep_names_and_omits_experiments_without_valid_windows(

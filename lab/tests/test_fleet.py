@@ -16,7 +16,6 @@ from ssh_hosts import ADDRESSES, Hosts, make
 
 from zonda_lab.command import cli
 from zonda_lab.doctor import fleet as fleet_doctor
-from zonda_lab.doctor import machine as doctor
 from zonda_lab.errors import HostLostError, LabError, UnsupportedError
 from zonda_lab.experiments.block_design import plan_starts
 from zonda_lab.experiments.catalogue import load
@@ -53,13 +52,12 @@ def fleet(hosts: Hosts) -> Iterator[Fleet]:
 
 @pytest.fixture
 def lab(
-    hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fake_load: ZondaLoad
+    hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, zonda_load: ZondaLoad
 ) -> Iterator[Callable[..., int]]:
     """Runs the command line in the namespace of the lab, with the inventory as lab.toml."""
-    monkeypatch.setenv("ZONDA_LOAD", str(fake_load.program))
+    monkeypatch.setenv("ZONDA_LOAD", str(zonda_load.program))
     monkeypatch.setattr(fleet_doctor, "WINDOW_S", 0.5)
     monkeypatch.setattr(fleet_doctor, "SINK_RATE", 500.0)
-    monkeypatch.setattr(doctor, "limits", lambda *_: {})
     monkeypatch.chdir(tmp_path)
     Path("lab.toml").write_text(hosts.inventory.read_text())
     with hosts.lab.entered():
@@ -124,7 +122,7 @@ def test_doctor_reports_every_machine(lab: Callable[..., int], capsys: pytest.Ca
     for name in ADDRESSES:
         assert f"{name}: monotonic clock " in printed and f"{name}: in " in printed
         assert (f"{name}: sends " in printed) == (f"{name}: a UDP echo gives it " in printed) == (name != "server")
-    assert "of them arrive, by the kernel of server" in printed and "load by zonda-load 0.1 on 2 players" in printed
+    assert "of them arrive, by the kernel of server" in printed and "load by zonda-load 0.1.0 on 2 players" in printed
 
 
 def test_doctor_reports_every_unreachable_machine(
@@ -341,7 +339,7 @@ def session_of(fleet: Fleet, hosts: Hosts) -> set[str]:
     return {line for line in traces(hosts) if fleet.session.name in line or "sleep 300" in line}
 
 
-def test_a_lost_host_ends_the_run_with_one_message(hosts: Hosts, tmp_path: Path, fake_load: ZondaLoad) -> None:
+def test_a_lost_host_ends_the_run_with_one_message(hosts: Hosts, tmp_path: Path, zonda_load: ZondaLoad) -> None:
     (tmp_path / "long.toml").write_text(small_experiment(seconds=60))
     results, experiment = Results(tmp_path / "out"), load(tmp_path / "long.toml")
     results.create({"experiments": {}, "servers": {}})
@@ -354,8 +352,8 @@ def test_a_lost_host_ends_the_run_with_one_message(hosts: Hosts, tmp_path: Path,
     began = time.monotonic()
     with hosts.lab.entered(), Fleet(read(hosts.inventory)) as fleet, Path(os.devnull).open("w") as quiet:
         installed = {"echo": fleet.installed(ADAPTERS["echo"])}
-        fleet.equip(fake_load)
-        runner = Runner(results, installed, fake_load, Progress(1.0, quiet), fleet.network)
+        fleet.equip(zonda_load)
+        runner = Runner(results, installed, zonda_load, Progress(1.0, quiet), fleet.network)
         killer = threading.Thread(target=switch_off)
         killer.start()
         try:

@@ -21,7 +21,6 @@ MANIFEST = {
     "began": "2026-01-01",
     "servers": INSTALLED,
     "absent": {"yadifa": "yadifa: not installed\nhelp", "pdns": "pdns: not installed"},
-    "limits": {"echo_qps": 300_000.0, "echo_cpu_us": 3.0},
 }
 
 

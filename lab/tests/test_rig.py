@@ -101,7 +101,7 @@ def test_captures_are_found_unpacked_and_measured(tmp_path: Path, monkeypatch: p
     with pytest.raises(UnsupportedError, match=r"other\.pcap: no such capture"):
         captures.find("other.pcap")
     (tmp_path / "no.pcap").write_text("this is no capture")
-    with pytest.raises(LabError, match="is no capture"):
+    with pytest.raises(LabError, match="not a capture"):
         captures.duration_s(tmp_path / "no.pcap")
 
 
@@ -123,7 +123,7 @@ def test_limits_are_those_of_the_rig_and_of_the_traffic() -> None:
 
 
 @pytest.mark.usefixtures("namespaces")
-def test_rates_are_shares_of_the_echo_server(fake_load: ZondaLoad) -> None:
+def test_rates_are_shares_of_the_echo_server(zonda_load: ZondaLoad) -> None:
     settings = Settings(
         server=ServerSpec("echo"),
         zones=ZoneSpec("flat", records=10),
@@ -132,7 +132,7 @@ def test_rates_are_shares_of_the_echo_server(fake_load: ZondaLoad) -> None:
         timing=TimingSpec(seconds=0.2),
     )
     installed = {"echo": ADAPTERS["echo"].installed()}
-    with Harness(settings, installed, fake_load, echo_qps=lambda _: 1000.0) as harness:
+    with Harness(settings, installed, zonda_load, echo_qps=lambda _: 1000.0) as harness:
         server = harness.start_server()
         harness.wait_ready(server)
         assert harness.load.rate(settings, server) == 250.0
@@ -140,7 +140,7 @@ def test_rates_are_shares_of_the_echo_server(fake_load: ZondaLoad) -> None:
             pass
         assert len(harness.observer.observed(span).samples) >= 2  # even in the shortest window
     with (
-        Harness(settings, installed, fake_load) as unmeasured,
+        Harness(settings, installed, zonda_load) as unmeasured,
         pytest.raises(LabError, match="without a measured echo server"),
     ):
         unmeasured.load.rate(settings, server)

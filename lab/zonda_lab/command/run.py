@@ -91,7 +91,6 @@ def _measure(
     environment: Environment,
 ) -> int:
     from zonda_lab import report
-    from zonda_lab.doctor import machine as doctor
     from zonda_lab.run.runner import Runner, manifest
 
     installed, absent = find_servers(given.server, environment.installed)
@@ -103,7 +102,7 @@ def _measure(
     if given.resume:
         require_same(results.manifest(), described)
     else:
-        results.create({**described, "limits": doctor.limits(generator, environment)})
+        results.create(described)
     try:
         length = estimate_s([start for start in starts if start.settings.server.name in installed])
         print(f"{len(starts)} starts, about {format_duration(length)}; load by {generator.name} {generator.version}")

@@ -64,13 +64,19 @@ def column_words(name: str) -> str:
     return factor_words(name).removesuffix(", q/s")
 
 
-def level_number(level: str) -> str | None:
-    """The number that a level is, with separated thousands; None if it is text."""
+def level_value(level: str) -> float | None:
+    """The number that a level is; None if it is text."""
     try:
         number = float(level)
     except ValueError:
         return None
-    return f"{number:,g}" if abs(number) < 1e6 else f"{number:,.0f}"
+    return number if math.isfinite(number) else None
+
+
+def level_number(level: str) -> str | None:
+    """The number that a level is, with separated thousands; None if it is text."""
+    number = level_value(level)
+    return None if number is None else f"{number:,g}" if abs(number) < 1e6 else f"{number:,.0f}"
 
 
 def level_words(name: str, level: str) -> str:

@@ -15,10 +15,10 @@ from zonda_lab.report.number_format import NONE
 from zonda_lab.report.opening import COST, RATES, opening
 from zonda_lab.report.plot_style import PlotData
 from zonda_lab.report.plots import PLOTS
-from zonda_lab.report.reading import DISTURBED, INTERVALS, OLD, READING
+from zonda_lab.report.reading import DISTURBED, INTERVALS, READING
 from zonda_lab.report.result_tables import Echo, claims, metric_tables, published
 from zonda_lab.report.size import FEW, measured_size, more_time, size
-from zonda_lab.results.folder import FORMAT, Results
+from zonda_lab.results.folder import Results
 from zonda_lab.results.settings_bounds import ANSWERED
 from zonda_lab.results.window_record import WindowRecord
 from zonda_lab.schema import parse_stored
@@ -49,7 +49,6 @@ def document(results: Results, disturbed: bool = False, opened: bool = True) -> 
     read = chapters(results, disturbed)
     manifest = results.manifest()
     parts: list[Part] = [Text(DISTURBED, "Do not quote.")] if disturbed else []
-    parts += [] if manifest.get("format", 1) >= FORMAT else [Text(OLD, "These records predate the format.")]
     if opened:
         parts += opening([record for chapter in read if chapter.can_open for record in chapter.records], FEW)
     of = ("of all experiments and metrics",) if len(read) > 1 else ("of all metrics of this experiment",)

@@ -23,7 +23,7 @@ from zonda_lab.report.number_format import NONE
 from zonda_lab.report.reading import INTERVALS
 from zonda_lab.report.result_tables import claim_value, value_text
 from zonda_lab.report.validity_tables import false_alarms
-from zonda_lab.results.folder import FORMAT, Results
+from zonda_lab.results.folder import Results
 from zonda_lab.results.window_record import WindowRecord
 
 DIGITS, POINTS = 6, 100  # significant digits of a metric; points of an arrival curve
@@ -125,7 +125,7 @@ def index(target: Path) -> str:
     folders = sorted(path.parent for path in target.glob("*/manifest.json"))
     manifests = {folder: Results(folder).manifest() for folder in folders}
     read = {folder: _chapter(folder) for folder in folders}
-    rows = [_row(folder, manifests[folder], chapter) for folder, chapter in read.items()]
+    rows = [_row(folder, chapter) for folder, chapter in read.items()]
     pairs = [pair for chapter in read.values() for pair in chapter.aa_pairs]
     alarms = [f"**{part.strong}** {part.text}\n" for part in false_alarms(pairs)]
     more = "".join(markdown.row_markdown([chapter.id, *chapter.size_row]) for chapter in read.values())
@@ -153,23 +153,15 @@ def _measured(manifests: Mapping[Path, Mapping[str, Any]]) -> str:
     for manifest in manifests.values():
         place = f"{_commit(manifest)}, {_machine(manifest)}, Linux {manifest['machine']['kernel']}"
         places.setdefault(place, []).extend(manifest["experiments"])
-    old = [id_ for manifest in manifests.values() if _is_old(manifest) for id_ in manifest["experiments"]]
     if len(places) == 1:
-        texts = [f"**Measured** at commit {next(iter(places))}.\n"]
-    else:
-        commits, machines = ({place(manifest) for manifest in manifests.values()} for place in (_commit, _machine))
-        lines = "".join(f"* {place}: {', '.join(ids)}.\n" for place, ids in places.items())
-        text = (
-            f"**Measured** at {len(commits)} commits on machines of {len(machines)} kinds, each experiment at one "
-            "commit on one machine. Times and rates of different kinds of machine cannot be compared.\n\n"
-        )
-        texts = [f"{text}{lines}"] if places else []
-    if old:
-        texts.append(
-            f"\n**These records predate the format (†).** {', '.join(old)}: quick windows, an earlier peak search and "
-            "no echo server in the same rig. Their values cannot be quoted; they will be recorded again.\n"
-        )
-    return "".join(texts)
+        return f"**Measured** at commit {next(iter(places))}.\n"
+    commits, machines = ({place(manifest) for manifest in manifests.values()} for place in (_commit, _machine))
+    lines = "".join(f"* {place}: {', '.join(ids)}.\n" for place, ids in places.items())
+    text = (
+        f"**Measured** at {len(commits)} commits on machines of {len(machines)} kinds, each experiment at one "
+        "commit on one machine. Times and rates of different kinds of machine cannot be compared.\n\n"
+    )
+    return f"{text}{lines}" if places else ""
 
 
 def _duration(read: Iterable[Chapter]) -> str:
@@ -200,15 +192,10 @@ def _chapter(folder: Path) -> Chapter:
         raise LabError(f"{folder} holds no results of one experiment", help_text) from None
 
 
-def _row(folder: Path, manifest: Mapping[str, Any], chapter: Chapter) -> str:
-    old = " †" if _is_old(manifest) else ""
+def _row(folder: Path, chapter: Chapter) -> str:
     question = chapter.described["question"] or chapter.described["title"]
-    link = f"[{chapter.id}]({folder.name}/report.md){old}"
+    link = f"[{chapter.id}]({folder.name}/report.md)"
     return markdown.row_markdown([link, question, _published(chapter), _here(chapter), chapter.verdict])
-
-
-def _is_old(manifest: Mapping[str, Any]) -> bool:
-    return bool(manifest.get("format", 1) < FORMAT)
 
 
 def _published(chapter: Chapter) -> str:

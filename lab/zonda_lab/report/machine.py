@@ -129,7 +129,7 @@ def _sending(records: Sequence[WindowRecord]) -> Text:
     """How the generator sent queries: bursts, sorting and the source of its times change what is measured."""
     recorded = [record.detail["sending"] for record in records if record.detail.get("sending")]
     ways = dict.fromkeys(_way(sending) for sending in recorded)
-    without = "No way of sending is recorded: the windows have no query load, or an old format."
+    without = "No way of sending is recorded: the windows have no query load."
     return Text(f"Queries were sent {'; or '.join(ways)}." if ways else without, "Sending.")
 
 

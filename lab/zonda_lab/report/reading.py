@@ -15,9 +15,6 @@ is confirmed or refuted if its interval lies inside or outside the claimed range
 difference below the minimum detectable effect is inconclusive. Windows that broke a validity rule fixed in \
 advance are excluded; each experiment lists how many and why. Where the offered rate is a share of a server's \
 capacity, the echo server's latency beside it is at that share of its own capacity."""
-OLD = """These records were measured in quick form by an earlier version of the lab: its own peak search with a \
-ceiling, trials not kept, late answers counted, no echo server in the same rig and no counters around each \
-window. The verdicts are those of today's rules, but they cannot repair such windows: do not quote the values."""
 DISTURBED = """Windows disturbed by other programs on the machine are counted as if they were valid. This shows \
 that the experiments work, but none of the values below may be quoted."""
 LIMITS = """An echo server without DNS took the place of the server, in the same rig, with the same kind of traffic, \

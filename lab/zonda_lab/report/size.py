@@ -55,7 +55,7 @@ def _windows(described: Mapping[str, Any], records: Sequence[WindowRecord]) -> l
     if described["procedure"] not in TIMED:
         return []
     traffic = described["settings"]["traffic"]
-    if not traffic.get("capture"):  # records of format 1 lack it
+    if not traffic["capture"]:
         return [f"windows of {described['settings']['timing']['seconds']:g} s"]
     replayed = [record for record in records if record.counts and record.window]
     seconds = [record.window[1] - record.window[0] for record in replayed]

@@ -12,8 +12,7 @@ from zonda_lab.errors import LabError
 from zonda_lab.results.settings_bounds import bounded
 from zonda_lab.results.window_record import WindowRecord, parse_record
 
-# Of the manifest. Format 2: trials, bounds and the echo of the same rig are recorded.
-FORMAT = 2
+FORMAT = 2  # of the manifest; since 2, trials, bounds and the echo of the same rig are recorded
 
 
 class Results:
@@ -56,6 +55,8 @@ class Results:
             raise LabError(f"{self.folder}/manifest.json is damaged: {error}", "run the experiments again") from None
         if not isinstance(loaded, dict) or not {"experiments", "servers"} <= loaded.keys():
             raise LabError(f"{self.folder}/manifest.json is not a manifest of this lab", "run the experiments again")
+        if loaded.get("format", FORMAT) < FORMAT:
+            raise LabError(f"{self.folder} is a result of an earlier lab, which measured wrongly", "measure it again")
         return loaded
 
     def append(self, record: WindowRecord) -> None:

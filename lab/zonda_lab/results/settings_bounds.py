@@ -6,6 +6,7 @@ They are derived when records are read, so that records of earlier versions of t
 from collections.abc import Mapping
 from typing import Any
 
+from zonda_lab.experiments.metrics import level_value
 from zonda_lab.results.window_record import Bound, WindowRecord
 
 ANSWERED = 0.999  # share of the queries from which on a server answered all of them
@@ -34,17 +35,12 @@ def setting(described: Mapping[str, Any], levels: Mapping[str, str], key: str) -
     factors = {**described.get("factors", {}), **described.get("within", {})}
     for factor, level in levels.items():
         if factor == key:
-            value = next((each for each in factors.get(key, ()) if str(each) == level), _number(level))
+            number = level_value(level)
+            unlisted = level if number is None else number
+            value = next((each for each in factors.get(key, ()) if str(each) == level), unlisted)
         elif isinstance(named := factors.get(factor), Mapping):
             value = named.get(level, {}).get(section, {}).get(name, value)
     return value
-
-
-def _number(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text
 
 
 def _latencies(record: WindowRecord, described: Mapping[str, Any]) -> dict[str, Bound]:

@@ -10,7 +10,6 @@ from zonda_lab.experiments.metrics import METRICS
 
 SCHEMA = 1
 Bound = Literal["", "at least", "at most"]
-LOWER_BOUNDS = "the load generator could not send more: peak rates are lower bounds"  # a note of format 1
 LATE_SENDS = "queries left more than 1 ms after their time"  # text printed by zonda-load
 
 # Parts of the reasons of invalid windows that other load on the machine explains; `measurement.validity` words them.
@@ -99,9 +98,7 @@ class WindowRecord:
         if self.metrics.get("zones_missing") and metric in CENSORED:
             return CENSORED[metric]
         searched = self.detail.get("peaks", {}).get(metric)
-        if searched and searched.get("failed") is None:
-            return "at least"
-        return "at least" if metric.startswith("peak_") and LOWER_BOUNDS in self.notes else ""
+        return "at least" if searched and searched.get("failed") is None else ""
 
     @property
     def served_share(self) -> float:

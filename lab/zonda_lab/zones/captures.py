@@ -5,6 +5,7 @@ import functools
 import hashlib
 import lzma
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import dpkt
@@ -41,13 +42,19 @@ def unpacked(capture: Path, folder: Path) -> Path:
 @functools.cache
 def duration_s(path: Path) -> float:
     """Seconds from the first packet to the last."""
-    times: list[float] = []
+    times = [at for _, at, _ in frames(path)]
+    return max(times) - min(times) if times else 0.0
+
+
+def frames(path: Path) -> Iterator[tuple[int, float, bytes]]:
+    """The link type, time and octets of each frame of a capture; the last one may be cut off."""
     try:
-        with path.open("rb") as file:
+        with lzma.open(path) if path.suffix == ".xz" else path.open("rb") as file:
             reader = dpkt.pcap.UniversalReader(file)
-            with contextlib.suppress(dpkt.NeedData):  # the last frame may be cut off
-                for at, _ in reader:
-                    times.append(at)
-    except (ValueError, dpkt.Error) as error:
-        raise LabError(f"{path} is no capture: {error}", "it must be pcap or pcapng") from None
-    return float(max(times) - min(times)) if times else 0.0
+            link = reader.datalink()
+            with contextlib.suppress(dpkt.NeedData):
+                for at, frame in reader:
+                    yield link, float(at), frame
+    except (ValueError, dpkt.Error, lzma.LZMAError) as error:
+        help_text = "it must be pcap or pcapng, or either compressed with xz"
+        raise LabError(f"{path}: not a capture: {error}", help_text) from None

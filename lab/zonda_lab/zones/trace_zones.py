@@ -6,7 +6,6 @@ zone does not validate; the zones may be signed again.
 
 import contextlib
 import functools
-import lzma
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -121,27 +120,13 @@ def _responses(path: Path) -> Iterator[dns.message.Message]:
 
 def _payloads(path: Path) -> Iterator[bytes]:
     """The UDP datagrams from port 53."""
-    try:
-        with lzma.open(path) if path.suffix == ".xz" else path.open("rb") as file:
-            reader = dpkt.pcap.UniversalReader(file)
-            link = FRAMES.get(reader.datalink(), dpkt.ip.IP)
-            for frame in _frames(reader):
-                with contextlib.suppress(dpkt.UnpackError):
-                    packet = link(frame)
-                    while not isinstance(packet, dpkt.udp.UDP | bytes):
-                        packet = packet.data
-                    if isinstance(packet, dpkt.udp.UDP) and packet.sport == 53:
-                        yield packet.data
-    except (ValueError, dpkt.Error, lzma.LZMAError) as error:
-        help_text = "it must be pcap or pcapng, or either compressed with xz"
-        raise LabError(f"{path}: not a capture: {error}", help_text) from None
-
-
-def _frames(reader: Any) -> Iterator[bytes]:
-    """The frames of a capture, whose last one may be cut off."""
-    with contextlib.suppress(dpkt.NeedData):
-        for _, frame in reader:
-            yield frame
+    for link, _, frame in captures.frames(path):
+        with contextlib.suppress(dpkt.UnpackError):
+            packet = FRAMES.get(link, dpkt.ip.IP)(frame)
+            while not isinstance(packet, dpkt.udp.UDP | bytes):
+                packet = packet.data
+            if isinstance(packet, dpkt.udp.UDP) and packet.sport == 53:
+                yield packet.data
 
 
 def _zone_of(name: dns.name.Name, rdtype: str | RdataType, zones: Mapping[dns.name.Name, Any]) -> dns.name.Name | None:
