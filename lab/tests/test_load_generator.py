@@ -73,6 +73,7 @@ def test_dnsperf_output_is_parsed(dnsperf: Dnsperf) -> None:
         {"resumption": True},
         {"client_idle_s": 1.0},
         {"burst": 8},
+        {"ramp": 2.0},
     ],
 )
 def test_unsupported_dnsperf_options_are_reported_before_the_run(dnsperf: Dnsperf, traffic: dict[str, object]) -> None:
@@ -101,23 +102,23 @@ def summary(**own: object) -> str:
     return "\n".join(json.dumps(line) for line in ({"runid": "1", "type": "header"}, {**total, "zonda": own})) + "\n"
 
 
-def test_zonda_load_output_is_parsed(fake_load: ZondaLoad) -> None:
+def test_zonda_load_output_is_parsed(zonda_load: ZondaLoad) -> None:
     latency = LatencyHistogram()
     for _ in range(99):
         latency.add(100.0)
     latency.add(1_000_000.0)
     text = summary(scheduled=100, missed=0, wrong=2, schedule_error={"p99": 5000}, latency_intended=latency.encoded())
-    found = fake_load.parse(text, job())
+    found = zonda_load.parse(text, job())
     assert (found.sent, found.answered, found.timeouts, found.wrong, found.scheduled) == (100, 99, 1, 2, 100)
     assert found.schedule_error_p99_us == 5.0
     assert LatencyHistogram(found.latency_intended).percentile(50) == pytest.approx(100, rel=0.002)
     assert LatencyHistogram(found.latency_intended).percentile(100) == pytest.approx(1_000_000, rel=0.002)
     with pytest.raises(LabError, match="printed no result"):
-        fake_load.parse('{"type": "header"}\n{"type": "stats_su', job())
+        zonda_load.parse('{"type": "header"}\n{"type": "stats_su', job())
 
 
-def test_the_command_lines_are_those_of_the_contract(fake_load: ZondaLoad) -> None:
-    line = list(map(str, fake_load.query(job(sources=100, dnssec_ok=0.5, tcp_share=0.1, arrivals="poisson"))))
+def test_the_command_lines_are_those_of_the_contract(zonda_load: ZondaLoad) -> None:
+    line = list(map(str, zonda_load.query(job(sources=100, dnssec_ok=0.5, tcp_share=0.1, arrivals="poisson"))))
     for part in (
         "--rate 10000 --arrivals poisson",
         "--sources 100 --source-prefix 10.64.0.0/12",
@@ -125,34 +126,40 @@ def test_the_command_lines_are_those_of_the_contract(fake_load: ZondaLoad) -> No
         "--tcp-share 0.1",
     ):
         assert part in " ".join(line)
-    closed = " ".join(map(str, fake_load.query(job(loop="closed"))))
+    closed = " ".join(map(str, zonda_load.query(job(loop="closed"))))
     assert "--outstanding 200" in closed and "--rate" not in closed
     key = Tsig("k.", "hmac-sha256", "AA==")
-    pull = fake_load.pull(Endpoint("10.53.0.2"), "tcp", Path("/z"), key)
+    pull = zonda_load.pull(Endpoint("10.53.0.2"), "tcp", Path("/z"), key)
     assert "xfr pull --server 10.53.0.2 --port 53 --transport tcp --zones /z --tsig hmac-sha256:k.:AA==" in " ".join(
         map(str, pull)
     )
 
 
-def test_commands_contain_tsig_key_and_ca_if_configured(fake_load: ZondaLoad, tmp_path: Path) -> None:
+def test_commands_contain_tsig_key_and_ca_if_configured(zonda_load: ZondaLoad, tmp_path: Path) -> None:
     there = Endpoint("10.53.0.2")
     key, vouching = Tsig("k.", "hmac-sha256", "AA=="), Certificate(Path("/crt"), Path("/key"), "here.test")
-    unsigned, signed = (fake_load.update(there, "a.test.", 5.0, 1.0, tsig) for tsig in (None, key))
+    unsigned, signed = (zonda_load.update(there, "a.test.", 5.0, 1.0, tsig) for tsig in (None, key))
     assert signed == [*unsigned, "--tsig", "hmac-sha256:k.:AA=="]
-    program = tmp_path / "zonda-load"
-    program.write_text("#!/bin/sh\necho '  --transport <tcp|tls>'\n")
-    program.chmod(0o755)
-    held = ZondaLoad(program).hold(there, "tls", 10, 1.0, 1.0, authority=vouching)
+    held = helping(tmp_path, "--transport <tcp|tls>").hold(there, "tls", 10, 1.0, 1.0, authority=vouching)
     assert held[-4:] == ["--ca", Path("/crt"), "--tls-name", "here.test"]
 
 
-def test_unsupported_generator_options_are_skipped(fake_load: ZondaLoad) -> None:
+def test_unsupported_generator_options_are_skipped(tmp_path: Path) -> None:
+    old = helping(tmp_path, "--transport <udp|tcp>")
     with pytest.raises(UnsupportedError, match="query does not support --transport tls"):
-        fake_load.query(job(transport="tls"))
+        old.query(job(transport="tls"))
     with pytest.raises(UnsupportedError, match="query does not support --resume"):
-        fake_load.query(job(transport="tcp", resumption=True))
+        old.query(job(transport="tcp", resumption=True))
     with pytest.raises(UnsupportedError, match="dnsperf can only send queries"):
-        require_zonda_load(Dnsperf(fake_load.program))
+        require_zonda_load(Dnsperf(old.program))
+
+
+def helping(folder: Path, *options: str) -> ZondaLoad:
+    """A load generator whose help has these options."""
+    program = folder / "zonda-load"
+    program.write_text("#!/bin/sh\n" + "".join(f"echo '  {option}'\n" for option in options))
+    program.chmod(0o755)
+    return ZondaLoad(program)
 
 
 def test_results_of_players_are_merged() -> None:
@@ -199,6 +206,20 @@ def test_the_mean_latency_of_players_is_that_of_all_latencies() -> None:
     assert merge_results(results).latency_mean_us == pytest.approx(200.0)
 
 
+def test_a_ramp_has_the_results_of_each_part(zonda_load: ZondaLoad) -> None:
+    ramp = job(ramp=3.0)
+    assert ramp.mean_rate == 20_000
+    line = " ".join(map(str, zonda_load.query(ramp)))
+    assert "--rate 10000 --arrivals constant --ramp-to 30000 --seconds 3" in line
+    assert "--interval 0.142857 --timeout-ms 1000" in line
+    for steady in (job(), job(ramp=3.0, loop="closed"), job(ramp=3.0, capture="root.pcap")):
+        assert not steady.is_ramp and steady.mean_rate == 10_000
+    part = {"type": "stats_periodic", "since": 0, "until": 500_000_000, "queries": 1000, "timeouts": 0}
+    parts = [part] * 2 + [{**part, "queries": 2000}] + [part] * 6 + [{**part, "queries": 0, "timeouts": 20}]
+    found = zonda_load.parse("".join(f"{json.dumps(each)}\n" for each in parts) + summary(), ramp).ramp
+    assert found[1:4] == [(2000.0, 1.0), (4000.0, 0.99), (2000.0, 1.0)] and len(found) == 9
+
+
 def test_the_contract_document_names_every_command_and_field() -> None:
     text = (Path(__file__).parents[1] / "LOAD-CONTRACT.md").read_text()
     for word in (
@@ -238,16 +259,11 @@ def test_a_missing_generator_is_an_error(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_replay_keeps_ports_and_changes_queries(tmp_path: Path) -> None:
-    program = tmp_path / "zonda-load"
-    program.write_text(
-        "#!/bin/sh\nprintf '  --transport <udp|tcp>\\n  --client-ports\\n  --idle-timeout <SECONDS>\\n'\n"
-    )
-    program.chmod(0o755)
+    old = ("--transport <udp|tcp>", "--idle-timeout <SECONDS>")
     replay = job(capture="root.pcap", client_ports=True, dnssec_ok=1.0, transport="tcp", client_idle_s=10.0)
-    words = [str(word) for word in ZondaLoad(program).query(replay)]
+    words = [str(word) for word in helping(tmp_path, *old, "--client-ports").query(replay)]
     for option in (["--client-ports"], ["--do", "1"], ["--idle-timeout", "10"], ["--pcap", "root.pcap"]):
         at = words.index(option[0])
         assert words[at : at + len(option)] == option
-    program.write_text("#!/bin/sh\nprintf '  --transport <udp|tcp>\\n  --idle-timeout <SECONDS>\\n'\n")
     with pytest.raises(UnsupportedError, match="--client-ports"):
-        ZondaLoad(program).query(replay)
+        helping(tmp_path, *old).query(replay)

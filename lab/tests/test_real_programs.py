@@ -7,27 +7,25 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from conftest import BUILT
 
 from zonda_lab.results.folder import Results
 from zonda_lab.results.window_record import disturbed
 
-TARGET = Path(__file__).parents[2] / "target"
-PROGRAMS = ("zonda", "zonda-load")
-BUILDS = [TARGET / kind for kind in ("release", "debug") if all((TARGET / kind / name).exists() for name in PROGRAMS)]
-BUILT = max(BUILDS, key=lambda folder: (folder / "zonda").stat().st_mtime, default=None)
 ZONDA_AS_PRIMARY = ("primary.name=zonda",)
 SMALL = ("timing.blocks=1", "timing.seconds=0.5", "timing.retries=0", "queries.count=1000")
 
 pytestmark = [
     pytest.mark.usefixtures("namespaces"),
-    pytest.mark.skipif(not BUILDS, reason="needs zonda and zonda-load: cargo build"),
+    pytest.mark.skipif(BUILT is None, reason="needs zonda and zonda-load: cargo build"),
 ]
 
 
 @pytest.mark.parametrize(
     ("experiment", "changes", "metrics"),
     [
-        ("E20", (), {"cpu_us_per_query", "answered_share", "latency_p99_us"}),
+        ("E20", ("traffic.ramp=0.5",), {"cpu_us_per_query", "answered_share", "latency_p99_us", "first_loss_qps"}),
+        ("E31", (), {"cpu_us_per_query", "connect_mean_us"}),
         ("E10", ("zones.records=500",), {"records_per_s", "bytes_per_message"}),
         ("E7", ("zones.records=2000",), {"bytes_per_record", "first_answer_s"}),
         ("E9", ("timing.finish-s=20",), {"transfer_s", "primary_secondary_ratio"}),

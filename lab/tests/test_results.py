@@ -12,6 +12,8 @@ import pytest
 from zonda_lab.analysis import compare
 from zonda_lab.command import cli
 from zonda_lab.errors import LabError
+from zonda_lab.experiments.definition import Settings, TimingSpec, TrafficSpec
+from zonda_lab.results.conditions import conditions, differences
 from zonda_lab.results.folder import Results
 from zonda_lab.results.window_record import WindowRecord, parse_record, selected
 
@@ -43,6 +45,18 @@ def test_a_record_without_latency_reasons_is_read(make_record: Make) -> None:
     old = {key: value for key, value in asdict(make_record(1)).items() if key != "latency_reasons"}
     record = parse_record(json.dumps(old))
     assert record == make_record(1) and record.counts_for("latency_p99_us")
+
+
+def test_a_setting_that_is_newer_than_a_result_had_its_default(results: Results) -> None:
+    """Each new key of an experiment file made all earlier results incomparable with later ones."""
+    manifest = results.manifest()
+    old = manifest["experiments"]["E1"]
+    now = {"settings": {**asdict(Settings()), "timing": {**asdict(TimingSpec()), "seconds": 5.0}}}
+    assert "traffic" not in old["settings"]
+    assert list(differences(conditions(manifest, old), conditions(manifest, now))) == []
+    later = {"settings": {**now["settings"], "traffic": asdict(TrafficSpec(ramp=2.0))}}
+    found = list(differences(conditions(manifest, old), conditions(manifest, later)))
+    assert found == ["settings.traffic.ramp: 1.0, then 2.0"]
 
 
 def test_an_incomplete_last_line_is_ignored_and_removed(results: Results, make_record: Make) -> None:

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from zonda_lab.experiments.definition import RigSpec, Settings
+from zonda_lab.experiments.definition import RigSpec, Settings, TrafficSpec
 from zonda_lab.load.result import LoadResult
 from zonda_lab.measurement import validity
 from zonda_lab.measurement.observer import Span
@@ -11,7 +11,7 @@ from zonda_lab.measurement.validity import ValidityInput
 from zonda_lab.measurement.window import Window
 from zonda_lab.procedures.port_exhaustion import port_bound
 from zonda_lab.results.window_record import disturbed
-from zonda_lab.telemetry.series import PACKETS, Telemetry, net, saturated
+from zonda_lab.telemetry.series import BUFFERS, OCTETS, PACKETS, Telemetry, net, saturated
 
 
 def telemetry(seconds: float = 2.0, hz: int = 10, **change: Any) -> Telemetry:
@@ -55,10 +55,14 @@ def telemetry(seconds: float = 2.0, hz: int = 10, **change: Any) -> Telemetry:
                         "TCP.tw": int(10 * t),
                         "TcpExt.ListenDrops": int(change.get("listen_drops", 0) * t),
                         PACKETS: int(change.get("queries", 5000) * t),
+                        BUFFERS: int(4000 * t),
+                        OCTETS: int((4000 * 52 + change.get("query_octets", 210_000)) * t),
                     },
                     "client": {
                         "Udp.RcvbufErrors": int(change.get("client_drops", 0) * t),
                         PACKETS: int(change.get("answers", 5000) * t),
+                        BUFFERS: int(3000 * t),
+                        OCTETS: int((3000 * 52 + change.get("answer_octets", 510_000)) * t),
                     },
                 },
             }
@@ -86,7 +90,8 @@ def window(seen: Telemetry | None = None, loaded: LoadResult | None = None, **ch
     span = Span(began=100.0, ended=ended, server_cpu_s=given["server_cpu_s"], own_cpu_s=own_cpu_s)
     metrics = {"latency_p50_us": given["latency_p50_us"], "receive_buffer_kb": given["receive_buffer"] / 1024}
     measured = Window(span, metrics, result=loaded or result(), died=given["died"], load_s=2.0)
-    return ValidityInput(measured, seen or telemetry(), Settings(), given["is_isolated"], receives_load=True)
+    settings = Settings(traffic=TrafficSpec(transport=given.get("transport", "udp")), rig=given.get("rig", RigSpec()))
+    return ValidityInput(measured, seen or telemetry(), settings, given["is_isolated"], receives_load=True)
 
 
 def test_a_good_window_is_valid() -> None:
@@ -136,6 +141,33 @@ def test_each_fault_breaks_only_its_rule(
 ) -> None:
     found = reasons(telemetry(**seen), result(**loaded), **change)
     assert len(found) == 1 and reason in found[0]
+
+
+TOO_FEW = "the generator counts 420000 octets of queries, the server's kernel 410000 octets"
+TOO_MANY = "the generator counts 420000 octets of queries, the server's kernel 430000 octets"
+NO_ANSWERS = "the generator counts 1020000 octets of answers, its kernel 1000000 octets"
+
+
+@pytest.mark.parametrize(
+    ("transport", "seen", "found"),
+    [
+        ("tcp", {}, []),
+        ("tcp", {"query_octets": 205_000}, [TOO_FEW]),
+        ("tcp", {"query_octets": 215_000}, [TOO_MANY]),
+        ("tcp", {"answer_octets": 500_000}, [NO_ANSWERS]),
+        ("tls", {"query_octets": 215_000, "answer_octets": 600_000}, []),
+        ("tls", {"query_octets": 205_000}, [TOO_FEW]),
+        ("tls", {"answer_octets": 500_000}, [NO_ANSWERS]),
+    ],
+)
+def test_octets_over_tcp_are_those_that_the_kernels_received(
+    transport: str, seen: dict[str, float], found: list[str]
+) -> None:
+    """10,000 queries of 40 octets and answers of 100, each after its length; only for UDP was there a second count."""
+    loaded = result(query_octets=400_000, response_octets=1_000_000)
+    assert reasons(telemetry(**seen), loaded, transport=transport) == found
+    assert reasons(telemetry(**seen), loaded, transport=transport, rig=RigSpec(loss_percent=1.0)) == []
+    assert reasons(telemetry(**seen), result(), transport=transport) == []  # dnsperf counts no octets
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,12 @@ class TrafficSpec:
         10_000.0,
         least=0.001,
     )
+    ramp: float = doc(
+        "rate at the end of a window of an open loop, as a multiple of the rate at its start; between them it changes "
+        "linearly",
+        1.0,
+        least=0.001,
+    )
     arrivals: Literal["constant", "poisson"] = doc("distribution of send times in an open loop", "constant")
     outstanding: int = doc("outstanding queries in a closed loop", 200, least=1)
     connections: int = doc("number of UDP sockets or TCP connections", 20, least=1)
@@ -110,7 +116,7 @@ class TrafficSpec:
     speed: float = doc("speed of the replay of a capture", 1.0, least=0.001)
     client_ports: bool = doc("replay a capture from the ports of its clients", False)
     client_idle_s: float = doc("seconds after which a client closes an idle connection; 0: never", 0.0, least=0)
-    burst: int = doc("UDP queries sent as segments of one send; more than 1 lowers the server's cost", 1, least=1)
+    burst: int = doc("UDP queries sent as segments of one send; more than 1 changes what servers get", 1, least=1)
 
 
 @dataclass(frozen=True)

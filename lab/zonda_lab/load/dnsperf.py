@@ -26,6 +26,7 @@ class Dnsperf(LoadGenerator):
             (0 < traffic.dnssec_ok < 1, "DO in a share of the queries"),
             (traffic.tcp_share > 0, "two transports at once"),
             (traffic.loop == "open" and traffic.arrivals == "poisson", "Poisson arrivals"),
+            (job.is_ramp, "a rate that changes"),
             (traffic.capture, "the replay of a capture"),
             (traffic.resumption, "the resumption of TLS sessions"),
             (traffic.client_idle_s > 0, "clients that close idle connections"),

@@ -29,6 +29,16 @@ class QueryJob:
     source_prefix: str = SOURCES
 
     @property
+    def is_ramp(self) -> bool:
+        """Whether the rate changes."""
+        return self.traffic.loop == "open" and self.traffic.ramp != 1 and not self.traffic.capture
+
+    @property
+    def mean_rate(self) -> float:
+        """Queries per second over the whole job."""
+        return self.rate * (1 + self.traffic.ramp) / 2 if self.is_ramp else self.rate
+
+    @property
     def files(self) -> list[Path]:
         """The files that the generator reads."""
         capture = [Path(self.traffic.capture)] if self.traffic.capture else []

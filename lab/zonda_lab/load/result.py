@@ -33,7 +33,10 @@ class LoadResult:
     late_answers: int = 0  # after sending had stopped
     busy: float | None = None  # of the busiest thread, without waiting for its schedule
     receive_drops: int = 0
+    query_octets: int = 0  # of all messages, without the lengths before them over TCP; 0 if not reported
+    response_octets: int = 0
     sending: dict[str, Any] = field(default_factory=dict)
+    ramp: list[tuple[float, float]] = field(default_factory=list)  # rates, and the share answered at each
     more: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -67,6 +70,8 @@ def read_summary(output: str) -> LoadResult:
         late_answers=own.get("responses_after_window", 0),
         busy=own.get("busy"),
         receive_drops=own.get("receive_drops", 0),
+        query_octets=own.get("query_octets", 0),
+        response_octets=own.get("response_octets", 0),
         sending=headers[0].get("sending", {}) if headers else {},
         timeouts=total.get("timeouts", 0),
         seconds=(total["until"] - total["since"]) / 1e9,
@@ -86,6 +91,17 @@ def read_summary(output: str) -> LoadResult:
     )
 
 
+def read_ramp(output: str, timeout: int) -> list[tuple[float, float]]:
+    """The rate in each interval, and the share answered of its queries, which time out `timeout` intervals later."""
+    parts = [found for found in events(output) if found.get("type") == "stats_periodic"]
+    lost = [part["timeouts"] for part in parts[timeout:]] + [0] * timeout
+    return [
+        (part["queries"] / (part["until"] - part["since"]) * 1e9, 1 - timeouts / part["queries"])
+        for part, timeouts in zip(parts, lost, strict=False)
+        if part["queries"]
+    ]
+
+
 def merge_results(results: Sequence[LoadResult]) -> LoadResult:
     """The result of several players: sums of counts, merged histograms, means of all values, the worst lateness."""
     if len(results) == 1:
@@ -94,8 +110,8 @@ def merge_results(results: Sequence[LoadResult]) -> LoadResult:
     def known(name: str) -> list[Any]:
         return [value for result in results if (value := getattr(result, name)) is not None]
 
-    counts = ("sent", "answered", "late_answers", "timeouts", "wrong", "receive_drops", "handshakes")
-    sums: dict[str, Any] = {name: sum(known(name)) for name in counts}
+    counts = "sent answered late_answers timeouts wrong receive_drops handshakes query_octets response_octets"
+    sums: dict[str, Any] = {name: sum(known(name)) for name in counts.split()}
     sums |= {name: sum(known(name)) if known(name) else None for name in ("scheduled", "missed")}
     worst: dict[str, Any] = {name: max(known(name), default=None) for name in ("busy", "schedule_error_p99_us")}
     return LoadResult(
@@ -110,6 +126,7 @@ def merge_results(results: Sequence[LoadResult]) -> LoadResult:
         connect_mean_us=_mean((result.connect_mean_us, result.handshakes) for result in results),
         invalid=[f"player {i}: {reason}" for i, result in enumerate(results, 1) for reason in result.invalid],
         sending=results[0].sending,
+        ramp=results[0].ramp,
         more=results[0].more,
     )
 

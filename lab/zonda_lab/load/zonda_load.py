@@ -1,12 +1,13 @@
 """zonda-load: supports everything. LOAD-CONTRACT.md lists its options."""
 
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from zonda_lab.errors import UnsupportedError
 from zonda_lab.load.generator import Command, LoadGenerator, QueryJob
-from zonda_lab.load.result import LoadResult, read_summary
+from zonda_lab.load.result import LoadResult, read_ramp, read_summary
 from zonda_lab.rig.namespaces import SOURCES
 from zonda_lab.servers.adapter import printed, version_in
 from zonda_lab.servers.config import Certificate, Endpoint, Tsig
@@ -16,6 +17,7 @@ UDP_PROBE_MS = 10  # between the UDP queries sent while connections are held
 ZONE_PROBE_RATE = 20_000  # per second, so that probing zones takes less than a tenth of a server's core
 # Longer than any window: encoding the report of an interval takes 5 ms of the core that sends, and queries leave late.
 ONE_INTERVAL_S = 1_000_000
+RAMP_POINTS = 20  # rates, at least, at which a ramp shows the share answered
 
 
 class ZondaLoad(LoadGenerator):
@@ -30,12 +32,13 @@ class ZondaLoad(LoadGenerator):
     def query(self, job: QueryJob) -> Command:
         traffic = job.traffic
         optional = {"--idle-timeout": traffic.client_idle_s, "--resume": traffic.resumption}
-        optional["--client-ports"] = traffic.client_ports
+        optional |= {"--client-ports": traffic.client_ports, "--ramp-to": job.is_ramp}
         asked = [option for option, value in optional.items() if value]
         self._require("query", f"--transport {traffic.transport}", *asked)
         if traffic.capture:
             return self._asking(job, f"--speed {traffic.speed:g}{' --client-ports' if traffic.client_ports else ''}")
         open_loop = f"--rate {job.rate:g} --arrivals {traffic.arrivals}"
+        open_loop += f" --ramp-to {job.rate * traffic.ramp:g}" if job.is_ramp else ""
         pace = f"--outstanding {traffic.outstanding}" if traffic.loop == "closed" else open_loop
         return self._asking(job, f"{pace} --seconds {job.seconds:g} --warm-up {job.warm_up_s:g}")
 
@@ -53,7 +56,8 @@ class ZondaLoad(LoadGenerator):
         traffic = job.traffic
         options = [
             pace,
-            f"--interval {ONE_INTERVAL_S} --timeout-ms {traffic.timeout_ms}",
+            f"--interval {traffic.timeout_ms / 1000 / _timeout(job) if job.is_ramp else ONE_INTERVAL_S:g}",
+            f"--timeout-ms {traffic.timeout_ms}",
             f"--connections {traffic.connections} --queries-per-connection {traffic.queries_per_connection}",
             f"--edns {traffic.edns_size}" if traffic.edns_size and not traffic.capture else "",
             f"--do {traffic.dnssec_ok:g}" if traffic.dnssec_ok else "",
@@ -72,8 +76,10 @@ class ZondaLoad(LoadGenerator):
             *_trust(job.authority),
         ]
 
-    def parse(self, output: str, job: QueryJob) -> LoadResult:  # noqa: ARG002
-        return read_summary(output)
+    def parse(self, output: str, job: QueryJob) -> LoadResult:
+        result = read_summary(output)
+        result.ramp = read_ramp(output, _timeout(job)) if job.is_ramp else []
+        return result
 
     def hold(
         self,
@@ -144,6 +150,11 @@ def require_zonda_load(generator: LoadGenerator) -> ZondaLoad:
     if not isinstance(generator, ZondaLoad):
         raise UnsupportedError(f"{generator.name} can only send queries", "use zonda-load")
     return generator
+
+
+def _timeout(job: QueryJob) -> int:
+    """The time-out of a query in intervals of a ramp, which are as long that this is a whole number."""
+    return math.ceil(job.traffic.timeout_ms / 1000 / (job.seconds / RAMP_POINTS))
 
 
 def _at(address: str, port: int) -> list[str]:

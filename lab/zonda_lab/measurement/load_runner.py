@@ -174,4 +174,4 @@ def _check(commands: Sequence[HostCommand], programs: Sequence[Program]) -> None
 
 def _closed(traffic: TrafficSpec) -> TrafficSpec:
     """The same traffic as a closed loop."""
-    return replace(traffic, loop="closed", outstanding=CLOSED_LOOP, rate=0.0, capture="")
+    return replace(traffic, loop="closed", outstanding=CLOSED_LOOP, rate=0.0, ramp=1.0, capture="")

@@ -4,6 +4,7 @@ A generator that was late or busy invalidates latencies, but neither rates nor C
 all other metrics.
 """
 
+import math
 from dataclasses import dataclass
 
 from zonda_lab.experiments.definition import Settings
@@ -11,7 +12,7 @@ from zonda_lab.load.result import LoadResult
 from zonda_lab.measurement.window import Window
 from zonda_lab.results.settings_bounds import BUSY
 from zonda_lab.results.window_record import LATE_SENDS
-from zonda_lab.telemetry.series import PACKETS, Telemetry, net
+from zonda_lab.telemetry.series import BUFFERS, OCTETS, PACKETS, Telemetry, net
 
 DRAIN = 0.1  # longest drain of a server's buffers after the load, as a share of the window
 ACHIEVED = 0.999  # share of the scheduled queries that must be sent
@@ -31,6 +32,11 @@ CPU_OVERSHOOT = 1.05  # CPU time of the server per second of load and core: more
 LATE_SAMPLE_S = 0.5  # with telemetry this late, the generator was starved as well
 COUNT_ERROR = 0.005  # by which counts of the generator and of the kernel may differ
 COUNT_SLACK = 50  # packets of other protocols and probes
+LENGTH = 2  # octets before each message over TCP (RFC 1035 4.2.2)
+HEADERS = 20 + 32  # octets of IPv4, and of TCP with the timestamps of Linux (RFC 7323 3.2)
+SYN_OPTIONS = 8  # more octets in the first segment of a connection: MSS, window scale, SACK
+ENDS = ("server", "client")
+TIMESTAMPS = "net.ipv4.tcp_timestamps"
 
 
 @dataclass(frozen=True)
@@ -56,11 +62,17 @@ class ValidityInput:
         return not set(self.settings.rig.server_cpus) & set(self.settings.rig.load_cpus)
 
     @property
-    def is_udp_only(self) -> bool:
-        """Whether every packet of the window is a query over UDP or its answer."""
+    def has_one_transport(self) -> bool:
+        """Whether every packet of the window is of queries over the same transport, or their answers."""
         traffic, change = self.settings.traffic, self.settings.change
         others = (traffic.tcp_share, traffic.capture, change.updates_per_s, change.transfers)
-        return traffic.transport == "udp" and not any((*others, self.settings.primary.changes_per_s))
+        return not any((*others, self.settings.primary.changes_per_s))
+
+    @property
+    def has_usual_segments(self) -> bool:
+        """Whether all TCP segments have headers of the same length, and are sent once."""
+        rig = self.settings.rig
+        return not rig.loss_percent and TIMESTAMPS not in {**rig.sysctl, **rig.client_sysctl}
 
 
 def reasons(checked: ValidityInput) -> list[str]:
@@ -123,23 +135,56 @@ def _buffering(window: Window, result: LoadResult) -> list[str]:
 
 
 def _counts(checked: ValidityInput, result: LoadResult) -> list[str]:
-    """Compares what the generator counted with what the kernels did."""
-    telemetry = checked.telemetry
-    if not checked.is_isolated or not checked.is_udp_only or not _has(telemetry, PACKETS):
+    """Compares what the generator counted with what the kernels received."""
+    telemetry, transport = checked.telemetry, checked.settings.traffic.transport
+    if not checked.is_isolated or not checked.has_one_transport:
         return []
-    arrived = telemetry.grown(net("server", PACKETS))
-    answered, claimed = telemetry.grown(net("client", PACKETS)), result.answered + result.late_answers
-    found = []
-    if abs(arrived - result.sent) > COUNT_ERROR * result.sent + COUNT_SLACK:
-        found.append(f"the generator counts {result.sent} queries, the server's kernel {arrived:.0f} packets")
-    if claimed > answered * (1 + COUNT_ERROR) + COUNT_SLACK:
-        found.append(f"the generator counts {claimed} answers, its kernel {answered:.0f} packets")
-    return found
+    if transport == "udp":
+        return _packets(telemetry, result) if _has(telemetry, PACKETS) else []
+    is_counted = result.query_octets and checked.has_usual_segments and _has(telemetry, OCTETS, BUFFERS)
+    return _octets(telemetry, result, is_encrypted=transport == "tls") if is_counted else []
 
 
-def _has(telemetry: Telemetry, counter: str) -> bool:
-    ends = ("server", "client")
-    return len(telemetry.samples) > 1 and all(counter in telemetry.samples[0]["net"].get(end, {}) for end in ends)
+def _packets(telemetry: Telemetry, result: LoadResult) -> list[str]:
+    """Over UDP a message is a packet; the client also gets the answers that came after the time-out."""
+    sent, answers = result.sent, result.answered + result.late_answers
+    arrived, answered = (telemetry.grown(net(end, PACKETS)) for end in ENDS)
+    return [
+        *_miscounted(f"{sent} queries, the server's kernel {arrived:.0f} packets", arrived, sent, sent, COUNT_SLACK),
+        *_miscounted(f"{answers} answers, its kernel {answered:.0f} packets", answered, answers, math.inf, COUNT_SLACK),
+    ]
+
+
+def _octets(telemetry: Telemetry, result: LoadResult, is_encrypted: bool) -> list[str]:
+    """Over TCP messages are octets of the streams; TLS adds some.
+
+    Unanswered queries may have been queued for a connection that failed.
+    """
+    answers = result.answered + result.late_answers
+    sent, got = result.query_octets + LENGTH * result.sent, result.response_octets + LENGTH * answers
+    arrived, answered = (_stream_octets(telemetry, end, result.handshakes) for end in ENDS)
+    least, most, slack = sent * answers / result.sent, math.inf if is_encrypted else sent, COUNT_SLACK * HEADERS
+    counted = f"{sent} octets of queries, the server's kernel {arrived:.0f} octets"
+    return [
+        *_miscounted(counted, arrived, least, most, slack),
+        *_miscounted(f"{got} octets of answers, its kernel {answered:.0f} octets", answered, got, math.inf, slack),
+    ]
+
+
+def _miscounted(counted: str, received: float, least: float, most: float, slack: int) -> list[str]:
+    allowed = COUNT_ERROR * least + slack
+    return [] if least - allowed <= received <= most + allowed else [f"the generator counts {counted}"]
+
+
+def _stream_octets(telemetry: Telemetry, end: str, connections: int) -> float:
+    """The octets in the streams that the kernel of an end received."""
+    octets, buffers = (telemetry.grown(net(end, counter)) for counter in (OCTETS, BUFFERS))
+    return octets - HEADERS * buffers - SYN_OPTIONS * connections
+
+
+def _has(telemetry: Telemetry, *counters: str) -> bool:
+    samples = telemetry.samples
+    return len(samples) > 1 and all({*counters} <= samples[0]["net"].get(end, {}).keys() for end in ENDS)
 
 
 def _headroom(checked: ValidityInput, result: LoadResult) -> list[str]:

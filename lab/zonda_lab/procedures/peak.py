@@ -54,7 +54,6 @@ def searched(harness: Harness, server: Server, settings: Settings) -> Window:
         "trials": [{name: trial[name] for name in KEPT if name in trial} for trial in trials],
         "sending": result.sending,
     }
-    window.detail["points"] = sorted((trial["rate"], trial["answered"]) for trial in trials)
     _add_bounds(window, peaks)
     deciding = [trial for trial in trials if _decides(trial, peaks)]
     spans = [(trial["rate"], at(trial["since"]), at(trial["until"])) for trial in deciding]

@@ -1,5 +1,7 @@
 """Procedure: windows of query load on one running server."""
 
+from collections.abc import Sequence
+
 from zonda_lab.errors import UnsupportedError
 from zonda_lab.experiments.block_design import Start
 from zonda_lab.experiments.definition import Settings
@@ -45,17 +47,29 @@ def measure_window(harness: Harness, server: Server, settings: Settings) -> Wind
         result = harness.load.run(job)
     harness.settle_sockets(server, change=False)  # the server may have changed them meanwhile
     is_open = settings.traffic.loop == "open" and not settings.traffic.capture
-    metrics = query_metrics(result, span, job.rate if is_open else None)
+    metrics = query_metrics(result, span, job.mean_rate if is_open else None)
     metrics |= memory_metrics(server) | {"first_answer_s": server.first_answer_s}
     window = window_of(server, span, metrics, result=result, load_s=result.seconds)
     if is_relative(settings):
         window.metrics["capacity_qps"] = harness.load.capacity(settings, server)
         window.bounds |= harness.load.capacity_bounds(settings, server)
     window.detail["sending"] = result.sending
+    if job.is_ramp:
+        _add_ramp(window, result.ramp)
     if bound := rig_bound(result, settings.traffic.loop == "closed"):
         window.rig_bound = bound
         window.bounds["answered_qps"] = "at least"
     return window
+
+
+def _add_ramp(window: Window, ramp: Sequence[tuple[float, float]]) -> None:
+    """The share answered at each rate of a ramp, and the lowest rate with a lost query."""
+    window.detail["ramp"] = ramp
+    if lossy := [rate for rate, answered in ramp if answered < 1]:
+        window.metrics["first_loss_qps"] = min(lossy)
+    elif ramp:
+        window.metrics["first_loss_qps"] = max(rate for rate, _ in ramp)
+        window.bounds["first_loss_qps"] = "at least"
 
 
 def is_relative(settings: Settings) -> bool:
@@ -87,5 +101,9 @@ def _window_s(settings: Settings) -> float:
 
 
 PROCEDURE = Procedure(
-    queries, (*OF_QUERIES, *OF_MEMORY, "first_answer_s"), estimate_s, retries_itself=True, uses_echo=True
+    queries,
+    (*OF_QUERIES, *OF_MEMORY, "first_answer_s", "first_loss_qps"),
+    estimate_s,
+    retries_itself=True,
+    uses_echo=True,
 )

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure as Canvas
 
 from zonda_lab.analysis.analysis import Cell, metrics_of, tabulate
-from zonda_lab.experiments.metrics import METRICS, factor_words, words
+from zonda_lab.experiments.metrics import METRICS, factor_words, level_value, words
 from zonda_lab.load.latency_histogram import LatencyHistogram, read_log
 from zonda_lab.report.document import Figure, slug
 from zonda_lab.report.plot_style import COLOURS, PlotData, canvas_of, scale, starts, styles, svg, thousands
@@ -26,8 +26,7 @@ def curve(data: PlotData) -> list[Figure]:
     canvas, axes = canvas_of()
     series = _series(data, "answered_share")
     for name, records, colour, marker in series:
-        sent = [record.metrics["sent_qps"] for record in records]
-        share = [100 * record.metrics["answered_share"] for record in records]
+        sent, share = zip(*itertools.chain.from_iterable(map(_answered, records)), strict=True)
         axes.plot(sent, share, linestyle="", alpha=0.5, markersize=4, color=colour, marker=marker)
         order = np.argsort(sent)
         axes.plot(np.array(sent)[order], intervals.falling(sent, share)[order], color=colour, label=name)
@@ -36,8 +35,16 @@ def curve(data: PlotData) -> list[Figure]:
     axes.set(xlabel="queries sent per second", ylabel="answered, %", ylim=(None, 100.5))
     axes.legend()
     n = starts([len({record.start for record in records}) for _, records, *_ in series])
-    caption = f"Response rate: one point per window, with the isotonic fit per server; {n}."
+    has_ramps = any("ramp" in record.detail for _, records, *_ in series for record in records)
+    point = "interval of a window" if has_ramps else "window"
+    caption = f"Response rate: one point per {point}, with the isotonic fit per server; {n}."
     return [_figure(data, "curve", canvas, caption)]
+
+
+def _answered(record: WindowRecord) -> list[tuple[float, float]]:
+    """The rate of a window, or the rates of a ramp, with the percentage answered."""
+    window = [(record.metrics["sent_qps"], record.metrics["answered_share"])]
+    return [(rate, 100 * share) for rate, share in record.detail.get("ramp", window)]
 
 
 def lines(data: PlotData) -> list[Figure]:
@@ -237,11 +244,7 @@ def _bounds(cells: Sequence[Cell]) -> str:
 
 
 def _number(level: str) -> float | None:
-    try:
-        number = float(level.partition("%")[0])
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
+    return level_value(level.partition("%")[0])
 
 
 def _timeline(data: PlotData, treatment: str, record: WindowRecord, telemetry: Telemetry) -> Figure:

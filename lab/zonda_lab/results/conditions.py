@@ -1,18 +1,26 @@
 """The conditions of a result: what must be equal for its values to be compared with those of another one."""
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from zonda_lab.experiments.definition import Settings
+
 LONGEST, MOST = 60, 4  # characters of a value, and differences, in a message
 
 
 def conditions(manifest: Mapping[str, Any], described: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings, machine and generator of one experiment of a manifest. The number of blocks may differ."""
-    timing = {key: value for key, value in described["settings"]["timing"].items() if key != "blocks"}
+    """Settings, machine and generator of one experiment of a manifest. The number of blocks may differ.
+
+    A setting that is newer than the manifest had its default.
+    """
+    defaults, given = dataclasses.asdict(Settings()), described["settings"]
+    settings = {name: {**default, **given.get(name, {})} for name, default in defaults.items()}
+    del settings["timing"]["blocks"]
     return {
-        "settings": {**described["settings"], "timing": timing},
+        "settings": settings,
         "machine": {key: manifest["machine"][key] for key in ("cpu", "cpus")},
         "generator": manifest["generator"]["name"],
     }

@@ -159,15 +159,16 @@ def as_echo(settings: Settings) -> Settings:
 
 def kind_of(settings: Settings) -> str:
     """Identifies the rig and the kind of traffic, whatever its rate and loop."""
-    traffic = dataclasses.replace(settings.traffic, rate=1.0, loop="closed", outstanding=1, arrivals="constant")
+    steady = dataclasses.replace(settings.traffic, rate=1.0, ramp=1.0)
+    traffic = dataclasses.replace(steady, loop="closed", outstanding=1, arrivals="constant")
     text = repr((settings.rig, traffic, settings.server.workers))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def window_of(settings: Settings) -> str:
     """Identifies the traffic of a window of that kind."""
-    rate = str(settings.traffic.rate).removesuffix(" of echo")
-    return f"{settings.traffic.loop} {rate} {settings.traffic.outstanding} {settings.traffic.arrivals}"
+    traffic, rate = settings.traffic, str(settings.traffic.rate).removesuffix(" of echo")
+    return f"{traffic.loop} {rate} {traffic.ramp} {traffic.outstanding} {traffic.arrivals}"
 
 
 def _needs_echo(start: Start) -> bool:

@@ -25,8 +25,9 @@ COUNTERS = {
     "Udp": ("InDatagrams", "OutDatagrams", "InErrors", "RcvbufErrors", "SndbufErrors"),
     "Tcp": ("ActiveOpens", "PassiveOpens", "AttemptFails", "EstabResets", "CurrEstab", "RetransSegs"),
     "TcpExt": ("ListenOverflows", "ListenDrops", "TCPTimeWaitOverflow", "TCPAbortOnMemory", "TW"),
-    # Received packets, counted one by one even if the kernel passes several on as one (GRO, GSO).
-    "IpExt": ("InNoECTPkts",),
+    "Ip": ("InReceives",),
+    # Received packets, counted one by one even if the kernel passes several on as one (GRO, GSO); octets, with headers.
+    "IpExt": ("InNoECTPkts", "InOctets"),
 }
 LONGEST = 1 << 20  # octets of a file of /proc
 PAGE = os.sysconf("SC_PAGE_SIZE")

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 CPU_FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 Floats = NDArray[np.float64]
 PACKETS = "IpExt.InNoECTPkts"  # received packets, each counted even if several are passed on as one
+OCTETS, BUFFERS = "IpExt.InOctets", "Ip.InReceives"  # of what is passed on as one: octets, with one header; how many
 FULL = 0.95  # share of a core at which a thread or CPU counts as saturated
 
 
