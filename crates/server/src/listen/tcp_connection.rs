@@ -161,9 +161,10 @@ impl TcpConnection {
         self.tls().is_some_and(|tls| tls.stream.is_closed())
     }
 
-    fn client(&self) -> Client<'_> {
-        let encryption = self.tls().map_or(Encryption::Nothing, |tls| Encryption::Tls(tls.client_names()));
-        Client { peer: self.peer(), encryption }
+    fn client(&mut self) -> Client<'_> {
+        let peer = self.peer();
+        let encryption = tls_of(&mut self.state).map_or(Encryption::Nothing, |tls| Encryption::Tls(tls.client_names()));
+        Client { peer, encryption }
     }
 
     /// What to poll for; [`Interest::Nothing`] if it only waits for the kernel to deliver.

@@ -1,6 +1,6 @@
 //! TLS over the socket of a connection: the handshake, and what the client proved in it.
 
-use crate::tls::{MIN_BUFFER, ServerTls, TlsStream};
+use crate::tls::{ClientCertificate, MIN_BUFFER, ServerTls, TlsStream};
 use std::io;
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -10,18 +10,18 @@ use wire::Name;
 pub(super) struct TlsConnection {
     pub(super) stream: TlsStream,
     server: Arc<ServerTls>,
-    client_names: Box<[Name]>,
+    client: Option<Box<ClientCertificate>>,
 }
 
 impl TlsConnection {
     /// For a connection that was just accepted.
     pub(super) fn new(server: &Arc<ServerTls>) -> Result<TlsConnection, rustls::Error> {
-        Ok(TlsConnection { stream: server.accept()?, server: server.clone(), client_names: Box::default() })
+        Ok(TlsConnection { stream: server.accept()?, server: server.clone(), client: None })
     }
 
-    /// The names of the client's certificate.
-    pub(super) fn client_names(&self) -> &[Name] {
-        &self.client_names
+    /// The names of the client's certificate, as the authorities of the last reload certify them.
+    pub(super) fn client_names(&mut self) -> &[Name] {
+        self.client.as_mut().map_or(&[], |client| self.server.client_names(client))
     }
 
     /// Reads once, using the first half of `buffer` for encrypted octets; returns what was decrypted, or `None`.
@@ -31,7 +31,7 @@ impl TlsConnection {
         let (records, octets) = buffer.split_at_mut(buffer.len() / 2);
         let received = self.stream.receive(&mut &*socket, records, octets)?;
         if was_handshaking && !self.stream.is_handshaking() {
-            self.client_names = self.server.client_names(&mut self.stream);
+            self.client = self.stream.take_client().map(|chain| self.server.client_certificate(chain));
         }
         Ok(received.map(|len| &octets[..len]))
     }

@@ -12,7 +12,7 @@ use rustls::{ClientConnection, StreamOwned};
 
 use super::test_certificates::{CertificateFiles, TestCertificates};
 use super::tests::{client, mutual, pinned, server_files};
-use super::{ClientTls, ServerTls};
+use super::{ClientTls, ServerTls, ServerTlsFiles};
 use crate::config::remote_server::RemoteTls;
 use crate::listen::{self, ListenConfig, ListenerThreads, Responder};
 
@@ -271,6 +271,24 @@ fn the_names_of_a_verified_client_certificate_come_with_its_queries() {
     let mut stream = server.connect_with(&client(&others, &mutual(&others.issue("client", &["a.example"]))));
     let result = stream.write_all(&query(1, 0)).and_then(|()| stream.read(&mut [0; 1]));
     assert!(!matches!(result, Ok(1..)), "{result:?}");
+    server.running.stop();
+}
+
+#[test]
+fn a_reload_of_other_authorities_takes_the_names_of_open_connections() {
+    let server = serve(&config());
+    let own = server.certificates.issue("client", &["a.example"]);
+    let mut open = server.connect_with(&client(&server.certificates, &mutual(&own)));
+    let mut names = || {
+        open.write_all(&query(1, CLIENT_NAMES)).expect("open");
+        read_message(&mut open)[7]
+    };
+    assert_eq!(names(), 1);
+    let (files, others) = (server_files(&server.certificates, &server.own), TestCertificates::new());
+    for (authorities, expected) in [(Some(others.authority()), 0), (None, 0), (files.authorities.clone(), 1)] {
+        server.tls.reload(&ServerTlsFiles { authorities, ..files.clone() }).expect("the files of the test");
+        assert_eq!(names(), expected);
+    }
     server.running.stop();
 }
 

@@ -4,6 +4,7 @@
 
 mod byte_stream;
 mod certificate_verifier;
+mod client_certificate;
 mod client_config;
 mod error_text;
 mod files;
@@ -28,6 +29,7 @@ mod ticket_keys;
 mod traffic_secrets;
 
 pub use byte_stream::TlsConnector;
+pub use client_certificate::ClientCertificate;
 pub use client_config::{ClientTls, TlsError};
 pub use files::TlsFileError;
 pub use peers::TlsPeers;

@@ -5,14 +5,13 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::{CertificateDer, UnixTime};
-use rustls::server::danger::ClientCertVerifier;
+use rustls::pki_types::CertificateDer;
 use rustls::server::{NoServerSessionStorage, ProducesTickets, ServerConnection, StoresServerSessions};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
-use webpki::EndEntityCert;
 use wire::Name;
 
 use super::certificate_verifier::ClientVerifier;
+use super::client_certificate::ClientCertificate;
 use super::files::{Authorities, TlsFileError, read_certified_key};
 use super::stream::TlsStream;
 use super::ticket_keys::TicketKeys;
@@ -20,9 +19,6 @@ use super::traffic_secrets::TrafficSecrets;
 use super::{ALPN_DOT, VERSIONS, crypto, quic_config, self_signed};
 use crate::config::Server;
 use crate::config::value::FilePath;
-
-/// Names of a client certificate that access lists see: more have no use.
-const MAX_CLIENT_NAMES: usize = 64;
 
 /// The files that the listeners need.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,44 +114,31 @@ impl ServerTls {
         ServerConnection::new(Arc::new(config)).map(|session| TlsStream::server(session.into(), secrets))
     }
 
-    /// The names of the client's certificate, once after the handshake; none if it has none.
-    ///
-    /// A resumed session has the certificate of the first one, so it is verified again: it may have expired, or `tls-ca` changed.
-    pub fn client_names(&self, stream: &mut TlsStream) -> Box<[Name]> {
-        let Some(client) = stream.take_client() else { return Box::default() };
-        let [certificate, intermediates @ ..] = &client.certificates[..] else { return Box::default() };
-        let is_verified = !client.is_resumed
-            || self.current().verifier.is_some_and(|verifier| {
-                verifier.verify_client_cert(certificate, intermediates, UnixTime::now()).is_ok()
-            });
-        if is_verified { dns_names(certificate) } else { Box::default() }
-    }
-
     /// The TLS side of new QUIC connections: the same value until a reload.
     pub fn quic(&self) -> Arc<ServerConfig> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).quic.clone()
     }
 
-    /// The names of the certificate chain that a QUIC client proved to have, maybe in an earlier session, so it is verified again.
-    pub fn quic_client_names(&self, chain: &[CertificateDer<'static>]) -> Box<[Name]> {
-        let [certificate, intermediates @ ..] = chain else { return Box::default() };
-        let is_verified = self
-            .current()
-            .verifier
-            .is_some_and(|verifier| verifier.verify_client_cert(certificate, intermediates, UnixTime::now()).is_ok());
-        if is_verified { dns_names(certificate) } else { Box::default() }
+    /// The certificate chain that a client proved to have, in this handshake or in an earlier session.
+    ///
+    /// It is verified here in any case: it may have expired since the session, or a reload changed `tls-ca` since the handshake began.
+    pub fn client_certificate(&self, chain: Box<[CertificateDer<'static>]>) -> Box<ClientCertificate> {
+        Box::new(ClientCertificate::new(chain, self.current().verifier))
+    }
+
+    /// The names of a client, from its certificate. After a reload they are verified again, so that open connections have no rights that
+    /// new ones do not get.
+    pub fn client_names<'c>(&self, client: &'c mut ClientCertificate) -> &'c [Name] {
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        if !client.is_verified_by(current.verifier.as_ref()) {
+            client.verify_again(current.verifier.clone());
+        }
+        client.names()
     }
 
     fn current(&self) -> ServerTlsSettings {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
-}
-
-/// The DNS names in the subjectAltName of a certificate. Wildcards are left out: a client has one name (RFC 9103 9.3.3: mutual TLS).
-fn dns_names(certificate: &CertificateDer<'_>) -> Box<[Name]> {
-    let Ok(certificate) = EndEntityCert::try_from(certificate) else { return Box::default() };
-    let names = certificate.valid_dns_names().filter(|name| !name.starts_with('*'));
-    names.filter_map(|name| name.parse().ok()).take(MAX_CLIENT_NAMES).collect()
 }
 
 impl Kept {

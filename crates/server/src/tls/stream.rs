@@ -35,8 +35,8 @@ pub struct TlsStream {
     partial: Vec<u8>,
     /// Encrypted octets that the socket has not accepted.
     output: Vec<u8>,
-    /// Of the client of a server, until it is taken.
-    client: Option<Box<ClientIdentity>>,
+    /// The certificate chain of the client of a server, until it is taken.
+    client: Option<Box<[CertificateDer<'static>]>>,
     /// The peer has sent close_notify, and `rustls` received it.
     is_closed: bool,
     /// Octets given to `rustls` in the handshake. It keeps an incomplete message whole, up to 64 KiB.
@@ -54,14 +54,6 @@ enum Session {
     Records(RecordLayer),
     /// After a handshake whose secrets cannot be used, which is a mistake of this program.
     Failed,
-}
-
-/// Who a client is, by its certificate.
-pub(super) struct ClientIdentity {
-    /// Its certificate first.
-    pub(super) certificates: Vec<CertificateDer<'static>>,
-    /// Whether the certificate was verified by an earlier session only.
-    pub(super) is_resumed: bool,
 }
 
 impl TlsStream {
@@ -97,8 +89,9 @@ impl TlsStream {
         }
     }
 
-    /// The certificate of the client of a server, once after the handshake, if it has one.
-    pub(super) fn take_client(&mut self) -> Option<Box<ClientIdentity>> {
+    /// The certificate chain of the client of a server, once after the handshake, if it has one. Of a resumed session it is that of the first
+    /// one.
+    pub fn take_client(&mut self) -> Option<Box<[CertificateDer<'static>]>> {
         self.client.take()
     }
 
@@ -286,12 +279,8 @@ impl TlsStream {
         let Session::Rustls(session, Some(secrets)) = mem::replace(&mut self.session, Session::Failed) else {
             return Ok(());
         };
-        let is_resumed = session.handshake_kind() == Some(HandshakeKind::Resumed);
-        self.is_resumed = is_resumed;
-        self.client = session
-            .peer_certificates()
-            .filter(|certificates| !certificates.is_empty())
-            .map(|certificates| Box::new(ClientIdentity { certificates: certificates.to_vec(), is_resumed }));
+        self.is_resumed = session.handshake_kind() == Some(HandshakeKind::Resumed);
+        self.client = session.peer_certificates().filter(|chain| !chain.is_empty()).map(Box::from);
         let extracted = session.dangerous_extract_secrets().map_err(io::Error::other)?;
         self.session = Session::Records(secrets.record_layer(&extracted).ok_or_else(failed)?);
         Ok(())

@@ -189,7 +189,13 @@ fn rfc_7858_4_2_a_pin_is_the_digest_of_the_public_key() {
 /// The names that the server sees of a client with these settings.
 fn seen_names(certificates: &TestCertificates, remote: &RemoteTls, server: &ServerTls) -> Result<Vec<Name>, String> {
     let (_, mut at_server) = connect(&client(certificates, remote), server)?;
-    Ok(server.client_names(&mut at_server.stream).into_vec())
+    Ok(names_of(server, &mut at_server))
+}
+
+/// The names of the client at the other side of a handshake.
+fn names_of(server: &ServerTls, side: &mut Side) -> Vec<Name> {
+    let client = side.stream.take_client().map(|chain| server.client_certificate(chain));
+    client.map_or_else(Vec::new, |mut client| server.client_names(&mut client).to_vec())
 }
 
 #[test]
@@ -313,7 +319,7 @@ fn rfc_8446_2_2_sessions_are_resumed_and_client_certificates_verified_again() {
         let (at_client, mut at_server) =
             handshake(client, server.accept().expect("valid settings")).expect("a handshake");
         let kind = at_client.stream.session().expect("a client").handshake_kind();
-        (kind, server.client_names(&mut at_server.stream).len())
+        (kind, names_of(&server, &mut at_server).len())
     };
     assert_eq!(kinds(), (Some(HandshakeKind::Full), 1));
     assert_eq!(kinds(), (Some(HandshakeKind::Resumed), 1));
@@ -326,6 +332,25 @@ fn rfc_8446_2_2_sessions_are_resumed_and_client_certificates_verified_again() {
     files.authorities = None;
     server.reload(&files).expect("the files of the test");
     assert_eq!(kinds().1, 0);
+}
+
+/// Open connections must not have names that new ones do not get.
+#[test]
+fn a_certificate_is_verified_again_after_a_reload_unless_its_chain_is_long() {
+    let certificates = TestCertificates::new();
+    let files = server_files(&certificates, &certificates.issue("server", &["ns1.example.net"]));
+    let server = ServerTls::read(&files).expect("the files of the test");
+    let own = certificates.issue("client", &["secondary.example.net"]);
+    let text = fs::read_to_string(&own.certificate).expect("a certificate");
+    for (copies, names_after) in [(1, 1), (40, 0)] {
+        fs::write(&own.certificate, text.repeat(copies)).expect("written");
+        let (_, mut at_server) = connect(&client(&certificates, &mutual(&own)), &server).expect("a handshake");
+        let chain = at_server.stream.take_client().expect("a certificate");
+        let mut seen = server.client_certificate(chain);
+        assert_eq!(server.client_names(&mut seen).len(), 1);
+        server.reload(&files).expect("the files of the test");
+        assert_eq!(server.client_names(&mut seen).len(), names_after, "{copies} certificates");
+    }
 }
 
 /// OpenSSL servers that require a certificate refuse to resume sessions unless they have set a context, which NSD 4.15 has not: each

@@ -9,7 +9,7 @@ use super::late_streams::LateStreams;
 use super::query_stream::{FramingError, QueryStream};
 use super::receive_memory::ReceiveMemory;
 use super::transport::{FIRST_STREAMS, SEND_WINDOW, STREAMS};
-use crate::tls::ServerTls;
+use crate::tls::{ClientCertificate, ServerTls};
 use answer::{ResponseStream, has_keepalive};
 use bytes::Bytes;
 use quinn_proto::{Connection, Dir, Event, ReadError, StreamEvent, StreamId, VarInt, WriteError};
@@ -32,8 +32,7 @@ pub(super) struct QuicConnection {
     pub(super) socket: usize,
     /// Its index in the table.
     index: u32,
-    /// The names of the client's certificate.
-    client_names: Box<[Name]>,
+    client: Option<Box<ClientCertificate>>,
     /// The streams that are not over; no more than the client may have open.
     streams: Vec<Stream>,
     receive_memory: ReceiveMemory,
@@ -83,7 +82,7 @@ impl QuicConnection {
             peer,
             socket,
             index,
-            client_names: Box::default(),
+            client: None,
             streams: Vec::new(),
             receive_memory: ReceiveMemory::default(),
             complete: 0,
@@ -205,7 +204,8 @@ impl QuicConnection {
         turn.responder.output.clear();
         let ticket = turn.late.next_ticket();
         turn.responder.late.begin_turn(ticket);
-        let client = Client { peer: self.peer.ip(), encryption: Encryption::Quic(&self.client_names) };
+        let names: &[Name] = self.client.as_mut().map_or(&[], |client| turn.tls.client_names(client));
+        let client = Client { peer: self.peer.ip(), encryption: Encryption::Quic(names) };
         let Some((_, transfer)) = catch_panic(|| turn.responder.answer_messages(client, &query)) else {
             turn.counters.panics.add(1);
             // A reply that it may have promised is not that of the next stream with this ticket.
@@ -238,7 +238,7 @@ impl QuicConnection {
     fn established<R: Responder>(&mut self, turn: &mut Turn<'_, R>) -> bool {
         let chain = self.inner.crypto_session().peer_identity();
         if let Some(chain) = chain.and_then(|chain| chain.downcast::<Vec<CertificateDer<'static>>>().ok()) {
-            self.client_names = turn.tls.quic_client_names(&chain);
+            self.client = (!chain.is_empty()).then(|| turn.tls.client_certificate((*chain).into()));
         }
         let delayed = self.streams.iter_mut().filter_map(|stream| match &mut stream.state {
             StreamState::Delayed(query) => Some((stream.id, std::mem::take(query))),

@@ -10,6 +10,7 @@ use super::transport::QuicShared;
 use crate::config::remote_server::RemoteTls;
 use crate::listen::tcp_responder::first_message;
 use crate::listen::{IncomingUpdate, LateReply, Responder};
+use crate::tls::test_certificates::TestCertificates;
 use answer::{
     Acl, AclEntry, AddressPrefix, Served, ServedZone, UpdateAcl, UpdateRole, WorkerState, ZoneAcls, ZoneExtras,
     ZoneHistory, ZoneState,
@@ -410,6 +411,12 @@ fn the_names_of_a_client_certificate_are_known() {
     assert_eq!(world.exchange(client, &message(QUERY, CLIENT_NAMES, 9))[13], 2);
     let without = world.connect(2);
     assert_eq!(world.exchange(without, &message(QUERY, CLIENT_NAMES, 9))[13], 0);
+    // For as long as the authorities of the last reload certify them.
+    let others = TestCertificates::new();
+    for (authorities, names) in [(others.authority(), 0), (world.certificates.authority(), 2)] {
+        world.reload_with(Some(authorities));
+        assert_eq!(world.exchange(client, &message(QUERY, CLIENT_NAMES, 9))[13], names);
+    }
 }
 
 #[test]

@@ -16,6 +16,7 @@ use quinn_proto::{Event, ReadError, StreamEvent, StreamId, Transmit, TransportCo
 use rustls::pki_types::CertificateDer;
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -114,7 +115,13 @@ impl World {
 
     /// Gives the server another certificate.
     pub(super) fn reload(&self) {
-        self.tls.reload(&new_files(&self.certificates)).expect("the files of the test");
+        self.reload_with(Some(self.certificates.authority()));
+    }
+
+    /// Gives the server another certificate, and other authorities of clients.
+    pub(super) fn reload_with(&self, authorities: Option<PathBuf>) {
+        let files = ServerTlsFiles { authorities, ..new_files(&self.certificates) };
+        self.tls.reload(&files).expect("the files of the test");
     }
 
     pub(super) fn totals(&self) -> CounterTotals {
