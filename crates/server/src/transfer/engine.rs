@@ -198,6 +198,8 @@ pub enum TransferCommand {
         /// The zone.
         zone: ZoneId,
     },
+    /// The TLS settings of primaries were replaced.
+    TlsReplaced,
     /// A version of any zone was published: send NOTIFY.
     SendNotify {
         /// The zone.
@@ -334,6 +336,7 @@ impl<T: TransferSink> TransferEngine<T> {
                 let timers = self.scheduler.timers_of(zone, now_s);
                 self.asked_for.extend(timers.map(|timers| (zone, timers)));
             }
+            TransferCommand::TlsReplaced => self.retire_encrypted(),
             TransferCommand::SendNotify { zone, apex, soa, targets } => {
                 self.apexes.insert(zone.index, apex.as_ref());
                 self.notify.publish(zone, &soa, &targets);

@@ -39,6 +39,9 @@ pub(super) struct Connection<T> {
     pub(super) since_ms: u64,
     /// How long it is kept while idle, in milliseconds.
     pub(super) idle_ms: u64,
+    pub(super) is_encrypted: bool,
+    /// No more exchanges begin on it: it was opened with former TLS settings.
+    pub(super) is_retired: bool,
     /// Exchanges started on it.
     started: u64,
 }
@@ -101,8 +104,9 @@ impl Request {
 }
 
 impl<T: TransferSink> Connection<T> {
-    pub(super) fn new(session: Session<T>, idle_ms: u64, now: Now) -> Connection<T> {
-        Connection { session, is_established: false, since_ms: now.ms, idle_ms, started: 0 }
+    pub(super) fn new(session: Session<T>, idle_ms: u64, is_encrypted: bool, now: Now) -> Connection<T> {
+        let (is_established, is_retired) = (false, false);
+        Connection { session, is_established, since_ms: now.ms, idle_ms, is_encrypted, is_retired, started: 0 }
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -147,7 +151,7 @@ impl<T: TransferSink> Link<T> {
             let is_spent = reuse == Reuse::OnePerConnection && connection.started > 0;
             let is_blocked = connection.session.largest_transfer() > BIG_TRANSFER;
             let has_room = connection.session.in_flight() < limit && connection.session.has_free_ids();
-            has_room && !is_spent && !(is_blocked && may_open)
+            has_room && !is_spent && !connection.is_retired && !(is_blocked && may_open)
         });
         let load = |connection: &Connection<T>| connection.session.in_flight();
         let (id, best) = usable.min_by_key(|(id, connection)| (load(connection), **id))?;
@@ -169,8 +173,9 @@ impl<T: TransferSink> Link<T> {
 
     /// Whether an idle connection is of no more use.
     pub(super) fn is_spent(&mut self, id: ConnectionId, now: Now) -> bool {
-        self.reuse(now) == Reuse::OnePerConnection
-            && self.connections.get(&id).is_some_and(|connection| connection.started > 0 && connection.is_idle())
+        let is_single = self.reuse(now) == Reuse::OnePerConnection;
+        let is_spent = |of: &Connection<T>| of.is_idle() && (of.is_retired || (is_single && of.started > 0));
+        self.connections.get(&id).is_some_and(is_spent)
     }
 
     pub(super) fn reuse(&mut self, now: Now) -> Reuse {

@@ -18,6 +18,7 @@ use crate::config::{Config, Server};
 use crate::printable::path_text;
 use crate::report::{Change, FindingReport, Report, ZoneReport};
 use crate::tls::ReadTls;
+use crate::transfer::engine::TransferCommand;
 use crate::zones::answer_config::key_ring;
 use crate::zones::work_pool::spawn_one;
 use answer::KeyRing;
@@ -145,6 +146,7 @@ impl Writer {
         let unkept = self.unkept_updates(&config);
         self.empty_folders = config.empty_folders;
         let findings = config.warnings.into_iter().chain(self.tls.replace(tls)).chain(unkept);
+        self.secondaries.send(TransferCommand::TlsReplaced);
         let configuration = findings.map(|finding| FindingReport::new(&finding, None)).collect();
         let waiting_for_restart = self.apply_settings(config.server, key_ring(&config.keys));
         self.zones.set_keys(&config.keys);

@@ -104,7 +104,7 @@ impl Secondaries {
 
     /// Sends a command, which the transfer thread sees after [`Secondaries::wake_transfers`] at the latest: to wake it for each of
     /// thousands of small zones takes longer than to serve them.
-    fn send(&mut self, command: TransferCommand) {
+    pub(super) fn send(&mut self, command: TransferCommand) {
         // Fails only if the thread has ended, which it has logged.
         _ = self.transfers.send_later(command);
         self.has_sent = true;

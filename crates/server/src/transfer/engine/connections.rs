@@ -244,11 +244,23 @@ impl<T: TransferSink> TransferEngine<T> {
         let session = Session::new(config.key.clone(), self.limits.session, self.random.u64(..), now);
         let is_encrypted = config.tls > 0;
         let idle_ms = if is_encrypted { self.limits.idle_encrypted_ms } else { self.limits.idle_ms };
-        let connection = Connection::new(session.padded(is_encrypted), idle_ms, now);
+        let connection = Connection::new(session.padded(is_encrypted), idle_ms, is_encrypted, now);
         self.link(primary).connections.insert(id, connection);
         self.by_connection.insert(id, primary);
         io.connect(id, &config);
         true
+    }
+
+    /// The TLS settings were replaced, which may have revoked what open connections were authenticated with: what is in flight on them is the
+    /// last.
+    pub(super) fn retire_encrypted(&mut self) {
+        for (id, primary) in &self.by_connection {
+            let connection = self.links.get_mut(primary).and_then(|link| link.connections.get_mut(id));
+            if let Some(connection) = connection.filter(|connection| connection.is_encrypted) {
+                connection.is_retired = true;
+                self.schedule.touch(*primary);
+            }
+        }
     }
 
     fn close(&mut self, id: ConnectionId, io: &mut impl TransferIo<Sink = T>) {
@@ -445,7 +457,7 @@ impl<T: TransferSink> TransferEngine<T> {
                     let is_late = age_ms >= self.limits.connect_ms;
                     is_late.then(|| Some(ConnectionEnd::Unreachable("not established in time".into())))
                 } else if connection.is_idle() {
-                    (age_ms >= connection.idle_ms).then_some(None)
+                    (connection.is_retired || age_ms >= connection.idle_ms).then_some(None)
                 } else {
                     let failure = connection.session.check_progress(now).err();
                     failure.map(|failure| Some(ConnectionEnd::Broken(failure)))

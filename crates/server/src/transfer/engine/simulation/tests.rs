@@ -153,6 +153,28 @@ fn idle_connections_are_closed_and_encrypted_ones_later() {
     }
 }
 
+/// A busy connection must not live on with an authority or a pin that a reload has taken away.
+#[test]
+fn no_exchange_begins_on_a_connection_from_before_a_reload_of_tls() {
+    for (is_replaced, opened) in [(false, 2), (true, 3)] {
+        let mut simulation = Simulation::new(1, &[&[1]], 1);
+        let (zone, ..) = simulation.zones[0];
+        let primaries = [PeerConfig { tls: 1, ..PeerConfig::plain(([192, 0, 2, 1], 53).into()) }].into();
+        let limits = SecondaryLimits::default();
+        simulation.engine.command(TransferCommand::Reconfigure { zone, primaries, limits }, simulation.world.now);
+        // Transferred, and the connection is closed again. Then the next one is never idle for long.
+        for turn in 0..40 {
+            simulation.run_until(10_000 + turn * 100);
+            simulation.engine.command(TransferCommand::Refresh(zone), simulation.world.now);
+            if is_replaced && turn == 20 {
+                simulation.engine.command(TransferCommand::TlsReplaced, simulation.world.now);
+            }
+        }
+        simulation.run_until(20_000);
+        assert_eq!((simulation.outdated().len(), simulation.world.opened), (0, opened));
+    }
+}
+
 #[test]
 fn checks_of_a_primary_with_tls_go_over_its_stream() {
     for (tls, opened) in [(0, 1), (1, 2)] {
