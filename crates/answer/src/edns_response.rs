@@ -136,7 +136,7 @@ fn push_options(
     if let Some(error) = response.error {
         push_option(message, EXTENDED_ERROR, &(error as u16).to_be_bytes());
     }
-    // RFC 7830 4, 6: if the query is padded, and not over transports that anybody can read.
+    // RFC 7830 6: not over transports that anybody can read, even if the query is padded.
     if edns.wants_padding && request.transport.is_encrypted() {
         push_padding(message, query.key.map_or(0, |key| key.record_len.into()));
     }

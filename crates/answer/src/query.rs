@@ -204,8 +204,8 @@ impl<'m> Query<'m> {
                     }
                     // Kept if its options are malformed, too: RFC 6891 6.1.1, 7: OPT answers OPT.
                     let edns = self.edns.insert(QueryEdns::new(record.class, record.ttl));
-                    if let Transport::Quic { .. } = self.request.transport {
-                        // RFC 9250 5.4: all responses are padded.
+                    if self.request.transport.is_encrypted() {
+                        // RFC 9539 3.5, RFC 9250 5.4: all responses are padded. RFC 7830 4 permits it for queries that are not.
                         (edns.has_options, edns.wants_padding) = (true, true);
                     }
                     edns.read_options(record.rdata)?;
