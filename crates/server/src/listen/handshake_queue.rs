@@ -3,8 +3,8 @@
 //! flood from one of them delays the others little.
 
 use super::handshake_share::HandshakeShare;
+use super::network_lanes::NetworkLanes;
 use std::collections::VecDeque;
-use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const FINISHING_TURNS: u8 = 4;
 /// The handshakes of one thread that can go on: indices of connections, some of which may be gone since.
 pub(super) struct HandshakeQueue {
     /// Their costly step is to come.
-    starting: NetworkLanes,
+    starting: NetworkLanes<u32>,
     /// They await their end. They go first: the costly step is done, and wasted if the client gives up.
     finishing: VecDeque<u32>,
     finishing_turns: u8,
@@ -77,52 +77,6 @@ impl HandshakeQueue {
     /// How long to wait for the next turn; `None` if no handshake waits.
     pub(super) fn until_next_ms(&self) -> Option<u32> {
         (!self.starting.is_empty() || !self.finishing.is_empty()).then(|| self.share.until_left_ms())
-    }
-}
-
-/// Handshakes in lanes that take turns. A keyed hash gives each network a lane: nobody can choose to be in that of another.
-struct NetworkLanes {
-    lanes: Box<[VecDeque<u32>]>,
-    /// The lanes that are not empty, the next one first.
-    turns: VecDeque<usize>,
-    key: RandomState,
-}
-
-/// Few enough that all have a turn within 128 ms, by default and with half a millisecond each.
-const LANES: usize = 128;
-
-impl NetworkLanes {
-    fn new() -> NetworkLanes {
-        NetworkLanes { lanes: vec![VecDeque::new(); LANES].into(), turns: VecDeque::new(), key: RandomState::new() }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.turns.is_empty()
-    }
-
-    fn push(&mut self, index: u32, peer: IpAddr) {
-        let lane = self.key.hash_one(network(peer)) as usize % LANES;
-        if self.lanes[lane].is_empty() {
-            self.turns.push_back(lane);
-        }
-        self.lanes[lane].push_back(index);
-    }
-
-    fn pop(&mut self) -> Option<u32> {
-        let lane = self.turns.pop_front()?;
-        let index = self.lanes[lane].pop_front();
-        if !self.lanes[lane].is_empty() {
-            self.turns.push_back(lane);
-        }
-        index
-    }
-}
-
-/// The network of an address: an IPv4 /24, or an IPv6 /48, the most that a site is assigned (RFC 6177).
-fn network(peer: IpAddr) -> u64 {
-    match peer {
-        IpAddr::V4(ip) => u64::from(ip.to_bits() >> 8),
-        IpAddr::V6(ip) => (ip.to_bits() >> 80) as u64,
     }
 }
 

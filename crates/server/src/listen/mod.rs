@@ -15,6 +15,7 @@ mod handshake_queue;
 mod handshake_share;
 mod idle_timeout;
 mod late_reply;
+mod network_lanes;
 mod panic_guard;
 pub mod proxy;
 mod quic;

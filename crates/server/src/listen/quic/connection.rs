@@ -384,6 +384,11 @@ impl QuicConnection {
         self.streams.iter().any(|stream| !stream.is_query())
     }
 
+    /// Whether the costly step of its handshake is still to come.
+    pub(super) fn is_before_key_exchange(&self) -> bool {
+        self.inner.is_handshaking() && self.inner.crypto_session().handshake_data().is_none()
+    }
+
     /// Whether there are streams.
     pub(super) fn is_idle(&self) -> bool {
         self.streams.is_empty()

@@ -8,6 +8,7 @@ use super::super::client_counts::client;
 use super::super::counters::ListenerCounters;
 use super::super::handshake_share::HandshakeShare;
 use super::super::late_reply::LateReplies;
+use super::super::network_lanes::NetworkLanes;
 use super::super::panic_guard::catch_panic;
 use super::super::tcp_responder::TcpResponder;
 use super::super::{QuicConfig, Responder};
@@ -23,8 +24,8 @@ use netio::clock;
 use netio::epoll::Waker;
 use quinn_proto::Transmit;
 use quinn_proto::crypto::rustls::NoInitialCipherSuite;
-use quinn_proto::{ConnectionHandle, DatagramEvent, Endpoint, EndpointEvent, Incoming, ServerConfig};
-use std::collections::{BTreeSet, VecDeque};
+use quinn_proto::{ConnectionEvent, ConnectionHandle, DatagramEvent, Endpoint, EndpointEvent, Incoming, ServerConfig};
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,7 +33,8 @@ use std::time::{Duration, Instant};
 /// Handshakes in progress above which addresses are verified first: more than 500 new clients per second with a round-trip time of
 /// 100 ms.
 const RETRY_ABOVE: usize = 50;
-/// Attempts to connect that may wait for the next rounds. Clients repeat what is dropped.
+/// Attempts to connect, and datagrams before a key exchange, that may wait for the next rounds. Networks take turns, and share the places;
+/// clients repeat what is dropped.
 const WAITING: usize = 256;
 /// Of these, those of one client.
 const WAITING_PER_CLIENT: usize = WAITING / 4;
@@ -65,6 +67,23 @@ pub(super) trait DatagramQueue {
     fn queue(&mut self, socket: usize, transmit: &Transmit);
 }
 
+/// What waits for its turn, because a key exchange may follow: the costly step of a handshake.
+enum Waiting {
+    /// An attempt to connect, with the number of its socket.
+    Attempt(usize, Incoming),
+    /// A datagram of a connection whose ClientHello is not complete, with its index and the client.
+    Datagram(u32, IpAddr, ConnectionEvent),
+}
+
+impl Waiting {
+    fn peer(&self) -> IpAddr {
+        match self {
+            Waiting::Attempt(_, incoming) => incoming.remote_address().ip(),
+            Waiting::Datagram(_, peer, _) => *peer,
+        }
+    }
+}
+
 /// The connections of a thread.
 pub(super) struct QuicEndpoint<R> {
     endpoint: Endpoint,
@@ -73,8 +92,7 @@ pub(super) struct QuicEndpoint<R> {
     tls_config: Arc<rustls::ServerConfig>,
     config: Arc<ServerConfig>,
     table: ConnectionTable,
-    /// Attempts to connect, with the number of their socket.
-    waiting: VecDeque<(usize, Incoming)>,
+    waiting: NetworkLanes<Waiting>,
     handshake_share: HandshakeShare,
     began: Instant,
     /// Connections that get a turn.
@@ -115,7 +133,7 @@ impl<R: Responder> QuicEndpoint<R> {
             tls,
             tls_config,
             config,
-            waiting: VecDeque::new(),
+            waiting: NetworkLanes::new(),
             handshake_share: HandshakeShare::new(share as u32, 0),
             began: now,
             ready: BTreeSet::new(),
@@ -138,7 +156,7 @@ impl<R: Responder> QuicEndpoint<R> {
     /// Gives every ready connection its turn, accepts new ones, and closes those without progress.
     pub(super) fn finish_round(&mut self, now: Instant, out: &mut impl DatagramQueue) {
         self.queue_late_responses(now);
-        self.accept_waiting(now, out);
+        self.handshake_turn(now, out);
         self.handle_timers(now);
         for index in std::mem::take(&mut self.ready) {
             self.turn(index, now, out);
@@ -162,7 +180,7 @@ impl<R: Responder> QuicEndpoint<R> {
         self.table.len()
     }
 
-    /// The number of attempts to connect that wait.
+    /// The number of attempts to connect, and of datagrams before a key exchange, that wait.
     #[cfg(test)]
     pub(super) fn waiting(&self) -> usize {
         self.waiting.len()
@@ -184,25 +202,40 @@ impl<R: Responder> QuicEndpoint<R> {
             Some(DatagramEvent::Response(transmit)) => out.queue(socket, &transmit),
             Some(DatagramEvent::NewConnection(incoming)) => self.consider(socket, incoming, out),
             Some(DatagramEvent::ConnectionEvent(ConnectionHandle(index), event)) => {
-                let index = index as u32;
-                let begin = self.begin_step(index);
-                self.table.update(index, now, |connection| (connection.inner.handle_event(event), false));
-                self.charge(begin);
-                self.make_ready(index);
+                self.deliver(index as u32, event, now);
             }
         }
+    }
+
+    /// Gives a connection its datagram; in its turn, if a key exchange may follow.
+    fn deliver(&mut self, index: u32, event: ConnectionEvent, now: Instant) {
+        let connection = self.table.get(index).filter(|connection| connection.is_before_key_exchange());
+        if let Some(peer) = connection.map(|connection| connection.peer.ip()) {
+            if self.may_wait(peer) {
+                self.waiting.push(Waiting::Datagram(index, peer, event), peer);
+            }
+            return;
+        }
+        let begin = self.begin_step(index);
+        self.handle_event(index, event, now);
+        self.charge(begin);
+    }
+
+    fn handle_event(&mut self, index: u32, event: ConnectionEvent, now: Instant) {
+        self.table.update(index, now, |connection| (connection.inner.handle_event(event), false));
+        self.make_ready(index);
     }
 
     /// Refuses an attempt to connect, asks for a proof of its address, or lets it wait for its handshake.
     fn consider(&mut self, socket: usize, incoming: Incoming, out: &mut impl DatagramQueue) {
         let peer = incoming.remote_address().ip();
-        let waiting = self.waiting_of(peer);
         // Attempts that wait are accepted without another check.
-        let connections = self.table.connections_of(peer) + waiting;
+        let attempts = self.waiting_of(peer).filter(|waiting| matches!(waiting, Waiting::Attempt(..))).count();
+        let connections = self.table.connections_of(peer) + attempts;
         let is_busy = self.table.handshaking() + self.waiting.len() >= RETRY_ABOVE;
         // Nobody may have connections closed in the name of another.
         let is_full = self.table.len() + self.waiting.len() >= self.max_connections;
-        if self.is_stopping || self.waiting.len() >= WAITING {
+        if self.is_stopping {
             self.endpoint.ignore(incoming);
         } else if !incoming.remote_address_validated() && (is_busy || is_full || connections >= self.max_per_client / 2)
         {
@@ -220,29 +253,46 @@ impl<R: Responder> QuicEndpoint<R> {
             self.counters.refused.add(1);
             let transmit = self.endpoint.refuse(incoming, out.buffer(socket));
             out.queue(socket, &transmit);
-        } else if waiting >= WAITING_PER_CLIENT {
-            self.endpoint.ignore(incoming);
+        } else if self.may_wait(peer) {
+            self.waiting.push(Waiting::Attempt(socket, incoming), peer);
         } else {
-            self.waiting.push_back((socket, incoming));
+            self.endpoint.ignore(incoming);
         }
     }
 
-    fn waiting_of(&self, peer: IpAddr) -> usize {
-        let clients = self.waiting.iter().map(|(_, incoming)| client(incoming.remote_address().ip()));
-        clients.filter(|waiting| *waiting == client(peer)).count()
+    /// What waits of the client of `peer`.
+    fn waiting_of(&self, peer: IpAddr) -> impl Iterator<Item = &Waiting> {
+        self.waiting.of_network(peer).filter(move |waiting| client(waiting.peer()) == client(peer))
     }
 
-    /// Begins one handshake, which may cost half a millisecond, if their share of the processor allows it.
-    fn accept_waiting(&mut self, now: Instant, out: &mut impl DatagramQueue) {
+    /// Whether something more of `peer` may wait. Where too much does, the network with most of it makes room.
+    fn may_wait(&mut self, peer: IpAddr) -> bool {
+        if self.waiting_of(peer).count() >= WAITING_PER_CLIENT {
+            return false;
+        }
+        self.waiting.len() < WAITING || self.waiting.make_room_for(peer).map(|dropped| self.ignore(dropped)).is_some()
+    }
+
+    fn ignore(&mut self, waiting: Waiting) {
+        if let Waiting::Attempt(_, incoming) = waiting {
+            self.endpoint.ignore(incoming);
+        }
+    }
+
+    /// Begins one handshake, or continues one, which may cost half a millisecond, if their share of the processor allows it.
+    fn handshake_turn(&mut self, now: Instant, out: &mut impl DatagramQueue) {
         let now_ms = now.saturating_duration_since(self.began).as_millis() as u32;
         if self.waiting.is_empty() || !self.handshake_share.is_left(now_ms) {
             return;
         }
-        if let Some((socket, incoming)) = self.waiting.pop_front() {
+        if let Some(waiting) = self.waiting.pop() {
             let begin = Some(clock::thread_cpu());
-            if catch_panic(|| self.accept(socket, incoming, now, out)).is_none() {
-                self.counters.panics.add(1);
-            }
+            let done = catch_panic(|| match waiting {
+                Waiting::Attempt(socket, incoming) => self.accept(socket, incoming, now, out),
+                // Another connection that has the index since cannot decrypt it.
+                Waiting::Datagram(index, _, event) => self.handle_event(index, event, now),
+            });
+            self.counters.panics.add(usize::from(done.is_none()));
             self.charge(begin);
         }
     }
@@ -441,8 +491,8 @@ impl<R: Responder> QuicEndpoint<R> {
     /// Returns whether none are left.
     pub(super) fn stop(&mut self, now: Instant) -> bool {
         self.is_stopping = true;
-        while let Some((_, incoming)) = self.waiting.pop_front() {
-            self.endpoint.ignore(incoming);
+        while let Some(waiting) = self.waiting.pop() {
+            self.ignore(waiting);
         }
         let finished =
             self.table.iter().filter(|(_, connection)| !connection.inner.is_closed() && !connection.owes_response());

@@ -79,8 +79,10 @@ impl Session for TlsSession {
         self.acceptor.initial_keys(self.version, id).unwrap_or_else(|_| unreachable!("the version was accepted"))
     }
 
+    /// Something once the key exchange is done.
     fn handshake_data(&self) -> Option<Box<dyn Any>> {
-        None
+        let is_done = |tls: &ServerConnection| tls.negotiated_key_exchange_group().is_some();
+        self.handshake.as_deref().is_none_or(is_done).then(|| -> Box<dyn Any> { Box::new(()) })
     }
 
     /// That of a resumed session is there with the first query, before the client has proved that the session is its own.

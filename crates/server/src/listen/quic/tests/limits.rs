@@ -131,6 +131,60 @@ fn a_client_has_a_limited_number_of_attempts_that_wait() {
     world.connect(8);
 }
 
+/// Those of the flood prove their addresses, too.
+#[test]
+fn a_flood_of_attempts_from_one_network_delays_others_little() {
+    let mut world = World::new(|_| {});
+    let start = |world: &mut World, number: u16| {
+        let tls = world.tls(&RemoteTls::default());
+        world.start(number, tls)
+    };
+    // Two attempts of each of 250 addresses in a /24. All are there again with their proofs before the second handshake begins.
+    for number in 0..500 {
+        let client = start(&mut world, number % 250);
+        world.clients[client].address.set_port(4000 + number);
+    }
+    world.deliver_to_server();
+    world.deliver_to_clients();
+    (0..500).for_each(|client| _ = world.deliver_from(client));
+    assert_eq!(world.server.waiting(), 256);
+    let others: Vec<usize> = (1..=10).map(|network| start(&mut world, network << 8)).collect();
+    for _ in 0..30 {
+        world.deliver_to_server();
+        world.deliver_to_clients();
+        world.now += Duration::from_millis(1);
+    }
+    // Rarely one has the lane of the flood.
+    let connected = others.iter().filter(|client| world.clients[**client].is_connected).count();
+    assert!(connected >= 7, "{connected} of 10");
+}
+
+/// As those of clients that offer post-quantum key exchange. Hostile ones keep the rest back, and send it for all connections at once.
+#[test]
+fn a_client_hello_in_several_datagrams_waits_for_its_turn_with_each() {
+    let mut world = World::new(|_| {});
+    let mut tls = world.tls(&RemoteTls::default());
+    tls.alpn_protocols.extend((0..6).map(|octet| vec![octet; 250]));
+    let mut rest = Vec::new();
+    for number in 0..40 {
+        let client = world.start(number, tls.clone());
+        let (address, mut datagrams) = (world.clients[client].address, world.clients[client].transmits(world.now));
+        world.server.receive(arrival(address, &datagrams.remove(0)), world.now, &mut world.network);
+        // Begins its handshake.
+        world.server.finish_round(world.now, &mut world.network);
+        rest.extend(datagrams.into_iter().map(|octets| (address, octets)));
+    }
+    assert_eq!((world.server.connections(), world.server.waiting()), (40, 0));
+    for (address, octets) in &rest {
+        world.server.receive(arrival(*address, octets), world.now, &mut world.network);
+    }
+    assert!(rest.len() >= 40 && world.server.waiting() == rest.len(), "{} of {}", world.server.waiting(), rest.len());
+    world.server.finish_round(world.now, &mut world.network);
+    assert_eq!(world.server.waiting(), rest.len() - 1);
+    world.run();
+    assert!(world.clients.iter().all(|client| client.is_connected));
+}
+
 #[test]
 fn short_idle_timeouts_see_progress() {
     let mut world = World::new(|options| options.idle_timeout = Duration::from_millis(100));
