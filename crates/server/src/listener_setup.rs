@@ -59,17 +59,19 @@ pub fn needed_files(server: &Server) -> usize {
 pub fn listen_config(server: &Server) -> ListenConfig {
     let threads = Threads::of(server);
     let reserved = open_files::reserved(address_count(server), threads.udp, threads.for_streams());
+    let connections = open_files::max_connections(server.tcp_connections.0 as usize, reserved);
+    let quic_connections = open_files::max_quic_connections(server.quic_connections.0 as usize);
     ListenConfig {
         workers: threads.udp,
         tcp_workers: threads.tcp,
         tls_workers: threads.tls,
-        connections: open_files::max_connections(server.tcp_connections.0 as usize, reserved),
-        connections_per_client: server.tcp_connections_per_client.0 as usize,
+        connections,
+        connections_per_client: per_client(server.tcp_connections_per_client.0, connections),
         idle_timeout: Duration::from_millis(server.tcp_idle_timeout_ms.0.into()),
         quic: QuicConfig {
             workers: threads.quic,
-            connections: open_files::max_quic_connections(server.quic_connections.0 as usize),
-            connections_per_client: server.quic_connections_per_client.0 as usize,
+            connections: quic_connections,
+            connections_per_client: per_client(server.quic_connections_per_client.0, quic_connections),
             idle_timeout: Duration::from_millis(server.quic_idle_timeout_ms.0.into()),
             handshake_percent: server.tls_handshake_percent.0 as usize,
             ..ListenConfig::default().quic
@@ -80,6 +82,38 @@ pub fn listen_config(server: &Server) -> ListenConfig {
     }
 }
 
+/// The connections of one client by default.
+const PER_CLIENT: usize = 1_000;
+/// The part of all connections that one client may have by default: where descriptors or memory allow few, it must not have all.
+const CLIENT_PART: usize = 4;
+/// What a client may have all the same, and needs.
+const PER_CLIENT_MIN: usize = 8;
+
+/// The maximum number of connections of one client, of which there are `connections` in all; `configured` as 0 means the default.
+fn per_client(configured: u32, connections: usize) -> usize {
+    match configured {
+        0 => PER_CLIENT.min(connections / CLIENT_PART).max(PER_CLIENT_MIN),
+        _ => configured as usize,
+    }
+}
+
 fn proxies(server: &Server) -> Proxies {
     server.proxy_from.iter().copied().map(AddressPrefix::from).collect::<Vec<_>>().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::value::WholeNumber;
+
+    #[test]
+    fn a_client_has_no_more_than_a_part_of_the_connections_by_default() {
+        assert_eq!(
+            [1, 32, 400, 4_000, 100_000].map(|connections| per_client(0, connections)),
+            [8, 8, 100, 1_000, 1_000]
+        );
+        assert_eq!([1, 5_000].map(|configured| per_client(configured, 100)), [1, 5_000]);
+        let server = Server { tcp_connections: WholeNumber(40), ..Server::default() };
+        assert_eq!(listen_config(&server).connections_per_client, 10);
+    }
 }

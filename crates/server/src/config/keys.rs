@@ -142,7 +142,9 @@ key_table! {
         Restart "tcp-connections" tcp_connections: WholeNumber<0, 10_000_000> = "0";
 
         /// The maximum number of TCP and TLS connections of one client; a client is an IPv4 address or an IPv6 /56.
-        Restart "tcp-connections-per-client" tcp_connections_per_client: WholeNumber<1, 10_000_000> = "1000";
+        ///
+        /// 0 means 1000, or a quarter of all connections if that is less, but at least 8.
+        Restart "tcp-connections-per-client" tcp_connections_per_client: WholeNumber<0, 10_000_000> = "0";
 
         /// The proxies that name their clients in PROXY headers (version 2), one before each UDP message and at the start of each connection.
         ///
@@ -163,7 +165,9 @@ key_table! {
         Restart "quic-connections" quic_connections: WholeNumber<0, 10_000_000> = "0";
 
         /// The maximum number of QUIC connections of one client; a client is an IPv4 address or an IPv6 /56.
-        Restart "quic-connections-per-client" quic_connections_per_client: WholeNumber<1, 10_000_000> = "1000";
+        ///
+        /// 0 means 1000, or a quarter of all connections if that is less, but at least 8.
+        Restart "quic-connections-per-client" quic_connections_per_client: WholeNumber<0, 10_000_000> = "0";
 
         /// Whether to use DNS cookies (RFC 7873, RFC 9018).
         Reload "cookies" cookies: bool = "true";
