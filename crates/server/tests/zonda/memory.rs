@@ -1,9 +1,11 @@
-//! Memory of very many small zones, and of a big one while it loads.
+//! Memory of very many small zones, of a big one while it loads, and of very many idle connections.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use crate::harness::{Daemon, TestFolder};
+use crate::harness::{Daemon, TestFolder, report_skipped};
 
 const ZONES: usize = 10_000;
 /// Octets a zone in anonymous memory, if all zones have the same records and share them, and if each has its own. They were 1,660 when
@@ -84,6 +86,37 @@ pub fn anonymous(daemon: &Daemon) -> usize {
     let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", daemon.id())).expect("procfs");
     let line = rollup.lines().find_map(|line| line.strip_prefix("Anonymous:")).expect("a line of it");
     1024 * line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number")
+}
+
+/// The limit of an idle TCP connection: its slot has 40 octets.
+const MAX_CONNECTION_OCTETS: usize = 48;
+
+/// Each has asked a query, so that it has had buffers, too.
+#[test]
+fn an_idle_tcp_connection_takes_no_more_than_its_slot() {
+    const WARM: usize = 500;
+    const CONNECTIONS: usize = 4_000;
+    const QUERY: &[u8] = b"\0\x21\x12\x34\0\0\0\x01\0\0\0\0\0\0\x03www\x07example\x03com\0\0\x01\0\x01";
+    if netio::resource_limits::raise_open_files().is_ok_and(|limit| limit < 6_000) {
+        return report_skipped("the limit of open files is below 6,000");
+    }
+    let folder = TestFolder::new();
+    folder.write_zone("example.com", 1, "192.0.2.1");
+    let server = "[server]\ntcp-workers = 1\ntcp-connections-per-client = 10000\ntcp-idle-timeout-ms = 600000\n";
+    folder.write("zonda.toml", &format!("{server}[[zone]]\nname = \"example.com\"\nfile = \"zones/{{name}}.zone\"\n"));
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let connect = |_| {
+        let mut connection = TcpStream::connect(daemon.address).expect("loopback");
+        connection.write_all(QUERY).expect("open");
+        connection.read_exact(&mut [0; 2 + 12]).expect("an answer");
+        connection
+    };
+    let mut connections: Vec<TcpStream> = (0..WARM).map(connect).collect();
+    let before = anonymous(&daemon);
+    connections.extend((0..CONNECTIONS).map(connect));
+    let octets = anonymous(&daemon).saturating_sub(before) as f64 / CONNECTIONS as f64;
+    println!("an idle TCP connection takes {octets:.1} octets");
+    assert!(octets <= MAX_CONNECTION_OCTETS as f64, "{octets} octets a connection");
 }
 
 #[test]

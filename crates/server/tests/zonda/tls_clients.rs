@@ -1,4 +1,5 @@
-//! DNS over TLS from the real daemon: the memory of idle connections, and clients with other TLS libraries.
+//! DNS over TLS from the real daemon: the memory of idle connections, and clients with other TLS libraries: OpenSSL, by itself and in
+//! Python, GnuTLS, and that of Go. Clients with `rustls` are in `tls/listener_tests.rs`.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -196,4 +197,155 @@ fn python_asks_resumes_and_sees_close_notify() {
     let output = Command::new("python3").args(["-c", PYTHON, &address.port().to_string()]).output();
     let output = output.expect("python3 runs");
     assert_eq!((output.status.success(), &output.stdout[..]), (true, &b"asked\nclosed\n"[..]), "{output:?}");
+}
+
+/// Asks with each cipher before and after key updates, on a new connection and on one that resumes its session; then reads to the
+/// end, which must be a close_notify.
+const GNUTLS: &str = r#"
+import ctypes, signal, socket, sys
+from ctypes import byref, c_size_t, c_uint, c_void_p
+signal.alarm(60)
+tls = ctypes.CDLL("libgnutls.so.30")
+CLIENT, CERTIFICATE, AGAIN, INTERRUPTED = 2, 1, -28, -52
+QUERY = b"\0\x21\x12\x34\0\0\0\x01\0\0\0\0\0\0\x03www\x07example\x03com\0\0\x01\0\x01"
+
+class Datum(ctypes.Structure):
+    _fields_ = [("data", c_void_p), ("size", c_uint)]
+
+def call(function, *arguments):
+    while (result := function(*arguments)) in (AGAIN, INTERRUPTED):
+        pass
+    assert result >= 0, (function.__name__, result)
+    return result
+
+def connect(cipher, ticket):
+    tcp = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+    session, credentials = c_void_p(), c_void_p()
+    call(tls.gnutls_init, byref(session), CLIENT)
+    priority = f"NORMAL:-VERS-ALL:+VERS-TLS1.3:-CIPHER-ALL:+{cipher}"
+    call(tls.gnutls_priority_set_direct, session, priority.encode(), None)
+    call(tls.gnutls_certificate_allocate_credentials, byref(credentials))
+    call(tls.gnutls_credentials_set, session, CERTIFICATE, credentials)
+    name = ctypes.create_string_buffer(b"dot")
+    call(tls.gnutls_alpn_set_protocols, session, byref(Datum(ctypes.addressof(name), 3)), 1, 0)
+    if ticket:
+        call(tls.gnutls_session_set_data, session, c_void_p(ticket.data), c_size_t(ticket.size))
+    tls.gnutls_transport_set_int2(session, tcp.fileno(), tcp.fileno())
+    call(tls.gnutls_handshake, session)
+    assert bool(tls.gnutls_session_is_resumed(session)) == bool(ticket)
+    return tcp, session
+
+def receive(session):
+    buffer = ctypes.create_string_buffer(4096)
+    length = call(tls.gnutls_record_recv, session, buffer, c_size_t(4096))
+    return buffer.raw[:length]
+
+def ask(session):
+    assert call(tls.gnutls_record_send, session, QUERY, c_size_t(len(QUERY))) == len(QUERY)
+    answer = b""
+    while not answer.endswith(bytes([192, 0, 2, 1])):
+        part = receive(session)
+        assert part, "the end"
+        answer += part
+
+for cipher in ("AES-128-GCM", "AES-256-GCM", "CHACHA20-POLY1305"):
+    ticket = None
+    for _ in range(2):
+        tcp, session = connect(cipher, ticket)
+        ask(session)
+        for keys_of_both in (0, 1, 0, 1, 1):
+            call(tls.gnutls_session_key_update, session, keys_of_both)
+            ask(session)
+        ticket = Datum()
+        call(tls.gnutls_session_get_data2, session, byref(ticket))
+    print("asked", flush=True)
+assert receive(session) == b""
+print("closed")
+"#;
+
+#[test]
+fn gnutls_resumes_changes_keys_and_sees_close_notify() {
+    let has_library = Command::new("python3").args(["-c", "import ctypes; ctypes.CDLL('libgnutls.so.30')"]).output();
+    if !has_library.is_ok_and(|output| output.status.success()) {
+        return report_skipped("python3 or libgnutls.so.30 is not installed");
+    }
+    let folder = TestFolder::new();
+    let (_daemon, address) = serve(&folder, "tcp-idle-timeout-ms = 2000\n");
+    let output = Command::new("python3").args(["-c", GNUTLS, &address.port().to_string()]).output();
+    let output = output.expect("python3 runs");
+    let printed = (output.status.success(), str::from_utf8(&output.stdout).expect("ASCII"));
+    assert_eq!(printed, (true, "asked\nasked\nasked\nclosed\n"), "{output:?}");
+}
+
+/// Asks twice on a new connection and on one that resumes its session, and reads to the end, which must be a close_notify: without one Go
+/// reports an unexpected end. It answers key updates, but has no function to begin one.
+const GO: &str = r#"package main
+
+import (
+	"bytes"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"os"
+	"time"
+)
+
+const query = "\x00\x21\x12\x34\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x03www\x07example\x03com\x00\x00\x01\x00\x01"
+
+func check(is bool, what ...any) {
+	if !is {
+		fmt.Println(what...)
+		os.Exit(1)
+	}
+}
+
+func main() {
+	config := &tls.Config{
+		InsecureSkipVerify: true,
+		NextProtos:         []string{"dot"},
+		MinVersion:         tls.VersionTLS13,
+		ServerName:         "ns1.example.net",
+		ClientSessionCache: tls.NewLRUClientSessionCache(1),
+	}
+	for _, resumes := range []bool{false, true} {
+		connection, err := tls.Dial("tcp", os.Args[1], config)
+		check(err == nil, err)
+		connection.SetDeadline(time.Now().Add(20 * time.Second))
+		state := connection.ConnectionState()
+		check(state.DidResume == resumes && state.NegotiatedProtocol == "dot", state)
+		buffer := make([]byte, 4096)
+		for asked := 0; asked < 2; asked++ {
+			_, err = connection.Write([]byte(query))
+			check(err == nil, err)
+			answer := []byte{}
+			for !bytes.HasSuffix(answer, []byte{192, 0, 2, 1}) {
+				length, err := connection.Read(buffer)
+				check(err == nil, err)
+				answer = append(answer, buffer[:length]...)
+			}
+		}
+		fmt.Println("asked")
+		if resumes {
+			_, err = connection.Read(buffer)
+			check(err == io.EOF, err)
+		}
+	}
+	fmt.Println("closed")
+}
+"#;
+
+#[test]
+fn go_asks_resumes_and_sees_close_notify() {
+    if Command::new("go").arg("version").output().is_err() {
+        return report_skipped("go is not installed");
+    }
+    let folder = TestFolder::new();
+    let (_daemon, address) = serve(&folder, "tcp-idle-timeout-ms = 2000\n");
+    let program = folder.write("client.go", GO);
+    let mut command = Command::new("go");
+    // Nothing is downloaded.
+    command.env("GOPROXY", "off").env("GOTOOLCHAIN", "local").arg("run").arg(program).arg(address.to_string());
+    let output = command.output().expect("go runs");
+    let printed = (output.status.success(), str::from_utf8(&output.stdout).expect("ASCII"));
+    assert_eq!(printed, (true, "asked\nasked\nclosed\n"), "{output:?}");
 }
