@@ -148,6 +148,7 @@ fn server_facts(config: &Config, host: &Host) -> ServerFacts {
     let addresses = addresses(server).len().max(1);
     let options: BTreeMap<&'static str, String> = [
         ("tcp-connections", server.tcp_connections.0),
+        ("tcp-connections-per-client", server.tcp_connections_per_client.0),
         ("quic-connections", server.quic_connections.0),
         ("workers", server.workers.0),
         ("tcp-idle-timeout-ms", server.tcp_idle_timeout_ms.0),

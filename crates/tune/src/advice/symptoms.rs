@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::Case;
+use crate::host::Pressure;
 
 /// Something that has gone wrong since the start of the host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -100,9 +101,16 @@ const MEMORY_PRESSURE: Words = (
     "fewer connections or zones, more memory, a higher memory.max",
 );
 
+/// As [`MEMORY_PRESSURE`].
+const DISK_PRESSURE: Words = (
+    "disk pressure (PSI), percent of the last minute",
+    "work waited for disks",
+    "more free memory, so that zone files stay in the page cache; see cold page cache at the start",
+);
+
 /// The words of all symptoms, for the manual.
 pub(crate) fn words() -> impl Iterator<Item = &'static Words> {
-    COUNTERS.iter().chain([&TIME_WAIT, &MEMORY_PRESSURE])
+    COUNTERS.iter().chain([&TIME_WAIT, &MEMORY_PRESSURE, &DISK_PRESSURE])
 }
 
 fn symptom(&(name, meaning, help): &Words, count: u64) -> Symptom {
@@ -117,7 +125,7 @@ pub fn symptoms(case: &Case) -> Vec<Symptom> {
         .filter_map(|words| Some(symptom(words, counters.value(words.0).filter(|count| *count > 0)?)))
         .collect();
     found.extend(time_wait(case));
-    found.extend(memory_pressure(case));
+    found.extend(pressures(case));
     found
 }
 
@@ -128,8 +136,9 @@ fn time_wait(case: &Case) -> Option<Symptom> {
     (count > (last + 1).saturating_sub(first) / 2).then(|| symptom(&TIME_WAIT, count))
 }
 
-/// Work waits for memory.
-fn memory_pressure(case: &Case) -> Option<Symptom> {
-    let waiting = case.host.memory.pressure?.memory;
-    (waiting >= 1.0).then(|| symptom(&MEMORY_PRESSURE, waiting as u64))
+/// Work waits for memory or disks.
+fn pressures(case: &Case) -> impl Iterator<Item = Symptom> {
+    let of = |pressure: Pressure| [(&MEMORY_PRESSURE, pressure.memory), (&DISK_PRESSURE, pressure.io)];
+    let waiting = case.host.memory.pressure.into_iter().flat_map(of);
+    waiting.filter(|(_, percent)| *percent >= 1.0).map(|(words, percent)| symptom(words, percent as u64))
 }

@@ -33,6 +33,18 @@ pub(super) const SETTINGS: &[Setting] = &[
         ..ZONDA
     },
     Setting {
+        name: "tcp-connections-per-client",
+        rule: "left at 0 (1000, or a quarter of all if that is less); more only where many clients share an address, such as that of a proxy that is not in proxy-from",
+        compute: |case| match case.server.options.get("tcp-connections-per-client").map(String::as_str) {
+            Some("0") | None => {
+                Advice::Leave("1000, or a quarter of all where there are few: no client can take all".into())
+            }
+            Some(_) => Advice::Leave("set by hand: a client may have as many, even if that is all of them".into()),
+        },
+        risk: "too many, and one client takes the places of the others",
+        ..ZONDA
+    },
+    Setting {
         name: "quic-connections",
         rule: "--connections, if the server listens for QUIC and memory allows",
         compute: |case| {

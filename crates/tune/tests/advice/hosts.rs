@@ -55,13 +55,20 @@ fn symptoms_name_the_setting_that_helps() {
     host.write("proc/net/snmp", "Udp: InDatagrams RcvbufErrors\nUdp: 1000 5\n");
     host.write("proc/net/softnet_stat", "00000010 00000002 00000000\n00000010 0000000a 00000000\n");
     host.write("proc/net/sockstat", "TCP: inuse 1 orphan 0 tw 20000 alloc 1 mem 1\n");
+    host.write("proc/pressure/io", "some avg10=0.00 avg60=12.50 avg300=0.10 total=5\n");
     let host = host.read();
     let case = Case { host: &host, workload: workload(Role::Udp), server: ServerFacts::default() };
     let found = symptoms(&case);
     let counts: Vec<_> = found.iter().map(|symptom| (symptom.name, symptom.count)).collect();
     assert_eq!(
         counts,
-        [("TcpExt.ListenOverflows", 17), ("Udp.RcvbufErrors", 5), ("softnet.dropped", 12), ("TCP.tw", 20_000)]
+        [
+            ("TcpExt.ListenOverflows", 17),
+            ("Udp.RcvbufErrors", 5),
+            ("softnet.dropped", 12),
+            ("TCP.tw", 20_000),
+            ("disk pressure (PSI), percent of the last minute", 12)
+        ]
     );
     assert!(found[0].help.contains("net.core.somaxconn"));
     let text = table::text(&case, &advise(&case), &found, &[]);

@@ -56,7 +56,7 @@ const NAMED: &[(&str, &str)] = &[
     ("CPU frequency scaling", "CPU governor"),
     ("IRQ binding", "IRQ affinity"),
     ("connection reuse", "connections for each transfer"),
-    ("file system cache", "cold page cache at the start"),
+    ("file system cache, io.pressure", "cold page cache at the start"),
     ("firewall rule for UDP", "firewall and connection tracking of port 53"),
     ("UDP receive threads", "workers and processors"),
     ("NIC receive buffers", "NIC receive buffers (ring)"),
