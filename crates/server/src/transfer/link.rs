@@ -148,10 +148,10 @@ impl<T: TransferSink> Link<T> {
         let (reuse, may_open) = (self.reuse(now), self.may_open(now));
         let limit = if reuse == Reuse::Pipelined { PIPELINE } else { 1 };
         let usable = self.connections.iter().filter(|(_, connection)| {
-            let is_spent = reuse == Reuse::OnePerConnection && connection.started > 0;
+            let is_spent = connection.is_retired || (reuse == Reuse::OnePerConnection && connection.started > 0);
             let is_blocked = connection.session.largest_transfer() > BIG_TRANSFER;
             let has_room = connection.session.in_flight() < limit && connection.session.has_free_ids();
-            has_room && !is_spent && !connection.is_retired && !(is_blocked && may_open)
+            has_room && !is_spent && !(is_blocked && may_open)
         });
         let load = |connection: &Connection<T>| connection.session.in_flight();
         let (id, best) = usable.min_by_key(|(id, connection)| (load(connection), **id))?;
