@@ -37,7 +37,7 @@ pub enum TsigError {
     /// The time signed differs from the current time by more than the fudge.
     #[error("the time signed is outside of the fudge interval (BADTIME)")]
     BadTime,
-    /// The MAC is truncated; only full MACs are accepted.
+    /// The MAC is truncated to fewer octets than the key accepts.
     #[error("the MAC is truncated (BADTRUNC)")]
     BadTrunc,
     /// A required TSIG record is missing (RFC 8945 5.3.1).

@@ -215,6 +215,12 @@ key_table! {
 
         /// A file with the secret in base64, instead of `secret`. Every reload reads it again.
         Reload "secret-file" secret_file: Option<FilePath> = "";
+
+        /// How many octets a truncated MAC must have to be accepted; 0 accepts full MACs only.
+        ///
+        /// For clients that truncate, such as those with a key of BIND for `hmac-sha256-128`, which is 16 octets. RFC 8945 5.2.2.1 permits
+        /// half of the full length or more, and not less than 10 octets. Messages of this server have full MACs.
+        Reload "min-mac-octets" min_mac_octets: WholeNumber<0, 64> = "0";
     }
 }
 

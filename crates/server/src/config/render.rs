@@ -50,9 +50,10 @@ fn write_key(key: &ConfiguredKey, out: &mut String) {
         // Printed without its octets.
         secret: (!is_file).then_some(TsigSecret(Vec::new())),
         secret_file: key.secret_file.clone().map(FilePath),
+        min_mac_octets: WholeNumber(if key.key.accepts_truncated() { key.key.min_mac_len() as u32 } else { 0 }),
     };
     for (key, value) in table.values() {
-        if let Some(value) = value {
+        if let Some(value) = value.filter(|value| value != key.default) {
             _ = writeln!(out, "{} = {value}", key.name);
         }
     }

@@ -13,7 +13,7 @@ use zone::{FilePosition, Finding, Severity};
 use super::configured_key::ConfiguredKey;
 use super::keys::TsigKeyTable;
 use super::reader::{ConfigReader, Source};
-use super::value::{DomainName, FilePath, TsigAlgorithm, TsigSecret};
+use super::value::{DomainName, FilePath, TsigAlgorithm, TsigSecret, WholeNumber};
 use crate::input;
 use crate::printable::{path_text, quoted};
 
@@ -62,7 +62,11 @@ impl ConfigReader {
             None => keys.secret,
         };
         let (Some(TsigSecret(secret)), Some(TsigAlgorithm(algorithm))) = (secret, keys.algorithm) else { return };
-        match TsigKey::new(algorithm, name.as_ref(), &secret) {
+        let key = TsigKey::new(algorithm, name.as_ref(), &secret).and_then(|key| match keys.min_mac_octets {
+            WholeNumber(0) => Ok(key),
+            WholeNumber(octets) => key.with_min_mac_len(octets as usize),
+        });
+        match key {
             Ok(key) => self.keys.push(ConfiguredKey { key: key.into(), algorithm, secret_file }),
             Err(error) => self.add_error(position, format!("the key {name} cannot be used: {error}"), ""),
         }

@@ -108,6 +108,7 @@ secret = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA="
 name = "other.example."
 algorithm = "hmac-sha512"
 secret-file = "other.secret"
+min-mac-octets = 32
 
 [template.secondary]
 primaries = ["192.0.2.1"]
@@ -150,7 +151,7 @@ fn keys_transfers_and_catalogs_have_their_documented_form() {
     let value: serde_json::Value = serde_json::from_str(&outcome.out).expect("JSON");
     let keys = serde_json::json!([
         {"name": "transfer.example.", "algorithm": "hmac-sha256", "secret": "(hidden)"},
-        {"name": "other.example.", "algorithm": "hmac-sha512", "secret-file": "other.secret"},
+        {"name": "other.example.", "algorithm": "hmac-sha512", "secret-file": "other.secret", "min-mac-octets": 32},
     ]);
     assert_eq!(value["key"], keys);
     let pin = "sha256/Hx4dHBsaGRgXFhUUExIREA8ODQwLCgkIBwYFBAMCAQA=";
@@ -278,6 +279,10 @@ fn mistakes_in_keys_are_found_where_they_are() {
             "1:1: error: this key has no secret (help: set `secret` or `secret-file`",
         ),
         (KEY.replace("secret =", "secret-file =") + ZONE, "`AQID` cannot be read"),
+        (
+            format!("{KEY}min-mac-octets = 15\n{ZONE}"),
+            "1:1: error: the key transfer.example. cannot be used: a MAC of this algorithm may be truncated to 16 octets, and has at most 32",
+        ),
         (KEY.replace("name =", "nam =") + ZONE, "error: this key has no name"),
         (
             format!("[server]\nlisten-tls = [\"::1\"]\n{ZONE}"),

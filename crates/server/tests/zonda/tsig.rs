@@ -54,7 +54,23 @@ fn dig_and_kdig_transfer_with_keys_and_a_reload_changes_them() {
         let answer = ask("dig", &daemon, &["www.example.com", "A", "-y", &old]).expect("it is installed");
         assert!(answer.contains("192.0.2.1"), "both keys are valid: {answer}");
     }
+    check_truncation(&folder, &daemon);
     let log = daemon.log();
     assert!(!is_transferred || log.contains("zone transferred") && log.contains("old."), "{log}");
     assert!(!log.contains(SECRET) && !log.contains(OTHER), "{log}");
+}
+
+/// RFC 8945 5.2.2.1: a key of BIND for `hmac-sha256-128` signs with 16 of 32 octets.
+fn check_truncation(folder: &TestFolder, daemon: &Daemon) {
+    let truncated = format!("hmac-sha256-128:new.:{OTHER}");
+    let keys = config(&[("new.", OTHER)], "new.");
+    for (least, is_accepted) in [(0, false), (20, false), (16, true)] {
+        let key = keys.replace("algorithm", &format!("min-mac-octets = {least}\nalgorithm"));
+        folder.write("zonda.toml", &key);
+        let reload = folder.run(&["reload"]);
+        assert_eq!(reload.status, 0, "{}", reload.err);
+        let Some(answer) = ask("dig", daemon, &["www.example.com", "A", "-y", &truncated]) else { return };
+        assert_eq!(answer.contains("192.0.2.1\n"), is_accepted, "{least}: {answer}");
+        assert_eq!(answer.contains("BADTRUNC"), !is_accepted, "{least}: {answer}");
+    }
 }

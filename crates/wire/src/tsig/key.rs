@@ -1,5 +1,6 @@
 //! TSIG keys: name, algorithm and secret.
 
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use aws_lc_rs::hmac;
@@ -15,6 +16,8 @@ pub struct TsigKey {
     name: Name,
     algorithm: Name,
     hmac: hmac::Key,
+    /// Shorter MACs are refused.
+    min_mac_len: usize,
 }
 
 /// Why text is not a TSIG key.
@@ -32,6 +35,14 @@ pub enum TsigKeyError {
     /// The secret is empty or not base64.
     #[error("the secret is not base64")]
     Secret,
+    /// RFC 8945 5.2.2.1 permits no MACs of this length.
+    #[error("a MAC of this algorithm may be truncated to {min} octets, and has at most {max}")]
+    MacLength {
+        /// The least octets of a truncated MAC.
+        min: usize,
+        /// The octets of a full MAC.
+        max: usize,
+    },
 }
 
 /// RFC 8945 6: all algorithms except HMAC-MD5, which must not be used, and the truncated ones.
@@ -50,15 +61,16 @@ pub const ALGORITHM_NAMES: [&str; 5] = {
 };
 
 impl PartialEq for TsigKey {
-    /// Whether both have the same name, algorithm and secret. The secret itself is not accessible; equal secrets make equal MACs.
+    /// Whether both have the same name, algorithm, secret and policy. The secret itself is not accessible; equal secrets make equal MACs.
     fn eq(&self, other: &TsigKey) -> bool {
         let mac = |key: &TsigKey| hmac::sign(&key.hmac, b"");
-        self.name == other.name && self.algorithm == other.algorithm && mac(self).as_ref() == mac(other).as_ref()
+        let parts = |key: &TsigKey| (key.name.clone(), key.algorithm.clone(), key.min_mac_len);
+        parts(self) == parts(other) && mac(self).as_ref() == mac(other).as_ref()
     }
 }
 
 impl TsigKey {
-    /// A key; `algorithm` is a name in any case, with or without the final dot.
+    /// A key that accepts full MACs only; `algorithm` is a name in any case, with or without the final dot.
     pub fn new(algorithm: &str, name: NameRef<'_>, secret: &[u8]) -> Result<TsigKey, TsigKeyError> {
         let wanted = algorithm.trim_end_matches('.');
         let (text, hmac) = ALGORITHMS
@@ -69,7 +81,18 @@ impl TsigKey {
             return Err(TsigKeyError::Secret);
         }
         let (name, algorithm) = (name.to_owned().to_lowercase(), text.parse()?);
-        Ok(TsigKey { name, algorithm, hmac: hmac::Key::new(hmac, secret) })
+        let min_mac_len = hmac.digest_algorithm().output_len();
+        Ok(TsigKey { name, algorithm, hmac: hmac::Key::new(hmac, secret), min_mac_len })
+    }
+
+    /// The same key, which also accepts MACs that were truncated to this many octets or more: the local policy of RFC 8945 5.2.2.1. It
+    /// signs with full MACs, since those of responses are to be at least as long as those of requests.
+    pub fn with_min_mac_len(self, octets: usize) -> Result<TsigKey, TsigKeyError> {
+        let lengths = self.mac_lengths();
+        match lengths.contains(&octets) {
+            true => Ok(TsigKey { min_mac_len: octets, ..self }),
+            false => Err(TsigKeyError::MacLength { min: *lengths.start(), max: *lengths.end() }),
+        }
     }
 
     /// The name of the key, in lower case.
@@ -89,6 +112,21 @@ impl TsigKey {
     /// The length of a full MAC, in octets.
     pub(super) fn mac_len(&self) -> usize {
         self.hmac.algorithm().digest_algorithm().output_len()
+    }
+
+    /// The lengths that a MAC may have (RFC 8945 5.2.2.1): not shorter than half of the full one, or than 10 octets.
+    pub(super) fn mac_lengths(&self) -> RangeInclusive<usize> {
+        10.max(self.mac_len() / 2)..=self.mac_len()
+    }
+
+    /// The length of the shortest MAC that is accepted, in octets; that of a full one if none may be truncated.
+    pub fn min_mac_len(&self) -> usize {
+        self.min_mac_len
+    }
+
+    /// Whether truncated MACs are accepted.
+    pub fn accepts_truncated(&self) -> bool {
+        self.min_mac_len < self.mac_len()
     }
 }
 

@@ -180,6 +180,34 @@ fn rfc_8945_5_2_each_error_has_its_rcode_and_tsig_error() {
 }
 
 #[test]
+fn rfc_8945_5_2_2_1_a_key_may_accept_truncated_macs() {
+    let (algorithm, query_mac, answer_mac) = MACS[2];
+    let key = key("hmac-sha256").with_min_mac_len(16).expect("half of the full length");
+    let truncated = |message, mac: &str, len: usize| signed_by_dnspython(message, algorithm, &mac[..2 * len]);
+    for len in [16, 31, 32] {
+        let query = truncated(QUERY, query_mac, len);
+        let mut signer = verified(&query, &key, NOW_S).expect("long enough").expect("signed");
+        let mut answer = octets(ANSWER);
+        signer.sign(&mut answer, 0, NOW_S).expect("short");
+        // RFC 8945 4.3.1: the digest has the MAC of the query as it was sent, and that of the response is at least as long.
+        let sent = Mac::new(&octets(query_mac)[..len]).expect("short");
+        assert_eq!(TsigVerifier::new(&key, &sent).verify(&answer, NOW_S), Ok(()));
+        assert_eq!(record::find(&answer).expect("well-formed").expect("signed").0.mac.len(), 32);
+    }
+    let full = Mac::new(&octets(query_mac)).expect("short");
+    assert_eq!(TsigVerifier::new(&key, &full).verify(&truncated(ANSWER, answer_mac, 16), NOW_S), Ok(()));
+    let strict = key.clone().with_min_mac_len(20).expect("longer than half");
+    assert_eq!(verified(&truncated(QUERY, query_mac, 16), &strict, NOW_S).map(drop), Err(TsigError::BadTrunc));
+    assert!(strict != key && key.accepts_truncated());
+    for wrong in [15, 33] {
+        let error = key.clone().with_min_mac_len(wrong).expect_err("no MAC may have that length");
+        assert_eq!(error, TsigKeyError::MacLength { min: 16, max: 32 });
+    }
+    let sha1 = self::key("hmac-sha1").with_min_mac_len(9).expect_err("less than 10 octets");
+    assert_eq!(sha1, TsigKeyError::MacLength { min: 10, max: 20 });
+}
+
+#[test]
 fn rfc_8945_5_2_3_badtime_responses_have_the_server_time() {
     let key = key("hmac-sha256");
     let (query, _) = signed_query(&key);

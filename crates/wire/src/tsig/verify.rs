@@ -151,8 +151,7 @@ fn check(
     if tsig.owner.wire() != key.name().wire() || tsig.algorithm != key.algorithm() {
         return Err(TsigError::BadKey);
     }
-    // RFC 8945 5.2.2.1: neither longer than the full MAC, nor shorter than half of it or 10 octets.
-    if !(10.max(key.mac_len() / 2)..=key.mac_len()).contains(&tsig.mac.len()) {
+    if !key.mac_lengths().contains(&tsig.mac.len()) {
         return Err(TsigError::Malformed);
     }
     // RFC 8945 4.3.2: the message without the TSIG record, with the original ID.
@@ -167,8 +166,10 @@ fn check(
     if now_s.abs_diff(tsig.time_s) > tsig.fudge_s.into() {
         return Err(TsigError::BadTime);
     }
-    if tsig.mac.len() < key.mac_len() {
+    // RFC 8945 5.2.2.1: how short a truncated MAC may be is a matter of policy.
+    if tsig.mac.len() < key.min_mac_len() {
         return Err(TsigError::BadTrunc);
     }
-    Ok(Mac::new(tsig.mac).expect("a full MAC"))
+    // The next digest has the MAC as it was sent, truncated or not (RFC 8945 4.3.1).
+    Ok(Mac::new(tsig.mac).expect("no longer than a full MAC"))
 }
