@@ -100,6 +100,12 @@ def updates() -> list[bytes]:
     return [*single, *(b"".join(single[at : at + 8]) for at in range(0, len(single), 8))]
 
 
+def signed(name: str, algorithm: str, mac: bytes) -> bytes:
+    """The input of the target `tsig`: a key, a change, and a query with a TSIG record, whose MAC is wrong."""
+    rdata = wire_name(algorithm) + struct.pack("!HIHH", 0, 1_700_000_000, 300, len(mac)) + mac + struct.pack("!HHH", 0x1234, 0, 0)
+    return bytes([2, 13]) + query("a.z.", 252, record(name, 250, 255, 0, rdata))
+
+
 def journal_record(kind: int, zone: int, sequence: int, numbers: tuple[int, int, int, int], payload: bytes) -> bytes:
     """A record of the journal without checksums, which the fuzz target adds; `numbers` are base, from, to and batch."""
     base, first, last, batch = numbers
@@ -162,6 +168,8 @@ def main() -> None:
     write("edns", [edns_input(*variant) for variant in variants])
     write("zone_text", [ZONE.encode(), *(line.encode() + b"\n" for line in ZONE.splitlines())])
     write("update", updates())
+    macs = itertools.product(("key.", "other."), ("hmac-sha1.", "hmac-sha256.", "hmac-md5.sig-alg.reg.int."), (0, 9, 10, 16, 20, 32, 33))
+    write("tsig", [*(b"\0\7" + it for it in queries), *(signed(name, algorithm, bytes(length)) for name, algorithm, length in macs)])
     write("journal", journals())
     write("proxy_header", proxy_headers())
     write("respond", [rng.randbytes(2) + it for it in queries])
