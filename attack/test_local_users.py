@@ -127,6 +127,27 @@ def test_the_help_for_a_state_dir_that_cannot_be_written_fits_the_error(privileg
     assert "space" not in result.stderr + server.log_text()
 
 
+@needs_root
+@pytest.mark.parametrize("may_control", [False, True])
+def test_other_users_control_the_server_only_as_members_of_its_group(privileged, may_control):
+    state_dir = privileged.own(privileged.folder / "state")
+    group = pwd.getpwnam("nobody").pw_gid
+    os.chown(state_dir, privileged.user, group)
+    settings = f'user = "nobody"\ncontrol-by-group = {str(may_control).lower()}'
+    server = Daemon(privileged.folder, server=settings).start()
+    command = [program(), "zone", "status", "--state-dir", state_dir]
+
+    def is_served(of: int) -> bool:
+        # A user without an account.
+        done = subprocess.run(command, capture_output=True, text=True, check=False, user=54321, group=of, extra_groups=[])
+        assert done.returncode == 0 or "Permission denied" in done.stderr, done.stderr
+        return done.returncode == 0
+
+    others = [is_served(54321), is_served(group)]
+    server.stop()
+    assert others == [False, may_control]
+
+
 # ---------- the log ----------
 
 

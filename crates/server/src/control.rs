@@ -210,15 +210,16 @@ impl ControlSocket {
         self.state_dir.file(name)
     }
 
-    /// Creates the socket; only the owner and root can connect to it.
-    pub fn open(state_dir: StateDir) -> io::Result<ControlSocket> {
+    /// Creates the socket; the owner, root and with `for_group` the group of this process can connect to it.
+    pub fn open(state_dir: StateDir, for_group: bool) -> io::Result<ControlSocket> {
         let socket = state_dir.file(CONTROL_SOCKET);
         match fs::remove_file(&socket) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => (),
         }
         let listener = UnixListener::bind(&socket)?;
-        fs::set_permissions(&socket, fs::Permissions::from_mode(0o600))?;
+        let mode = if for_group { 0o660 } else { 0o600 };
+        fs::set_permissions(&socket, fs::Permissions::from_mode(mode))?;
         let (sender, receiver) = sync_channel(MAX_WAITING);
         Ok(ControlSocket {
             listener,
@@ -393,7 +394,7 @@ mod tests {
         // Longer than the address of a Unix socket may be.
         let state_dir = folder.path().join("deep/".repeat(30));
         let taken = StateDir::open(&state_dir).expect("a fresh folder");
-        let control = ControlSocket::open(taken).expect("a taken folder");
+        let control = ControlSocket::open(taken, false).expect("a taken folder");
         serve(control, || ControlResponse::Reloaded(Report::default()));
         assert!(
             matches!(request(&state_dir, &ControlRequest::Reload), Ok(ControlResponse::Reloaded(report)) if report == Report::default())
@@ -412,10 +413,22 @@ mod tests {
     }
 
     #[test]
+    fn the_group_may_connect_if_it_is_to() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (for_group, expected) in [(false, 0o600), (true, 0o660), (false, 0o600)] {
+            let state_dir = StateDir::open(folder.path()).expect("a folder of this user");
+            let control = ControlSocket::open(state_dir, for_group).expect("a taken folder");
+            let socket = fs::metadata(folder.path().join(CONTROL_SOCKET)).expect("it is there");
+            assert_eq!(socket.permissions().mode() & 0o7777, expected);
+            control.close();
+        }
+    }
+
+    #[test]
     fn nothing_else_waits_for_reloads() {
         let folder = tempfile::tempdir().expect("a folder");
         let control =
-            ControlSocket::open(StateDir::open(folder.path()).expect("a fresh folder")).expect("a taken folder");
+            ControlSocket::open(StateDir::open(folder.path()).expect("a fresh folder"), false).expect("a taken folder");
         let (release, released) = sync_channel::<()>(0);
         serve(control, move || {
             _ = released.recv();

@@ -245,7 +245,8 @@ fn prepare_check_folder(state_dir: &StateDir) {
 /// Opens the control socket in the state-dir.
 fn open_control_socket(server: &Server, state_dir: StateDir) -> Result<Option<ControlSocket>, StartError> {
     let path = state_dir.path().to_owned();
-    or_warn(server, ControlSocket::open(state_dir).map_err(|error| StateDirError::Unusable(path, error)))
+    let opened = ControlSocket::open(state_dir, server.control_by_group);
+    or_warn(server, opened.map_err(|error| StateDirError::Unusable(path, error)))
 }
 
 /// Without the default state-dir there is no `zonda reload`, but SIGHUP.

@@ -98,6 +98,12 @@ key_table! {
         /// systemd there is no journal: transferred zones are not kept over a restart.
         Restart "state-dir" state_dir: Option<FilePath> = "";
 
+        /// Whether members of the group that zonda runs as may use the control socket, besides the user that it runs as, and root.
+        ///
+        /// They can reload, add and remove zones and do all else that `zonda zone` does; they get no other files. With `--state-dir` their commands
+        /// need not read the configuration, which may have secrets.
+        Restart "control-by-group" control_by_group: bool = "false";
+
         /// The maximum size of the earlier changes of all zones in the journal, in octets; 0 means no limit.
         ///
         /// When they exceed it, the oldest are dropped, whatever zone they are of: see `max-journal-bytes`. The journal in `state-dir`
