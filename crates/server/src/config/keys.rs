@@ -253,6 +253,8 @@ key_table! {
 
         /// The maximum number of records of the zone, ignored ones included; 0 means no limit. If a zone has more, it is not
         /// loaded, and the version served before stays.
+        ///
+        /// A version that reaches 90 percent of it or of `max-bytes`, where that is 1000 or more, is served with a warning.
         Reload "max-records" max_records: Option<WholeNumber<0, { u32::MAX }>> = "0";
 
         /// The maximum number of records from `$GENERATE` and from files that are included more than once; 0 means no limit.

@@ -82,6 +82,18 @@ pub enum Rejection {
 /// What is said about a version that is published.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Remark {
+    /// A later version may exceed a limit.
+    #[error("it has {value} {what}, which is close to the limit: `{key}` is {limit}")]
+    NearLimit {
+        /// What is counted.
+        what: &'static str,
+        /// How many there are.
+        value: u64,
+        /// The key of the limit.
+        key: &'static str,
+        /// The limit.
+        limit: u64,
+    },
     /// None of the known digests can be checked.
     #[error("its ZONEMD records have no known scheme and algorithm: its digest is not checked")]
     UnknownDigest,
@@ -134,8 +146,7 @@ pub fn run_command(version: &Zone, policy: &ZonePolicy) -> Result<(), Rejection>
 
 /// As [`check_all`], but without the external command.
 pub fn check(candidate: Candidate<'_>, policy: &ZonePolicy) -> Result<Vec<Remark>, Rejection> {
-    check_limits(candidate, &policy.limits)?;
-    let mut remarks = Vec::new();
+    let mut remarks = check_limits(candidate, &policy.limits)?;
     remarks.extend(check_digest(candidate, policy.zonemd)?);
     remarks.extend(check_signatures(candidate, policy.dnssec)?);
     Ok(remarks)
@@ -197,32 +208,58 @@ pub fn without_stale_digest(base: &Zone, applied: Applied) -> (Applied, Option<R
     }
 }
 
-fn check_limits(Candidate { base, version, .. }: Candidate<'_>, limits: &ZoneLimits) -> Result<(), Rejection> {
+/// A limit of the configuration, and what it limits.
+struct Limit {
+    what: &'static str,
+    key: &'static str,
+    limit: u64,
+}
+
+/// From this part of a limit on, a version is close to it: an operator should know before one is refused.
+const NEAR_PERCENT: u64 = 90;
+/// Zones are close to lower limits by design.
+const MIN_REMARKED_LIMIT: u64 = 1000;
+
+impl Limit {
+    /// Refuses a value over the limit. Remarks on one that is close to it, unless `before`, the value of the version before, was, too.
+    fn check(self, value: u64, before: impl FnOnce() -> Option<u64>) -> Result<Option<Remark>, Rejection> {
+        let Limit { what, key, limit } = self;
+        if value > limit {
+            return Err(Rejection::TooLarge { what, value, key, limit });
+        }
+        let is_near = |value: u64| limit >= MIN_REMARKED_LIMIT && value >= limit * NEAR_PERCENT / 100;
+        let is_new = is_near(value) && !before().is_some_and(is_near);
+        Ok(is_new.then_some(Remark::NearLimit { what, value, key, limit }))
+    }
+}
+
+fn check_limits(Candidate { base, version, .. }: Candidate<'_>, limits: &ZoneLimits) -> Result<Vec<Remark>, Rejection> {
     let ZoneLimits { max_records, max_bytes, max_shrink_percent, nsec3_max_iterations, .. } = *limits;
-    let check = |what, value: u64, key, limit: u64| match value > limit {
-        true => Err(Rejection::TooLarge { what, value, key, limit }),
-        false => Ok(()),
-    };
+    let mut remarks = Vec::new();
     if let Denial::Nsec3(chain) = version.denial() {
-        let (value, limit) = (chain.iterations().into(), nsec3_max_iterations.into());
-        check("NSEC3 iterations", value, "nsec3-max-iterations", limit)?;
+        let key = "nsec3-max-iterations";
+        let limit = Limit { what: "NSEC3 iterations", key, limit: nsec3_max_iterations.into() };
+        limit.check(chain.iterations().into(), || None)?;
     }
     if max_bytes > 0 {
-        check("octets in memory", version.heap_size() as u64, "max-bytes", max_bytes.into())?;
+        let limit = Limit { what: "octets in memory", key: "max-bytes", limit: max_bytes.into() };
+        let before = || base.map(|base| base.heap_size() as u64);
+        remarks.extend(limit.check(version.heap_size() as u64, before)?);
     }
     if max_records == 0 && (max_shrink_percent == 0 || base.is_none()) {
-        return Ok(());
+        return Ok(remarks);
     }
     let before = base.filter(|_| max_shrink_percent > 0).map(|base| size_of(base, None).names);
     let counts = size_of(version, base);
     if max_records > 0 {
-        check("records", counts.records, "max-records", max_records.into())?;
+        let limit = Limit { what: "records", key: "max-records", limit: max_records.into() };
+        remarks.extend(limit.check(counts.records, || base.map(|base| size_of(base, None).records))?);
     }
-    let Some(before) = before else { return Ok(()) };
+    let Some(before) = before else { return Ok(remarks) };
     let percent = before.saturating_sub(counts.names) * 100 / before.max(1);
     match percent > u64::from(max_shrink_percent) {
         true => Err(Rejection::Shrinks { percent, limit: max_shrink_percent }),
-        false => Ok(()),
+        false => Ok(remarks),
     }
 }
 

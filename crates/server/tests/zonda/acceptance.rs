@@ -44,6 +44,20 @@ fn a_file_beyond_the_limits_is_refused_and_the_old_version_stays() {
     }
 }
 
+#[test]
+fn a_version_that_comes_close_to_a_limit_is_reported_once() {
+    let folder = folder("max-records = 1000", &hosts(1, 800));
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    for (serial, count, is_near) in [(2, 896, false), (3, 897, true), (4, 990, false), (5, 100, false), (6, 990, true)]
+    {
+        folder.write("a.zone", &hosts(serial, count));
+        let report = reload(&folder);
+        let words = format!("it has {} records, which is close to the limit: `max-records` is 1000", count + 3);
+        assert_eq!((report.status, report.out.contains(&words)), (0, is_near), "{report:?}");
+    }
+    assert!(daemon.ask("h989.a.example").has("192.0.2.1"));
+}
+
 /// RFC 8976 A.1 with another name.
 const DIGEST: &str = "$ORIGIN example.
 @ 86400 SOA ns1 admin 2018031900 1800 900 604800 86400
