@@ -297,7 +297,7 @@ key_table! {
         /// TLS; `quic = true` uses QUIC instead of TCP (RFC 9250). `source` is the address to send from. The default port is 53,
         /// with TLS and QUIC 853.
         ///
-        /// A zone with `primaries` and a `file` starts with the file.
+        /// A zone with `primaries` and a `file` starts with the file. There may be 16 entries.
         Reload "primaries" primaries: Option<Vec<RemoteServer>> = "[]";
 
         /// Who may send NOTIFY (RFC 1996) besides the primaries, which always may, with their key if they have one.

@@ -13,6 +13,7 @@ use super::value::{CatalogRole, Endpoint, FilePath, TlsEndpoint};
 use super::zone_checks::{error, help_for_template};
 use super::zone_config::ZonePolicy;
 use crate::printable::quoted;
+use crate::transfer::primary::MAX_PRIMARIES;
 
 /// A zone setting without effect in this release: whether it is set, the message and the help.
 type UnusedSetting = (fn(&ZonePolicy) -> bool, &'static str, &'static str);
@@ -161,6 +162,11 @@ pub(super) fn contradiction(policy: &ZonePolicy) -> Option<(String, &'static str
             format!("`min-{name}-s` is {min} and `max-{name}-s` is {max}"),
             "the minimum must not be greater",
         ));
+    }
+    if policy.primaries.len() > MAX_PRIMARIES {
+        let message =
+            format!("`primaries` has {} entries, and at most {MAX_PRIMARIES} are asked", policy.primaries.len());
+        return Some((message, "remove some"));
     }
     if policy.check_command.arguments.first().is_some_and(String::is_empty) {
         return Some(("`check-command` has no program".into(), "write the program first, then its arguments"));

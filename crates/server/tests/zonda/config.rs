@@ -350,6 +350,10 @@ fn mistakes_in_lists_are_found_where_they_are() {
             "`tls-pin`: write `sha256/` and the 32 octets",
         ),
         (format!("{ZONE}min-retry-s = 9\nmax-retry-s = 8\n"), "`min-retry-s` is 9 and `max-retry-s` is 8"),
+        (
+            format!("{ZONE}primaries = [{}]\n", "\"192.0.2.1\",".repeat(17)),
+            "1:1: error: zone a.: `primaries` has 17 entries, and at most 16 are asked (help: remove some)",
+        ),
     ]);
 }
 
