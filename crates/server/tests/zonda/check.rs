@@ -1,6 +1,7 @@
 //! `zonda check`: all errors, each with its position.
 
 use crate::harness::{TestFolder, report_skipped, zone_text};
+use crate::test_certificates::TestCertificates;
 
 #[test]
 fn a_good_configuration_and_its_zones_pass() {
@@ -209,4 +210,67 @@ fn an_unreadable_file_is_named() {
     let outcome = folder.run(&["check", "zones"]);
     assert_eq!(outcome.status, 1);
     assert!(outcome.out.contains("secret.example.zone: error: the zone file cannot be read: Permission denied"));
+}
+
+/// The form of the configuration that other people's scripts and measurements rely on, with a secret, and the two templates that it names.
+const DOCUMENTED_FORM: &str = r#"
+[server]
+listen = ["192.0.2.53"]
+listen-tls = ["192.0.2.53"]           # port 853
+tls-cert = "cert.pem"
+tls-key = "key.pem"
+tls-ca = "ca.pem"                     # whom to trust when authenticating primaries and clients
+state-dir = "/var/lib/zonda"
+
+[[key]]
+name = "transfer.example."
+algorithm = "hmac-sha256"
+secret = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA="
+
+[[zone]]
+name = "example.com"
+primaries = ["192.0.2.1", { address = "192.0.2.2", key = "transfer.example.", tls = "ns1.example.net", source = "192.0.2.53" }]
+allow-notify = ["192.0.2.1"]
+allow-transfer = ["192.0.2.0/24", { address = "2001:db8::/32", key = "transfer.example.", tls = true }]
+allow-update = [{ key = "transfer.example.", names = ["*.dyn.example.com"], types = ["A", "AAAA", "TXT"] }]
+notify = ["192.0.2.3", { address = "192.0.2.4:5300", key = "transfer.example." }]
+forward-updates = false
+keep-versions = 0
+max-records = 0
+max-bytes = 0
+max-shrink-percent = 0
+min-refresh-s = 2
+max-refresh-s = 86400
+min-retry-s = 1
+max-retry-s = 3600
+min-expire-s = 3
+max-expire-s = 1209600
+zonemd = "full-transfers"
+notify-ns = true
+
+[[zone]]
+name = "catalog.example."
+catalog = "consume"
+catalog-templates = { customers = "secondary" }
+primaries = ["192.0.2.1"]
+
+[template.default]
+primaries = ["192.0.2.1"]
+
+[template.secondary]
+primaries = [{ address = "192.0.2.2", tls = true, tls-pin = "sha256/Hx4dHBsaGRgXFhUUExIREA8ODQwLCgkIBwYFBAMCAQA=", tls-client-cert = "cert.pem", tls-client-key = "key.pem" }]
+"#;
+
+#[test]
+fn the_documented_form_of_the_configuration_is_accepted() {
+    let (folder, certificates) = (TestFolder::new(), TestCertificates::new());
+    let own = certificates.issue("own", &["ns2.example.net"]);
+    for (name, file) in [("cert.pem", &own.certificate), ("key.pem", &own.key), ("ca.pem", &certificates.authority())] {
+        folder.write(name, &std::fs::read_to_string(file).expect("a file of the test"));
+    }
+    folder.write("zonda.toml", DOCUMENTED_FORM);
+    let outcome = folder.run(&["check", "--config", "zonda.toml"]);
+    assert_eq!(outcome.status, 0, "{outcome:?}");
+    assert!(outcome.out.ends_with(" 0 errors, 2 warnings\n"), "{outcome:?}");
+    assert!(outcome.out.contains("`allow-update` has no effect"), "{outcome:?}");
 }
