@@ -6,6 +6,7 @@
 mod consumed_catalog;
 mod member_placement;
 mod produced_catalog;
+mod removed_zones;
 #[cfg(test)]
 mod tests;
 
@@ -47,8 +48,8 @@ pub struct Catalogs {
 pub enum CatalogEvent {
     /// A result of the pool; `None` if zonda panicked.
     Worked(WorkId, Option<MemberWork>),
-    /// A produced catalog was changed, or could not be.
-    Changed(Name, bool),
+    /// A produced catalog was changed, or could not be for this reason.
+    Changed(Name, Result<(), String>),
 }
 
 /// Receives events.
@@ -165,9 +166,9 @@ impl Catalogs {
     pub fn handle(&mut self, event: CatalogEvent) {
         match event {
             CatalogEvent::Worked(id, result) => self.finish_work(id, result),
-            CatalogEvent::Changed(name, is_applied) => {
+            CatalogEvent::Changed(name, result) => {
                 if let Some(catalog) = self.produced.get_mut(&name) {
-                    catalog.finish_change(is_applied);
+                    catalog.finish_change(&name, result);
                 }
             }
         }
@@ -264,8 +265,14 @@ impl Catalogs {
         self.consumed.get(&catalog.to_owned())?.processed_serial()
     }
 
-    /// Why a consumed catalog is not processed.
+    /// Why a consumed catalog is not processed, or a produced one not changed.
     pub fn problem(&self, catalog: NameRef<'_>) -> Option<String> {
-        self.consumed.get(&catalog.to_owned())?.problem().map(str::to_owned)
+        // Most zones are no catalogs.
+        if self.consumed.is_empty() && self.produced.is_empty() {
+            return None;
+        }
+        let name = catalog.to_owned();
+        let consumed = self.consumed.get(&name).and_then(ConsumedCatalog::problem);
+        consumed.or_else(|| self.produced.get(&name)?.problem()).map(str::to_owned)
     }
 }

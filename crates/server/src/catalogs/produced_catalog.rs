@@ -4,7 +4,7 @@
 //! label of a zone that was added by command follows from the number of its addition, which is stored with it. What a restart or a reload
 //! has changed is found by listing the members. Changes go through the registry, so that consumers get a NOTIFY and IXFR.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,7 @@ use zone::zone_builder::{ZoneBuilder, ZoneBuilderOptions};
 use zone::{CheckMode, Zone};
 
 use super::consumed_catalog::{MemberWork, PART, STEP};
+use super::removed_zones::RemovedZones;
 use super::{CatalogEvent, EventSink};
 use crate::clock;
 use crate::config::ZonePolicy;
@@ -32,10 +33,12 @@ pub struct ProducedCatalog {
     /// Those of the change that is being made: if it is refused, they are pending again.
     changing: Vec<(Name, Option<Listing>)>,
     /// Without a journal: the zones that were removed since the start.
-    removed: BTreeSet<Name>,
+    removed: RemovedZones,
     task: Task,
     /// When the catalog is changed again after a change that was refused.
     paused_until: Option<Instant>,
+    /// Why the last change was refused.
+    problem: Option<String>,
     /// The members must be compared with the zones of the registry.
     needs_relisting: bool,
 }
@@ -74,13 +77,13 @@ const BATCH: usize = 16_384;
 impl ProducedCatalog {
     /// The zone is to be listed.
     pub fn list(&mut self, zone: Name, group: Option<String>, addition: u32) {
-        let is_reset = self.pending.get(&zone).is_some_and(is_reset) | self.removed.remove(&zone);
+        let is_reset = self.pending.get(&zone).is_some_and(is_reset) | self.removed.take(zone.as_ref());
         self.pending.insert(zone, Some(Listing { group, addition, is_reset }));
     }
 
     /// The zone is to be listed no more.
     pub fn unlist(&mut self, zone: Name) {
-        self.removed.insert(zone.clone());
+        self.removed.insert(zone.as_ref());
         self.pending.insert(zone, None);
     }
 
@@ -111,14 +114,26 @@ impl ProducedCatalog {
         };
     }
 
-    /// The registry has applied or refused the change.
-    pub fn finish_change(&mut self, is_applied: bool) {
+    /// The registry has applied the change, or has refused it for this reason.
+    pub fn finish_change(&mut self, name: &Name, result: Result<(), String>) {
         self.task = Task::Idle;
-        if is_applied {
-            self.changing.clear();
-        } else {
-            self.try_again_later();
+        let problem = result.err().map(|reason| format!("the catalog lacks changes: {reason}"));
+        match &problem {
+            None => self.changing.clear(),
+            Some(problem) => {
+                // It is tried again and again.
+                if self.problem.as_ref() != Some(problem) {
+                    error!(catalog = %name, "{problem}");
+                }
+                self.try_again_later();
+            }
         }
+        self.problem = problem;
+    }
+
+    /// Why it does not list what it is to list.
+    pub fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
     }
 
     fn try_again_later(&mut self) {
@@ -162,7 +177,10 @@ impl ProducedCatalog {
                 self.task = Task::Changing;
                 zones.change(zone_change(id, change, name, events));
             }
-            Task::Made(_) => self.changing.clear(),
+            Task::Made(_) => {
+                self.changing.clear();
+                self.problem = None;
+            }
             waiting => {
                 self.task = waiting;
                 return false;
@@ -176,7 +194,7 @@ impl ProducedCatalog {
         let has_journal = zones.has_journal();
         if has_journal {
             // The latest version knows which zones are new.
-            self.removed.clear();
+            self.removed = RemovedZones::default();
         }
         let now_s = clock::real().as_secs();
         let Some(base) = zones.latest(id).cloned() else {
@@ -199,8 +217,9 @@ impl ProducedCatalog {
             let batch = self.changing.clone();
             let serial = zones.policy(id).map_or(SerialPolicy::Unix, serial_policy);
             let serial = serial.next(base.serial(), now_s);
+            let are_reset = has_journal || self.removed.is_full();
             self.task = Task::Making(
-                pool.submit(move || MemberWork::Change(Box::new(next_change(&base, batch, serial, has_journal)))),
+                pool.submit(move || MemberWork::Change(Box::new(next_change(&base, batch, serial, are_reset)))),
             );
         }
         false
@@ -276,10 +295,12 @@ fn first_version(name: NameRef<'_>, members: Vec<(Name, Option<Listing>)>, seria
     MemberWork::FirstVersion(Box::new(version))
 }
 
-/// The change that lists these zones, or does not any more; empty if that is so already.
+/// The change that lists these zones, or does not any more; empty if that is so already. `are_reset`: zones that the version before does
+/// not list get other labels than they may have had earlier.
 ///
-/// Without a journal the next start lists all zones as in a first version, so that only those that were removed get another label.
-fn next_change(base: &Zone, batch: Vec<(Name, Option<Listing>)>, serial: u32, has_journal: bool) -> ChangeSet {
+/// Without a journal the next start lists all zones as in a first version, so that only those that were removed get another label, or
+/// all once too many were removed to be remembered.
+fn next_change(base: &Zone, batch: Vec<(Name, Option<Listing>)>, serial: u32, are_reset: bool) -> ChangeSet {
     let catalog = base.apex();
     let mut change = ChangeSet::new(catalog);
     for (zone, listing) in batch {
@@ -287,7 +308,7 @@ fn next_change(base: &Zone, batch: Vec<(Name, Option<Listing>)>, serial: u32, ha
         let new = listing.map(|listing| {
             let kept = || old.as_ref().filter(|_| !listing.is_reset).map(|old| old.label.clone());
             let label = label_of(zone.as_ref(), listing.addition).or_else(kept).unwrap_or_else(|| {
-                match has_journal || listing.is_reset {
+                match are_reset || listing.is_reset {
                     true => catalog::unique_label_since(zone.as_ref(), serial).into(),
                     false => catalog::unique_label(zone.as_ref()).into(),
                 }
@@ -314,11 +335,10 @@ fn next_change(base: &Zone, batch: Vec<(Name, Option<Listing>)>, serial: u32, ha
 fn zone_change(zone: ZoneId, change: Box<ChangeSet>, name: &Name, events: &EventSink) -> ZoneChange {
     let (catalog, events) = (name.clone(), events.clone());
     let done = Box::new(move |result: Result<crate::zones::ChangedZone, crate::zones::ChangeRefusal>| {
-        match &result {
-            Ok(changed) => info!(%catalog, serial = changed.serial, "catalog changed"),
-            Err(reason) => error!(%catalog, "the catalog could not be changed: {reason}"),
+        if let Ok(changed) = &result {
+            info!(%catalog, serial = changed.serial, "catalog changed");
         }
-        events(CatalogEvent::Changed(catalog, result.is_ok()));
+        events(CatalogEvent::Changed(catalog, result.map(drop).map_err(|reason| reason.to_string())));
     });
     let rules = ChangeRules { check_mode: CheckMode::Lenient, nsec3_max_iterations: 0 };
     ZoneChange { zone, change: ProposedChange::Records(change), rules, order: PublishOrder::AfterSync, done }
