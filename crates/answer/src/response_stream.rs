@@ -1,7 +1,7 @@
 //! A response of many messages: a zone transfer, signed message by message if the query was signed.
 
 use wire::NameRef;
-use zone::transfer_stream::TransferStream;
+use zone::transfer_stream::{TransferContent, TransferStream};
 
 use crate::key_ring::ResponseSigner;
 
@@ -28,6 +28,16 @@ impl ResponseStream {
     /// Whether the last message reports a failure.
     pub fn has_failed(&self) -> bool {
         self.transfer.has_failed()
+    }
+
+    /// What it contains.
+    pub fn content(&self) -> TransferContent {
+        self.transfer.content()
+    }
+
+    /// The serial of the version that the changes start from; `None` if there are none.
+    pub fn from_serial(&self) -> Option<u32> {
+        self.transfer.from_serial()
     }
 
     /// The apex of the zone.

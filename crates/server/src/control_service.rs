@@ -164,11 +164,13 @@ impl ControlService {
         }
     }
 
-    /// The metrics of the listeners and of the journal.
+    /// The metrics of the listeners, of zones and of the journal.
     fn metrics(&self) -> ControlResponse {
-        let (reply, usage) = sync_channel(1);
-        self.writer.request_control(ControlEvent::Journal { reply });
-        ControlResponse::Metrics(metrics::render(&self.counters, usage.recv_timeout(MAX_DISK_WAIT).ok()))
+        let ((reply, totals), (usage_reply, usage)) = (sync_channel(1), sync_channel(1));
+        self.writer.request_control(ControlEvent::Totals { reply });
+        self.writer.request_control(ControlEvent::Journal { reply: usage_reply });
+        let (totals, usage) = (totals.recv().ok(), usage.recv_timeout(MAX_DISK_WAIT).ok());
+        ControlResponse::Metrics(metrics::render(&self.counters, totals, usage))
     }
 
     /// Adds what the transfer thread knows.

@@ -43,4 +43,5 @@ pub mod writer;
 pub mod zone_id;
 pub mod zone_status;
 pub mod zone_timers;
+mod zone_totals;
 pub mod zones;

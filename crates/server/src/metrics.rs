@@ -6,6 +6,7 @@ use wire::message::Rcode;
 
 use crate::listen::{CounterReader, METRICS};
 use crate::storage::StoreUsage;
+use crate::zone_totals::ZoneTotals;
 
 /// The metrics of the journal: name, type, help, and value.
 type JournalMetric = (&'static str, &'static str, &'static str, fn(&StoreUsage) -> u64);
@@ -28,8 +29,8 @@ const JOURNAL_METRICS: [JournalMetric; 6] = [
     ("journal_dropped_octets_total", "counter", "Octets of these changes.", |usage| usage.dropped_octets),
 ];
 
-/// The counters of the listeners, and those of the journal if there is one that answers.
-pub fn render(counters: &CounterReader, journal: Option<StoreUsage>) -> String {
+/// The counters of the listeners, those of zones, and those of the journal if there is one that answers.
+pub fn render(counters: &CounterReader, zones: Option<ZoneTotals>, journal: Option<StoreUsage>) -> String {
     let mut text = String::new();
     let totals = counters.totals().map(|(transport, totals)| (transport, totals.values(), totals.rcodes));
     for (row, metric) in METRICS.iter().enumerate() {
@@ -51,6 +52,9 @@ pub fn render(counters: &CounterReader, journal: Option<StoreUsage>) -> String {
             line(&mut text, &format!("rcodes_total{{transport=\"{transport}\",rcode=\"{rcode}\"}}"), *count);
         }
     }
+    if let Some(totals) = zones {
+        write_zones(&mut text, &totals);
+    }
     if let Some(usage) = journal {
         for (name, kind, help, value) in JOURNAL_METRICS {
             describe(&mut text, name, kind, help);
@@ -58,6 +62,24 @@ pub fn render(counters: &CounterReader, journal: Option<StoreUsage>) -> String {
         }
     }
     text
+}
+
+fn write_zones(text: &mut String, totals: &ZoneTotals) {
+    let ZoneTotals { serving, expired, unavailable, received } = totals;
+    let help = "Zones that are served; that have expired; that were not read or transferred yet, or could not be.";
+    describe(text, "zones", "gauge", help);
+    for (state, count) in [("serving", serving), ("expired", expired), ("unavailable", unavailable)] {
+        line(text, &format!("zones{{state=\"{state}\"}}"), *count);
+    }
+    describe(text, "transfers_received_total", "counter", "Transfers from primaries whose version was served.");
+    for (kind, count) in [("axfr", received.axfr), ("ixfr", received.ixfr)] {
+        line(text, &format!("transfers_received_total{{kind=\"{kind}\"}}"), count);
+    }
+    describe(text, "transfers_received_octets_total", "counter", "Octets of these transfers.");
+    line(text, "transfers_received_octets_total", received.octets);
+    let help = "Transfers from primaries that failed, or whose version was refused.";
+    describe(text, "transfers_failed_total", "counter", help);
+    line(text, "transfers_failed_total", received.failed);
 }
 
 fn describe(text: &mut String, name: &str, kind: &str, help: &str) {
@@ -72,6 +94,7 @@ fn line(text: &mut String, name: &str, value: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::zone_totals::ReceivedTotals;
 
     #[test]
     fn each_metric_is_described_once_and_has_a_value() {
@@ -83,18 +106,24 @@ mod tests {
             dropped_changes: 5,
             dropped_octets: 6,
         };
-        let text = render(&CounterReader::default(), Some(usage));
+        let received = ReceivedTotals { axfr: 4, ixfr: 5, octets: 6, failed: 7 };
+        let zones = ZoneTotals { serving: 1, expired: 2, unavailable: 3, received };
+        let text = render(&CounterReader::default(), Some(zones), Some(usage));
         for expected in [
             "# TYPE zonda_queries_total counter\nzonda_queries_total{transport=\"udp\"} 0\n",
             "# TYPE zonda_journal_history_octets gauge\nzonda_journal_history_octets 4\n",
             "\nzonda_journal_dropped_changes_total 5\n",
+            "# TYPE zonda_zones gauge\nzonda_zones{state=\"serving\"} 1\nzonda_zones{state=\"expired\"} 2\n",
+            "\nzonda_transfers_received_total{kind=\"ixfr\"} 5\n",
+            "\nzonda_transfers_failed_total 7\n",
         ] {
             assert!(text.contains(expected), "{expected} is not in\n{text}");
         }
         let mut described: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
-        assert_eq!(described.len(), METRICS.len() + 1 + JOURNAL_METRICS.len());
+        assert_eq!(described.len(), METRICS.len() + 1 + 4 + JOURNAL_METRICS.len());
         described.dedup();
         assert_eq!(described.len(), text.lines().filter(|line| line.starts_with("# HELP ")).count());
-        assert!(!render(&CounterReader::default(), None).contains("journal"));
+        let listeners = render(&CounterReader::default(), None, None);
+        assert!(!listeners.contains("journal") && !listeners.contains("zones"));
     }
 }

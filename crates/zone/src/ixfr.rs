@@ -93,6 +93,11 @@ impl IxfrStream {
         self.apex.as_ref()
     }
 
+    /// The serial of the version that the changes start from; `None` if there are none.
+    pub fn from_serial(&self) -> Option<u32> {
+        self.changes.first().map(EncodedChange::from_serial)
+    }
+
     /// The serial of the version that the transfer leads to.
     pub fn serial(&self) -> u32 {
         self.serial

@@ -58,6 +58,14 @@ impl TransferStream {
         }
     }
 
+    /// The serial of the version that the changes start from; `None` if there are none.
+    pub fn from_serial(&self) -> Option<u32> {
+        match self {
+            TransferStream::Axfr(_) => None,
+            TransferStream::Ixfr(stream) => stream.from_serial(),
+        }
+    }
+
     /// The serial of the version that the client has afterwards.
     pub fn serial(&self) -> u32 {
         match self {

@@ -16,6 +16,7 @@ mod handshake_share;
 mod idle_timeout;
 mod late_reply;
 mod network_lanes;
+mod outgoing_transfer;
 mod panic_guard;
 pub mod proxy;
 mod quic;

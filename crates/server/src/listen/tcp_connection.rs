@@ -6,10 +6,10 @@
 use super::RECEIVE_BUFFER;
 use super::Responder;
 use super::buffer::Buffer;
+use super::outgoing_transfer::OutgoingTransfer;
 use super::proxy::{self, ProxyError, ProxyHeader};
 use super::tcp_responder::{Client, Encryption, PREFIX_LEN, TcpResponder, first_message};
 use super::tls_connection::TlsConnection;
-use answer::ResponseStream;
 use netio::epoll::Interest;
 use netio::tcp;
 use std::io::{self, Read, Write};
@@ -52,7 +52,7 @@ struct ActiveState {
     input: Buffer,
     /// Responses that the kernel has not accepted yet.
     output: Buffer,
-    transfer: Option<Box<ResponseStream>>,
+    transfer: Option<Box<OutgoingTransfer>>,
     /// Kernel memory for sent data when it was last measured; 0 if no more than [`IN_FLIGHT`].
     kernel_memory: usize,
     /// The client has closed its half, everything is answered, and only TLS and the kernel still hold data.
@@ -138,7 +138,7 @@ impl TcpConnection {
     }
 
     /// The transfer in progress.
-    pub(super) fn transfer(&self) -> Option<&ResponseStream> {
+    pub(super) fn transfer(&self) -> Option<&OutgoingTransfer> {
         self.active()?.transfer.as_deref()
     }
 

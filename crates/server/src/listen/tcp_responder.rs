@@ -2,9 +2,10 @@
 
 use super::counters::ListenerCounters;
 use super::late_reply::{LateReplies, pass_on_tcp_update};
+use super::outgoing_transfer::OutgoingTransfer;
 use super::{Responder, finish_notify};
 use crate::rate_limited_log::RateLimitedLog;
-use answer::{Request, Response, ResponseStream, Transport};
+use answer::{Request, Response, Transport};
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -45,6 +46,17 @@ pub(super) enum Encryption<'a> {
     Nothing,
     Tls(&'a [Name]),
     Quic(&'a [Name]),
+}
+
+impl Encryption<'_> {
+    /// The transport, as metrics name it.
+    fn transport(self) -> &'static str {
+        match self {
+            Encryption::Nothing => "tcp",
+            Encryption::Tls(_) => "tls",
+            Encryption::Quic(_) => "quic",
+        }
+    }
 }
 
 /// Answers the messages of all connections of a thread.
@@ -103,7 +115,11 @@ impl<R: Responder> TcpResponder<R> {
 
     /// Answers the complete messages in `input`, in order, into the empty output, until a bound of the turn is reached or a
     /// transfer begins. Returns how many octets of the input are consumed, and the transfer.
-    pub(super) fn answer_messages(&mut self, client: Client<'_>, input: &[u8]) -> (usize, Option<Box<ResponseStream>>) {
+    pub(super) fn answer_messages(
+        &mut self,
+        client: Client<'_>,
+        input: &[u8],
+    ) -> (usize, Option<Box<OutgoingTransfer>>) {
         // The input is newer than the round: its client may have seen a later version meanwhile, from another thread.
         self.responder.refresh();
         let mut used = 0;
@@ -123,7 +139,7 @@ impl<R: Responder> TcpResponder<R> {
     }
 
     #[inline]
-    fn answer_message(&mut self, client: Client<'_>, message: &[u8]) -> Option<Box<ResponseStream>> {
+    fn answer_message(&mut self, client: Client<'_>, message: &[u8]) -> Option<Box<OutgoingTransfer>> {
         self.counters.queries.add(1);
         self.counters.query_octets.add(message.len());
         let idle_ds = self.idle_ds;
@@ -150,7 +166,7 @@ impl<R: Responder> TcpResponder<R> {
             Response::Drop => self.counters.dropped.add(1),
             Response::Stream(transfer) => {
                 self.counters.transfers.add(1);
-                return Some(transfer);
+                return Some(Box::new(OutgoingTransfer::new(*transfer, client.encryption.transport())));
             }
         }
         None
@@ -158,12 +174,10 @@ impl<R: Responder> TcpResponder<R> {
 
     /// Writes messages of a transfer into the empty output, as many as a turn may; logs the end of the transfer, and
     /// returns whether it is reached.
-    pub(super) fn stream_transfer(&mut self, peer: IpAddr, transfer: &mut ResponseStream) -> bool {
+    pub(super) fn stream_transfer(&mut self, peer: IpAddr, transfer: &mut OutgoingTransfer) -> bool {
         while self.output.has_room() {
             let Some(len) = transfer.next_message(self.output.room(), self.now_s) else {
-                let failed = transfer.has_failed();
-                let end = if failed { "zone transfer failed: a record fits in no message" } else { "zone transferred" };
-                self.log_transfer(peer, transfer, end);
+                self.log_transfer(peer, transfer, transfer.end());
                 return true;
             };
             self.output.push(len);
@@ -173,11 +187,9 @@ impl<R: Responder> TcpResponder<R> {
     }
 
     /// Logs the end of a transfer.
-    pub(super) fn log_transfer(&mut self, peer: IpAddr, transfer: &ResponseStream, end: &str) {
+    pub(super) fn log_transfer(&mut self, peer: IpAddr, transfer: &OutgoingTransfer, end: &str) {
         if let Some(left_out) = self.transfer_log.permit() {
-            let (zone, serial, records) = (transfer.apex(), transfer.serial(), transfer.records());
-            let key = transfer.key().map(tracing::field::display);
-            tracing::info!(%zone, serial, records, %peer, key, left_out, "{end}");
+            transfer.log(peer, end, left_out);
         }
     }
 

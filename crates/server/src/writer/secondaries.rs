@@ -35,6 +35,7 @@ use crate::transfer::session::ExchangeCounts;
 use crate::transfer::soa_timers::{SoaTimers, StoredTimers};
 use crate::zone_id::ZoneId;
 use crate::zone_status;
+use crate::zone_totals::ReceivedTotals;
 use crate::zones::acceptance;
 use crate::zones::check_command;
 use crate::zones::work_pool::WorkPool;
@@ -48,6 +49,7 @@ pub(super) struct Secondaries {
     /// Builds zones that an external command checks, which may take long.
     check_pool: WorkPool<FinishedTransfer>,
     last: LastTransfers,
+    totals: ReceivedTotals,
     /// The primaries that could not be reached, and why: logged once for all their zones.
     unreachable: HashMap<SocketAddr, String>,
     /// Limits the lines about zones that are not refreshed.
@@ -75,6 +77,7 @@ impl Secondaries {
             pool: WorkPool::new(BUILD_THREADS, done(events.clone())),
             check_pool: WorkPool::with_lanes(check_command::THREADS, check_command::SHARE, done(events.clone())),
             last: LastTransfers::default(),
+            totals: ReceivedTotals::default(),
             unreachable: HashMap::new(),
             check_log: CHECK_LOG,
         }
@@ -88,6 +91,11 @@ impl Secondaries {
     /// The last transfer of a zone, and why it is not current.
     pub(super) fn last(&self, zone: ZoneId) -> (Option<zone_status::TransferReport>, Option<String>) {
         self.last.get(zone)
+    }
+
+    /// What was received since the start.
+    pub(super) fn totals(&self) -> ReceivedTotals {
+        self.totals
     }
 
     /// The zone was removed.
@@ -258,6 +266,9 @@ impl Writer {
         self.log_zone(zone, |apex| log_received(apex, &report, is_ixfr, serial));
         self.transfer_burst.add(clock::now(), report.records);
         self.secondaries.last.succeeded(zone, &report, is_ixfr, serial, now_s());
+        let totals = &mut self.secondaries.totals;
+        *(if is_ixfr { &mut totals.ixfr } else { &mut totals.axfr }) += 1;
+        totals.octets += report.counts.octets;
         self.secondaries.unreachable.remove(&report.primary);
         let expire_s = report.counts.expire_s;
         // With the image: without times, a restart would not serve it. Exact ones follow.
@@ -300,6 +311,7 @@ impl Writer {
 
     /// Unless it was removed meanwhile: another zone may have its index.
     fn note_failed(&mut self, zone: ZoneId, report: &TransferReport, failure: &str, problem: &str) {
+        self.secondaries.totals.failed += 1;
         if self.zones.served(zone).is_some() {
             self.secondaries.last.failed(zone, report, failure, problem, now_s());
         }

@@ -12,10 +12,11 @@ use super::Writer;
 use crate::config::ZonePolicy;
 use crate::storage::{StoreUsage, ZoneUsage};
 use crate::zone_id::ZoneId;
+use crate::zone_totals::ZoneTotals;
 use crate::zones::acceptance::Remark;
 use crate::zones::{ControlRefused, Rollback};
 
-/// A request about single zones.
+/// A request about zones, or about all of them together.
 pub enum ControlEvent {
     /// Freezes or thaws zones. The results are in the order of the zones.
     Freeze {
@@ -46,6 +47,11 @@ pub enum ControlEvent {
         zones: Vec<ZoneId>,
         /// Receives that, in the order of the zones; is dropped if it cannot be known.
         reply: SyncSender<Vec<Option<ZoneUsage>>>,
+    },
+    /// Asks for the totals of all zones.
+    Totals {
+        /// Receives them.
+        reply: SyncSender<ZoneTotals>,
     },
     /// Asks what the journal has of all zones.
     Journal {
@@ -97,10 +103,21 @@ impl Writer {
             ControlEvent::KeptVersion { zone, serial, reply } => _ = reply.send(self.kept_version(zone, serial)),
             ControlEvent::FrozenZones { reply } => _ = reply.send(self.zones.frozen_zones()),
             ControlEvent::JournalOf { zones, reply } => self.zones.report_journal_of(&zones, reply),
+            ControlEvent::Totals { reply } => _ = reply.send(self.zone_totals()),
             ControlEvent::Journal { reply } => self.zones.report_journal(reply),
             ControlEvent::RollBack { zone, rollback, reply } => {
                 self.zones.roll_back(zone, rollback, Box::new(move |result| _ = reply.send(result)));
             }
+        }
+    }
+
+    fn zone_totals(&self) -> ZoneTotals {
+        let ((served, others), expired) = (self.zones.counts(), self.zones.expired_count());
+        ZoneTotals {
+            serving: served as u64,
+            expired: expired as u64,
+            unavailable: others.saturating_sub(expired) as u64,
+            received: self.secondaries.totals(),
         }
     }
 

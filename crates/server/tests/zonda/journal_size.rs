@@ -11,7 +11,7 @@ use crate::zone_status::{status, wait_for};
 const UPDATES: u8 = 200;
 
 /// The value of a metric.
-fn metric(folder: &TestFolder, name: &str) -> u64 {
+pub fn metric(folder: &TestFolder, name: &str) -> u64 {
     let output = folder.run(&["metrics", "--config", "zonda.toml"]);
     let line = output.out.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name}: {} {}", output.out, output.err))

@@ -4,6 +4,7 @@ use std::net::UdpSocket;
 use std::time::Duration;
 
 use crate::harness::{Daemon, REFUSED, SERVFAIL, TestFolder};
+use crate::journal_size::metric;
 use crate::zone_status::{serves, status, wait_for};
 
 const SECRET: &str = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=";
@@ -78,6 +79,29 @@ fn a_notify_brings_the_changes_alone_at_once() {
     let transfer = &status["last-transfer"];
     assert_eq!((&transfer["kind"], &transfer["records"]), (&"ixfr".into(), &5.into()), "{status}");
     assert!(secondary.ask("h100.a.example").has("192.0.2.1"));
+    // Both sides log one line per transfer, with the same figures.
+    for (kind, of_primary, of_secondary) in [
+        (
+            "axfr",
+            "transport=\"tcp\" key=t. kind=\"axfr\" serial=1 records=103 octets=",
+            "kind=\"axfr\" serial=1 records=103 octets=",
+        ),
+        (
+            "ixfr",
+            "key=t. kind=\"ixfr\" from_serial=1 serial=2 records=5 octets=",
+            "kind=\"ixfr\" from_serial=1 serial=2 records=5 octets=",
+        ),
+    ] {
+        let (sent, received) = (primary.wait_for_log(of_primary), secondary.wait_for_log(of_secondary));
+        assert!(sent.contains("zone transferred") && received.contains("zone received"), "{sent}\n{received}");
+        let octets =
+            |line: &str| line.split_once("octets=").map(|(_, rest)| rest.split(' ').take(2).collect::<String>());
+        assert_eq!(octets(&sent), octets(&received), "{kind}");
+        assert!(sent.contains(" duration_ms="), "{sent}");
+    }
+    let received = |kind: &str| metric(&second, &format!("zonda_transfers_received_total{{kind=\"{kind}\"}}"));
+    assert_eq!(["axfr", "ixfr"].map(received), [1, 1]);
+    assert!(metric(&second, "zonda_transfers_received_octets_total") > 1000);
     // The secondary has the changes for its own secondaries.
     first.write("a.zone", &slow_zone(3, 102));
     assert_eq!(first.run(&["reload", "--config", "zonda.toml"]).status, 0);
@@ -131,6 +155,8 @@ fn a_zone_expires_without_its_primary_and_comes_back_with_any_serial() {
     drop(daemon);
     wait_for(&second, "expired", |status| status["state"] == "expired");
     assert_eq!(secondary.ask("www.a.example").rcode(), SERVFAIL);
+    let zones = |state: &str| metric(&second, &format!("zonda_zones{{state=\"{state}\"}}"));
+    assert_eq!(["serving", "expired", "unavailable"].map(zones), [0, 1, 0]);
     first.write("a.zone", &zone(3, &["other"]));
     let _daemon = first.serve(&["--config", "zonda.toml", "--listen", &address]);
     wait_for(&second, "back", serves(3));

@@ -2,6 +2,7 @@
 
 use super::super::Responder;
 use super::super::counters::ListenerCounters;
+use super::super::outgoing_transfer::OutgoingTransfer;
 use super::super::panic_guard::catch_panic;
 use super::super::tcp_responder::{Client, Encryption, PREFIX_LEN, TcpResponder};
 use super::DoqError;
@@ -10,7 +11,7 @@ use super::query_stream::{FramingError, QueryStream};
 use super::receive_memory::ReceiveMemory;
 use super::transport::{FIRST_STREAMS, SEND_WINDOW, STREAMS};
 use crate::tls::{ClientCertificate, ServerTls};
-use answer::{ResponseStream, has_keepalive};
+use answer::has_keepalive;
 use bytes::Bytes;
 use quinn_proto::{Connection, Dir, Event, ReadError, StreamEvent, StreamId, VarInt, WriteError};
 use rustls::pki_types::CertificateDer;
@@ -59,7 +60,7 @@ enum StreamState {
     /// The response comes later; its ticket.
     Late(u32),
     /// Octets that the connection has not accepted yet, and the transfer that follows them.
-    Response(Vec<u8>, Option<Box<ResponseStream>>),
+    Response(Vec<u8>, Option<Box<OutgoingTransfer>>),
     /// Everything is written.
     Sent,
 }
@@ -225,7 +226,7 @@ impl QuicConnection {
     }
 
     /// Writes the responder's output to a stream, and then a transfer.
-    fn respond<R: Responder>(&mut self, at: usize, transfer: Option<Box<ResponseStream>>, turn: &mut Turn<'_, R>) {
+    fn respond<R: Responder>(&mut self, at: usize, transfer: Option<Box<OutgoingTransfer>>, turn: &mut Turn<'_, R>) {
         let output = turn.responder.output.filled();
         let stream = &mut self.streams[at];
         let accepted = self.inner.send_stream(stream.id).write(output).unwrap_or(0);
@@ -410,7 +411,7 @@ impl Stream {
         matches!(self.state, StreamState::Query(_))
     }
 
-    fn transfer(&self) -> Option<&ResponseStream> {
+    fn transfer(&self) -> Option<&OutgoingTransfer> {
         match &self.state {
             StreamState::Response(_, transfer) => transfer.as_deref(),
             _ => None,

@@ -57,6 +57,11 @@ impl ZoneRegistry {
         self.set_expiry(id, expires_at_s);
     }
 
+    /// How many zones have expired.
+    pub fn expired_count(&self) -> usize {
+        self.expired.len()
+    }
+
     /// Sets when a zone expires, for the EXPIRE option (RFC 7314 3.2).
     pub fn set_expiry(&self, id: ZoneId, expires_at_s: u32) {
         if let Some(entry) = self.zones.get(id) {
