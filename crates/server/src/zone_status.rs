@@ -80,7 +80,7 @@ pub enum ZoneServingState {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct TransferReport {
-    /// `axfr`, `ixfr`, or `none` if it failed before the primary answered.
+    /// `axfr` or `ixfr`; what was asked for if it failed.
     pub kind: String,
     /// The primary.
     pub primary: String,
@@ -250,8 +250,31 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_one_line() {
-        let report = TransferReport {
+    fn the_manual_explains_every_key_of_a_status() {
+        fn keys_of(value: &serde_json::Value) -> Vec<String> {
+            match value {
+                serde_json::Value::Object(entries) => {
+                    entries.iter().flat_map(|(key, value)| [vec![key.clone()], keys_of(value)].concat()).collect()
+                }
+                serde_json::Value::Array(entries) => entries.iter().flat_map(keys_of).collect(),
+                _ => Vec::new(),
+            }
+        }
+        let report = TransferReport { failure: Some("reset".into()), ..transfer() };
+        let problem = Some("reset".to_owned());
+        let listing = CatalogListing { catalog: "c.".into(), groups: Vec::new(), problem: problem.clone() };
+        let journal = Some(ZoneUsage { image_octets: 1, change_octets: 2, history_octets: 3 });
+        let template = Some("t".into());
+        let full =
+            ZoneStatus { last_transfer: Some(report), template, journal, catalogs: vec![listing], problem, ..status() };
+        let manual = include_str!("../../../docs/manual/zonda.md");
+        let keys = keys_of(&serde_json::to_value(full).expect("JSON"));
+        let missing: Vec<&String> = keys.iter().filter(|key| !manual.contains(&format!("`{key}`"))).collect();
+        assert!(missing.is_empty() && keys.len() > 20, "{missing:?} of {keys:?}");
+    }
+
+    fn transfer() -> TransferReport {
+        TransferReport {
             kind: "ixfr".into(),
             primary: "192.0.2.1:53".into(),
             ended_at: rfc3339(0),
@@ -260,8 +283,13 @@ mod tests {
             octets: 12,
             records: 0,
             seconds: 0.5,
-            failure: Some("the primary says REFUSED\n".into()),
-        };
+            failure: None,
+        }
+    }
+
+    #[test]
+    fn a_status_is_one_line() {
+        let report = TransferReport { failure: Some("the primary says REFUSED\n".into()), ..transfer() };
         let status = ZoneStatus { last_transfer: Some(report), ..status() };
         assert_eq!(
             status.to_string(),
