@@ -15,9 +15,9 @@ use std::{io, thread};
 use answer::ReceivedNotify;
 use tracing::{debug, error, info, warn};
 use wire::NameRef;
-use zone::Zone;
 use zone::transfer_receiver::{TransferLimits, TransferReceiver, TransferRequest};
 use zone::zone_builder::ZoneBuilderOptions;
+use zone::{Finding, Zone};
 
 use super::last_transfers::LastTransfers;
 use super::receive_memory::ReceiveMemory;
@@ -256,9 +256,7 @@ impl Writer {
             // The zone was changed or removed meanwhile.
             return self.secondaries.send(TransferCommand::Outdated { zone });
         }
-        for finding in version.findings.iter().take(MAX_LOGGED_FINDINGS) {
-            self.log_zone(zone, |apex| warn!(zone = %apex, "{finding}"));
-        }
+        self.log_findings(zone, &version.findings);
         for remark in &version.remarks {
             self.log_zone(zone, |apex| warn!(zone = %apex, serial, "{remark}"));
         }
@@ -275,6 +273,17 @@ impl Writer {
         let (check_at_s, lifetime_s) = (now_s(), expire_s.unwrap_or(timers.expire_s));
         self.store_timers(zone, StoredTimers { check_at_s, expires_at_s: check_at_s.saturating_add(lifetime_s) });
         self.secondaries.send(TransferCommand::Published { zone, serial, timers, expire_s });
+    }
+
+    fn log_findings(&self, zone: ZoneId, findings: &[Finding]) {
+        let (logged, left_out) = findings.split_at(findings.len().min(MAX_LOGGED_FINDINGS));
+        for finding in logged {
+            self.log_zone(zone, |apex| warn!(zone = %apex, "{finding}"));
+        }
+        if !left_out.is_empty() {
+            let (left_out, help) = (left_out.len(), "`zonda check` lists all of the exported zone");
+            self.log_zone(zone, |apex| warn!(zone = %apex, left_out, help, "the zone has more warnings"));
+        }
     }
 
     /// The times of a zone by the clock have changed, or are to be stored again.

@@ -131,6 +131,19 @@ fn a_restart_notifies_secondaries_of_what_is_stored() {
 }
 
 #[test]
+fn odd_records_of_a_transfer_are_reported_up_to_a_number() {
+    let (first, second) = (TestFolder::new(), TestFolder::new());
+    // Digests of two octets.
+    let odd = (0..7).map(|number| format!("c{number} CDS 1 8 2 0011\n"));
+    first.write("a.zone", &(zone(1, &["www"]) + &odd.collect::<String>()));
+    let primary = primary(&first);
+    let secondary = secondary(&second, &primary, "");
+    wait_for(&second, "transferred", serves(1));
+    secondary.wait_for_log("left_out=2 ");
+    assert_eq!(secondary.log().matches("warning: ").count(), 5, "{}", secondary.log());
+}
+
+#[test]
 fn small_zones_are_sent_as_changes_too() {
     let (first, second) = (TestFolder::new(), TestFolder::new());
     first.write("a.zone", &zone(1, &["www"]));
