@@ -144,7 +144,7 @@ def test_one_unread_answer_for_each_of_many_clients_is_counted(daemon):
 
 
 def test_a_partial_message_makes_room_before_an_idle_client(daemon):
-    server = daemon(server="tcp-connections = 20\ntcp-connections-per-client = 20\ntcp-idle-timeout-ms = 60000").start()
+    server = daemon(server="tcp-connections = 20\ntcp-connections-per-client = 1000\ntcp-idle-timeout-ms = 60000").start()
     with clients(1, server.port) as [polite], clients(19, server.port) as stuck:
         assert ask_on(polite)
         for client in stuck:
