@@ -11,6 +11,8 @@ MANUAL = packaging/man
 COMPLETIONS = packaging/completions
 # Processes that run the tests in Python. Most tests wait more than they compute.
 TEST_PROCESSES ?= 3
+# Threads of each test program in Rust: most of its tests wait, too.
+TEST_THREADS ?= 6
 PYTEST = ../$(VENV)/bin/python -m pytest -n $(TEST_PROCESSES) --dist worksteal
 # The Python of this project, with what its parts need; made on first use.
 VENV = .venv
@@ -40,7 +42,7 @@ test: ## all tests, and at the end what was skipped
 	@.ci/count-skips $(MAKE) --no-print-directory test-rust test-python
 
 test-rust: ## the tests in Rust
-	cargo test --workspace --locked
+	RUST_TEST_THREADS=$(TEST_THREADS) cargo test --workspace --locked
 
 test-python: $(VENV)/ready ## the tests of the lab and of the comparison with other servers, and its short form
 	cargo build -p zonda-server -p zonda-load --locked

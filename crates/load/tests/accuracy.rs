@@ -281,8 +281,10 @@ fn the_time_that_a_thread_waits_is_no_work() {
     let timing = Timing::Closed { outstanding: 1, seconds: 0.3 };
     let idle = run(&Job { timing, ..job(slow, 1.0, 1.0) });
     assert!(idle.busy < 0.5, "{}", idle.busy);
-    let busy = run(&Job { timeout: Duration::from_millis(10), ..job(serve(|_, _| false), 1e8, 0.2) });
-    assert!(busy.busy > 0.9, "{}", busy.busy);
+    // Other tests may have the processor meanwhile, for which the thread waits, too.
+    let busy = || run(&Job { timeout: Duration::from_millis(10), ..job(serve(|_, _| false), 1e8, 0.2) }).busy;
+    let most = (0..3).map(|_| busy()).fold(0.0, f64::max);
+    assert!(most > 0.9, "{most}");
 }
 
 /// Every tenth query is never answered: it is a time-out, with at least the time-out as its latency.

@@ -260,6 +260,9 @@ fn rfc_9432_5_2_a_member_that_two_catalogs_list_keeps_its_owner_over_a_restart()
     // The owner drops it while the server is down: then it is free.
     folder.write("d.zone", &catalog(2, ""));
     let daemon = folder.serve(&["--config", "zonda.toml"]);
+    // Until then nobody lists it.
+    daemon.wait_for_log("catalog processed catalog=c. serial=2");
+    daemon.wait_for_log("catalog processed catalog=d. serial=2");
     wait_until("a member of c.", &daemon, || status_of(&folder, "x")["catalogs"][0]["catalog"] == "c.");
 }
 
