@@ -261,7 +261,7 @@ impl NewTables {
         if number as usize >= MAX_RRSETS {
             return None;
         }
-        shard.insert(number, bytes, |bytes| self.hasher.hash_one(bytes));
+        shard.insert(hash, number, bytes, &self.hasher);
         Some(number)
     }
 
@@ -287,11 +287,11 @@ impl Shard {
     }
 
     /// `start` and `end` have 32 bits: [`MAX_BYTES`] limits all shards together.
-    fn insert(&mut self, number: u32, bytes: &[u8], hash_of: impl Fn(&[u8]) -> u64) {
+    fn insert(&mut self, hash: u64, number: u32, bytes: &[u8], hasher: &RandomState) {
         let start = self.bytes.len() as u32;
         self.bytes.extend_from_slice(bytes);
         let rrset = NewRrset { number, start, end: self.bytes.len() as u32 };
-        self.rrsets.insert_unique(hash_of(bytes), rrset, |rrset| hash_of(rrset.of(&self.bytes)));
+        self.rrsets.insert_unique(hash, rrset, |rrset| hasher.hash_one(rrset.of(&self.bytes)));
     }
 }
 

@@ -90,7 +90,7 @@ fn the_default_configuration_is_found() {
     assert!(String::from_utf8_lossy(&found.stdout).contains("nsid = \"from xdg\""));
 }
 
-/// The form of the configuration that other people's scripts rely on.
+/// Entries of every kind in lists of servers and of access; `check.rs` has the form that scripts rely on.
 const TRANSFERS: &str = r#"
 [server]
 listen = ["127.0.0.1:5300"]
