@@ -70,19 +70,16 @@ impl Poll {
             tv_sec: timeout.as_secs().min(i32::MAX as u64) as libc::time_t,
             tv_nsec: timeout.subsec_nanos() as _,
         };
-        let (fd, capacity) = (self.0.as_raw_fd(), events.list.len() as libc::c_int);
-        // SAFETY: `list` and `timeout` live through the call, `list` has the length passed; no signal mask is given.
-        let result = unsafe { libc::epoll_pwait2(fd, events.list.as_mut_ptr(), capacity, &timeout, std::ptr::null()) };
-        events.set_count(result)
+        let fd = self.0.as_raw_fd();
+        // SAFETY: both live through the call, the list has the length passed; no signal mask is given.
+        events.fill(|list, len| unsafe { libc::epoll_pwait2(fd, list, len, &timeout, std::ptr::null()) })
     }
 
     /// Waits for events for at most `timeout`, rounded up to a millisecond, and stores them in `events`.
     pub fn wait(&self, events: &mut Events, timeout: Duration) -> io::Result<()> {
         let timeout_ms = libc::c_int::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(libc::c_int::MAX);
-        let capacity = events.list.len() as libc::c_int;
-        // SAFETY: `list` lives through the call and has the length passed.
-        let result = unsafe { libc::epoll_wait(self.0.as_raw_fd(), events.list.as_mut_ptr(), capacity, timeout_ms) };
-        events.set_count(result)
+        // SAFETY: the list lives through the call and has the length passed.
+        events.fill(|list, len| unsafe { libc::epoll_wait(self.0.as_raw_fd(), list, len, timeout_ms) })
     }
 }
 
@@ -113,15 +110,16 @@ impl Events {
         Events { list: vec![libc::epoll_event { events: 0, u64: 0 }; capacity], count: 0 }
     }
 
-    /// Stores the number of events that a wait returned.
-    fn set_count(&mut self, result: libc::c_int) -> io::Result<()> {
+    /// Stores what `wait` returns. It begins again when a signal interrupts it: one that is ignored does so, too, if it arrives while
+    /// another thread has it blocked to start a process.
+    fn fill(&mut self, wait: impl Fn(*mut libc::epoll_event, libc::c_int) -> libc::c_int) -> io::Result<()> {
         self.count = 0;
-        self.count = match checked(result) {
-            Ok(count) => count as usize,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
-            Err(error) => return Err(error),
-        };
-        Ok(())
+        loop {
+            match checked(wait(self.list.as_mut_ptr(), self.list.len() as libc::c_int)) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
+                result => return result.map(|count| self.count = count as usize),
+            }
+        }
     }
 
     /// The number of events.
