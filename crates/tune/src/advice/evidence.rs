@@ -86,9 +86,10 @@ impl Lookup {
         })
     }
 
-    /// Whether figures of this subject are quoted.
+    /// Whether figures of this subject are quoted. The name of a server alone wants it under all conditions.
     pub fn wants(&self, subject: &str) -> bool {
-        self.subjects.is_empty() || self.subjects.contains(&subject)
+        let server = subject.split(',').next();
+        self.subjects.is_empty() || self.subjects.iter().any(|wanted| *wanted == subject || Some(*wanted) == server)
     }
 
     /// Whether the committed records have figures of it.

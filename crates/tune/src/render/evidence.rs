@@ -104,10 +104,10 @@ fn value(figure: &Figure) -> String {
     }
 }
 
-/// `ratio to default` with quotation marks, because a baseline can be a phrase.
+/// `ratio to default` with quotation marks, because a baseline can be a phrase; some reports print them themselves.
 fn with_quotes(kind: &str) -> String {
     match kind.split_once(" to ").filter(|(kind, _)| *kind == "ratio") {
-        Some((kind, baseline)) => format!("{kind} to “{baseline}”"),
+        Some((kind, baseline)) => format!("{kind} to “{}”", baseline.trim_matches(['“', '”'])),
         None => kind.to_owned(),
     }
 }
@@ -132,7 +132,7 @@ fn lower(heading: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Figure, lower, shortened, values};
+    use super::{Figure, lower, shortened, values, with_quotes};
 
     fn figure(subject: &str, value: &str, outcome: &str) -> Figure {
         let [experiment, metric, level, kind] = ["E1", "Rate", "", "median"].map(str::to_owned);
@@ -150,6 +150,13 @@ mod tests {
             "zonda\u{a0}0.9\u{a0}(0.8\u{a0}–\u{a0}1); nsd\u{a0}0.8\u{a0}(0.7\u{a0}–\u{a0}1); all refuted"
         );
         assert_eq!(text(&refuted[..1]), "zonda\u{a0}0.9\u{a0}(0.8\u{a0}–\u{a0}1), refuted");
+    }
+
+    #[test]
+    fn a_baseline_has_one_pair_of_quotation_marks() {
+        assert_eq!(with_quotes("ratio to default"), "ratio to “default”");
+        assert_eq!(with_quotes("ratio to “1 worker”"), "ratio to “1 worker”");
+        assert_eq!(with_quotes("claim"), "claim");
     }
 
     #[test]
