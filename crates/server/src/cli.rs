@@ -30,7 +30,7 @@ pub enum Command {
     /// Serve zones in the foreground until SIGTERM or SIGINT.
     ///
     /// The log goes to standard error. SIGHUP reads the configuration and changed zone files again, as `zonda reload`
-    /// does. Under systemd, use Type=notify or Type=notify-reload.
+    /// does. Under systemd, use Type=notify, or Type=notify-reload from systemd 253 on.
     ///
     /// Queries for a zone that cannot be loaded are answered with SERVFAIL; the other zones are served. With --zone or PATH
     /// and without --config no configuration file is read.

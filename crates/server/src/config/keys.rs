@@ -100,14 +100,14 @@ key_table! {
 
         /// Whether members of the group that zonda runs as may use the control socket, besides the user that it runs as, and root.
         ///
-        /// They can reload, add and remove zones and do all else that `zonda zone` does; they get no other files. With `--state-dir` their commands
+        /// They can reload, add and remove zones and do all else that `zonda zone` does, but read no other files of the state-dir. With `--state-dir` their commands
         /// need not read the configuration, which may have secrets.
         Restart "control-by-group" control_by_group: bool = "false";
 
         /// The maximum size of the earlier changes of all zones in the journal, in octets; 0 means no limit.
         ///
         /// When they exceed it, the oldest are dropped, whatever zone they are of: see `max-journal-bytes`. The journal in `state-dir`
-        /// also has the current version of each zone, and the changes that lead to it, which no limit concerns. As its files are
+        /// also has the current version of each zone, and the changes that lead to it, which no limit applies to. As its files are
         /// tidied in the background, it may take about twice that much on disk.
         Restart "max-journal-total-bytes" max_journal_total_bytes: WholeNumber<0, { u32::MAX }> = "1073741824";
 
@@ -297,7 +297,7 @@ key_table! {
         /// TLS; `quic = true` uses QUIC instead of TCP (RFC 9250). `source` is the address to send from. The default port is 53,
         /// with TLS and QUIC 853.
         ///
-        /// A zone with `primaries` and a `file` starts with the file. There may be 16 entries.
+        /// A zone with `primaries` and a `file` starts with the file. There may be up to 16 entries.
         Reload "primaries" primaries: Option<Vec<RemoteServer>> = "[]";
 
         /// Who may send NOTIFY (RFC 1996) besides the primaries, which always may, with their key if they have one.
@@ -378,7 +378,7 @@ key_table! {
         /// When the digest of the zone must match its ZONEMD record (RFC 8976) before a new version is served.
         ///
         /// With `full-transfers`, whole zones are checked: those of zone files and of AXFR. With `always`, changes by IXFR and
-        /// dynamic update are checked as well, each of which then costs as much as the zone is big. A version whose digest is
+        /// dynamic update are checked as well, each at the cost of a digest over the whole zone. A version whose digest is
         /// wrong, or whose ZONEMD record has another serial, is refused. After an IXFR with a wrong digest, a secondary asks for
         /// the whole zone. A zone without ZONEMD records passes.
         ///
@@ -423,7 +423,7 @@ key_table! {
         ///
         /// For zones that come from elsewhere: secondaries, members of catalogs, zones with dynamic updates. The file is replaced
         /// as a whole, at most every five seconds, and its folder must be writable: the new one is `.NAME.new` until it is complete.
-        /// `{name}` is `root` for the root, and `\\114oot` for the zone `root.`. A secondary may have the same path as `file`
+        /// `{name}` is `root` for the root, and `\114oot` for the zone `root.`. A secondary may have the same path as `file`
         /// and `write-file`: then it starts with what it had.
         ///
         /// The text begins with a comment that names the zone. Any other file is not replaced, because zonda never changes a zone
@@ -442,7 +442,7 @@ key_table! {
         /// Makes the zone a catalog (RFC 9432): with `consume` its member zones are served, with `produce` it lists the zones of
         /// this server that name it as their `catalog-member`.
         ///
-        /// A consumed catalog is transferred or read from a file as any zone. Its members are added and removed as it changes. A
+        /// A consumed catalog is transferred or read from a file like any zone. Its members are added and removed as it changes. A
         /// zone of the configuration wins over a member of the same name; of two catalogs that list a zone, the first keeps it
         /// unless its `coo` property hands it over. A broken catalog leaves the members as they are. `zonda zone status`
         /// shows why a member is not served. A produced catalog has neither `file` nor `primaries`.
