@@ -1,4 +1,4 @@
-//! The documents describe the code as it is: the RFCs, files, functions, tests and links that they name exist.
+//! The documents describe the code as it is: the RFCs, files, functions, tests, links and make targets that they name exist.
 
 mod import_cycles;
 
@@ -117,23 +117,75 @@ fn functions(text: &str) -> Vec<String> {
     definitions.filter_map(|rest| rest.split('(').next()).map(str::to_owned).collect()
 }
 
+/// All documents for users and developers.
+fn documents() -> Vec<PathBuf> {
+    const OTHERS: [&str; 8] = [
+        "README.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+        "attack/README.md",
+        "interop/README.md",
+        "lab/README.md",
+        "lab/FAULTS.md",
+        "lab/LOAD-CONTRACT.md",
+    ];
+    let mut documents = files(&workspace().join("docs"), &["md"]);
+    documents.extend(OTHERS.map(|name| workspace().join(name)));
+    documents
+}
+
 #[test]
 fn links_have_targets() {
-    let mut documents = files(&workspace().join("docs"), &["md"]);
-    documents.extend(["README.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(|name| workspace().join(name)));
     let mut count = 0;
-    for document in documents {
+    for document in documents() {
         let text = read(&document);
-        for target in text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
-            if target.is_empty() || target.contains("://") {
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            if target.contains("://") {
                 continue;
             }
             count += 1;
-            let path = document.parent().expect("a file has a folder").join(target);
+            let (file, heading) = target.split_once('#').unwrap_or((target, ""));
+            let path = match file {
+                "" => document.clone(),
+                _ => document.parent().expect("a file has a folder").join(file),
+            };
             assert!(path.exists(), "{}: {target} is not there", document.display());
+            let has_heading = || anchors(&read(&path)).any(|anchor| anchor == heading);
+            assert!(heading.is_empty() || has_heading(), "{}: {target} has no such heading", document.display());
         }
     }
-    assert!(count >= 5, "only {count} links were found");
+    assert!(count >= 50, "only {count} links were found");
+}
+
+/// The anchors of the headings, as GitHub makes them.
+fn anchors(text: &str) -> impl Iterator<Item = String> {
+    let headings = text.split("```").step_by(2).flat_map(str::lines).filter(|line| line.starts_with('#'));
+    headings.map(|line| {
+        let kept = |letter: &char| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_');
+        line.trim_start_matches('#').trim().to_lowercase().replace(' ', "-").chars().filter(kept).collect()
+    })
+}
+
+#[test]
+fn make_targets_in_documents_exist() {
+    let makefiles = ["Makefile", "lab/lab.mk"].map(|name| format!("\n{}", read(&workspace().join(name)))).concat();
+    let mut count = 0;
+    for document in documents() {
+        for target in make_targets(&read(&document)) {
+            count += 1;
+            assert!(makefiles.contains(&format!("\n{target}:")), "{}: make {target}", document.display());
+        }
+    }
+    assert!(count >= 30, "only {count} targets were found");
+}
+
+/// What follows `make` in code, without variables.
+fn make_targets(text: &str) -> Vec<&str> {
+    let prose = text.split("```").step_by(2).flat_map(quoted);
+    let typed = text.split("```").skip(1).step_by(2).flat_map(str::lines);
+    let goals = prose.chain(typed).filter_map(|line| line.trim().strip_prefix("make ")?.split('#').next());
+    let is_target = |word: &&str| word.chars().all(|letter| letter.is_ascii_lowercase() || letter == '-');
+    goals.flat_map(str::split_whitespace).filter(is_target).collect()
 }
 
 #[test]
