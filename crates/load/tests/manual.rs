@@ -1,4 +1,4 @@
-//! Every command of `docs/manual/zonda-load.md` succeeds, against the null primary and with smaller numbers.
+//! The commands of `docs/manual/zonda-load.md` succeed, against the null primary and with smaller numbers; those over QUIC have their options.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -49,26 +49,44 @@ fn the_commands_of_the_manual_succeed() {
     assert!(count >= 14, "only {count} commands were run");
 }
 
-/// `echo` and `sink`, on ports that the kernel chooses.
+/// `echo`, `sink` and `xfr serve`, on ports that the kernel chooses.
 #[test]
 fn the_servers_of_the_manual_start() {
+    let folder = folder_with_files();
     let commands = commands();
     let mut count = 0;
-    for command in commands.iter().filter(|command| is_server(command) && command[0] != "xfr") {
+    for command in commands.iter().filter(|command| is_server(command)) {
         let mut arguments = command.clone();
         for at in 1..arguments.len() {
             if arguments[at - 1].ends_with("port") {
                 arguments[at] = "0".into();
             }
         }
-        let mut child = Command::new(PROGRAM).args(&arguments).stdout(Stdio::piped()).spawn().expect("it was built");
+        let mut command_line = Command::new(PROGRAM);
+        command_line.current_dir(&folder).args(&arguments).stdout(Stdio::piped());
+        let mut child = command_line.spawn().expect("it was built");
         let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
         let is_ready = lines.map_while(Result::ok).any(|line| line.contains(r#""msg_type":"ready""#));
         child.kill().and_then(|()| child.wait()).expect("it was started here");
         assert!(is_ready, "{command:?}");
         count += 1;
     }
-    assert_eq!(count, 2);
+    assert_eq!(count, 4);
+}
+
+/// `--help` is printed only if all options before it exist and their values can be read.
+#[test]
+fn the_commands_over_quic_have_their_options() {
+    let folder = folder_with_files();
+    let commands = commands();
+    let over_quic: Vec<_> = commands.iter().filter(|command| command[0] == "quic").collect();
+    assert!(over_quic.len() >= 2);
+    for command in over_quic {
+        let arguments = [&command[..], &["--help".to_owned()]].concat();
+        let outcome = run(&folder, &arguments);
+        assert!(outcome.status.success(), "{command:?}: {}", String::from_utf8_lossy(&outcome.stderr));
+    }
+    assert_eq!(run(&folder, &["quic", "--no-such-option", "--help"].map(str::to_owned)).status.code(), Some(2));
 }
 
 #[test]
