@@ -56,7 +56,7 @@ fn pages_have_short_names() {
 #[test]
 fn commands_in_documents_exist() {
     let mut count = 0;
-    for file in ["README.md", "docs/manual/zonda.md"] {
+    for file in ["README.md", "docs/manual/zonda.md", "docs/manual/tuning.md"] {
         let text = fs::read_to_string(workspace().join(file)).expect("the document");
         // Every second part is between fences.
         for command in text.split("```").skip(1).step_by(2).flat_map(str::lines).filter_map(command) {
@@ -69,12 +69,13 @@ fn commands_in_documents_exist() {
             );
         }
     }
-    assert!(count >= 6, "only {count} commands were found");
+    assert!(count >= 40, "only {count} commands were found");
 }
 
 /// The words of a line, if it is a `zonda` command.
 fn command(line: &str) -> Option<Vec<String>> {
-    let line = line.trim().strip_prefix("ExecStart=/usr/local/bin/").unwrap_or(line.trim());
+    let unit = ["ExecStart=", "ExecReload="].map(|key| line.trim().strip_prefix(key)?.strip_prefix("/usr/local/bin/"));
+    let line = unit.into_iter().flatten().next().unwrap_or(line.trim());
     let line = line.split('#').next()?.trim();
     line.starts_with("zonda ").then(|| line.split_whitespace().map(|word| word.trim_matches('\'').to_owned()).collect())
 }
@@ -94,6 +95,7 @@ fn the_commands_of_the_manual_succeed() {
             // The first line is a comment that names the file.
             "toml" | "dns" | "conf" => {
                 let name = lines.lines().next().expect("a name").trim_start_matches(['#', ';', ' ']);
+                assert!(name.contains('.') && !name.contains([' ', '[']), "the block does not name its file: {name}");
                 folder.write(name, lines);
             }
             "sh" => lines.lines().for_each(|line| runner.follow(line)),
