@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from zonda_lab.analysis.analysis import analyse_metric
@@ -79,6 +80,15 @@ def test_zeros_are_drawn(values: list[float], chosen: str) -> None:
     assert axes.get_yscale() == chosen
     drawn = svg(canvas)
     assert "mathdefault" not in drawn and (">1,000<" in drawn) == (5000.0 in values)
+
+
+def test_ticks_beside_zero_do_not_overlap() -> None:
+    """E18 had -10, 0 and 10 at one place, because its axis was linear up to 61."""
+    _, axes = canvas_of()
+    scale(axes, "x", [-28.0, 61.0, 97.0, 18_000.0])
+    axes.set_xlim(-1_000.0, 100_000.0)
+    ticks = axes.transData.transform([(tick, 0.0) for tick in axes.get_xticks() if abs(tick) <= 1_000.0])[:, 0]
+    assert np.diff(ticks).min() > 20.0
 
 
 def test_every_peak_is_in_the_legend_and_bounds_are_in_the_caption(make_record: Make) -> None:

@@ -266,6 +266,12 @@ def test_the_fit_of_a_response_curve_is_decreasing() -> None:
     assert fitted.tolist() == [pytest.approx(0.85), 1.0, pytest.approx(0.85), 0.5]
 
 
+def test_the_fit_of_a_response_curve_has_one_value_for_each_rate() -> None:
+    """It fell within the points of one rate, whose order says nothing."""
+    fitted = intervals.falling([188_045.0, 47_011.0, 188_041.0, 188_045.0], [0.75, 1.0, 0.84, 0.78])
+    assert fitted.tolist() == [pytest.approx(0.79), 1.0, pytest.approx(0.79), pytest.approx(0.79)]
+
+
 def test_the_minimum_detectable_ratio_of_spreads_is_found_in_four_of_five_runs() -> None:
     """Of normal samples, whose variances an F test compares."""
     n, runs, draw = 6, 20_000, np.random.default_rng(7)

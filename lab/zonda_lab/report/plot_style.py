@@ -104,9 +104,9 @@ def scale(axes: Axes, which: Literal["x", "y"], values: Iterable[float]) -> None
     positive = [value for value in drawn if value > 0]
     if not positive or max(positive) <= 50 * min(positive):
         return
-    logarithmic: dict[str, Any] = (
-        {"value": "log"} if min(drawn) > 0 else {"value": "symlog", "linthresh": min(positive)}
-    )
+    # A power of ten: other limits have the ticks of the next lower one, too close to 0.
+    limit = 10.0 ** math.ceil(math.log10(min(positive)))
+    logarithmic: dict[str, Any] = {"value": "log"} if min(drawn) > 0 else {"value": "symlog", "linthresh": limit}
     getattr(axes, f"set_{which}scale")(**logarithmic)
     getattr(axes, f"{which}axis").set_major_formatter(thousands)  # the scale's own are formulas
 

@@ -147,10 +147,16 @@ def outliers(values: Sequence[float]) -> list[int]:
 
 
 def falling(x: Sequence[float], y: Sequence[float]) -> Floats:
-    """The decreasing isotonic fit, for a response rate over the offered rate."""
+    """The decreasing isotonic fit, for a response rate over the offered rate; rates within 0.5 % are one."""
     order = np.argsort(x, kind="stable")
+    group, first = np.zeros(len(order), int), x[order[0]]
+    for at, rate in enumerate(np.asarray(x, float)[order][1:], 1):
+        group[at] = group[at - 1] + (rate > 1.005 * first)
+        first = rate if group[at] > group[at - 1] else first
+    weights = np.bincount(group)
+    means = np.bincount(group, np.asarray(y, float)[order]) / weights
     fitted = np.empty(len(order))
-    fitted[order] = optimize.isotonic_regression(np.asarray(y, float)[order], increasing=False).x
+    fitted[order] = optimize.isotonic_regression(means, weights=weights, increasing=False).x[group]
     return fitted
 
 
