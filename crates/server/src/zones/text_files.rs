@@ -48,9 +48,21 @@ struct Queue {
     waiting: HashMap<ZoneId, WaitingText>,
     /// When to write them; at least one entry for each.
     order: BinaryHeap<Reverse<(Instant, ZoneId)>>,
-    /// When files were written, those of the last interval.
+    /// When files were written: at least those of the last interval.
     written: HashMap<ZoneId, Instant>,
+    /// When earlier ones are dropped.
+    forget_at: Option<Instant>,
     has_thread: bool,
+}
+
+impl Queue {
+    /// Drops what was written before the last interval. Once per interval, as it visits all: very many zones may have files.
+    fn forget_written(&mut self, now: Instant) {
+        if self.forget_at.is_none_or(|at| at <= now) {
+            self.written.retain(|_, written| now < *written + MIN_INTERVAL);
+            self.forget_at = Some(now + MIN_INTERVAL);
+        }
+    }
 }
 
 /// The text file of a zone.
@@ -154,7 +166,7 @@ impl Shared {
             let wait = match queue.order.peek() {
                 Some(Reverse((due, _))) if *due <= now => {
                     let Reverse((_, zone)) = queue.order.pop()?;
-                    queue.written.retain(|_, written| now < *written + MIN_INTERVAL);
+                    queue.forget_written(now);
                     let Some(text) = queue.waiting.remove(&zone) else { continue };
                     queue.written.insert(zone, now);
                     return Some((zone, text));
@@ -253,6 +265,19 @@ mod tests {
         fs::create_dir(&missing).expect("a writable folder");
         thread::sleep(Duration::from_millis(200));
         assert!(!missing.join("file").exists());
+    }
+
+    /// Otherwise each of 100,000 files looks at the times of tens of thousands.
+    #[test]
+    fn times_are_dropped_once_per_interval() {
+        let (mut queue, begin) = (Queue::default(), Instant::now());
+        let fifth = MIN_INTERVAL / 5;
+        for (index, (at, count)) in (0..).zip([(0, 1), (4, 2), (5, 2), (9, 3), (10, 2)]) {
+            let now = begin + at * fifth;
+            queue.forget_written(now);
+            queue.written.insert(ZoneId { index, generation: 0 }, now);
+            assert_eq!(queue.written.len(), count, "after {at} fifths");
+        }
     }
 
     /// The path may be that of another zone's file: through a link, or by the name of a zone that was added at run time.
