@@ -79,8 +79,6 @@ pub struct ZoneRegistry {
     work_pool: WorkPool<ZoneWorkResult>,
     /// Runs external commands, which may take long.
     check_pool: WorkPool<ZoneWorkResult>,
-    /// Zones that were read and wait for an external command.
-    checking: usize,
     text_files: TextFiles,
     changes: Changes,
     journal: Box<dyn ZoneJournal>,
@@ -173,7 +171,6 @@ impl ZoneRegistry {
             pool: ReadPool::new(threads, read, read_done),
             work_pool: WorkPool::new(threads + 1, pool_done(work_done.clone())),
             check_pool: WorkPool::with_lanes(check_command::THREADS, check_command::SHARE, pool_done(work_done)),
-            checking: 0,
             text_files: TextFiles::default(),
             changes: Changes::default(),
             journal: Box::new(NoJournal),
@@ -318,7 +315,6 @@ impl ZoneRegistry {
 
     /// Asks the external command in a pool. The load goes on until it answers.
     fn submit_check(&mut self, task: Arc<ReadTask<LoadJob>>, mut loaded: LoadedZone) {
-        self.checking += 1;
         let lane = acceptance::command_lane(&task.job.policy).unwrap_or_default();
         self.check_pool.submit_to(lane, move || {
             let result = match &loaded.zone {
@@ -331,12 +327,6 @@ impl ZoneRegistry {
             }
             ZoneWorkResult::Checked(task, Box::new(loaded))
         });
-    }
-
-    /// Takes a zone that an external command was asked about.
-    fn finish_check(&mut self, task: &Arc<ReadTask<LoadJob>>, loaded: LoadedZone) -> Option<ZoneReport> {
-        self.checking -= 1;
-        self.end_load(task, LoadResult::Loaded(loaded))
     }
 
     /// Serves a zone that was read when `base` was served.

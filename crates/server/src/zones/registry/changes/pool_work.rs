@@ -15,7 +15,7 @@ use crate::zones::ZoneRegistry;
 use crate::zones::acceptance::{self, AcceptedChange};
 use crate::zones::load::LoadedZone;
 use crate::zones::read_pool::ReadTask;
-use crate::zones::registry::LoadJob;
+use crate::zones::registry::{LoadJob, LoadResult};
 use crate::zones::work_pool::WorkId;
 
 /// A result of the pool.
@@ -92,7 +92,7 @@ impl ZoneRegistry {
     /// read, if any.
     pub fn finish_work(&mut self, (id, result): FinishedWork) -> Option<ZoneReport> {
         match result {
-            Some(ZoneWorkResult::Checked(task, loaded)) => self.finish_check(&task, *loaded),
+            Some(ZoneWorkResult::Checked(task, loaded)) => self.end_load(&task, LoadResult::Loaded(*loaded)),
             result => {
                 self.finish_change(id, result);
                 None
