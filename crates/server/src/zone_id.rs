@@ -17,3 +17,56 @@ pub struct ZoneId {
     /// Differs between the zones that use the slot one after the other.
     pub generation: u32,
 }
+
+/// Zones in a state that very many may have: one bit per slot.
+#[derive(Default)]
+pub struct ZoneBitSet(Vec<u64>);
+
+impl ZoneBitSet {
+    /// Adds a zone; returns whether it was not in the set.
+    pub fn insert(&mut self, zone: ZoneId) -> bool {
+        let (word, bit) = bit_of(zone);
+        if word >= self.0.len() {
+            self.0.resize(word + 1, 0);
+        }
+        let is_new = self.0[word] & bit == 0;
+        self.0[word] |= bit;
+        is_new
+    }
+
+    /// Whether the zone, or one that had its slot before, is in the set.
+    pub fn contains(&self, zone: ZoneId) -> bool {
+        let (word, bit) = bit_of(zone);
+        self.0.get(word).is_some_and(|bits| bits & bit != 0)
+    }
+
+    /// Removes a zone; returns whether it was in the set.
+    pub fn remove(&mut self, zone: ZoneId) -> bool {
+        let (word, bit) = bit_of(zone);
+        let Some(bits) = self.0.get_mut(word) else { return false };
+        let was_in = *bits & bit != 0;
+        *bits &= !bit;
+        was_in
+    }
+}
+
+/// The word of a zone, and its bit there.
+fn bit_of(zone: ZoneId) -> (usize, u64) {
+    (zone.index as usize / 64, 1 << (zone.index % 64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zones_are_added_and_removed_one_by_one() {
+        let mut zones = ZoneBitSet::default();
+        let zone = |index| ZoneId { index, generation: 0 };
+        assert!(!zones.contains(zone(63)) && !zones.remove(zone(63)));
+        assert!([63, 64, 200].into_iter().all(|index| zones.insert(zone(index))));
+        assert!(!zones.insert(zone(64)) && zones.remove(zone(64)) && !zones.remove(zone(64)));
+        let left: Vec<u32> = (0..300).filter(|index| zones.contains(zone(*index))).collect();
+        assert_eq!(left, [63, 200]);
+    }
+}

@@ -19,7 +19,7 @@ use crate::transfer::network::TransferHandle;
 use crate::transfer::primary::{PeerConfig, SecondaryLimits, SizeLimits};
 use crate::transfer::refresh::ZoneVersion;
 use crate::transfer::soa_timers::{SoaTimers, StoredTimers};
-use crate::zone_id::ZoneId;
+use crate::zone_id::{ZoneBitSet, ZoneId};
 use crate::zones::{ChangeHooks, acceptance};
 
 /// Passes configured zones and published versions on to the transfer thread.
@@ -31,39 +31,9 @@ pub struct TransferHooks {
     /// The servers of the policy that was used last: many zones share one.
     last: Option<(Arc<ZonePolicy>, Arc<PolicyPeers>)>,
     /// The zones that have primaries.
-    secondaries: ZoneSet,
+    secondaries: ZoneBitSet,
     /// The zones of which a version was announced.
-    announced: ZoneSet,
-}
-
-/// Zones, one bit each.
-#[derive(Default)]
-struct ZoneSet(Vec<u64>);
-
-impl ZoneSet {
-    /// Returns whether it was not in the set.
-    fn insert(&mut self, zone: ZoneId) -> bool {
-        let (word, bit) = (zone.index as usize / 64, 1 << (zone.index % 64));
-        if word >= self.0.len() {
-            self.0.resize(word + 1, 0);
-        }
-        let is_new = self.0[word] & bit == 0;
-        self.0[word] |= bit;
-        is_new
-    }
-
-    fn contains(&self, zone: ZoneId) -> bool {
-        self.0.get(zone.index as usize / 64).is_some_and(|word| word & 1 << (zone.index % 64) != 0)
-    }
-
-    /// Returns whether it was in the set.
-    fn remove(&mut self, zone: ZoneId) -> bool {
-        let bit = 1 << (zone.index % 64);
-        let Some(word) = self.0.get_mut(zone.index as usize / 64) else { return false };
-        let was_in = *word & bit != 0;
-        *word &= !bit;
-        was_in
-    }
+    announced: ZoneBitSet,
 }
 
 /// The other servers of the zones with one policy.
@@ -75,7 +45,7 @@ struct PolicyPeers {
 impl TransferHooks {
     /// Hooks without keys, for a server with these addresses.
     pub fn new(transfers: TransferHandle, tls: TlsPeers, own: OwnAddresses) -> TransferHooks {
-        let (secondaries, announced) = (ZoneSet::default(), ZoneSet::default());
+        let (secondaries, announced) = (ZoneBitSet::default(), ZoneBitSet::default());
         TransferHooks { transfers, tls, own, keys: HashMap::new(), last: None, secondaries, announced }
     }
 

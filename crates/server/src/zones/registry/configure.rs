@@ -9,7 +9,7 @@ use wire::{Name, NameRef};
 use super::{ChangeRefusal, Fingerprint, ZoneNotice, ZoneRegistry};
 use crate::config::{ConfiguredKey, ZoneConfig, ZoneSource};
 use crate::report::{Change, ZoneReport};
-use crate::zone_id::ZoneId;
+use crate::zone_id::{ZoneBitSet, ZoneId};
 use crate::zones::zone_entry::{Acls, ZoneEntry, zone_report};
 use crate::zones::zone_origin::ZoneOrigin;
 
@@ -18,8 +18,8 @@ pub(super) struct Configuring {
     zones: std::vec::IntoIter<ZoneConfig>,
     /// Where the next zone is if the configuration has the order that it had last time.
     next_slot: usize,
-    /// The slots whose zones are configured, as bits.
-    is_configured: Vec<u64>,
+    /// The zones that are configured.
+    configured: ZoneBitSet,
     /// The next slot to look at for zones that are gone, once all configured ones were compared.
     swept: usize,
     acls: Acls,
@@ -42,7 +42,7 @@ impl ZoneRegistry {
         self.configuring = Some(Configuring {
             zones: zones.into_iter(),
             next_slot: 0,
-            is_configured: Vec::new(),
+            configured: ZoneBitSet::default(),
             swept: 0,
             acls: Acls::default(),
             last: None,
@@ -127,11 +127,7 @@ impl ZoneRegistry {
                 None => return,
             },
         };
-        let (word, bit) = (id.index as usize / 64, id.index % 64);
-        if word >= job.is_configured.len() {
-            job.is_configured.resize(word + 1, 0);
-        }
-        job.is_configured[word] |= 1 << bit;
+        job.configured.insert(id);
         job.next_slot = id.index as usize + 1;
     }
 
@@ -158,9 +154,8 @@ impl ZoneRegistry {
     fn sweep(&mut self, job: &mut Configuring) {
         let slot = job.swept;
         job.swept += 1;
-        let is_configured = job.is_configured.get(slot / 64).is_some_and(|word| word >> (slot % 64) & 1 != 0);
         let Some(id) = self.zones.id_at(slot) else { return };
-        if !is_configured && self.origins.is_configured(slot) {
+        if !job.configured.contains(id) && self.origins.is_configured(slot) {
             job.reports.extend(self.forget(id));
         } else {
             self.announce_changed_key(id);
