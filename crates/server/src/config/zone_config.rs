@@ -3,6 +3,7 @@
 use std::borrow::Borrow;
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -195,6 +196,12 @@ impl ZonePolicy {
     /// Whether the zone accepts updates, which must not be lost.
     pub fn is_updated(&self) -> bool {
         !self.allow_update.is_empty() && self.primaries.is_empty()
+    }
+
+    /// The configured address to send to another server from: the first one of its family.
+    pub fn source_for(&self, server: IpAddr) -> Option<IpAddr> {
+        let mut sources = self.source.iter().map(|Address(source)| *source);
+        sources.find(|source| source.is_ipv4() == server.is_ipv4())
     }
 
     /// The most octets of earlier changes to keep for IXFR.

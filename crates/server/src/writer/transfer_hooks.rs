@@ -10,7 +10,7 @@ use wire::{Name, NameRef};
 use zone::Zone;
 
 use super::own_addresses::OwnAddresses;
-use crate::config::value::{Address, DNS_PORT};
+use crate::config::value::DNS_PORT;
 use crate::config::{ConfiguredKey, RemoteServer, ZoneLimits, ZonePolicy};
 use crate::storage::Timers;
 use crate::tls::TlsPeers;
@@ -53,7 +53,7 @@ impl TransferHooks {
         if let Some((_, peers)) = self.last.as_ref().filter(|(last, _)| Arc::ptr_eq(last, policy)) {
             return peers.clone();
         }
-        let peer = |server: &RemoteServer| self.peer(server, &policy.source);
+        let peer = |server: &RemoteServer| self.peer(server, policy);
         let primaries = policy.primaries.iter().map(peer).collect();
         let notify = policy.notify.iter().map(peer).collect();
         let peers = Arc::new(PolicyPeers { primaries, notify });
@@ -62,9 +62,7 @@ impl TransferHooks {
     }
 
     /// The configuration guarantees that the key exists.
-    fn peer(&self, server: &RemoteServer, sources: &[Address]) -> PeerConfig {
-        let mut sources = sources.iter().map(|Address(source)| *source);
-        let source = sources.find(|source| source.is_ipv4() == server.address.is_ipv4());
+    fn peer(&self, server: &RemoteServer, policy: &ZonePolicy) -> PeerConfig {
         let (tls, read) = self.tls.number(server.tls.as_ref());
         if let Err(error) = read {
             error!(server = %server.address, "zones cannot be transferred from this server: {error}");
@@ -72,7 +70,7 @@ impl TransferHooks {
         PeerConfig {
             address: server.address,
             key: server.key.as_ref().and_then(|name| self.keys.get(name).cloned()),
-            source: server.source.or(source),
+            source: server.source.or_else(|| policy.source_for(server.address.ip())),
             tls,
         }
     }
@@ -166,7 +164,7 @@ impl ChangeHooks for TransferHooks {
 fn with_name_servers(configured: &[PeerConfig], name_servers: &[IpAddr], policy: &ZonePolicy) -> Arc<[PeerConfig]> {
     let is_new = |ip: &&IpAddr| !configured.iter().any(|peer| peer.address.ip() == **ip);
     let peer = |ip: &IpAddr| PeerConfig {
-        source: policy.source.iter().map(|Address(source)| *source).find(|source| source.is_ipv4() == ip.is_ipv4()),
+        source: policy.source_for(*ip),
         ..PeerConfig::plain(SocketAddr::new(*ip, DNS_PORT))
     };
     configured.iter().cloned().chain(name_servers.iter().filter(is_new).map(peer)).collect()

@@ -11,7 +11,6 @@ use wire::message::Rcode;
 
 use super::forwarded_update::{ForwardedUpdate, Forwarding};
 use crate::clock;
-use crate::config::value::Address;
 use crate::config::{RemoteServer, ZonePolicy};
 use crate::tls::{TlsConnector, TlsPeers};
 use crate::transfer::primary::{MAX_PRIMARIES, PeerConfig};
@@ -46,7 +45,7 @@ impl UpdateForwarder {
             Ok(permit) => permit,
             Err(refusal) => return update.answer.refuse(Rcode::SERVFAIL, &refusal.to_string()),
         };
-        let peer = |server| self.peer(server, &policy.source);
+        let peer = |server| self.peer(server, policy);
         let primaries = policy.primaries.iter().take(MAX_PRIMARIES).map(peer).collect();
         self.forwarded += 1;
         let id = (self.ids.hash_one(self.forwarded) as u16).to_be_bytes();
@@ -56,12 +55,11 @@ impl UpdateForwarder {
     }
 
     /// The message is not signed with the primary's key: it would lend the client the rights of this server.
-    fn peer(&self, server: &RemoteServer, sources: &[Address]) -> PeerConfig {
-        let mut sources = sources.iter().map(|Address(source)| *source);
-        let source = sources.find(|source| source.is_ipv4() == server.address.is_ipv4());
+    fn peer(&self, server: &RemoteServer, policy: &ZonePolicy) -> PeerConfig {
+        let source = server.source.or_else(|| policy.source_for(server.address.ip()));
         // Settings that cannot be used were reported when the zone was configured.
         let (tls, _) = self.tls.number(server.tls.as_ref());
-        PeerConfig { address: server.address, key: None, source: server.source.or(source), tls }
+        PeerConfig { address: server.address, key: None, source, tls }
     }
 }
 
