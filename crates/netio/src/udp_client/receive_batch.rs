@@ -1,8 +1,7 @@
 //! Receiving batches of responses (recvmmsg(2)).
 
-use super::ClientSocket;
 use super::control_messages::{CONTROL_LEN, ControlMessages, ReceivedControl};
-use super::{empty_header, is_transient};
+use super::{ClientSocket, empty_header};
 use crate::socket_address::RawAddress;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -63,7 +62,20 @@ impl ReceiveBatch {
 
     /// Receives what is available, at most one buffer per slot, and passes each datagram to `take`; returns the number of buffers
     /// received.
-    pub fn receive(&mut self, socket: &ClientSocket, mut take: impl FnMut(ReceivedDatagram<'_>)) -> io::Result<usize> {
+    pub fn receive(&mut self, socket: &ClientSocket, take: impl FnMut(ReceivedDatagram<'_>)) -> io::Result<usize> {
+        match self.receive_or_refused(socket, take) {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(0),
+            result => result,
+        }
+    }
+
+    /// As [`ReceiveBatch::receive`], but fails with [`io::ErrorKind::ConnectionRefused`] if an earlier datagram of a connected socket was
+    /// refused (ICMP): nothing listens there.
+    pub fn receive_or_refused(
+        &mut self,
+        socket: &ClientSocket,
+        mut take: impl FnMut(ReceivedDatagram<'_>),
+    ) -> io::Result<usize> {
         let name_len = if socket.sources.is_some() { RawAddress::len_for(socket.server) } else { 0 };
         for header in &mut self.headers {
             header.msg_hdr.msg_namelen = name_len;
@@ -78,10 +90,9 @@ impl ReceiveBatch {
             Ok(count) => count,
             Err(_) => {
                 let error = io::Error::last_os_error();
-                return if is_transient(&error) || error.kind() == io::ErrorKind::WouldBlock {
-                    Ok(0)
-                } else {
-                    Err(error)
+                return match error.kind() {
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(0),
+                    _ => Err(error),
                 };
             }
         };

@@ -15,6 +15,7 @@ use std::time::Duration;
 use netio::clock;
 use netio::clock_changes::ClockChanges;
 use netio::epoll::{Event, Events, Interest, Waker};
+use netio::udp_client::ReceivedDatagram;
 
 use super::Now;
 use super::engine::{EngineLimits, RequestedTransfer, TransferCommand, TransferEngine, TransferEvent};
@@ -195,9 +196,8 @@ impl<T: TransferSink + Send + 'static> TransferNetwork<T> {
         let (sockets, engine, now) = (&mut self.sockets, &mut self.engine, now());
         let Some(socket) = sockets.probes.get(&primary) else { return };
         for _ in 0..READS_PER_TURN {
-            let received =
-                sockets.received.receive(socket, |datagram| engine.probe_received(primary, datagram.bytes, now));
-            match received {
+            let take = |datagram: ReceivedDatagram<'_>| engine.probe_received(primary, datagram.bytes, now);
+            match sockets.received.receive_or_refused(socket, take) {
                 Ok(1..) => (),
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                     return engine.probes_refused(primary);

@@ -59,16 +59,21 @@ fn zone(apex: &Name, serial: u32) -> Zone {
 
 impl Primary {
     fn start(zones: usize, key: Option<Arc<TsigKey>>) -> Primary {
+        let primary = Primary::start_without_udp(zones, key);
+        let (udp, shared) = (UdpSocket::bind(primary.address).expect("the same port"), primary.shared.clone());
+        // The threads end with the process.
+        thread::spawn(move || shared.serve_udp(&udp));
+        primary
+    }
+
+    fn start_without_udp(zones: usize, key: Option<Arc<TsigKey>>) -> Primary {
         let tcp = TcpListener::bind("127.0.0.1:0").expect("loopback");
         let address = tcp.local_addr().expect("bound");
-        let udp = UdpSocket::bind(address).expect("the same port");
         let zones = (0..zones).map(|number| (name(number), zone(&name(number), 1))).collect();
         let shared =
             Shared { zones: Mutex::new(zones), key, connections: AtomicUsize::new(0), sources: Mutex::new(Vec::new()) };
         let shared = Arc::new(shared);
-        let (for_udp, for_tcp) = (shared.clone(), shared.clone());
-        // The threads end with the process.
-        thread::spawn(move || for_udp.serve_udp(&udp));
+        let for_tcp = shared.clone();
         thread::spawn(move || {
             for stream in tcp.incoming() {
                 let shared = for_tcp.clone();
@@ -199,6 +204,21 @@ fn a_thousand_zones_come_over_few_connections_and_a_notify_brings_a_change_at_on
     // The status is that after the publication: commands are carried out in order.
     let status = handle.status(zones[7]).expect("it runs").expect("a secondary");
     assert_eq!((status.serial, status.primary_serial, status.is_expired), (Some(2), 2, false));
+    handle.stop();
+}
+
+/// RFC 7766 5. Its host says that nothing listens (ICMP): that is no reason to wait for the timeouts of 7 seconds.
+#[test]
+fn a_primary_that_answers_over_tcp_alone_is_asked_so_at_once() {
+    let primary = Primary::start_without_udp(1, None);
+    let (handle, events) = start();
+    let zone = add(&handle, 0, &PeerConfig::plain(primary.address));
+    assert_eq!(publish_next(&handle, &events), (zone, 1, 4));
+    primary.change(0, 2);
+    let began = std::time::Instant::now();
+    handle.send(TransferCommand::Refresh(zone)).expect("it runs");
+    assert_eq!(publish_next(&handle, &events), (zone, 2, 4));
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     handle.stop();
 }
 
