@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use netio::clock;
 use netio::epoll::{Event, Events, Interest, Poll};
+use netio::is_not_ready;
 use netio::udp_client::Sources;
 use serde::Serialize;
 
@@ -362,7 +363,7 @@ impl<'h> HeldConnections<'h> {
 
     /// Records that the server closed a connection, unless the error is temporary.
     fn close_on(&mut self, error: &io::Error, index: usize) {
-        if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) {
+        if is_not_ready(error) {
             return;
         }
         let age_s = (self.now() - self.clients[index].since).as_secs_f64();

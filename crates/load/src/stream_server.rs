@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use netio::epoll::{Event, Events, Interest, Poll};
+use netio::is_not_ready;
 use netio::tcp::{Listener, is_out_of_descriptors};
 use rustls::ServerConfig;
 
@@ -237,7 +238,7 @@ impl<T> Client<T> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self.connection.read(buffer) {
             Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(0),
+            Err(error) if is_not_ready(&error) => Ok(0),
             result => result,
         }
     }

@@ -23,6 +23,18 @@ pub mod udp_client;
 pub mod udp_endpoint;
 pub mod udp_server;
 
+use std::io::ErrorKind;
+
+/// Whether a call on a non-blocking descriptor is to be repeated when that is ready: nothing is wrong with the descriptor.
+pub fn is_not_ready(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+/// No datagrams if a socket has none, or an earlier datagram was refused (ICMP).
+fn none_if_transient(error: std::io::Error) -> std::io::Result<usize> {
+    if is_not_ready(&error) || error.kind() == ErrorKind::ConnectionRefused { Ok(0) } else { Err(error) }
+}
+
 /// Converts the -1 of a system call into the error in errno(3).
 fn checked(result: libc::c_int) -> std::io::Result<libc::c_int> {
     if result < 0 { Err(std::io::Error::last_os_error()) } else { Ok(result) }

@@ -122,10 +122,6 @@ impl AsFd for ClientSocket {
     }
 }
 
-fn is_transient(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::ConnectionRefused)
-}
-
 fn empty_header() -> libc::mmsghdr {
     // SAFETY: integers and raw pointers, for which zero is a value.
     unsafe { mem::zeroed() }

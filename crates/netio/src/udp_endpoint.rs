@@ -5,6 +5,7 @@
 
 mod control;
 
+use crate::none_if_transient;
 use crate::send_queue::send_queued;
 use crate::socket_address::RawAddress;
 use crate::socket_options;
@@ -267,14 +268,6 @@ impl Outgoing {
     fn new() -> Outgoing {
         let (octets, control) = (Vec::new(), ControlBuffer::new());
         Outgoing { octets, peer: RawAddress::unspecified(), from: None, segment: None, control }
-    }
-}
-
-/// No datagrams for transient errors.
-fn none_if_transient(error: io::Error) -> io::Result<usize> {
-    match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::ConnectionRefused => Ok(0),
-        _ => Err(error),
     }
 }
 

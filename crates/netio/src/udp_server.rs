@@ -8,6 +8,7 @@ mod pktinfo;
 pub(crate) use late_datagram::ControlLen;
 pub use late_datagram::LateDatagram;
 
+use crate::none_if_transient;
 use crate::send_queue::send_queued;
 use crate::socket_address::RawAddress;
 use crate::socket_options;
@@ -240,7 +241,7 @@ impl ServerBatch {
         let result = unsafe { libc::recvmmsg(fd, self.incoming.as_mut_ptr(), slots, flags as _, ptr::null_mut()) };
         self.received = match usize::try_from(result) {
             Ok(count) => count,
-            Err(_) => transient_as_zero(io::Error::last_os_error())?,
+            Err(_) => none_if_transient(io::Error::last_os_error())?,
         };
         Ok(self.received)
     }
@@ -330,14 +331,6 @@ impl ServerBatch {
 #[inline]
 fn request<'a>(requests: &'a [u8], index: usize, header: &libc::mmsghdr) -> &'a [u8] {
     &requests[index * REQUEST_STRIDE..][..header.msg_len as usize]
-}
-
-/// 0 datagrams for transient errors.
-fn transient_as_zero(error: io::Error) -> io::Result<usize> {
-    match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::ConnectionRefused => Ok(0),
-        _ => Err(error),
-    }
 }
 
 fn empty_header() -> libc::mmsghdr {

@@ -3,6 +3,7 @@
 use std::io::{self, ErrorKind, Read};
 
 use netio::epoll::Interest;
+use netio::is_not_ready;
 
 use crate::answer_window::Handshake;
 use crate::connection::Connection;
@@ -86,7 +87,7 @@ impl PooledConnection {
         let len = match self.connection.read(&mut buffer[buffered..]) {
             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
             Ok(len) => buffered + len,
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return Ok(()),
+            Err(error) if is_not_ready(&error) => return Ok(()),
             Err(error) => return Err(error),
         };
         let mut rest = &buffer[..len];

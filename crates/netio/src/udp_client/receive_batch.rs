@@ -2,6 +2,7 @@
 
 use super::control_messages::{CONTROL_LEN, ControlMessages, ReceivedControl};
 use super::{ClientSocket, empty_header};
+use crate::is_not_ready;
 use crate::socket_address::RawAddress;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -90,10 +91,7 @@ impl ReceiveBatch {
             Ok(count) => count,
             Err(_) => {
                 let error = io::Error::last_os_error();
-                return match error.kind() {
-                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(0),
-                    _ => Err(error),
-                };
+                return if is_not_ready(&error) { Ok(0) } else { Err(error) };
             }
         };
         for index in 0..count {

@@ -1,8 +1,7 @@
 //! Sending batches of queries (sendmmsg(2)), with generic segmentation offload (UDP_SEGMENT in udp(7)).
 
-use super::ClientSocket;
 use super::control_messages::ControlMessages;
-use super::{empty_header, is_transient};
+use super::{ClientSocket, empty_header};
 use crate::socket_address::RawAddress;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -182,4 +181,9 @@ impl SegmentBurst {
             SegmentBurst { start, len, datagram_len: len, count: 1, source }
         })
     }
+}
+
+/// Errors of a call that may succeed if it is repeated at once.
+fn is_transient(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::ConnectionRefused)
 }

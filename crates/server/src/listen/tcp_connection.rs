@@ -11,7 +11,7 @@ use super::proxy::{self, ProxyError, ProxyHeader};
 use super::tcp_responder::{Client, Encryption, PREFIX_LEN, TcpResponder, first_message};
 use super::tls_connection::TlsConnection;
 use netio::epoll::Interest;
-use netio::tcp;
+use netio::{is_not_ready, tcp};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv6Addr, Shutdown, TcpStream};
 
@@ -461,7 +461,7 @@ fn peer_octets(peer: IpAddr) -> [u8; 16] {
 fn receive(mut stream: &TcpStream, octets: &mut [u8]) -> io::Result<Option<usize>> {
     match stream.read(octets) {
         Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-        Err(error) if is_transient(&error) => Ok(None),
+        Err(error) if is_not_ready(&error) => Ok(None),
         result => result.map(Some),
     }
 }
@@ -472,13 +472,9 @@ fn send(mut stream: &TcpStream, octets: &[u8]) -> io::Result<usize> {
         return Ok(0);
     }
     match stream.write(octets) {
-        Err(error) if is_transient(&error) => Ok(0),
+        Err(error) if is_not_ready(&error) => Ok(0),
         result => result,
     }
-}
-
-fn is_transient(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
 #[cfg(test)]

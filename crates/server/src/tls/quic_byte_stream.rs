@@ -12,13 +12,14 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use netio::epoll::Interest;
+use netio::is_not_ready;
 use quinn_proto::{
     ClientConfig, Connection, ConnectionHandle, DatagramEvent, Dir, Endpoint, EndpointConfig, Event, ReadError,
     StreamEvent, StreamId, TransportConfig, VarInt,
 };
 
 use super::ClientTls;
-use crate::transfer::network::byte_stream::{ByteStream, is_not_ready};
+use crate::transfer::network::byte_stream::ByteStream;
 use crate::transfer::primary::PeerConfig;
 
 /// Octets that may arrive before they are read, on a stream and on all of them: 40 Mbit/s with a round-trip time of 100 ms.

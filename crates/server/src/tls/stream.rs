@@ -7,6 +7,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::mem;
 use std::sync::Arc;
 
+use netio::is_not_ready;
 use rustls::pki_types::CertificateDer;
 use rustls::{Connection, ContentType, HandshakeKind, IoState};
 
@@ -160,7 +161,7 @@ impl TlsStream {
         records[..partial_len].copy_from_slice(&self.partial);
         let received = match socket.read(&mut records[partial_len..]) {
             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-            Err(error) if is_transient(&error) => return Ok(None),
+            Err(error) if is_not_ready(&error) => return Ok(None),
             result => result?,
         };
         let received = &mut records[..partial_len + received];
@@ -317,8 +318,4 @@ fn whole_records(octets: &[u8]) -> usize {
         whole += HEADER_LEN + len;
     }
     whole
-}
-
-fn is_transient(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }

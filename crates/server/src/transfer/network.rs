@@ -15,6 +15,7 @@ use std::time::Duration;
 use netio::clock;
 use netio::clock_changes::ClockChanges;
 use netio::epoll::{Event, Events, Interest, Waker};
+use netio::is_not_ready;
 use netio::udp_client::ReceivedDatagram;
 
 use super::Now;
@@ -24,7 +25,7 @@ use super::primary::PrimaryId;
 use super::refresh::RefreshStatus;
 use super::session::TransferSink;
 use crate::zone_id::ZoneId;
-use byte_stream::{Connector, is_not_ready};
+use byte_stream::Connector;
 use sockets::{Sockets, Token};
 
 /// Commands that may wait. The memory for them is in use from the start.

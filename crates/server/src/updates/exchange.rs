@@ -4,6 +4,7 @@ use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
 
 use netio::epoll::{Events, Poll};
+use netio::is_not_ready;
 use wire::HEADER_LEN;
 
 use crate::transfer::network::byte_stream::{ByteStream, Connector, MIN_READ_BUFFER};
@@ -94,7 +95,7 @@ fn receive(stream: &mut dyn ByteStream, input: &mut Vec<u8>, buffer: &mut [u8]) 
 /// How many octets were transferred; `None` if the stream is not ready.
 fn ready(result: io::Result<usize>) -> io::Result<Option<usize>> {
     match result {
-        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(None),
+        Err(error) if is_not_ready(&error) => Ok(None),
         result => result.map(Some),
     }
 }

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use netio::child_process::{ChildCommand, ChildProcess, kill_group_of, set_nonblocking};
 use netio::epoll::{Events, Interest, Poll};
+use netio::is_not_ready;
 use tempfile::NamedTempFile;
 use zone::Zone;
 use zone::export::TextExport;
@@ -300,7 +301,7 @@ impl ChildIo {
         }
         match stdin.write(&self.chunk.as_bytes()[self.written..]) {
             Ok(len) => self.written += len,
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => (),
+            Err(error) if is_not_ready(&error) => (),
             Err(_) => self.stdin = None,
         }
     }
@@ -315,7 +316,7 @@ impl ChildIo {
                 let room = MAX_MESSAGE_LEN.saturating_sub(self.message.len());
                 self.message.extend_from_slice(&buffer[..len.min(room)]);
             }
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => (),
+            Err(error) if is_not_ready(&error) => (),
             Err(_) => self.stderr = None,
         }
     }

@@ -55,11 +55,6 @@ impl Connector for TcpConnector {
     }
 }
 
-/// Whether the socket must be waited for, or the call repeated.
-pub fn is_not_ready(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
-}
-
 /// A TCP connection.
 pub struct TcpByteStream {
     stream: TcpStream,
