@@ -12,9 +12,9 @@ use netio::epoll::{Event, Events, Interest, Poll};
 use netio::is_not_ready;
 use netio::udp_client::Sources;
 use serde::Serialize;
+use wire::framing::frame;
 
 use crate::connection::Connection;
-use crate::framing::frame;
 use crate::metrics::LatencyHistogram;
 use crate::queries::Queries;
 use crate::tls::TlsConfig;

@@ -19,7 +19,6 @@ mod answer_window;
 pub mod command;
 mod connection;
 pub mod echo;
-pub mod framing;
 pub mod hold;
 pub mod job;
 mod ledger;

@@ -17,8 +17,8 @@ use quinn_proto::{
     StreamEvent, StreamId, TransportConfig, VarInt,
 };
 use wire::HEADER_LEN;
+use wire::framing::{frame, split_message};
 
-use crate::framing::{frame, split_message};
 use crate::metrics::Metrics;
 use crate::queries::Queries;
 use crate::tls::TlsConfig;

@@ -10,9 +10,9 @@ use netio::epoll::{Event, Events, Interest, Poll};
 use netio::is_not_ready;
 use netio::tcp::{Listener, is_out_of_descriptors};
 use rustls::ServerConfig;
+use wire::framing::split_message;
 
 use crate::connection::Connection;
-use crate::framing::split_message;
 
 /// Responds to the queries of a [`StreamServer`].
 pub trait StreamResponder {

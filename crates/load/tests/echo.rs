@@ -186,7 +186,7 @@ fn echo_waits_for_clients_that_do_not_read() {
     let server = Server::start("echo --answer-octets 60000");
     let mut client = std::net::TcpStream::connect(server.address("port")).expect("loopback");
     let queries = file::read(b"www.example A", &QueryTemplate::default()).expect("a query");
-    client.write_all(&load::framing::frame(queries.at(0).message).repeat(1000)).expect("it fits into the buffers");
+    client.write_all(&wire::framing::frame(queries.at(0).message).repeat(1000)).expect("it fits into the buffers");
     let mut answer = vec![0; 60_002];
     for number in 0..1000 {
         client.read_exact(&mut answer).expect("an answer");

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use load::framing::split_message;
 use load::xfr::encode::{EncodedZone, EncodedZones, ZoneEncoder};
 use load::xfr::pull::PullConfig;
 use load::xfr::serve::{ChangeConfig, Primary, PrimaryCounters};
+use wire::framing::split_message;
 use wire::{Message, Name, Rtype};
 use zone::text::Source;
 

@@ -1,6 +1,7 @@
 //! The DNS wire format: names, types, RDATA, messages, EDNS, TSIG. No I/O, no clock, no unsafe code.
 #![forbid(unsafe_code)]
 
+pub mod framing;
 pub mod message;
 pub mod name;
 pub mod rdata;

@@ -4,10 +4,10 @@ use std::io::{self, ErrorKind, Read};
 
 use netio::epoll::Interest;
 use netio::is_not_ready;
+use wire::framing::split_message;
 
 use crate::answer_window::Handshake;
 use crate::connection::Connection;
-use crate::framing::split_message;
 use crate::metrics::Metrics;
 
 /// A connection of a pool, with its queries.

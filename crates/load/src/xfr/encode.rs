@@ -324,8 +324,8 @@ impl TransferWriter<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::framing::split_message;
     use wire::Message;
+    use wire::framing::split_message;
 
     fn changing_zone() -> EncodedZone {
         let text: String = (0..2000).map(|host| format!("host{host} A 192.0.2.{}\n", host % 256)).collect();

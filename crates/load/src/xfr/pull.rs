@@ -11,10 +11,10 @@ use netio::clock;
 use rustls::StreamOwned;
 use serde::Serialize;
 use wire::Name;
+use wire::framing::{frame, split_message};
 use wire::tsig::{Mac, TsigKey, TsigSigner, TsigVerifier};
 
 use super::receiver::{TransferError, TransferReceiver, query};
-use crate::framing::{frame, split_message};
 use crate::tls::TlsConfig;
 
 /// Which zones are transferred, and how.

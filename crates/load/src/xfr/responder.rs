@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use netio::clock;
 use serde::Serialize;
+use wire::framing::{frame, split_message};
 use wire::message::Rcode;
 use wire::serial::{is_later, of_soa};
 use wire::tsig::{TsigKey, TsigSigner, verify_query};
 use wire::{HEADER_LEN, Name, NameRef, Rtype};
 
 use super::encode::{EncodedZone, EncodedZones};
-use crate::framing::{frame, split_message};
 use crate::records::records;
 use crate::stream_server::StreamResponder;
 

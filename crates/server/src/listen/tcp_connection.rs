@@ -8,12 +8,13 @@ use super::Responder;
 use super::buffer::Buffer;
 use super::outgoing_transfer::OutgoingTransfer;
 use super::proxy::{self, ProxyError, ProxyHeader};
-use super::tcp_responder::{Client, Encryption, PREFIX_LEN, TcpResponder, first_message};
+use super::tcp_responder::{Client, Encryption, TcpResponder};
 use super::tls_connection::TlsConnection;
 use netio::epoll::Interest;
 use netio::{is_not_ready, tcp};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv6Addr, Shutdown, TcpStream};
+use wire::framing::{PREFIX_LEN, frame, split_message};
 
 /// Maximum octets read in a turn.
 pub(super) const READ_LEN: usize = 64 << 10;
@@ -366,9 +367,7 @@ impl TcpConnection {
     pub(super) fn queue_response(&mut self, response: &[u8]) {
         let active = self.activate();
         active.awaits_response = false;
-        let prefix = u16::try_from(response.len()).expect("a message").to_be_bytes();
-        active.output.extend(&prefix);
-        active.output.extend(response);
+        active.output.extend(&frame(response));
     }
 
     /// The client has closed its half. A closed connection escapes all limits while the kernel still delivers its data; if that
@@ -430,7 +429,7 @@ impl ActiveState {
     }
 
     fn has_message(&self) -> bool {
-        first_message(self.input.octets()).is_some()
+        split_message(self.input.octets()).is_some()
     }
 
     /// Reads more of an incomplete message, and nothing after it.

@@ -11,10 +11,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use wire::Name;
+use wire::framing::{PREFIX_LEN, split_message};
 
-/// Maximum length of a TCP message in octets, and the length of the prefix that holds it.
+/// Maximum length of a TCP message in octets.
 const MESSAGE_MAX: usize = u16::MAX as usize;
-pub(super) const PREFIX_LEN: usize = 2;
 
 // Bounds for one turn of a connection. Each alone takes about a millisecond; they replace a clock, which the hot path does not
 // read.
@@ -128,7 +128,7 @@ impl<R: Responder> TcpResponder<R> {
             if !self.output.has_room() || self.digests() >= digests_max {
                 break;
             }
-            let Some(message) = first_message(&input[used..]) else { break };
+            let Some((message, _)) = split_message(&input[used..]) else { break };
             used += PREFIX_LEN + message.len();
             let transfer = self.answer_message(client, message);
             if transfer.is_some() {
@@ -196,12 +196,6 @@ impl<R: Responder> TcpResponder<R> {
     fn digests(&self) -> u64 {
         self.responder.counters().nsec3_digests
     }
-}
-
-/// The first message in `stream`, if it is complete (RFC 1035 4.2.2).
-pub(super) fn first_message(stream: &[u8]) -> Option<&[u8]> {
-    let (prefix, rest) = stream.split_first_chunk()?;
-    rest.get(..usize::from(u16::from_be_bytes(*prefix)))
 }
 
 /// The responses of a turn, each preceded by its length.
@@ -272,15 +266,6 @@ impl MemorySampler {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn messages_are_taken_from_the_stream_only_when_complete() {
-        let stream = [0, 3, 1, 2, 3, 0, 0, 0, 2, 9];
-        assert_eq!(first_message(&stream), Some(&[1, 2, 3][..]));
-        assert_eq!(first_message(&stream[5..]), Some(&[][..]));
-        assert_eq!(first_message(&stream[7..]), None);
-        assert_eq!((first_message(&stream[..1]), first_message(&[])), (None, None));
-    }
 
     /// Drops every query; the first octet of the message is the number of digests it costs, in hundreds.
     #[derive(Default)]

@@ -17,6 +17,7 @@ use quinn_proto::{
     ClientConfig, Connection, ConnectionHandle, DatagramEvent, Dir, Endpoint, EndpointConfig, Event, ReadError,
     StreamEvent, StreamId, TransportConfig, VarInt,
 };
+use wire::framing::{PREFIX_LEN, split_message};
 
 use super::ClientTls;
 use crate::transfer::network::byte_stream::ByteStream;
@@ -28,8 +29,7 @@ const WINDOW: u32 = 512 << 10;
 const BATCH: usize = 64;
 /// The longest datagram: the transport does not announce more.
 const DATAGRAM_LEN: usize = 2048;
-/// The length of a message's length, and of its ID.
-const PREFIX_LEN: usize = 2;
+/// The length of a message's ID.
 const ID_LEN: usize = 2;
 /// RFC 9250 4.3: DOQ_NO_ERROR and DOQ_PROTOCOL_ERROR.
 const NO_ERROR: VarInt = VarInt::from_u32(0);
@@ -321,8 +321,8 @@ fn transport() -> TransportConfig {
 
 /// The first message of `octets` with its length, if it is whole.
 fn first_message(octets: &[u8]) -> Option<&[u8]> {
-    let len = u16::from_be_bytes(*octets.first_chunk()?);
-    octets.get(..PREFIX_LEN + usize::from(len))
+    let (message, _) = split_message(octets)?;
+    Some(&octets[..PREFIX_LEN + message.len()])
 }
 
 /// Appends the whole messages at the start of `input` to `ready`, with this ID; returns how many octets they take. RFC 9250 4.3.3:

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use netio::epoll::{Events, Poll};
 use netio::is_not_ready;
 use wire::HEADER_LEN;
+use wire::framing::{frame, split_message};
 
 use crate::transfer::network::byte_stream::{ByteStream, Connector, MIN_READ_BUFFER};
 use crate::transfer::primary::PeerConfig;
@@ -26,8 +27,7 @@ pub fn exchange(
 
 /// The message with its length and another ID (RFC 2136 6: "it must allocate a new ID").
 pub fn with_id(message: &[u8], id: [u8; 2]) -> Vec<u8> {
-    let len = u16::try_from(message.len()).expect("it came as a message").to_be_bytes();
-    [&len[..], &id, &message[2..]].concat()
+    frame(&[&id[..], &message[2..]].concat())
 }
 
 /// The message if it can be the response to an update with this ID.
@@ -52,8 +52,8 @@ fn exchange_over(stream: &mut dyn ByteStream, mut output: &[u8], end: Instant) -
             {
                 output = &output[len..];
             }
-            if receive(stream, &mut input, &mut buffer)? {
-                return Ok(input.split_off(PREFIX_LEN));
+            if let Some(message) = receive(stream, &mut input, &mut buffer)? {
+                return Ok(message);
             }
         }
         let wanted = stream.interest(!output.is_empty());
@@ -69,25 +69,19 @@ fn exchange_over(stream: &mut dyn ByteStream, mut output: &[u8], end: Instant) -
     }
 }
 
-/// The length of the prefix of a message (RFC 1035 4.2.2).
-const PREFIX_LEN: usize = 2;
 /// The longest wait for an event: TLS may have data that the socket does not show.
 const MAX_WAIT: Duration = Duration::from_millis(100);
 
-/// Reads the rest of one message with its prefix; returns whether it is complete. What follows it is dropped.
-fn receive(stream: &mut dyn ByteStream, input: &mut Vec<u8>, buffer: &mut [u8]) -> io::Result<bool> {
+/// Reads the rest of one message; returns it once it is complete. What follows it is dropped.
+fn receive(stream: &mut dyn ByteStream, input: &mut Vec<u8>, buffer: &mut [u8]) -> io::Result<Option<Vec<u8>>> {
     loop {
-        if let Some(prefix) = input.first_chunk() {
-            let wanted = PREFIX_LEN + usize::from(u16::from_be_bytes(*prefix));
-            if input.len() >= wanted {
-                input.truncate(wanted);
-                return Ok(true);
-            }
+        if let Some((message, _)) = split_message(input) {
+            return Ok(Some(message.to_vec()));
         }
         match ready(stream.read(buffer))? {
             Some(0) => return Err(ErrorKind::UnexpectedEof.into()),
             Some(len) => input.extend_from_slice(&buffer[..len]),
-            None => return Ok(false),
+            None => return Ok(None),
         }
     }
 }
@@ -119,7 +113,7 @@ mod tests {
             let mut message = vec![0; u16::from_be_bytes(prefix).into()];
             stream.read_exact(&mut message).expect("a message");
             let response = respond(message);
-            let octets = [&(response.len() as u16).to_be_bytes()[..], &response].concat();
+            let octets = frame(&response);
             let (first, rest) = octets.split_at(octets.len().min(1));
             _ = stream.write_all(first);
             std::thread::sleep(Duration::from_millis(20));

@@ -16,6 +16,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use wire::framing::{frame, split_message};
 use wire::message::{Message, Rcode, Record};
 use wire::serial::{is_later, of_soa};
 use wire::{Name, Rtype};
@@ -24,7 +25,7 @@ use crate::clock;
 use crate::simulated_disk::{Random, SimulatedDisk, SyncSite};
 use crate::storage::StoreLimits;
 use client::{Client, query};
-use machine::{CLIENT, Machine, ReplyTo, with_length};
+use machine::{CLIENT, Machine, ReplyTo};
 use network::{Arrival, Network, ProcessId, Sender, address};
 use operator::Operator;
 
@@ -384,14 +385,13 @@ impl World {
         let (Some(id), client) = (stream.accepted_by, stream.client.0) else { return };
         stream.input.extend_from_slice(octets);
         while let Some(stream) = self.network.streams.get_mut(&number)
-            && let Some((prefix, rest)) = stream.input.split_first_chunk()
-            && let Some(message) = rest.get(..usize::from(u16::from_be_bytes(*prefix)))
+            && let Some((message, rest)) = split_message(&stream.input)
         {
-            let message = message.to_vec();
-            stream.input.drain(..2 + message.len());
+            let (message, rest) = (message.to_vec(), rest.to_vec());
+            stream.input = rest;
             self.at_process(id, |process, network| {
                 for answer in process.answer(&message, address(client), true, ReplyTo::Stream(number)) {
-                    network.send(number, &with_length(&answer), true);
+                    network.send(number, &frame(&answer), true);
                 }
             });
         }

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
+use wire::framing::split_message;
+
 use super::frame::{Packet, Payload};
-use crate::framing::split_message;
 
 /// How many octets may wait for a missing segment: a lost one must not make a stream buffer the rest of the capture.
 const MAX_BUFFERED: usize = 256 << 10;

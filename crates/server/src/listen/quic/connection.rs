@@ -4,7 +4,7 @@ use super::super::Responder;
 use super::super::counters::ListenerCounters;
 use super::super::outgoing_transfer::OutgoingTransfer;
 use super::super::panic_guard::catch_panic;
-use super::super::tcp_responder::{Client, Encryption, PREFIX_LEN, TcpResponder};
+use super::super::tcp_responder::{Client, Encryption, TcpResponder};
 use super::DoqError;
 use super::late_streams::LateStreams;
 use super::query_stream::{FramingError, QueryStream};
@@ -17,6 +17,7 @@ use quinn_proto::{Connection, Dir, Event, ReadError, StreamEvent, StreamId, VarI
 use rustls::pki_types::CertificateDer;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
+use wire::framing::{PREFIX_LEN, frame};
 use wire::message::Opcode;
 use wire::name::skip_name;
 use wire::{HEADER_LEN, Name, Rtype};
@@ -255,8 +256,7 @@ impl QuicConnection {
     /// The response to an earlier query.
     pub(super) fn respond_late(&mut self, id: StreamId, response: &[u8]) {
         let Some(at) = self.find(id) else { return };
-        let prefix = u16::try_from(response.len()).expect("a message").to_be_bytes();
-        self.streams[at].state = StreamState::Response([&prefix, response].concat(), None);
+        self.streams[at].state = StreamState::Response(frame(response), None);
         self.wants_turn = true;
     }
 

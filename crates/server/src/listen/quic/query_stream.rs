@@ -1,6 +1,6 @@
 //! The query of a stream: one message, preceded by its length, and then the end of the stream (RFC 9250 4.2).
 
-use super::super::tcp_responder::PREFIX_LEN;
+use wire::framing::PREFIX_LEN;
 
 /// What has arrived of a query.
 #[derive(Debug, Default)]

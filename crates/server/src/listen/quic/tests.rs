@@ -8,7 +8,6 @@ use super::DoqError;
 use super::endpoint::CONNECTION_MEMORY;
 use super::transport::QuicShared;
 use crate::config::remote_server::RemoteTls;
-use crate::listen::tcp_responder::first_message;
 use crate::listen::{IncomingUpdate, LateReply, Responder};
 use crate::tls::test_certificates::TestCertificates;
 use answer::{
@@ -26,6 +25,7 @@ use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use wire::framing::split_message;
 use wire::message::{Message, Rcode};
 use wire::{Name, Rtype};
 use zone::load;
@@ -241,9 +241,9 @@ fn rfc_9250_4_2_a_transfer_is_complete() {
     world.run();
     let (octets, end) = &world.clients[client].received[&id];
     let (mut rest, mut records) = (&octets[..], 0);
-    while let Some(message) = first_message(rest) {
+    while let Some((message, after)) = split_message(rest) {
         records += usize::from(u16::from_be_bytes([message[6], message[7]]));
-        rest = &rest[2 + message.len()..];
+        rest = after;
     }
     assert_eq!((rest.len(), records, end), (0, TRANSFERRED + 3, &StreamEnd::Finished));
 }

@@ -4,6 +4,8 @@ use std::io::{self, ErrorKind};
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Instant;
 
+use wire::framing::split_message;
+
 use super::network::{Network, ProcessId, machine_at};
 use crate::clock;
 use crate::transfer::link::ConnectionId;
@@ -80,9 +82,7 @@ impl Exchanges {
         let Some(at) = self.running.iter().position(|exchange| exchange.connection == id) else { return };
         let exchange = &mut self.running[at];
         exchange.input.extend_from_slice(octets);
-        if let Some((prefix, rest)) = exchange.input.split_first_chunk()
-            && let Some(message) = rest.get(..usize::from(u16::from_be_bytes(*prefix)))
-        {
+        if let Some((message, _)) = split_message(&exchange.input) {
             let message = message.to_vec();
             self.end(at, Ok(message), network);
         }

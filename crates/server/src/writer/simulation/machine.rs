@@ -7,6 +7,7 @@ use std::sync::mpsc::{self, Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use answer::{Request, Response, Transport};
+use wire::framing::frame;
 
 use super::PRIMARY;
 use super::exchanges::{Exchanges, SimulatedExchanges};
@@ -136,11 +137,6 @@ macro_rules! with_io {
         let $io = &mut Io { process: *id, network: $network, connections, events, memory };
         $call
     }};
-}
-
-/// A message as it is sent over a stream.
-pub fn with_length(message: &[u8]) -> Vec<u8> {
-    [&(message.len() as u16).to_be_bytes(), message].concat()
 }
 
 pub fn now(network: &Network) -> Now {
@@ -365,7 +361,7 @@ impl Process {
             match to {
                 ReplyTo::Client(client) => network.send_answer(self.id.0, Sender::Client(client), octets),
                 ReplyTo::Stream(number) if network.is_accepted_by(number, self.id) => {
-                    network.send(number, &with_length(&octets), true);
+                    network.send(number, &frame(&octets), true);
                 }
                 ReplyTo::Stream(_) => (),
             }
