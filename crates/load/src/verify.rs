@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use wire::message::Rcode;
+use wire::message::{Rcode, header_rcode};
 use wire::tsig::TsigKey;
 use wire::{HEADER_LEN, Rtype};
 
@@ -173,11 +173,6 @@ impl fmt::Display for Expectation {
         let kind = KIND_NAMES.iter().find(|(_, kind)| *kind == self.kind).map_or("other", |(name, _)| name);
         write!(f, "{} {kind}", self.rcode)
     }
-}
-
-/// The RCODE in the header of a message, without the upper bits that EDNS adds.
-pub(crate) fn header_rcode(message: &[u8]) -> Rcode {
-    Rcode(u16::from(message[3] & 0x0f))
 }
 
 /// Whether the authority section has a record of the type.

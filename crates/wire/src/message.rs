@@ -7,7 +7,7 @@ mod parse;
 mod tests;
 mod write;
 
-pub use codes::{Opcode, Rcode};
+pub use codes::{Opcode, Rcode, header_rcode};
 pub use compressed_labels::{CompressedLabels, append_name, read_name};
 
 use crate::{Class, Name, Rtype};

@@ -4,7 +4,7 @@
 //! Responses of other servers differ, and all these forms are accepted: the question in every message or in the first one only or in
 //! none, compressed names or not, one record or many per message, a whole zone in response to IXFR, empty messages.
 
-use wire::message::{MessageError, Opcode, Rcode};
+use wire::message::{MessageError, Opcode, Rcode, header_rcode};
 use wire::rdata::{self, RdataError};
 use wire::serial::{is_later, of_soa};
 use wire::{Class, HEADER_LEN, Name, NameRef, Rtype};
@@ -440,7 +440,7 @@ fn check_header(header: &[u8; HEADER_LEN]) -> Result<(), TransferError> {
     if header[2] & QR == 0 || opcode != Opcode::QUERY {
         return Err(TransferError::NotResponse);
     }
-    match Rcode(u16::from(header[3] & 0xf)) {
+    match header_rcode(header) {
         Rcode::NOERROR if header[2] & TC != 0 => Err(TransferError::Truncated),
         Rcode::NOERROR => Ok(()),
         rcode => Err(TransferError::Rcode(rcode)),

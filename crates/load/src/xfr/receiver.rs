@@ -3,13 +3,12 @@
 use std::io;
 
 use netio::clock;
-use wire::message::Rcode;
+use wire::message::{Rcode, header_rcode};
 use wire::serial::{is_later, of_soa};
 use wire::tsig::{TsigError, TsigKey, TsigVerifier};
 use wire::{HEADER_LEN, Name, Rtype};
 
 use crate::records::records;
-use crate::verify::header_rcode;
 
 /// Why a transfer failed.
 #[derive(Debug, thiserror::Error)]

@@ -9,12 +9,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use wire::NameRef;
-use wire::message::Rcode;
+use wire::message::{Rcode, header_rcode};
 use wire::tsig::TsigError;
 
 use super::Now;
 use super::primary::{PeerConfig, PeerIdentity};
-use super::query::{Authenticity, OutgoingQuery, QueryKind, header_rcode};
+use super::query::{Authenticity, OutgoingQuery, QueryKind};
 use crate::zone_id::ZoneId;
 use fastrand::Rng;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use wire::message::{Opcode, Rcode};
+use wire::message::{Opcode, Rcode, header_rcode};
 use wire::name::skip_name;
 use wire::serial::of_soa;
 use wire::tsig::{Mac, TsigError, TsigKey, TsigSigner, TsigVerifier};
@@ -177,11 +177,6 @@ fn push_opt(octets: &mut Vec<u8>, option: &[u8], padded_with: Option<usize>) {
         octets.extend_from_slice(&[0, PADDING, 0, padding as u8]);
         octets.resize(octets.len() + padding, 0);
     }
-}
-
-/// The RCODE in the header of a message.
-pub(super) fn header_rcode(message: &[u8]) -> Rcode {
-    Rcode(message.get(3).map_or(0, |octet| u16::from(octet & 0xf)))
 }
 
 /// Whether TC is set.

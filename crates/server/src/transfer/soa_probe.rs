@@ -5,11 +5,11 @@ use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 
 use wire::NameRef;
-use wire::message::Rcode;
+use wire::message::{Rcode, header_rcode};
 use wire::tsig::{TsigError, TsigKey};
 
 use super::Now;
-use super::query::{Authenticity, EdnsUse, OutgoingQuery, QueryKind, header_rcode, is_truncated, soa_answer};
+use super::query::{Authenticity, EdnsUse, OutgoingQuery, QueryKind, is_truncated, soa_answer};
 use super::refresh::ProbeResult;
 use crate::zone_id::ZoneId;
 use fastrand::Rng;

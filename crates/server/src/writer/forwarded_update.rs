@@ -3,7 +3,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use wire::message::Rcode;
+use wire::message::{Rcode, header_rcode};
 
 use super::update_answer::PendingAnswer;
 use crate::transfer::primary::PeerConfig;
@@ -54,9 +54,8 @@ impl Forwarding {
     ///
     /// RFC 2136 6.5: tries the next primary if one cannot be reached. 4.5: the same if it answers SERVFAIL or NOTIMP.
     pub(super) fn next_exchange(&mut self, now: Instant) -> Option<UpdateExchange> {
-        let is_final = |(response, _): &(Vec<u8>, PeerConfig)| {
-            ![Rcode::SERVFAIL, Rcode::NOTIMP].contains(&Rcode(u16::from(response[3] & 15)))
-        };
+        let is_final =
+            |(response, _): &(Vec<u8>, PeerConfig)| ![Rcode::SERVFAIL, Rcode::NOTIMP].contains(&header_rcode(response));
         if now >= self.end || self.response.as_ref().is_some_and(is_final) {
             return None;
         }

@@ -2,7 +2,7 @@
 
 use tracing::{info, warn};
 use wire::Name;
-use wire::message::{Message, Rcode};
+use wire::message::{Message, Rcode, header_rcode};
 use zone::update::UpdateRefusal;
 
 use crate::listen::LateReply;
@@ -52,7 +52,7 @@ impl PendingAnswer {
     /// Answers with the response of a primary.
     pub(super) fn relay(self, response: Vec<u8>, primary: &str) {
         let PendingAnswer { reply, recent, log } = self;
-        let rcode = Rcode(u16::from(response[3] & 15));
+        let rcode = header_rcode(&response);
         match recent {
             Some((recent, id)) if response.len() <= MAX_REMEMBERED_LEN => {
                 recent.answered(&id, UpdateAnswer::Relayed(response.as_slice().into()));

@@ -13,6 +13,11 @@ pub struct Opcode(pub u8);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rcode(pub u16);
 
+/// The RCODE in the header of a message: without the upper bits that EDNS adds. NOERROR for less than a header.
+pub fn header_rcode(message: &[u8]) -> Rcode {
+    Rcode(message.get(3).map_or(0, |octet| u16::from(octet & 0xf)))
+}
+
 macro_rules! codes {
     ($type:ident $prefix:literal: $($name:ident = $code:literal),* $(,)?) => {
         #[allow(missing_docs)]

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use wire::Name;
-use wire::message::Rcode;
+use wire::message::{Rcode, header_rcode};
 use wire::tsig::{TsigError, TsigKey, TsigVerifier};
 
 use super::super::Now;
 use super::super::notify_sender::NotifyId;
-use super::super::query::{OutgoingQuery, expire_option, header_rcode, is_truncated, soa_answer};
+use super::super::query::{OutgoingQuery, expire_option, is_truncated, soa_answer};
 use super::super::refresh::ProbeResult;
 use super::{ExchangeCounts, SessionEvent, SessionLimits, TransferFailure, TransferSink};
 use crate::zone_id::ZoneId;
