@@ -23,7 +23,7 @@ use crate::config::{Config, Server, octet_limit};
 use crate::control::{self, ControlRequest, ControlSocket};
 use crate::control_service::{ControlService, FrozenZones};
 use crate::frozen_zones::{self, FROZEN_ZONES, FrozenZonesFile};
-use crate::listen::{self, EventSinks, ListenError, ListenerThreads, ZoneResponder};
+use crate::listen::{self, EventSinks, ListenError, ListenerThreads, Listeners, ZoneResponder};
 use crate::listener_setup::{addresses, listen_config, needed_files};
 use crate::log::{self, Log};
 use crate::open_files::{self, TooFewFiles};
@@ -99,25 +99,7 @@ fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<
     config.warnings.iter().for_each(|warning| log_finding(&FindingReport::new(warning, None)));
     open_files::raise_limit(needed_files(&config.server))?;
     let state_dir = prepare_state_dir(&config.server)?;
-    let mut listeners = listen::bind(&addresses(&config.server), &listen_config(&config.server))?;
-    for address in listeners.addresses() {
-        info!(%address, "listening");
-    }
-    // Before privileges are dropped: the key may be readable by root only.
-    let tls = DaemonTls::start(&config.server)?;
-    if let Some(server) = tls.server() {
-        let addresses: Vec<SocketAddr> = config.server.listen_tls.iter().map(|TlsEndpoint(address)| *address).collect();
-        listeners.bind_tls(&addresses, server)?;
-        for address in listeners.tls_addresses() {
-            info!(%address, "listening for TLS");
-        }
-        let addresses: Vec<SocketAddr> =
-            config.server.listen_quic.iter().map(|TlsEndpoint(address)| *address).collect();
-        listeners.bind_quic(&addresses, server)?;
-        for address in listeners.quic_addresses() {
-            info!(%address, "listening for QUIC");
-        }
-    }
+    let (listeners, tls) = bind_listeners(&config.server)?;
     privileges::drop_to_user(&config.server)?;
     if config.server.user.is_some()
         && let Some(warning) = tls.check_after_start(&config.server)
@@ -156,15 +138,22 @@ fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<
     let services: Vec<ControlService> = (0..control::CLIENTS + control::RELOADS).map(|_| service()).collect();
     spawn("writer", move || writer.run())?;
     if let Some(control) = &control {
-        for (index, mut service) in services.into_iter().enumerate() {
-            let control = control.clone();
-            spawn("control", move || match index < control::CLIENTS {
-                true => control.serve(|request| service.respond(request)),
-                false => control.serve_reloads(|| service.respond(ControlRequest::Reload).0),
-            })?;
-        }
+        start_control(control, services)?;
     }
     wait_for_stop(signals, &handle, &threads);
+    stop(&handle, storage, control, threads);
+    info!("zonda has stopped");
+    Ok(())
+}
+
+/// Stops in this order: commands, so that nothing waits for one; what is to be kept; the control socket; the listeners, which answer
+/// what has arrived.
+fn stop(
+    handle: &WriterHandle,
+    storage: Option<StorageThread>,
+    control: Option<Arc<ControlSocket>>,
+    threads: ListenerThreads,
+) {
     Notifier::from_environment().stopping();
     check_command::end_all();
     if let Some(storage) = storage {
@@ -175,8 +164,6 @@ fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<
         control.close();
     }
     threads.stop();
-    info!("zonda has stopped");
-    Ok(())
 }
 
 /// Handles signals until one says to stop.
@@ -217,6 +204,29 @@ fn prepare_state_dir(server: &Server) -> Result<PathBuf, StartError> {
     match prepared {
         Err(error) if server.state_dir.is_some() => Err(error.into()),
         _ => Ok(path),
+    }
+}
+
+/// Binds the sockets, and reads the certificates and keys, which root alone may be allowed to.
+fn bind_listeners(server: &Server) -> Result<(Listeners, DaemonTls), StartError> {
+    let mut listeners = listen::bind(&addresses(server), &listen_config(server))?;
+    log_addresses(listeners.addresses(), "listening");
+    let tls = DaemonTls::start(server)?;
+    if let Some(server_tls) = tls.server() {
+        let addresses = |endpoints: &[TlsEndpoint]| -> Vec<SocketAddr> {
+            endpoints.iter().map(|TlsEndpoint(address)| *address).collect()
+        };
+        listeners.bind_tls(&addresses(&server.listen_tls), server_tls)?;
+        log_addresses(listeners.tls_addresses(), "listening for TLS");
+        listeners.bind_quic(&addresses(&server.listen_quic), server_tls)?;
+        log_addresses(listeners.quic_addresses(), "listening for QUIC");
+    }
+    Ok((listeners, tls))
+}
+
+fn log_addresses(addresses: &[SocketAddr], what: &str) {
+    for address in addresses {
+        info!(%address, "{what}");
     }
 }
 
@@ -280,6 +290,19 @@ fn open_journal(
     let limits = StoreLimits { history_total, ..StoreLimits::default() };
     let (journal, storage) = Persistence::open(state_dir, limits, queue.journal_sender())?;
     Ok((Box::new(journal), Some(storage)))
+}
+
+/// Starts the threads of the control socket, each with a service of its own: [`control::CLIENTS`] for requests that are answered at once,
+/// the others for reloads.
+fn start_control(control: &Arc<ControlSocket>, services: Vec<ControlService>) -> Result<(), StartError> {
+    for (index, mut service) in services.into_iter().enumerate() {
+        let control = control.clone();
+        spawn("control", move || match index < control::CLIENTS {
+            true => control.serve(|request| service.respond(request)),
+            false => control.serve_reloads(|| service.respond(ControlRequest::Reload).0),
+        })?;
+    }
+    Ok(())
 }
 
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), StartError> {
