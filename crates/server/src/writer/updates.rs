@@ -76,15 +76,13 @@ impl Writer {
             log: UpdateLog::new(apex.clone(), client.address.to_canonical().to_string(), client.key.clone()),
         };
         // The settings may have changed since the message was received.
-        let Some(zone) = self.zones.find(apex.as_ref()) else { return answer.refuse(Rcode::NOTAUTH, "no such zone") };
-        let Some(served) = self.zones.served(zone) else { return answer.refuse(Rcode::NOTAUTH, "no such zone") };
-        let acls = served.acls().clone();
+        let settings = |id| Some((id, self.zones.served(id)?.acls().clone(), self.zones.policy(id)?.clone()));
+        let Some((zone, acls, policy)) = self.zones.find(apex.as_ref()).and_then(settings) else {
+            return answer.refuse(Rcode::NOTAUTH, "no such zone");
+        };
         if is_forwarded != (acls.update.role == UpdateRole::Forward) {
             return answer.refuse(Rcode::SERVFAIL, "the settings of the zone have changed");
         }
-        let Some(policy) = self.zones.policy(zone).cloned() else {
-            return answer.refuse(Rcode::NOTAUTH, "no such zone");
-        };
         if is_forwarded {
             let update = ForwardedUpdate { message, answer, permit };
             return self.updates.forwarder.forward(&apex, update, &policy);
