@@ -263,14 +263,14 @@ impl Writer {
         let is_ixfr = !version.changes.is_empty();
         self.log_zone(zone, |apex| log_received(apex, &report, is_ixfr, serial));
         self.transfer_burst.add(clock::now(), report.records);
-        self.secondaries.last.succeeded(zone, &report, is_ixfr, serial, now_s());
+        self.secondaries.last.succeeded(zone, &report, is_ixfr, serial, clock::real_s());
         let totals = &mut self.secondaries.totals;
         *(if is_ixfr { &mut totals.ixfr } else { &mut totals.axfr }) += 1;
         totals.octets += report.counts.octets;
         self.secondaries.unreachable.remove(&report.primary);
         let expire_s = report.counts.expire_s;
         // With the image: without times, a restart would not serve it. Exact ones follow.
-        let (check_at_s, lifetime_s) = (now_s(), expire_s.unwrap_or(timers.expire_s));
+        let (check_at_s, lifetime_s) = (clock::real_s(), expire_s.unwrap_or(timers.expire_s));
         self.store_timers(zone, StoredTimers { check_at_s, expires_at_s: check_at_s.saturating_add(lifetime_s) });
         self.secondaries.send(TransferCommand::Published { zone, serial, timers, expire_s });
     }
@@ -322,7 +322,7 @@ impl Writer {
     fn note_failed(&mut self, zone: ZoneId, report: &TransferReport, failure: &str, problem: &str) {
         self.secondaries.totals.failed += 1;
         if self.zones.served(zone).is_some() {
-            self.secondaries.last.failed(zone, report, failure, problem, now_s());
+            self.secondaries.last.failed(zone, report, failure, problem, clock::real_s());
         }
     }
 
@@ -354,8 +354,4 @@ fn log_failed(apex: NameRef<'_>, report: &TransferReport, failure: &str) {
 
 fn kind(is_ixfr: bool) -> &'static str {
     if is_ixfr { "ixfr" } else { "axfr" }
-}
-
-fn now_s() -> u32 {
-    clock::real_s()
 }
