@@ -110,9 +110,14 @@ pub fn rfc3339(seconds: u64) -> String {
 impl ZoneStatus {
     /// Of a zone that is only listed by these catalogs.
     pub fn not_served(name: NameRef<'_>, catalogs: Vec<CatalogListing>) -> ZoneStatus {
+        ZoneStatus { catalogs, ..ZoneStatus::new(name, ZoneServingState::NotServed) }
+    }
+
+    /// Of a zone of which nothing else is known.
+    pub fn new(name: NameRef<'_>, state: ZoneServingState) -> ZoneStatus {
         ZoneStatus {
             name: name.to_string(),
-            state: ZoneServingState::NotServed,
+            state,
             serial: None,
             primary_serial: None,
             expires_at: None,
@@ -122,7 +127,7 @@ impl ZoneStatus {
             kept_versions: Vec::new(),
             journal: None,
             template: None,
-            catalogs,
+            catalogs: Vec::new(),
             problem: None,
         }
     }
@@ -211,20 +216,12 @@ mod tests {
     use super::*;
 
     fn status() -> ZoneStatus {
+        let name: wire::Name = "example.com.".parse().expect("a name");
         ZoneStatus {
-            name: "example.com.".into(),
-            state: ZoneServingState::Serving,
             serial: Some(7),
             primary_serial: Some(8),
             expires_at: Some(rfc3339(1_795_348_800)),
-            refresh_at: None,
-            last_transfer: None,
-            is_frozen: false,
-            kept_versions: Vec::new(),
-            journal: None,
-            template: None,
-            catalogs: Vec::new(),
-            problem: None,
+            ..ZoneStatus::new(name.as_ref(), ZoneServingState::Serving)
         }
     }
 

@@ -26,19 +26,11 @@ impl ZoneRegistry {
             None => ZoneServingState::Failed,
         };
         let status = ZoneStatus {
-            name: entry.served.apex().to_string(),
-            state,
             serial: version.map(Zone::serial),
-            primary_serial: None,
-            expires_at: None,
-            refresh_at: None,
-            last_transfer: None,
-            journal: None,
-            template: None,
-            catalogs: Vec::new(),
             is_frozen: self.is_frozen(id),
             kept_versions: self.kept_versions(id).map(Zone::serial).collect(),
             problem: self.problem(id).map(str::to_owned),
+            ..ZoneStatus::new(entry.served.apex(), state)
         };
         Some((id, status))
     }
