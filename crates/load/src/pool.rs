@@ -8,7 +8,7 @@ mod pooled_connection;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 
 use netio::epoll::{Event, Interest, Poll};
 use netio::udp_client::Sources;
@@ -170,8 +170,8 @@ impl ConnectionPool {
         let turn = end.map_or(self.opened, |end| end.client);
         let address = self.config.sources.map(|sources| sources.at(turn % sources.count));
         if let Some(port) = end.map(|end| end.port).filter(|port| *port > 0) {
-            let any = if self.server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-            let local = SocketAddr::new(address.unwrap_or(any), port);
+            let any = || netio::unspecified(self.server.ip());
+            let local = SocketAddr::new(address.unwrap_or_else(any), port);
             match Connection::connect(self.server, Some(local), self.config.tls.as_ref()) {
                 Err(error) if is_port_unavailable(&error) => self.ports_replaced += 1,
                 result => return result,

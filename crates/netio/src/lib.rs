@@ -24,10 +24,19 @@ pub mod udp_endpoint;
 pub mod udp_server;
 
 use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Whether a call on a non-blocking descriptor is to be repeated when that is ready: nothing is wrong with the descriptor.
 pub fn is_not_ready(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+/// The unspecified address of the family of `address`: a socket that is bound to it sends from whichever the route says.
+pub fn unspecified(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
 }
 
 /// No datagrams if a socket has none, or an earlier datagram was refused (ICMP).

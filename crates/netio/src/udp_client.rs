@@ -81,8 +81,7 @@ impl ClientSocket {
             }
         }
         if sources.is_some() || port > 0 {
-            let any = if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-            socket_options::bind(&fd, SocketAddr::new(any, port))?;
+            socket_options::bind(&fd, SocketAddr::new(crate::unspecified(server.ip()), port))?;
         }
         if sources.is_none() {
             socket_options::connect(&fd, server)?;

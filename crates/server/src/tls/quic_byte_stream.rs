@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -67,9 +67,8 @@ struct Exchange {
 impl QuicByteStream {
     /// Begins to connect, from the configured source address.
     pub(super) fn connect(peer: &PeerConfig, tls: &ClientTls) -> io::Result<QuicByteStream> {
-        let any: IpAddr =
-            if peer.address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-        let socket = UdpSocket::bind((peer.source.unwrap_or(any), 0))?;
+        let any = || netio::unspecified(peer.address.ip());
+        let socket = UdpSocket::bind((peer.source.unwrap_or_else(any), 0))?;
         socket.set_nonblocking(true)?;
         socket.connect(peer.address)?;
         let mut endpoint = Endpoint::new(Arc::new(EndpointConfig::default()), None, false, None);

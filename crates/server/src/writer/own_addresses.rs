@@ -1,6 +1,6 @@
 //! The addresses that this server listens on, so that it does not notify itself (`notify-ns`).
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use crate::config::value::DNS_PORT;
 
@@ -22,9 +22,8 @@ impl OwnAddresses {
 
 /// Whether this machine has the address: the system uses it as source of what is sent to it. Nothing is sent.
 fn is_local(address: IpAddr) -> bool {
-    let any: IpAddr = if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let source = || {
-        let socket = UdpSocket::bind((any, 0))?;
+        let socket = UdpSocket::bind((netio::unspecified(address), 0))?;
         socket.connect((address, DNS_PORT))?;
         socket.local_addr()
     };

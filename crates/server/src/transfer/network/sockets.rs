@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::net::{IpAddr, UdpSocket};
 
 use netio::epoll::{Interest, Poll};
 use netio::udp_client::{ClientSocket, ReceiveBatch, SendBatch};
@@ -126,9 +126,7 @@ impl<T> Sockets<T> {
 
     /// The socket for NOTIFY to this target.
     fn notify_socket(&mut self, target: &PeerConfig) -> io::Result<&UdpSocket> {
-        let any: IpAddr =
-            if target.address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-        let source = target.source.unwrap_or(any);
+        let source = target.source.unwrap_or_else(|| netio::unspecified(target.address.ip()));
         let index = match self.notify.iter().position(|(of, _)| *of == source) {
             Some(index) => index,
             None => {
