@@ -78,9 +78,9 @@ fn good_image() -> Vec<Vec<u8>> {
 
 fn decode_on_threads(chunks: &[Vec<u8>]) -> Result<Zone, ImageError> {
     let mut chunks = chunks.iter();
-    image::decode(2, |chunk| {
-        let next = chunks.next();
-        next.inspect(|next| chunk.clone_from(next));
-        Ok(next.is_some())
-    })
+    let read = |next: &Vec<u8>, chunk: &mut Vec<u8>| {
+        chunk.clone_from(next);
+        Ok(())
+    };
+    image::decode(2, || Ok(chunks.next()), read)
 }

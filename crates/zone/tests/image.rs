@@ -98,11 +98,11 @@ fn decode(chunks: &[Vec<u8>]) -> Result<Zone, ImageError> {
 
 fn decode_on(threads: usize, chunks: &[Vec<u8>]) -> Result<Zone, ImageError> {
     let mut chunks = chunks.iter();
-    image::decode(threads, |chunk| {
-        let next = chunks.next();
-        next.inspect(|next| chunk.clone_from(next));
-        Ok(next.is_some())
-    })
+    let read = |next: &Vec<u8>, chunk: &mut Vec<u8>| {
+        chunk.clone_from(next);
+        Ok(())
+    };
+    image::decode(threads, || Ok(chunks.next()), read)
 }
 
 /// All records, as a transfer sends them.
@@ -179,6 +179,32 @@ fn an_image_of_damaged_leaves_alone_is_refused_at_once() {
     std::thread::spawn(move || sender.send(decode_on(2, &chunks).err()));
     let refused = receiver.recv_timeout(std::time::Duration::from_secs(60)).expect("decoding ends");
     assert_eq!(refused, Some(ImageError::Leaf));
+}
+
+/// Whichever thread reads a chunk.
+#[test]
+fn a_chunk_that_cannot_be_read_ends_decoding() {
+    let chunks = encode(&parse(&(0..40_000).fold(big(), |text, n| text + &format!("n{n} 60 TXT \"number {n}\"\n"))));
+    assert!(chunks.len() > 3, "{} chunks", chunks.len());
+    for (threads, missing) in (1..=3).flat_map(|threads| (0..chunks.len()).map(move |missing| (threads, missing))) {
+        let mut places = 0..chunks.len();
+        let read = |place: usize, chunk: &mut Vec<u8>| {
+            chunk.clone_from(&chunks[place]);
+            // An error that no chunk here leads to.
+            if place == missing { Err(ImageError::Apex) } else { Ok(()) }
+        };
+        let error = image::decode(threads, || Ok(places.next()), read).err();
+        assert_eq!(error, Some(ImageError::Apex), "chunk {missing} on {threads} threads");
+        // The same if its place cannot be found.
+        let mut places =
+            (0..chunks.len()).map(|place| if place == missing { Err(ImageError::Apex) } else { Ok(place) });
+        let read = |place: usize, chunk: &mut Vec<u8>| {
+            chunk.clone_from(&chunks[place]);
+            Ok(())
+        };
+        let error = image::decode(threads, || places.next().transpose(), read).err();
+        assert_eq!(error, Some(ImageError::Apex), "the place of chunk {missing} on {threads} threads");
+    }
 }
 
 #[test]

@@ -173,7 +173,8 @@ fn read<D: Disk>(
     let mut image = image.ok_or(RestoreError::NoImage)??;
     // Threads pay off for images of megabytes.
     let threads = if image.remaining() > MIN_PARALLEL_LEN { threads } else { 1 };
-    let base = image::decode(threads, |chunk| Ok::<_, RestoreError>(image.next_chunk(chunk)?))?;
+    let next_frame = || Ok::<_, RestoreError>(image.next_frame()?);
+    let base = image::decode(threads, next_frame, |frame, chunk| Ok(frame.read(chunk)?))?;
     let changes = read_changes(changes)?;
     let version = apply_all(base, &changes)?;
     if version.apex() != apex || version.serial() != serial {

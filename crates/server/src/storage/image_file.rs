@@ -105,12 +105,28 @@ impl<D: Disk> Drop for ImageWriter<D> {
 
 /// Reads an image chunk by chunk; on any thread.
 pub struct ImageReader<F> {
-    file: Arc<F>,
-    /// For messages.
-    name: String,
+    source: Arc<ImageSource<F>>,
     at: u64,
     end: u64,
     chunk_count: u32,
+}
+
+/// The file that has an image.
+struct ImageSource<F> {
+    file: Arc<F>,
+    /// For messages.
+    name: String,
+}
+
+/// A frame whose chunk was not read yet; any thread can do that.
+pub struct ImageFrame<F> {
+    source: Arc<ImageSource<F>>,
+    /// Where its chunk starts.
+    at: u64,
+    len: u32,
+    checksum: u32,
+    /// The number of its chunk.
+    number: u32,
 }
 
 /// Why an image cannot be read.
@@ -146,7 +162,7 @@ pub enum ImageReadError {
 
 impl<F: DiskFile> ImageReader<F> {
     pub(super) fn new(file: Arc<F>, name: String, start: u64, end: u64) -> ImageReader<F> {
-        ImageReader { file, name, at: start, end, chunk_count: 0 }
+        ImageReader { source: Arc::new(ImageSource { file, name }), at: start, end, chunk_count: 0 }
     }
 
     /// The octets that are left.
@@ -154,38 +170,53 @@ impl<F: DiskFile> ImageReader<F> {
         self.end - self.at
     }
 
-    /// Replaces `chunk` by the next one; returns false after the last.
-    pub fn next_chunk(&mut self, chunk: &mut Vec<u8>) -> Result<bool, ImageReadError> {
+    /// The next frame, which is in the image as a whole; `None` after the last.
+    pub fn next_frame(&mut self) -> Result<Option<ImageFrame<F>>, ImageReadError> {
         if self.at >= self.end {
-            return Ok(false);
+            return Ok(None);
         }
         let mut head = [0; FRAME_HEAD_LEN];
-        self.read(&mut head)?;
+        self.source.read(&mut head, self.at)?;
         let [l0, l1, l2, l3, c0, c1, c2, c3] = head;
         let (len, checksum) = (u32::from_le_bytes([l0, l1, l2, l3]), u32::from_le_bytes([c0, c1, c2, c3]));
-        if u64::from(len) > self.end - self.at {
-            return Err(self.damaged());
+        let at = self.at + FRAME_HEAD_LEN as u64;
+        if at + u64::from(len) > self.end {
+            return Err(self.source.damaged(self.at));
         }
-        chunk.resize(len as usize, 0);
-        self.read(chunk)?;
-        if crc32c::crc32c_append(self.chunk_count, chunk) != checksum {
-            return Err(self.damaged());
-        }
+        let frame = ImageFrame { source: self.source.clone(), at, len, checksum, number: self.chunk_count };
+        self.at = at + u64::from(len);
         self.chunk_count += 1;
+        Ok(Some(frame))
+    }
+
+    /// Replaces `chunk` by the next one; returns false after the last.
+    pub fn next_chunk(&mut self, chunk: &mut Vec<u8>) -> Result<bool, ImageReadError> {
+        let Some(frame) = self.next_frame()? else { return Ok(false) };
+        frame.read(chunk)?;
         Ok(true)
     }
+}
 
-    fn read(&mut self, out: &mut [u8]) -> Result<(), ImageReadError> {
-        let read = read_full(&*self.file, out, self.at);
-        let read = read.map_err(|error| ImageReadError::Io { file: self.name.clone(), error })?;
-        if read < out.len() || self.at + out.len() as u64 > self.end {
-            return Err(self.damaged());
+impl<F: DiskFile> ImageFrame<F> {
+    /// Replaces `chunk` by that of this frame.
+    pub fn read(&self, chunk: &mut Vec<u8>) -> Result<(), ImageReadError> {
+        chunk.resize(self.len as usize, 0);
+        self.source.read(chunk, self.at)?;
+        if crc32c::crc32c_append(self.number, chunk) != self.checksum {
+            return Err(self.source.damaged(self.at));
         }
-        self.at += out.len() as u64;
         Ok(())
     }
+}
 
-    fn damaged(&self) -> ImageReadError {
-        ImageReadError::Damaged { file: self.name.clone(), offset: self.at }
+impl<F: DiskFile> ImageSource<F> {
+    fn read(&self, out: &mut [u8], at: u64) -> Result<(), ImageReadError> {
+        let read = read_full(&*self.file, out, at);
+        let read = read.map_err(|error| ImageReadError::Io { file: self.name.clone(), error })?;
+        if read < out.len() { Err(self.damaged(at)) } else { Ok(()) }
+    }
+
+    fn damaged(&self, offset: u64) -> ImageReadError {
+        ImageReadError::Damaged { file: self.name.clone(), offset }
     }
 }

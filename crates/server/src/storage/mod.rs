@@ -22,7 +22,7 @@ mod zone_index;
 pub use commit_queue::{Append, AppendError, AppendRecord};
 pub use committer::{Committer, NextStep};
 pub use history::{ChangeReader, StoredChange};
-pub use image_file::{ImageReadError, ImageReader, ImageWriter, StoredImage};
+pub use image_file::{ImageFrame, ImageReadError, ImageReader, ImageWriter, StoredImage};
 pub use limits::{CommitLimits, StoreLimits};
 pub use recovery::{RecoveredZone, Recovery};
 pub use storage_handle::{DueImage, StorageEvent, StorageHandle};

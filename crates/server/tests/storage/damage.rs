@@ -7,6 +7,7 @@ use wire::Name;
 use crate::simulated_disk::SimulatedDisk;
 
 const JOURNAL: &str = "journal-00000001";
+const IMAGE: &str = "image-00000001";
 
 /// Three zones with an image and four changes each, one batch per record, and a last batch of no zone of these.
 fn store_with_zones(disk: &SimulatedDisk) {
@@ -241,20 +242,55 @@ fn a_disk_that_cannot_be_read_is_not_damaged() {
     assert_eq!(recover(&disk), (vec![Some(4); 3], vec![]));
 }
 
-/// Otherwise a damaged length in a long file could ask for any amount of memory.
-#[test]
-fn an_image_file_of_another_length_is_damaged() {
-    let disk = SimulatedDisk::default();
+/// A store with a zone whose image has a file of its own.
+fn store_with_image_file(disk: &SimulatedDisk, chunks: &[&[u8]]) -> (Store<SimulatedDisk>, StoredZone) {
     let limits = StoreLimits { inline_image_len: 4, ..StoreLimits::default() };
     let mut store = Store::open(disk.clone(), limits).expect("an empty disk").0;
     let (zone, mut writer) = (store.add_zone(), store.image_writer());
-    writer.push(b"image").expect("the disk is good");
+    chunks.iter().for_each(|chunk| writer.push(chunk).expect("the disk is good"));
     let image = writer.finish().expect("the disk is good");
     let name: Name = "example.".parse().expect("a name");
     store.append_image(zone, name.as_ref(), 0, ImageBase::Replacement, &image);
     store.sync().expect("the disk is good");
+    (store, zone)
+}
+
+/// Otherwise a damaged length in a long file could ask for any amount of memory.
+#[test]
+fn an_image_file_of_another_length_is_damaged() {
+    let disk = SimulatedDisk::default();
+    let (store, zone) = store_with_image_file(&disk, &[b"image"]);
     assert!(matches!(store.image(zone), Some(Ok(_))));
-    let file = disk.open("image-00000001").expect("it is there");
+    let file = disk.open(IMAGE).expect("it is there");
     file.write_at(&[0; 8], file.length().expect("it is there")).expect("the disk is good");
     assert!(matches!(store.image(zone), Some(Err(ImageReadError::Length { len: 21, expected: 13, .. }))));
+}
+
+/// Threads read the chunks of an image in any order.
+#[test]
+fn a_flipped_bit_of_an_image_is_found_in_whatever_order_its_frames_are_read() {
+    let disk = SimulatedDisk::default();
+    let chunks: [&[u8]; 4] = [b"first chunk", b"second", b"", b"second"];
+    let zone = store_with_image_file(&disk, &chunks).1;
+    let read_backwards = |disk: &SimulatedDisk| -> Result<Vec<Vec<u8>>, ImageReadError> {
+        let store = Store::open(disk.clone(), StoreLimits::default()).expect("a good journal").0;
+        let mut reader = store.image(zone).expect("there is one")?;
+        let (mut frames, mut chunk, mut read) = (Vec::new(), Vec::new(), Vec::new());
+        while let Some(frame) = reader.next_frame()? {
+            frames.push(frame);
+        }
+        for frame in frames.iter().rev() {
+            frame.read(&mut chunk)?;
+            read.push(chunk.clone());
+        }
+        Ok(read)
+    };
+    let backwards: Vec<Vec<u8>> = chunks.iter().rev().map(|chunk| chunk.to_vec()).collect();
+    assert_eq!(read_backwards(&disk).expect("a good image"), backwards);
+    for (offset, bit) in (0..disk.file_len(IMAGE)).flat_map(|offset| (0..8).map(move |bit| (offset, bit))) {
+        let damaged = disk.fork();
+        assert!(damaged.flip(IMAGE, offset, 1 << bit));
+        let found = read_backwards(&damaged);
+        assert!(matches!(found, Err(ImageReadError::Damaged { .. })), "bit {bit} of octet {offset}: {found:?}");
+    }
 }
