@@ -8,7 +8,7 @@ mod key_check;
 
 use wire::{MAX_NAME_LEN, NameRef};
 
-pub(crate) use key_check::{KeyCheck, KeyInfo};
+pub(crate) use key_check::{KeyCheck, KeyInfo, StoredSuffix};
 
 /// An upper bound for the length of a key, in octets: every octet of the longest name escaped.
 pub const MAX_KEY_LEN: usize = 2 * MAX_NAME_LEN;

@@ -101,6 +101,12 @@ impl<'b> Block<'b> {
         self.entries.get(start..end)
     }
 
+    /// The octets of the entries from this one on, which must be in the block.
+    #[inline]
+    pub(super) fn entries_from(&self, at: usize) -> &'b [u8] {
+        &self.entries[at..]
+    }
+
     /// The head of entry `index`.
     pub(super) fn stored_head(&self, index: usize) -> u32 {
         u32::from_le_bytes(self.heads[index])

@@ -3,7 +3,7 @@
 use super::block::{Block, HEAD_LEN, MAX_COUNT, tail_len};
 use super::build::{Separator, build_root, separate};
 use super::{Leaf, Tree};
-use crate::canonical_key::{KeyCheck, KeyInfo, MAX_KEY_LEN};
+use crate::canonical_key::{KeyCheck, KeyInfo, MAX_KEY_LEN, StoredSuffix};
 
 /// Builds a tree from leaf blocks in key order, which come from outside.
 #[derive(Default)]
@@ -36,7 +36,7 @@ impl LeafLoader {
     ) -> Result<(), LeafError> {
         let (block, entries_len) = untrusted_block(bytes).ok_or(LeafError::Malformed)?;
         let prefix = names.push(block.prefix()).ok_or(LeafError::Key)?;
-        let (mut start, mut previous, mut suffix) = (0, None, [0; HEAD_LEN + MAX_KEY_LEN]);
+        let (mut start, mut previous, mut room) = (0, None, [0; HEAD_LEN + MAX_KEY_LEN]);
         for index in 0..block.count() {
             let end = if index + 1 < block.count() { block.offset(index + 1) } else { entries_len };
             let (suffix_len, tail, value) = split_entry(&block, start, end).ok_or(LeafError::Malformed)?;
@@ -46,15 +46,18 @@ impl LeafLoader {
             if suffix_len < HEAD_LEN && head << (8 * suffix_len) != 0 {
                 return Err(LeafError::Malformed);
             }
-            suffix[..HEAD_LEN].copy_from_slice(&head.to_be_bytes());
-            suffix.get_mut(HEAD_LEN..HEAD_LEN + tail.len()).ok_or(LeafError::Key)?.copy_from_slice(tail);
-            let suffix = &suffix[..suffix_len];
             let current = (head, tail, suffix_len);
             if previous.is_some_and(|previous| previous >= current) {
                 return Err(LeafError::Unordered);
             }
             previous = Some(current);
-            let key = prefix.push(suffix).and_then(|key| key.finish(block.prefix(), suffix)).ok_or(LeafError::Key)?;
+            let tail_at = end - value.len() - tail.len();
+            let stored = StoredSuffix { head, len: suffix_len, tail: block.entries_from(tail_at) };
+            let key = prefix.finish_stored(stored).or_else(|| {
+                let suffix = copy_suffix(head, tail, suffix_len, &mut room)?;
+                prefix.push(suffix).and_then(|key| key.finish(block.prefix(), suffix))
+            });
+            let key = key.ok_or(LeafError::Key)?;
             if !accept(key, value) {
                 return Err(LeafError::Value);
             }
@@ -122,4 +125,16 @@ fn split_entry<'b>(block: &Block<'b>, start: usize, end: usize) -> Option<(usize
     };
     let (tail, value) = rest.split_at_checked(tail_len(suffix_len))?;
     Some((suffix_len, tail, value))
+}
+
+/// Joins the parts of a suffix in `room`; `None` if it is longer than any key.
+fn copy_suffix<'r>(
+    head: u32,
+    tail: &[u8],
+    suffix_len: usize,
+    room: &'r mut [u8; HEAD_LEN + MAX_KEY_LEN],
+) -> Option<&'r [u8]> {
+    room[..HEAD_LEN].copy_from_slice(&head.to_be_bytes());
+    room.get_mut(HEAD_LEN..HEAD_LEN + tail.len())?.copy_from_slice(tail);
+    Some(&room[..suffix_len])
 }
