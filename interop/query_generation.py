@@ -5,10 +5,11 @@ from __future__ import annotations
 import lzma
 import random
 import re
-import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+
+from zonda_lab.zones import captures
 
 from dns_numbers import AAAA, ANY, CNAME, DNAME, DNSKEY, DS, IN, MX, NS, NSEC, NSEC3, NSEC3PARAM, RRSIG, SOA, TXT, A
 from message import Query
@@ -116,12 +117,9 @@ def number(text: str, known: dict[str, int], prefix: str) -> int:
 
 
 def queries_from_capture(file: Path) -> list[Query]:
-    """The distinct UDP queries of an xz-compressed pcapng capture, in order, with the ID cleared."""
-    seen: dict[bytes, None] = {}
-    for packet in packets(lzma.decompress(file.read_bytes())):
-        payload = udp_payload(packet)
-        if payload is not None and len(payload) >= 12 and not payload[2] & 0x80:
-            seen[b"\0\0" + payload[2:]] = None
+    """The distinct UDP queries of a capture, in order, with the ID cleared."""
+    to_servers = (payload for _, port, payload in captures.datagrams(file) if port == 53)
+    seen = dict.fromkeys(b"\0\0" + payload[2:] for payload in to_servers if len(payload) >= 12 and not payload[2] & 0x80)
     return [captured_query(raw) for raw in seen]
 
 
@@ -149,29 +147,3 @@ def with_acceptable_outcomes(query: Query) -> Query:
     else:
         return query
     return replace(query, raw=query.wire(), oddity=oddity, acceptable=frozenset(acceptable), rfc=rfc)
-
-
-def packets(capture: bytes) -> Iterator[bytes]:
-    """The packets in the enhanced packet blocks of a little-endian pcapng file (draft-ietf-opsawg-pcapng 4.3)."""
-    at = 0
-    while at + 12 <= len(capture):
-        kind, length = struct.unpack_from("<II", capture, at)
-        if kind == 6:
-            captured_length = struct.unpack_from("<I", capture, at + 20)[0]
-            yield capture[at + 28 : at + 28 + captured_length]
-        at += length
-
-
-def udp_payload(frame: bytes) -> bytes | None:
-    """The payload of an unfragmented UDP datagram to port 53 in an Ethernet frame; None for anything else."""
-    kind, ip = struct.unpack_from(">H", frame, 12)[0], frame[14:]
-    if kind == 0x8100:
-        kind, ip = struct.unpack_from(">H", frame, 16)[0], frame[18:]
-    if kind == 0x0800 and ip[9] == 17 and not struct.unpack_from(">H", ip, 6)[0] & 0x3FFF:
-        datagram = ip[(ip[0] & 15) * 4 :]
-    elif kind == 0x86DD and ip[6] == 17:
-        datagram = ip[40:]
-    else:
-        return None
-    _, port, length = struct.unpack_from(">HHH", datagram)
-    return datagram[8:length] if port == 53 else None

@@ -7,6 +7,7 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
+import dpkt
 import pytest
 
 import malformed_queries
@@ -69,11 +70,6 @@ query b. CH MD
     assert all(q.payload == 1232 and q.dnssec for q in found)
 
 
-def block(kind: int, body: bytes) -> bytes:
-    body += bytes(-len(body) % 4)
-    return struct.pack("<II", kind, len(body) + 12) + body + struct.pack("<I", len(body) + 12)
-
-
 def udp(payload: bytes, port: int = 53) -> bytes:
     return struct.pack(">HHHH", 999, port, 8 + len(payload), 0) + payload
 
@@ -101,9 +97,9 @@ def test_a_capture_is_read(tmp_path: Path) -> None:
         ipv4(udp(broken)),
         ipv4(udp(update)),
     ]
-    capture = block(0x0A0D0D0A, bytes(16)) + b"".join(block(6, struct.pack("<5I", 0, 0, 0, len(f), len(f)) + f) for f in frames)
     file = tmp_path / "capture.xz"
-    file.write_bytes(lzma.compress(capture))
+    with lzma.open(file, "wb") as capture:
+        dpkt.pcapng.Writer(capture).writepkts((0.0, frame) for frame in frames)
     found = query_generation.queries_from_capture(file)
     assert [q.wire() for q in found] == [query, other, broken, update]
     assert (found[1].payload, found[1].dnssec) == (4096, True)

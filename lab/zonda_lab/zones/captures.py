@@ -13,6 +13,7 @@ import dpkt
 from zonda_lab.errors import LabError, UnsupportedError
 
 FOLDER_VARIABLE = "ZONDA_LAB_CAPTURES"
+FRAMES = {dpkt.pcap.DLT_EN10MB: dpkt.ethernet.Ethernet, dpkt.pcap.DLT_LINUX_SLL: dpkt.sll.SLL}
 
 
 def find(name: str) -> Path:
@@ -44,6 +45,17 @@ def duration_s(path: Path) -> float:
     """Seconds from the first packet to the last."""
     times = [at for _, at, _ in frames(path)]
     return max(times) - min(times) if times else 0.0
+
+
+def datagrams(path: Path) -> Iterator[tuple[int, int, bytes]]:
+    """Source port, destination port and payload of each UDP datagram of a capture that is not fragmented."""
+    for link, _, frame in frames(path):
+        with contextlib.suppress(dpkt.UnpackError):
+            packet = FRAMES.get(link, dpkt.ip.IP)(frame)
+            while not isinstance(packet, dpkt.udp.UDP | bytes) and not getattr(packet, "mf", 0):
+                packet = packet.data
+            if isinstance(packet, dpkt.udp.UDP):
+                yield packet.sport, packet.dport, packet.data
 
 
 def frames(path: Path) -> Iterator[tuple[int, float, bytes]]:

@@ -4,7 +4,6 @@ The zones are those whose SOA an authoritative answer shows. DNSSEC records are 
 zone does not validate; the zones may be signed again.
 """
 
-import contextlib
 import functools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,7 +17,6 @@ import dns.opcode
 import dns.rcode
 import dns.rdataclass
 import dns.rrset
-import dpkt
 from dns.rdatatype import AAAA, CNAME, DNAME, DNSKEY, DS, NS, NSEC, NSEC3, NSEC3PARAM, RRSIG, SOA, ZONEMD, A, RdataType
 
 from zonda_lab.errors import LabError
@@ -31,8 +29,8 @@ LEFT_OUT = {RRSIG, NSEC, NSEC3, NSEC3PARAM, DNSKEY, ZONEMD}
 META = range(128, 256)  # types of queries only, such as ANY and AXFR, RFC 6895 3.1
 # For a name of which the trace shows only which types it does not have; the type is for private use, RFC 6895 3.1.
 PLACEHOLDER = ("TYPE65280", (r"\# 0",))
+DNS = 53
 SERIAL = 1_000_000_000  # at least: serials of generated zones have ten digits, see `zonegen.set_serial`
-FRAMES = {dpkt.pcap.DLT_EN10MB: dpkt.ethernet.Ethernet, dpkt.pcap.DLT_LINUX_SLL: dpkt.sll.SLL}
 Records = dict[dns.name.Name, dict[RdataType, dns.rrset.RRset]]
 
 
@@ -109,24 +107,15 @@ def read(path: Path) -> Trace:
 
 def _responses(path: Path) -> Iterator[dns.message.Message]:
     """The whole responses over UDP in a capture."""
-    for payload in _payloads(path):
+    for source, _, payload in captures.datagrams(path):
+        if source != DNS:
+            continue
         try:
             message = dns.message.from_wire(payload, ignore_trailing=True)
-        except (dns.exception.DNSException, ValueError):  # malformed, or a fragment
+        except (dns.exception.DNSException, ValueError):  # malformed
             continue
         if message.flags & dns.flags.QR and not message.flags & dns.flags.TC:
             yield message
-
-
-def _payloads(path: Path) -> Iterator[bytes]:
-    """The UDP datagrams from port 53."""
-    for link, _, frame in captures.frames(path):
-        with contextlib.suppress(dpkt.UnpackError):
-            packet = FRAMES.get(link, dpkt.ip.IP)(frame)
-            while not isinstance(packet, dpkt.udp.UDP | bytes):
-                packet = packet.data
-            if isinstance(packet, dpkt.udp.UDP) and packet.sport == 53:
-                yield packet.data
 
 
 def _zone_of(name: dns.name.Name, rdtype: str | RdataType, zones: Mapping[dns.name.Name, Any]) -> dns.name.Name | None:
