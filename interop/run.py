@@ -19,7 +19,6 @@ try:
     import load_decisions
     import report
     from comparison_run import ComparisonRun, Tally
-    from dnssec_validation import CAN_VERIFY
     from scenes import REFUSED, SCENES, Scene, scenes
     from servers import SERVERS, ProgramNotFound, Server
 except ModuleNotFoundError as missing:
@@ -37,8 +36,6 @@ def main() -> int:
         return 2
     if len(kinds) == 1:
         print("no server to compare with: only the rules for single responses are checked")
-    if not CAN_VERIFY:
-        print("the Python package cryptography is not installed: signatures are not verified")
     subject, tally = SUBJECT if SUBJECT in versions else None, Tally()
     with tempfile.TemporaryDirectory(prefix="interop-") as folder:
         names = [options.hold] if options.hold else ["oddities", "random"] if options.quick else list(filter(None, options.scenes.split(",")))

@@ -100,7 +100,7 @@ def random(folder: Path, quick: bool, seed: int) -> Scene:
     """Random zones, each unsigned and signed in three ways."""
     zones, share = (2, RANDOM_SHARE * 0.2) if quick else (RANDOM_ZONES, RANDOM_SHARE)
     if not zone_signing.CAN_SIGN:
-        raise MissingInput("zones are signed with dnssec-signzone (Debian: bind9-utils) and the Python package cryptography")
+        raise MissingInput("zones are signed with dnssec-signzone (Debian: bind9-utils)")
     denials = {"plain": None, "nsec": zone_signing.NSEC, "nsec3": zone_signing.NSEC3, "optout": zone_signing.OPT_OUT}
     scene = Scene("random", [])
     for number, (kind, denial) in product(range(seed, seed + zones), denials.items()):

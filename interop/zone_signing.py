@@ -16,15 +16,10 @@ from pathlib import Path
 import dns.dnssec
 import dns.name
 import dns.rdtypes.ANY.DNSKEY
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-try:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-except ImportError:
-    CAN_SIGN = False
-else:
-    CAN_SIGN = shutil.which("dnssec-signzone") is not None
-
+CAN_SIGN = shutil.which("dnssec-signzone") is not None
 SEED = hashlib.sha256(b"zonda interop: a key that protects nothing").digest()
 ED25519 = 15
 # RFC 4034 3.1.5: dates use 32-bit serial number arithmetic, so the expiration must be less than 68 years away.

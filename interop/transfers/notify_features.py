@@ -6,7 +6,7 @@ from transfers.cell import Cell, pair, with_changes
 from transfers.relay import Relay
 from transfers.server import Skipped
 from transfers.server_config import Remote, TlsRemote
-from transfers.tls_features import CLIENT_NAME, SERVER_NAME, require_certificates
+from transfers.tls_features import CLIENT_NAME, SERVER_NAME, certificates
 from transfers.zone_versions import CHANGES, ZONE, ZoneText
 
 NAME_SERVERS = (f"127.77.{third}.{fourth}" for third in range(256) for fourth in range(1, 255))  # port 53; one address per cell
@@ -22,7 +22,7 @@ def notify(cell: Cell) -> None:
 
 def notify_over_tls(cell: Cell) -> None:
     """NOTIFY goes to the TLS port of the secondary, whose name is verified; transfers use TCP."""
-    files, version = require_certificates(cell), ZoneText(1)
+    files, version = certificates(cell), ZoneText(1)
     both = pair(cell, version, notify=False)
     tls_port = cell.port()
     both.primary.server_config.tls = files[SERVER_NAME]

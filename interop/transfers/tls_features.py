@@ -7,22 +7,16 @@ import hashlib
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from transfers.cell import Cell, pair
 from transfers.contents import serial
-from transfers.server import Failed, Skipped
+from transfers.server import Failed
 from transfers.server_config import Access, Key, TlsFiles, TlsRemote
 from transfers.zone_versions import CHANGES, ZONE, ZoneText, big
-
-try:
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-except ImportError:
-    CAN_CERTIFY = False
-else:
-    CAN_CERTIFY = True
 
 SERVER_NAME, CLIENT_NAME, WRONG_NAME = "primary.example", "secondary.example", "other.example"
 REFUSED_AFTER_S = 4.0
@@ -34,7 +28,7 @@ def xot(authentication: str, quic: bool = False) -> Callable[[Cell], None]:
 
     def test(cell: Cell) -> None:
         """AXFR of several messages and a change over TLS or QUIC; nothing passes the relay in clear text."""
-        files, key, version = require_certificates(cell), Key("transfer.example."), big(ZoneText(1, refresh=2, retry=1), 2000)
+        files, key, version = certificates(cell), Key("transfer.example."), big(ZoneText(1, refresh=2, retry=1), 2000)
         name = None if authentication in ("opportunistic", "pin") else SERVER_NAME
         mutual, pin = authentication == "mutual", pin_of(files[SERVER_NAME]) if authentication == "pin" else None
         access = (Access(key, CLIENT_NAME if mutual else True), Access(INSPECTION))
@@ -53,17 +47,17 @@ def xot(authentication: str, quic: bool = False) -> Callable[[Cell], None]:
 
 def wrong_name(cell: Cell) -> None:
     """The certificate of the primary has another name than the secondary expects: no transfer."""
-    require_refused(cell, require_certificates(cell), TlsRemote(WRONG_NAME))
+    require_refused(cell, certificates(cell), TlsRemote(WRONG_NAME))
 
 
 def wrong_name_over_quic(cell: Cell) -> None:
     """The same over QUIC."""
-    require_refused(cell, require_certificates(cell), TlsRemote(WRONG_NAME, quic=True))
+    require_refused(cell, certificates(cell), TlsRemote(WRONG_NAME, quic=True))
 
 
 def wrong_pin(cell: Cell) -> None:
     """The primary has another key than the secondary expects: no transfer."""
-    files = require_certificates(cell)
+    files = certificates(cell)
     require_refused(cell, files, TlsRemote(pin=pin_of(files[CLIENT_NAME])))
 
 
@@ -78,13 +72,6 @@ def require_refused(cell: Cell, files: dict[str, TlsFiles], remote: TlsRemote) -
         raise Failed("the secondary has the zone, although the primary is not the expected one")
 
 
-def require_certificates(cell: Cell) -> dict[str, TlsFiles]:
-    """New certificates in the folder of the cell; raises `Skipped` if none can be made."""
-    if not CAN_CERTIFY:
-        raise Skipped("the Python package cryptography is not installed")
-    return certificates(cell.folder / "tls")
-
-
 def pin_of(files: TlsFiles) -> str:
     """RFC 7858 4.2: the SHA-256 digest of the public key, in base64."""
     key = x509.load_pem_x509_certificate(files.certificate.read_bytes()).public_key()
@@ -92,8 +79,9 @@ def pin_of(files: TlsFiles) -> str:
     return base64.b64encode(hashlib.sha256(octets).digest()).decode()
 
 
-def certificates(folder: Path) -> dict[str, TlsFiles]:
-    """A certificate for the primary and one for the secondary, by a common authority."""
+def certificates(cell: Cell) -> dict[str, TlsFiles]:
+    """A certificate for the primary and one for the secondary, by a common authority, in the folder of the cell."""
+    folder = cell.folder / "tls"
     folder.mkdir(parents=True)
     authority_key = ec.generate_private_key(ec.SECP256R1())
     authority = certificate("authority.example", authority_key.public_key(), "authority.example", authority_key, True)

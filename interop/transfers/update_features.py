@@ -15,7 +15,7 @@ from transfers.cell import Cell, Pair, pair
 from transfers.contents import WAIT_S, contents, expected_contents, require_same, serial, wait_for_serial
 from transfers.server import Failed, Skipped, TransferServer, wait_until, write_file
 from transfers.server_config import Access, Key, TlsRemote, ZoneConfig
-from transfers.tls_features import CLIENT_NAME, INSPECTION, SERVER_NAME, require_certificates
+from transfers.tls_features import CLIENT_NAME, INSPECTION, SERVER_NAME, certificates
 from transfers.zone_versions import ZONE, ZoneText
 
 KEY = Key("update.example.")
@@ -117,7 +117,7 @@ def update_forwarded(cell: Cell) -> None:
 
 def update_forwarded_over_tls(cell: Cell) -> None:
     """A secondary that transfers over TLS forwards updates over TLS, too; nothing passes the relay in clear text."""
-    files, version = require_certificates(cell), ZoneText(1)
+    files, version = certificates(cell), ZoneText(1)
     access, own, client = (Access(KEY, tls=True), Access(INSPECTION)), files[SERVER_NAME], files[CLIENT_NAME]
     remote = TlsRemote(SERVER_NAME)
     both = pair(cell, version, KEY, tls=own, client_tls=client, tls_remote=remote, access=access, inspection=INSPECTION, change=with_forwarding)
