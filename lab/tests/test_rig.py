@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ from zonda_lab.servers.config import Endpoint, Primary, ServerConfig, Zone
 from zonda_lab.telemetry.sampler import NetCounters, Sampler
 from zonda_lab.zones import captures
 
+REAL = [name for name in ADAPTERS if name not in ("echo", "sink", "null-primary")]
 SERVER = """
 import socket, sys, time
 udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); udp.bind(("127.0.0.1", 0))
@@ -146,7 +148,7 @@ def test_rates_are_shares_of_the_echo_server(zonda_load: ZondaLoad) -> None:
         unmeasured.load.rate(settings, server)
 
 
-@pytest.mark.parametrize("name", [name for name in ADAPTERS if name not in ("echo", "sink", "null-primary")])
+@pytest.mark.parametrize("name", REAL)
 def test_what_is_tuned_has_a_reason_and_is_not_in_the_defaults(name: str, tmp_path: Path) -> None:
     zone = Zone("a.test.", primary=Primary(Endpoint("10.53.1.9")))
     tuned = ServerConfig(tmp_path, Endpoint("10.53.0.2"), (zone,))
@@ -156,6 +158,25 @@ def test_what_is_tuned_has_a_reason_and_is_not_in_the_defaults(name: str, tmp_pa
     for line in adapter.tuning(tuned):
         assert line.text in written and line.why
         assert line.text not in as_installed
+
+
+class CountedZones(tuple[Zone, ...]):
+    """The zones of a configuration, which count how often all are read."""
+
+    readings = 0
+
+    def __iter__(self) -> Iterator[Zone]:
+        type(self).readings += 1
+        return super().__iter__()
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_a_configuration_does_not_read_all_zones_for_each(name: str, tmp_path: Path) -> None:
+    primary = Primary(Endpoint("10.53.0.3"))
+    zones = CountedZones(Zone(f"z{number}.example.", primary=primary) for number in range(100))
+    CountedZones.readings = 0
+    ADAPTERS[name].files(ServerConfig(tmp_path, Endpoint("10.53.0.2"), zones))
+    assert CountedZones.readings < 10
 
 
 def test_a_yielding_program_leaves_the_cpu_to_a_busy_one_of_another_session(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The server-independent configuration, which each adapter translates into its own format."""
 
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,7 +85,7 @@ class ServerConfig:
         """All addresses the server listens on."""
         return (self.endpoint.address, *self.more_addresses)
 
-    @property
+    @functools.cached_property  # each of many zones may look up its own
     def primaries(self) -> tuple[Primary, ...]:
         """The distinct primaries of all zones."""
         return tuple(dict.fromkeys(zone.primary for zone in self.zones if zone.primary))
