@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from zonda_lab.command import cli
-from zonda_lab.load.zonda_load import ZondaLoad
 from zonda_lab.results.window_record import WindowRecord
 from zonda_lab.run.progress import Progress, format_duration
 from zonda_lab.servers.installation import find_servers
@@ -33,6 +32,7 @@ Lab = Callable[..., "subprocess.CompletedProcess[str]"]
         (("run", "E1", "--set", "timing"), "--set timing: no `=`"),
         (("run", "E1", "--server", "x=nds:/bin/true"), "unknown server kind `nds`\n  help: did you mean `nsd`?"),
         (("run", "E1", "--server", "nsd=/no/such/nsd"), "nsd: no program /no/such/nsd"),
+        (("run", "E1", "--servers", "ecko"), "--servers: no server `ecko`\n  help: did you mean `echo`?"),
         (("run", "E1", "--load", "/no/such/load"), "load generator `/no/such/load` not found"),
         (
             ("run", "--resume", "nowhere", "E1", "--quick"),
@@ -139,25 +139,6 @@ def test_two_builds_of_one_server_have_two_labels(tmp_path: Path) -> None:
     program.chmod(0o755)
     installed, _ = find_servers([f"new=nsd:{program}"])
     assert (installed["new"].adapter.name, installed["new"].version) == ("nsd", "4.9.9")
-
-
-@pytest.mark.usefixtures("namespaces")
-def test_a_run_ends_with_a_report(lab: Lab, tmp_path: Path, zonda_load: ZondaLoad) -> None:
-    small = [
-        "--set",
-        "traffic.rate=200",
-        "--set",
-        "timing.blocks=1",
-        "--set",
-        "timing.seconds=0.5",
-        "--set",
-        "timing.retries=0",
-    ]
-    done = lab(
-        "run", "--quick", "pinning", "--servers", "echo", "--out", "out", "--load", str(zonda_load.program), *small
-    )
-    assert "report: out/report.html" in done.stdout, done.stderr
-    assert (tmp_path / "out" / "report.html").exists()
 
 
 def test_progress_scales_the_remaining_time_by_past_durations(capsys: pytest.CaptureFixture[str]) -> None:

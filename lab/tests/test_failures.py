@@ -32,21 +32,6 @@ def small(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--servers", "ecko"), "zonda-lab: --servers: no server `ecko`\n  help: did you mean `echo`?"),
-        (("--servers", "gone", "--server", "gone=nsd:/no/such/nsd"), "zonda-lab: nsd: no program /no/such/nsd"),
-    ],
-)
-def test_a_requested_server_that_is_missing_is_an_error(
-    lab: Lab, small: Path, arguments: tuple[str, ...], message: str
-) -> None:
-    done = lab("run", str(small), "--out", "out", *arguments)
-    assert done.returncode == cli.ERROR and done.stderr.startswith(message)
-    assert not (small.parent / "out").exists()
-
-
 def test_a_toml_error_names_the_line(lab: Lab, small: Path) -> None:
     small.write_text(small_experiment(rate="= 200"))
     done = lab("run", str(small))
@@ -130,10 +115,15 @@ def test_a_killed_lab_leaves_no_process_and_the_next_removes_its_files(
 
 
 @pytest.mark.usefixtures("namespaces")
-def test_an_interrupted_run_continues_with_resume(small: Path, zonda_load: ZondaLoad, tmp_path: Path, lab: Lab) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_continues_with_resume(
+    small: Path, zonda_load: ZondaLoad, tmp_path: Path, lab: Lab, number: signal.Signals
+) -> None:
     broken_off = lab_in_the_middle(small, zonda_load, tmp_path / "scratch", seconds=3.0)
-    broken_off.send_signal(signal.SIGINT)
+    broken_off.send_signal(number)
     _, printed = broken_off.communicate(timeout=10)
+    assert broken_off.returncode == cli.INTERRUPTED and "Traceback" not in printed
+    assert "interrupted; all processes have been stopped" in printed
     assert "continue with: zonda-lab run --resume out" in printed
     assert not list((tmp_path / "scratch").glob("zonda-lab-*"))
     small.write_text(small_experiment())

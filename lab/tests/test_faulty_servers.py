@@ -41,10 +41,11 @@ from zonda_lab.telemetry.series import Telemetry
 pytestmark = pytest.mark.usefixtures("namespaces")
 FAULTY = Path(__file__).with_name("faulty_server.py")
 LABEL = "faulty"
+PLAIN = TrafficSpec(rate=500.0)
 
 
 class Faulty(Echo):
-    """A server with one fault, whose answers are checked."""
+    """A server with one fault, that of faulty_server.py or of `zonda-load echo --fault`, whose answers are checked."""
 
     def __init__(self, *options: str) -> None:
         self.options = options
@@ -53,6 +54,8 @@ class Faulty(Echo):
         return frozenset({Feature.TCP, Feature.ZONES})
 
     def command(self, program: Path, config: ServerConfig) -> list[str | Path]:
+        if "--fault" in self.options:
+            return [*super().command(self.find(), config), *self.options]
         here = config.endpoint
         return [program, FAULTY, here.address, str(here.port), *self.options]
 
@@ -116,6 +119,27 @@ def test_a_server_without_a_fault_is_valid(measure: Any) -> None:
     assert record.metrics["answered_share"] == pytest.approx(1.0, abs=0.02)
     assert record.metrics["kernel_queries"] == pytest.approx(150, abs=10)
     assert record.detail["counters"]["server"]["Udp.InDatagrams"] >= 150
+
+
+def test_a_stall_appears_in_the_corrected_latency(measure: Any) -> None:
+    """200 ms of every second: a fifth of the queries wait 100 ms on average."""
+    timing = TimingSpec(seconds=3.0, warm_up_s=0.0, retries=0)
+    record = measure("queries", "--fault", "stall-every-ms=800,stall-ms=200", traffic=PLAIN, timing=timing)
+    assert 150_000 < record.metrics["latency_p99_us"] < 300_000
+    assert record.metrics["answered_share"] == 1.0
+
+
+def test_one_percent_wrong_answers_invalidate_a_window(measure: Any) -> None:
+    record = measure("queries", "--fault", "wrong-every=100", traffic=PLAIN)
+    assert record.metrics["wrong"] == pytest.approx(2.5, abs=1)
+    assert sum("expected NOERROR answer, got SERVFAIL" in reason for reason in faults(record)) == 1
+
+
+def test_lost_answers_count_with_the_timeout_as_latency(measure: Any) -> None:
+    record = measure("queries", "--fault", "drop-every=20", traffic=PLAIN)
+    assert faults(record) == []
+    assert record.metrics["answered_share"] == pytest.approx(0.95, abs=0.004)
+    assert record.metrics["latency_p99_us"] == pytest.approx(1_000_000, rel=0.01)
 
 
 def test_a_buffer_that_drains_after_the_load_is_not_throughput(measure: Any) -> None:
