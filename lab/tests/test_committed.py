@@ -152,11 +152,12 @@ def test_the_index_names_commits_and_machines_if_they_differ(full: Results, tmp_
 
 
 def test_keep_keeps_the_trials_of_a_peak_search(full: Results, tmp_path: Path) -> None:
-    trial = dataclasses.replace(next(r for r in full.records() if r.experiment == "E2"), detail={"trial": True})
-    full.append(trial)
+    searched = dataclasses.replace(
+        next(r for r in full.records() if r.experiment == "E2"), detail={"trials": [{"rate": 1.0}]}
+    )
+    full.append(searched)
     assert cli.main(["keep", str(full.folder), str(tmp_path / "records")]) == 0
-    kept = Results(tmp_path / "records" / "e02-peak").records()
-    assert sum(bool(record.detail.get("trial")) for record in kept) == 1
+    assert Results(tmp_path / "records" / "e02-peak").records()[-1].detail["trials"] == [{"rate": 1.0}]
 
 
 @pytest.mark.parametrize(

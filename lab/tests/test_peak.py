@@ -48,7 +48,7 @@ def test_a_capacity_limited_by_the_generator_is_a_bound(
 ) -> None:
     nothing: Any = SimpleNamespace()
     load = LoadRunner(nothing, nothing, Path(), (), nothing, nothing, None)
-    monkeypatch.setattr(load, "closed_loop", lambda *_: LoadResult(200, 200, 0, 2.0, busy=busy))
+    monkeypatch.setattr(load, "closed_loop", lambda *_: LoadResult(200, 200, 2.0, busy=busy))
     settings = Settings(traffic=TrafficSpec(rate="50%"))
     assert load.capacity(settings, nothing) == 100.0
     assert load.capacity_bounds(settings, nothing) == bounds

@@ -108,9 +108,9 @@ def test_captures_are_found_unpacked_and_measured(tmp_path: Path, monkeypatch: p
 
 
 def test_a_closed_loop_is_rig_bound_if_the_generator_is_busy() -> None:
-    busy = LoadResult(100, 100, 0, 1.0, busy=0.97)
+    busy = LoadResult(100, 100, 1.0, busy=0.97)
     assert rig_bound(busy, closed=True) == "a thread of the generator was 97% busy"
-    assert rig_bound(busy, closed=False) == rig_bound(LoadResult(100, 100, 0, 1.0, busy=0.5), closed=True) == ""
+    assert rig_bound(busy, closed=False) == rig_bound(LoadResult(100, 100, 1.0, busy=0.5), closed=True) == ""
 
 
 def test_limits_are_those_of_the_rig_and_of_the_traffic() -> None:

@@ -75,7 +75,7 @@ def ticks(seconds: float, share: float) -> int:
 
 
 def result(**change: Any) -> LoadResult:
-    values: dict[str, Any] = {"sent": 10_000, "answered": 10_000, "timeouts": 0, "seconds": 2.0, "scheduled": 10_000}
+    values: dict[str, Any] = {"sent": 10_000, "answered": 10_000, "seconds": 2.0, "scheduled": 10_000}
     return LoadResult(**{**values, "schedule_error_p99_us": 20.0, **change})
 
 

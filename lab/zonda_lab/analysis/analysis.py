@@ -210,8 +210,8 @@ def conditions(
 
 
 def valid(records: Iterable[WindowRecord], metric: str) -> list[WindowRecord]:
-    """The valid windows that have the metric, without the trials of a peak search."""
-    return [r for r in records if metric in r.metrics and r.counts_for(metric) and not r.detail.get("trial")]
+    """The valid windows that have the metric."""
+    return [record for record in records if metric in record.metrics and record.counts_for(metric)]
 
 
 def cell_of(levels: dict[str, str], copy: int, sample: Sample) -> Cell:

@@ -53,16 +53,12 @@ class Dnsperf(LoadGenerator):
                 raise LabError(f"dnsperf printed no result ({pattern})", detail=output[-400:])
             return float(match[1])
 
-        sent = int(number(r"Queries sent:\s+(\d+)"))
         rcodes = {name: int(count) for name, count in re.findall(r"([A-Z]+\d*) (\d+) \([\d.]+%\)", output)}
-        scheduled = job.rate * max(1, round(job.seconds)) if job.traffic.loop == "open" else None
         result = LoadResult(
-            sent=sent,
+            sent=int(number(r"Queries sent:\s+(\d+)")),
             answered=int(number(r"Queries completed:\s+(\d+)")),
-            timeouts=int(number(r"Queries lost:\s+(\d+)")),
             seconds=number(r"Run time \(s\):\s+([\d.]+)"),
-            scheduled=scheduled,
-            missed=max(0, round(scheduled) - sent) if scheduled else None,
+            scheduled=job.rate * max(1, round(job.seconds)) if job.traffic.loop == "open" else None,
             wrong=count_unexpected_rcodes(rcodes, job.workload.rcodes) if job.verify else 0,
             rcodes=rcodes,
             latency_mean_us=number(r"Average Latency \(s\):\s+([\d.]+)") * 1e6,

@@ -23,7 +23,6 @@ class QueryJob:
     endpoint: Endpoint
     workload: Workload
     seconds: float
-    warm_up_s: float = 0.0
     verify: bool = True
     authority: Certificate | None = None
     source_prefix: str = SOURCES

@@ -16,10 +16,8 @@ class LoadResult:
 
     sent: int
     answered: int  # within the window
-    timeouts: int
     seconds: float
     scheduled: float | None = None
-    missed: int | None = None
     wrong: int = 0
     wrong_examples: list[str] = field(default_factory=list)
     rcodes: dict[str, int] = field(default_factory=dict)
@@ -73,10 +71,8 @@ def read_summary(output: str) -> LoadResult:
         query_octets=own.get("query_octets", 0),
         response_octets=own.get("response_octets", 0),
         sending=headers[0].get("sending", {}) if headers else {},
-        timeouts=total.get("timeouts", 0),
         seconds=(total["until"] - total["since"]) / 1e9,
         scheduled=own.get("scheduled"),
-        missed=own.get("missed"),
         wrong=own.get("wrong", 0),
         wrong_examples=own.get("wrong_examples", []),
         rcodes=total.get("response_rcodes", {}),
@@ -110,9 +106,9 @@ def merge_results(results: Sequence[LoadResult]) -> LoadResult:
     def known(name: str) -> list[Any]:
         return [value for result in results if (value := getattr(result, name)) is not None]
 
-    counts = "sent answered late_answers timeouts wrong receive_drops handshakes query_octets response_octets"
+    counts = "sent answered late_answers wrong receive_drops handshakes query_octets response_octets"
     sums: dict[str, Any] = {name: sum(known(name)) for name in counts.split()}
-    sums |= {name: sum(known(name)) if known(name) else None for name in ("scheduled", "missed")}
+    sums["scheduled"] = sum(known("scheduled")) if known("scheduled") else None
     worst: dict[str, Any] = {name: max(known(name), default=None) for name in ("busy", "schedule_error_p99_us")}
     return LoadResult(
         **sums,

@@ -40,7 +40,7 @@ class ZondaLoad(LoadGenerator):
         open_loop = f"--rate {job.rate:g} --arrivals {traffic.arrivals}"
         open_loop += f" --ramp-to {job.rate * traffic.ramp:g}" if job.is_ramp else ""
         pace = f"--outstanding {traffic.outstanding}" if traffic.loop == "closed" else open_loop
-        return self._asking(job, f"{pace} --seconds {job.seconds:g} --warm-up {job.warm_up_s:g}")
+        return self._asking(job, f"{pace} --seconds {job.seconds:g}")
 
     def find_peak(self, job: QueryJob, goals: Sequence[str], resolution: float) -> Command:
         """Searches peak rates from the rate of the job on, to a relative `resolution`.
@@ -48,7 +48,7 @@ class ZondaLoad(LoadGenerator):
         A goal is a percentage of answers, or a latency limit such as `p99=1ms`.
         """
         self._require("query", "--find-peak", f"--transport {job.traffic.transport}")
-        pace = f"--rate {job.rate:g} --seconds {job.seconds:g} --warm-up {job.warm_up_s:g}"
+        pace = f"--rate {job.rate:g} --seconds {job.seconds:g}"
         return self._asking(job, f"{pace} --find-peak {','.join(goals)} --resolution {resolution * 100:g}")
 
     def _asking(self, job: QueryJob, pace: str) -> Command:

@@ -72,7 +72,7 @@ class LoadRunner:
         for player in players:
             player.place(*job.files)
         commands = [(player, self.generator.query(part)) for player, part in zip(players, parts, strict=True)]
-        outputs = self._run(commands, job.seconds + job.warm_up_s)
+        outputs = self._run(commands, job.seconds)
         return merge_results([self.generator.parse(text, part) for text, part in zip(outputs, parts, strict=True)])
 
     def find_peak(

@@ -95,11 +95,10 @@ def latency_reasons(checked: ValidityInput) -> list[str]:
     return _lateness(checked.window, result) + _headroom(checked, result)
 
 
-def rig_bound(result: LoadResult | None, closed: bool) -> str:
+def rig_bound(result: LoadResult, closed: bool) -> str:
     """Why the generator limited the rate of this window; empty if it did not."""
-    if result is None or not closed or (result.busy or 0.0) <= BUSY:
-        return ""
-    return f"a thread of the generator was {result.busy:.0%} busy"
+    busy = result.busy or 0.0
+    return f"a thread of the generator was {busy:.0%} busy" if closed and busy > BUSY else ""
 
 
 def _server(checked: ValidityInput) -> list[str]:

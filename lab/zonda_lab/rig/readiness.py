@@ -11,13 +11,13 @@ from zonda_lab.rig.host import Host
 from zonda_lab.rig.process import Program
 from zonda_lab.servers.config import Endpoint
 
-TYPES = {"A": 1, "NS": 2, "SOA": 6, "TXT": 16, "AAAA": 28}
+SOA = 6
 
 
-def query(number: int, name: str, qtype: str = "SOA") -> bytes:
-    """A query message, with RD clear and without EDNS."""
+def query(number: int, name: str) -> bytes:
+    """A query for the SOA record of `name`, with RD clear and without EDNS."""
     labels = [label.encode() for label in name.rstrip(".").split(".") if label]
-    question = b"".join(bytes([len(label)]) + label for label in labels) + b"\0" + struct.pack(">HH", TYPES[qtype], 1)
+    question = b"".join(bytes([len(label)]) + label for label in labels) + b"\0" + struct.pack(">HH", SOA, 1)
     return struct.pack(">HHHHHH", number, 0, 1, 0, 0, 0) + question
 
 

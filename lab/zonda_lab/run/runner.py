@@ -94,10 +94,11 @@ class Runner:
 class StartRecorder:
     """Collects the windows of one start and appends them to the results when it ends, with its telemetry."""
 
+    harness: Harness  # once it is running
+
     def __init__(self, runner: Runner, start: Start, attempt: int) -> None:
         self.runner, self.start, self.attempt = runner, start, attempt
         self.records: list[WindowRecord] = []
-        self.harness: Harness | None = None
         self.files: dict[str, str] = {}
 
     @property
@@ -116,8 +117,6 @@ class StartRecorder:
 
     def add(self, window: Window, attempt: int = 0) -> bool:
         """Validates and records a window; False if it is not valid for the primary metric and worth repeating."""
-        if self.harness is None:
-            raise LabError("no harness is running")
         telemetry, settings = self.harness.observer.observed(window.span), self._settings_of(window)
         is_isolated = self.harness.network.is_isolated
         checked = validity.ValidityInput(window, telemetry, settings, is_isolated, receives_load=self._uses_echo)
@@ -153,7 +152,7 @@ class StartRecorder:
 
     def close(self) -> None:
         """Stores the telemetry of the start; called before the harness closes."""
-        if self.harness is not None and self.harness.observer.file.exists():
+        if self.harness.observer.file.exists():
             name = f"telemetry/{self._stem}.jsonl"
             self.files["telemetry"] = self.runner.results.store_file(self.harness.observer.file, name)
 
@@ -199,8 +198,6 @@ class StartRecorder:
 
     def _machines(self, span: Span) -> list[str]:
         """Why any machine was not fit for what was measured in that time."""
-        if self.harness is None:
-            return []
         telemetry = self.harness.observer.observed(span)
         seconds = max(span.seconds, telemetry.seconds)  # of milliseconds, the samples at its edges cover more
         own = validity.machine_reasons(telemetry, seconds, span.own_cpu_s / seconds)
@@ -208,7 +205,7 @@ class StartRecorder:
 
     def _other_machines(self, span: Span) -> list[str]:
         """Why machines other than the server's make the window invalid."""
-        observed = self.harness.observer.elsewhere(span) if self.harness else {}
+        observed = self.harness.observer.elsewhere(span)
         cores = {name: span.elsewhere_cpu_s.get(name, 0.0) / span.seconds for name in observed}
         return [
             f"{name}: {reason}"

@@ -29,6 +29,7 @@ COUNTERS = {
     # Received packets, counted one by one even if the kernel passes several on as one (GRO, GSO); octets, with headers.
     "IpExt": ("InNoECTPkts", "InOctets"),
 }
+HZ = 2.0
 LONGEST = 1 << 20  # octets of a file of /proc
 PAGE = os.sysconf("SC_PAGE_SIZE")
 STOP, EDGE = signal.SIGTERM, signal.SIGUSR1
@@ -39,19 +40,18 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--labels", type=Path, required=True)
     arguments.add_argument("--net", action="append", default=[], metavar="NAME=PATH")
-    arguments.add_argument("--hz", type=float, default=2.0)
     given = arguments.parse_args()
     paths = (item.partition("=") for item in given.net or ["host="])
     _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
     sampler = Sampler(given.labels, {name: path for name, _, path in paths})
     signal.pthread_sigmask(signal.SIG_BLOCK, (STOP, EDGE))
-    header = {"clock": clocks(), "hz": given.hz, "tick": os.sysconf("SC_CLK_TCK"), "pid": os.getpid()}
+    header = {"clock": clocks(), "hz": HZ, "tick": os.sysconf("SC_CLK_TCK"), "pid": os.getpid()}
     print(json.dumps(header), flush=True)
     due = time.monotonic()
     while True:
         print(json.dumps(sampler.sample(due)), flush=True)
-        due += 1 / given.hz
+        due += 1 / HZ
         while asked := signal.sigtimedwait((STOP, EDGE), max(0.0, due - time.monotonic())):
             if asked.si_signo == STOP:
                 return
