@@ -43,7 +43,7 @@ def main() -> int:
         print("no server to test with (help: run interop/install-peers, or name a folder of builds in PEERS)")
         return 0
     folder = Path(tempfile.mkdtemp(prefix="transfers-"))
-    run = TableRun(subject, features(options), tuple(options.directions.split(",")), folder, options.all, print_failure)
+    run = TableRun(subject, features(options), tuple(options.directions.split(",")), folder, print_failure)
     results = run.run(peers, options.at_once)
     print(result_table.text(results))
     if options.json:
@@ -78,7 +78,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--features", default="", help="groups of features to test, separated by commas (default: all)")
     parser.add_argument("--directions", default=f"{AS_PRIMARY},{AS_SECONDARY}", help="roles of Zonda (default: %(default)s)")
     parser.add_argument("--subject", choices=KINDS, default="zonda", help="another server in the place of Zonda, to test the tests")
-    parser.add_argument("--all", action="store_true", help="also run what Zonda is known not to do yet")
     parser.add_argument("--at-once", type=int, default=6, metavar="N", help="builds to test at the same time (default: %(default)s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the table to FILE, too")
     return parser.parse_args()

@@ -35,14 +35,14 @@ CONTROL_KEY = Key("control")
 
 
 class BindTransfers(TransferServer):
-    name, main_program, version_flag = "bind", "named", "-v"
+    name = "bind"
     programs_needed = ("rndc",)
 
     def __init__(self, build: Build, folder: Path, config: ServerConfig) -> None:
         super().__init__(build, folder, config)
         self.control_port = reserve_port()
 
-    def write_config(self) -> list[str]:
+    def arguments(self) -> list[str]:
         config, tls = self.server_config, self.server_config.tls
         options = OPTIONS.format(host=HOST, port=config.port, folder=self.folder)
         lines = [key_text(key) for key in [CONTROL_KEY, *config.keys]]

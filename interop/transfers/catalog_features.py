@@ -54,7 +54,7 @@ def catalog_consumed(cell: Cell) -> None:
     write_file(file, catalog_text(1, dict.fromkeys(MEMBERS[:2], "")))
     primary = producer(cell, ports[0], [ZoneConfig(CATALOG, file=file, notify=(Remote(ports[1]),)), *zones])
     secondary = consumer(cell, ports[1], [cell.relay(ports[0])])
-    primary.start_with_zones()
+    primary.start()
     secondary.start([])
     require_members(primary, secondary, MEMBERS[:2])
     primary.publish(CATALOG, catalog_text(2, dict.fromkeys(MEMBERS, "")))
@@ -76,7 +76,7 @@ def catalog_groups(cell: Cell) -> None:
     primary = producer(cell, ports[0], [ZoneConfig(CATALOG, file=file, notify=(Remote(ports[1]),)), *zones])
     relays = [cell.relay(ports[0]), cell.relay(ports[0])]
     secondary = consumer(cell, ports[1], relays)
-    primary.start_with_zones()
+    primary.start()
     secondary.start([])
     require_members(primary, secondary, MEMBERS[:2])
     for name, relay in zip(MEMBERS[:2], relays):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from servers import reserve_port
@@ -32,10 +32,6 @@ class Cell:
         self.stack.callback(server.stop)
         return server
 
-    def port(self) -> int:
-        """A free port."""
-        return reserve_port()
-
     def relay(self, upstream: int) -> Relay:
         """An open relay to a port."""
         relay = Relay(upstream)
@@ -56,7 +52,7 @@ class Pair:
 
     def start(self, version: ZoneText) -> None:
         """Starts both, and waits until the secondary has the zone."""
-        self.primary.start_with_zones()
+        self.primary.start()
         self.secondary.start([])
         self.require_equal(version)
 
@@ -122,11 +118,6 @@ def pair(
     primary = cell.server(cell.primary, "primary", ServerConfig(ports[0], [change(at_primary)], tls_port, quic_port, tls))
     secondary = cell.server(cell.secondary, "secondary", ServerConfig(ports[1], [change(at_secondary)], tls=client_tls))
     return Pair(primary, secondary, relay, version.name, inspection or key)
-
-
-def with_changes(zone: ZoneConfig, **changes: object) -> ZoneConfig:
-    """A zone with other values; for `pair(change=...)`."""
-    return replace(zone, **changes)  # type: ignore[arg-type]
 
 
 def wait_for_transfer(relay: Relay, zone: str, form: str) -> None:

@@ -119,10 +119,3 @@ LACKS = [
     Lack("bind", "several primaries, highest serial", "BIND takes the first primary with a later serial", AS_SECONDARY),
     Lack("knot", "several primaries, highest serial", "Knot takes the first primary with a later serial", AS_SECONDARY),
 ]
-
-# What Zonda cannot do yet, by its role: features or groups. Such a cell is skipped with this reason; `--all` runs it nevertheless.
-NOT_YET = "not in Zonda yet"
-MISSING_AS_PRIMARY = ""
-MISSING_AS_SECONDARY = ""
-LACKS += [Lack("zonda", group, NOT_YET, AS_PRIMARY) for group in MISSING_AS_PRIMARY.split()]
-LACKS += [Lack("zonda", group, NOT_YET, AS_SECONDARY) for group in MISSING_AS_SECONDARY.split()]

@@ -58,10 +58,8 @@ def gov_series(cell: Cell) -> None:
 def start(cell: Cell, text: str) -> Pair:
     """Both sides with the first download."""
     both = pair(cell, ZoneText(1, name=ZONE))
-    file = both.primary.zone_config(ZONE).file
-    assert file is not None, "a primary has a file"
-    write_file(file, text)
-    both.primary.start_with_zones()
+    write_file(both.primary.zone_file(ZONE), text)
+    both.primary.start()
     both.secondary.start([])
     require_served(both, text)
     both.relay.forget()

@@ -36,10 +36,10 @@ template:
 
 
 class KnotTransfers(TransferServer):
-    name, main_program, version_flag = "knot", "knotd", "--version"
+    name = "knot"
     programs_needed = ("knotc",)
 
-    def write_config(self) -> list[str]:
+    def arguments(self) -> list[str]:
         config, tls = self.server_config, ""
         (self.folder / "db").mkdir(exist_ok=True)
         if config.tls is not None:

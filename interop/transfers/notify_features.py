@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from transfers.cell import Cell, pair, with_changes
+from dataclasses import replace
+
+from servers import reserve_port
+from transfers.cell import Cell, pair
 from transfers.relay import Relay
 from transfers.server import Skipped
 from transfers.server_config import Remote, TlsRemote
@@ -24,11 +27,11 @@ def notify_over_tls(cell: Cell) -> None:
     """NOTIFY goes to the TLS port of the secondary, whose name is verified; transfers use TCP."""
     files, version = certificates(cell), ZoneText(1)
     both = pair(cell, version, notify=False)
-    tls_port = cell.port()
+    tls_port = reserve_port()
     both.primary.server_config.tls = files[SERVER_NAME]
     both.secondary.server_config.tls, both.secondary.server_config.tls_port = files[CLIENT_NAME], tls_port
     target = Remote(tls_port, tls=TlsRemote(CLIENT_NAME))
-    both.primary.server_config.zones = [with_changes(both.primary.zone_config(ZONE), notify=(target,))]
+    both.primary.server_config.zones = [replace(both.primary.zone_config(ZONE), notify=(target,))]
     both.start(version)
     both.follow(version, CHANGES[:2])
 
@@ -38,7 +41,7 @@ def notify_name_servers(cell: Cell) -> None:
     version, address = ZoneText(1), next(NAME_SERVERS)
     version.records["@", "NS"] = ["ns1", "ns2"]
     version.records["ns2", "A"] = [address]
-    both = pair(cell, version, notify=False, change=lambda zone: with_changes(zone, notify_ns=zone.file is not None))
+    both = pair(cell, version, notify=False, change=lambda zone: replace(zone, notify_ns=zone.file is not None))
     target = Relay(both.secondary.address[1], (address, 53))
     cell.stack.callback(target.close)
     try:

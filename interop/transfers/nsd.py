@@ -25,10 +25,10 @@ remote-control:
 
 
 class NsdTransfers(TransferServer):
-    name, main_program, version_flag = "nsd", "nsd", "-v"
+    name = "nsd"
     programs_needed = ("nsd-control",)
 
-    def write_config(self) -> list[str]:
+    def arguments(self) -> list[str]:
         config = self.server_config
         lines = [SERVER.format(host=HOST, port=config.port, folder=self.folder)]
         if self.build.release < (4, 8):

@@ -65,7 +65,6 @@ class TransferServer(Server):
     """A server; each subclass writes its configuration and knows its control program."""
 
     programs_needed: tuple[str, ...] = ()  # besides the server itself
-    main_program = ""
     command_timeout_s = 30.0  # until a control program must have succeeded
 
     def __init__(self, build: Build, folder: Path, config: ServerConfig) -> None:
@@ -73,10 +72,6 @@ class TransferServer(Server):
         self.address = HOST, config.port
         self.process = None
         self.zones = [ServedZone(wire_name(z.name).lower(), z.name, z.file) for z in config.zones if z.file is not None]
-
-    def write_config(self) -> list[str]:
-        """Writes the configuration file; returns the command line that starts the server."""
-        raise NotImplementedError
 
     def reload_zone(self, zone: ZoneConfig) -> None:
         """Makes the server read the changed file of a zone."""
@@ -93,13 +88,6 @@ class TransferServer(Server):
     def flush(self) -> None:
         """Makes the server write to disk what it needs after a restart; most do so by themselves."""
 
-    def start_with_zones(self) -> None:
-        """Starts the server and waits until it answers for the zones with files."""
-        self.start(self.zones)
-
-    def arguments(self) -> list[str]:
-        return self.write_config()
-
     @property
     def config_path(self) -> Path:
         return self.folder / "config"
@@ -107,17 +95,21 @@ class TransferServer(Server):
     def zone_config(self, name: str) -> ZoneConfig:
         return next(zone for zone in self.server_config.zones if zone.name == name)
 
+    def zone_file(self, name: str) -> Path:
+        """The file of a zone, which a primary has."""
+        file = self.zone_config(name).file
+        assert file is not None, "only primaries have files"
+        return file
+
     def publish(self, name: str, text: str) -> None:
         """Replaces the file of a zone and makes the server read it."""
-        zone = self.zone_config(name)
-        assert zone.file is not None, "only zones with a file are published"
-        write_file(zone.file, text)
-        self.reload_zone(zone)
+        write_file(self.zone_file(name), text)
+        self.reload_zone(self.zone_config(name))
 
     def reconfigure(self, zones: list[ZoneConfig]) -> None:
         """Serves these zones instead."""
         self.server_config.zones = zones
-        self.write_config()
+        self.arguments()
         self.reload_config()
 
     def run(self, program: str, *arguments: str) -> str:

@@ -12,10 +12,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from servers import ProgramNotFound
+from zonda_lab.servers import ADAPTERS
+
+from servers import ProgramNotFound, Zonda
 from transfers.bind import BindTransfers
 from transfers.cell import Cell
-from transfers.features import AS_PRIMARY, AS_SECONDARY, NOT_YET, Feature
+from transfers.features import AS_PRIMARY, AS_SECONDARY, Feature
 from transfers.knot import KnotTransfers
 from transfers.nsd import NsdTransfers
 from transfers.result_table import FAILED, OK, SKIPPED, Result
@@ -35,7 +37,6 @@ class TableRun:
     features: list[Feature]
     directions: tuple[str, ...]
     folder: Path
-    run_all: bool = False  # what the subject cannot do yet, too
     report: Callable[[Result], None] = lambda _: None
 
     def run(self, peers: list[Build], at_once: int) -> list[Result]:
@@ -64,8 +65,7 @@ class TableRun:
         """Runs one cell; the result and the reason."""
         other = AS_SECONDARY if direction == AS_PRIMARY else AS_PRIMARY
         for build, role in ((peer, other), (self.subject, direction)):
-            lack = feature.lack(build, role)
-            if lack is not None and not (self.run_all and lack == NOT_YET):
+            if lack := feature.lack(build, role):
                 return SKIPPED, lack
         roles = (self.subject, peer) if direction == AS_PRIMARY else (peer, self.subject)
         folder = self.folder / f"{peer.name}-{peer.version}" / direction / re.sub(r"\W+", "-", feature.name)
@@ -96,10 +96,10 @@ def find_builds(names: list[str], peers_folder: Path | None, report: Callable[[s
 
 def find_build(kind: type[TransferServer], folder: Path | None) -> Build:
     """A build and its version; raises `ProgramNotFound`."""
-    build = Build(kind, folder, "")
-    for program in (kind.main_program, *kind.programs_needed):
+    build, adapter = Build(kind, folder, ""), ADAPTERS[kind.name]
+    for program in (adapter.program, *kind.programs_needed):
         build.program(program)
-    done = subprocess.run([build.program(kind.main_program), kind.version_flag], capture_output=True, text=True, check=False)
+    done = subprocess.run([build.program(adapter.program), adapter.version_flag], capture_output=True, text=True, check=False)
     version = re.search(r"\d+(?:\.\d+)+", done.stdout + done.stderr)
     return Build(kind, folder, version[0] if version else "unknown")
 
@@ -107,5 +107,5 @@ def find_build(kind: type[TransferServer], folder: Path | None) -> Build:
 def find_subject(name: str, peers_folder: Path | None) -> Build:
     """The server in the place of Zonda; another one only to test the tests."""
     if name == "zonda":
-        return find_build(ZondaTransfers, ZondaTransfers.default_folder())
+        return find_build(ZondaTransfers, Path(Zonda.program()).parent)
     return find_build(PEERS[name], None if peers_folder is None else peers_folder / name)

@@ -36,9 +36,7 @@ def xot(authentication: str, quic: bool = False) -> Callable[[Cell], None]:
         own, client = files[SERVER_NAME], files[CLIENT_NAME]
         both = pair(cell, version, key, tls=own, client_tls=client, tls_remote=remote, access=access, inspection=INSPECTION)
         both.start(version)
-        version = version.next(CHANGES[0])
-        both.publish(version)
-        both.require_equal(version)
+        both.follow(version, CHANGES[:1])
         if found := both.relay.transfers(ZONE):
             raise Failed(f"{len(found)} transfers passed the relay in clear text")
 
@@ -65,7 +63,7 @@ def require_refused(cell: Cell, files: dict[str, TlsFiles], remote: TlsRemote) -
     """The secondary must not take the zone from a primary that is authenticated so."""
     version = ZoneText(1, refresh=2, retry=1)
     both = pair(cell, version, tls=files[SERVER_NAME], client_tls=files[CLIENT_NAME], tls_remote=remote)
-    both.primary.start_with_zones()
+    both.primary.start()
     both.secondary.start([])
     time.sleep(REFUSED_AFTER_S)
     if serial(both.secondary, ZONE) is not None:

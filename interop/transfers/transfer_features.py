@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import dns.query
 import dns.rdatatype
 
 from servers import HOST, reserve_port
-from transfers.cell import Cell, Pair, pair, wait_for_transfer, with_changes
+from transfers.cell import Cell, Pair, pair, wait_for_transfer
 from transfers.contents import SERVFAIL, contents, rcode, require_same, serial, wait_for_serial
 from transfers.relay import IXFR, Relay
 from transfers.server import Failed, TransferServer, wait_until, write_file
@@ -38,10 +39,8 @@ def ixfr(cell: Cell) -> None:
     both = pair(cell, version)
     both.start(version)
     for change in CHANGES:
-        version = version.next(change)
         both.relay.forget()
-        both.publish(version)
-        both.require_equal(version)
+        version = both.follow(version, [change])
         both.require_form("incremental")
     version = follow_after_a_gap(both, version)
     check_ixfr_from(both.primary, version, 3)
@@ -76,13 +75,11 @@ def check_ixfr_from(server: TransferServer, version: ZoneText, back: int) -> Non
 def ixfr_over_udp(cell: Cell) -> None:
     """The secondary asks for IXFR over UDP (RFC 1995 2); the response is one datagram or makes it use TCP."""
     version = ZoneText(1)
-    both = pair(cell, version, change=lambda zone: with_changes(zone, serve_udp_ixfr=True))
+    both = pair(cell, version, change=lambda zone: replace(zone, serve_udp_ixfr=True))
     both.start(version)
     for change in (CHANGES[0], CHANGES[9], CHANGES[10]):
-        version = version.next(change)
         both.relay.forget()
-        both.publish(version)
-        both.require_equal(version)
+        version = both.follow(version, [change])
         if not any(exchange.over_udp and exchange.qtype == IXFR for exchange in both.relay.transfers(ZONE)):
             raise Failed("the secondary did not ask over UDP")
 
@@ -92,9 +89,7 @@ def refresh(cell: Cell) -> None:
     version = ZoneText(1, **SOON)
     both = pair(cell, version, notify=False)
     both.start(version)
-    version = version.next(CHANGES[0])
-    both.publish(version)
-    both.require_equal(version)
+    both.follow(version, CHANGES[:1])
 
 
 def retransfer(cell: Cell) -> None:
@@ -126,15 +121,18 @@ def expired_accepts_older_serial(cell: Cell) -> None:
     both.start(version)
     both.relay.close()
     wait_until(lambda: rcode(both.secondary, ZONE) == SERVFAIL, "the zone did not expire", 40)
-    both.primary.stop()
     older = ZoneText(5, **SOON)
-    zone = both.primary.zone_config(ZONE)
-    assert zone.file is not None, "a primary has a file"
-    write_file(zone.file, older.text())
-    both.primary = cell.server(cell.primary, "primary-again", both.primary.server_config)
-    both.primary.start_with_zones()
+    restart_primary(cell, both, older)
     both.relay.open()
     both.require_equal(older, timeout_s=60)
+
+
+def restart_primary(cell: Cell, both: Pair, version: ZoneText) -> None:
+    """Starts the primary anew, without its state, with another version of the zone."""
+    both.primary.stop()
+    write_file(both.primary.zone_file(ZONE), version.text())
+    both.primary = cell.server(cell.primary, "primary-again", both.primary.server_config)
+    both.primary.start()
 
 
 # --- Several primaries
@@ -148,7 +146,7 @@ def two_primaries(cell: Cell, first: ZoneText, second: ZoneText) -> tuple[list[T
         write_file(file, version.text())
         zone = ZoneConfig(ZONE, file=file, notify=(Remote(port),))
         primaries.append(cell.server(cell.primary, role, ServerConfig(primary_port, [zone])))
-        primaries[-1].start_with_zones()
+        primaries[-1].start()
         relays.append(cell.relay(primary_port))
     zone = ZoneConfig(ZONE, primaries=tuple(Remote(relay.port) for relay in relays))
     return primaries, relays, cell.server(cell.secondary, "secondary", ServerConfig(port, [zone]))
@@ -192,11 +190,6 @@ def older_serial(cell: Cell) -> None:
     both = pair(cell, version, notify=False)
     both.start(version)
     before = contents(both.secondary, ZONE)
-    both.primary.stop()
-    file = both.primary.zone_config(ZONE).file
-    assert file is not None, "a primary has a file"
-    write_file(file, ZoneText(5).text())
-    again = cell.server(cell.primary, "primary-again", both.primary.server_config)
-    again.start_with_zones()
+    restart_primary(cell, both, ZoneText(5))
     time.sleep(2 * QUIET_S)
     require_same(contents(both.secondary, ZONE), before, ("after", "before"))

@@ -63,7 +63,7 @@ def wrong_key(cell: Cell) -> None:
     # The secondary may have one secret for a key only.
     zone = both.secondary.server_config.zones[0]
     both.secondary.server_config.zones = [replace(zone, transfer=(Access(),))]
-    both.primary.start_with_zones()
+    both.primary.start()
     both.secondary.start([])
     time.sleep(REFUSED_AFTER_S)
     if serial(both.secondary, ZONE) is not None:
@@ -83,7 +83,5 @@ def rollover(cell: Cell) -> None:
     zone = both.primary.server_config.zones[0]
     both.primary.reconfigure([replace(zone, notify=tuple(Remote(r.port, new) for r in zone.notify), transfer=(Access(new),))])
     both.key = new
-    version = version.next(CHANGES[0])
-    both.publish(version)
-    both.require_equal(version)
+    both.follow(version, CHANGES[:1])
     require_refused(both, old)

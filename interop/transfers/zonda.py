@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
-from servers import HOST, Zonda
+from servers import HOST
 from transfers.server import TransferServer
 from transfers.server_config import Access, Remote, ZoneConfig
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-
 
 class ZondaTransfers(TransferServer):
-    name, main_program, version_flag = "zonda", "zonda", "--version"
+    name = "zonda"
 
-    def write_config(self) -> list[str]:
+    def arguments(self) -> list[str]:
         config, tls = self.server_config, self.server_config.tls
         lines = ["[server]", f'listen = ["{HOST}:{config.port}"]', "workers = 1", "tcp-workers = 1", f'state-dir = "{self.folder}"']
         if tls is not None:
@@ -29,7 +26,7 @@ class ZondaTransfers(TransferServer):
         for zone in config.zones:
             lines += ["", *self.templates(zone), "[[zone]]", *self.zone_lines(zone)]
         self.config_path.write_text("\n".join(lines) + "\n")
-        return [self.zonda(), "serve", "--config", str(self.config_path)]
+        return [self.build.program("zonda"), "serve", "--config", str(self.config_path)]
 
     def zone_lines(self, zone: ZoneConfig) -> list[str]:
         lines = [f'name = "{zone.name}"']
@@ -89,14 +86,6 @@ class ZondaTransfers(TransferServer):
 
     def control(self, *command: str) -> str:
         return self.run("zonda", *command, "--config", str(self.config_path))
-
-    def zonda(self) -> str:
-        return self.build.program("zonda")
-
-    @classmethod
-    def default_folder(cls) -> Path:
-        """The folder of the binary that `servers.Zonda` finds."""
-        return Path(Zonda.program()).parent
 
 
 def accesses(entries: tuple[Access, ...]) -> str:
