@@ -297,7 +297,8 @@ key_table! {
         /// TLS; `quic = true` uses QUIC instead of TCP (RFC 9250). `source` is the address to send from. The default port is 53,
         /// with TLS and QUIC 853.
         ///
-        /// A zone with `primaries` and a `file` starts with the file. There may be up to 16 entries.
+        /// A zone with `primaries` and a `file` starts with the file, unless a version is stored in the `state-dir`. Once a
+        /// primary has sent one, the file is not read again. There may be up to 16 entries.
         Reload "primaries" primaries: Option<Vec<RemoteServer>> = "[]";
 
         /// Who may send NOTIFY (RFC 1996) besides the primaries, which always may, with their key if they have one.

@@ -44,7 +44,7 @@ use super::zone_slab::ZoneSlab;
 use crate::config::{Server, ZonePolicy, ZoneSource};
 use crate::printable::path_text;
 use crate::report::{Change, ZoneReport};
-use crate::zone_id::{ZoneId, ZoneIdMap};
+use crate::zone_id::{ZoneId, ZoneIdMap, ZoneIdSet};
 pub use change_hooks::{ChangeHooks, NoHooks};
 pub use changes::{ChangeDone, ChangeRefusal, ChangedZone, FinishedWork, ProposedChange, PublishOrder, ZoneChange};
 use changes::{Changes, ZoneWorkResult};
@@ -65,6 +65,8 @@ pub struct ZoneRegistry {
     notices: Vec<ZoneNotice>,
     /// The zones changed by updates since their file was last read, and the serial that they had then.
     updated: ZoneIdMap<u32>,
+    /// The secondaries that serve their file, as no primary has sent a version yet.
+    seeded: ZoneIdSet,
     /// The configuration that is being compared with the zones.
     configuring: Option<Configuring>,
     /// The keys that changed with the configuration, until it is applied.
@@ -162,6 +164,7 @@ impl ZoneRegistry {
             origins: OriginTable::default(),
             notices: Vec::new(),
             updated: ZoneIdMap::default(),
+            seeded: ZoneIdSet::default(),
             configuring: None,
             changed_keys: HashSet::new(),
             includes: ZoneIdMap::default(),
@@ -256,7 +259,7 @@ impl ZoneRegistry {
         }
         let Some(entry) = self.zones.get(id) else { return };
         let Some(file) = entry.source.file(entry.served.apex()) else { return };
-        if self.is_frozen(id) {
+        if !self.reads_file(id) {
             return;
         }
         if let Some(load) = self.loads.get_mut(&id) {
@@ -296,7 +299,7 @@ impl ZoneRegistry {
             return None;
         }
         let report = match result {
-            _ if self.is_frozen(id) => None,
+            _ if !self.reads_file(id) => None,
             LoadResult::Unchanged => None,
             LoadResult::Loaded(loaded) => self.serve(id, loaded, task.job.served.zone().map(Zone::version)),
         };
@@ -353,6 +356,9 @@ impl ZoneRegistry {
             let is_base_served = self.latest(id).map(Zone::version) == base;
             let change = loaded.change.filter(|change| is_base_served && change.increases_serial());
             self.replace(id, zone, change.as_slice());
+            if self.is_secondary(id) {
+                self.seeded.insert(id);
+            }
         }
         self.zones.set_fingerprint(id, loaded.fingerprint);
         match loaded.includes.is_empty() {

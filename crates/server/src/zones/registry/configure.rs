@@ -172,7 +172,9 @@ impl ZoneRegistry {
         reports: &mut Vec<ZoneReport>,
     ) {
         let Some(entry) = self.zones.get(id).filter(|entry| entry.source != source) else { return };
-        if !source.is_read_like(&entry.source) {
+        // The file of a secondary was not read again since a primary has sent a version.
+        let has_primaries = [&entry.source, &source].map(|source| !source.policy.primaries.is_empty());
+        if !source.is_read_like(&entry.source) || has_primaries == [true, false] {
             self.loads.remove(&id);
             self.zones.set_fingerprint(id, Fingerprint::NONE);
         }
@@ -222,6 +224,10 @@ impl ZoneRegistry {
             // Once its stored version was read.
             return;
         }
+        if entry.served.zone().is_some() {
+            // From now on its primaries are asked from the serial of this version.
+            self.seeded.remove(&id);
+        }
         let version = entry.served.zone().map(|version| (version, None));
         self.hooks.configured(id, entry.served.apex(), &entry.source.policy, version);
         if self.is_frozen(id) {
@@ -246,6 +252,7 @@ impl ZoneRegistry {
         self.expired.remove(&id);
         self.forget_controls(id, gone.served.apex());
         self.updated.remove(&id);
+        self.seeded.remove(&id);
         self.loads.remove(&id);
         self.schedule.zone_removed(id.index as usize);
         self.publisher.draft_remove(gone.served.apex());

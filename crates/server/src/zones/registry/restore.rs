@@ -141,6 +141,9 @@ impl ZoneRegistry {
     /// Keeps which state of its files a zone was read from, if it is stored or will be.
     pub(super) fn store_file_state(&mut self, id: ZoneId) {
         let Some(entry) = self.zones.get(id).filter(|entry| entry.source.has_file()) else { return };
+        if self.is_secondary(id) && !self.seeded.contains(&id) {
+            return;
+        }
         let Some(serial) = entry.served.zone().map(Zone::serial) else { return };
         let mut fingerprint = self.zones.fingerprint(id);
         if self.includes.contains_key(&id) {

@@ -27,7 +27,22 @@ impl ZoneRegistry {
         if self.is_frozen(id) || self.version_or_expired(id).map(Zone::version) != base.map(Zone::version) {
             return false;
         }
+        // What is wrong with its file does not matter any more.
+        self.note_problem(id, None);
+        self.seeded.remove(&id);
         self.replace(id, version, changes)
+    }
+
+    /// Whether the zone has primaries.
+    pub fn is_secondary(&self, id: ZoneId) -> bool {
+        self.policy(id).is_some_and(|policy| !policy.primaries.is_empty())
+    }
+
+    /// Whether the file of a zone may change it. A secondary only starts with its file: what it has from a primary is newer, and expires
+    /// (RFC 1034 4.3.5); and its primaries are asked from the serial of that.
+    pub(super) fn reads_file(&self, id: ZoneId) -> bool {
+        let starts = || self.version_or_expired(id).is_none() || self.seeded.contains(&id);
+        !self.is_frozen(id) && (!self.is_secondary(id) || starts())
     }
 
     /// The latest version of a zone, or the one that has expired: what a transfer continues from.

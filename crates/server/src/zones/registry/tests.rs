@@ -359,3 +359,75 @@ fn a_restored_secondary_without_times_is_served_once_a_primary_confirms_it() {
         assert_eq!(bench.serial("a."), Some(5));
     }
 }
+
+/// RFC 1034 4.3.5: a copy lives until EXPIRE without contact to a primary, who is asked from its serial. The file of a secondary only starts it.
+#[test]
+fn the_file_of_a_secondary_does_not_replace_what_a_primary_sent() {
+    let mut bench = Bench::new(&[]);
+    let configure = |bench: &mut Bench| {
+        bench.zones.configure([with_primary_key("a.", "key.")].into());
+        bench.zones.step(Instant::now());
+    };
+    for serial in [1, 2] {
+        bench.gate.open("file", serial);
+        configure(&mut bench);
+        bench.run_until(|bench| bench.serial("a.") == Some(serial));
+    }
+    let apex: Name = "a.".parse().expect("a name");
+    let id = bench.zones.find(apex.as_ref()).expect("it is configured");
+    let send = |bench: &mut Bench, serial| {
+        let version = loaded(apex.as_ref(), serial).zone.expect("a version");
+        let base = bench.zones.version_or_expired(id).cloned();
+        assert!(bench.zones.serve_transferred(id, base.as_ref(), version, &[]));
+        bench.zones.publish();
+    };
+    // The third look begins before the transfer ends.
+    configure(&mut bench);
+    bench.run_until(|bench| bench.gate.begun("file") == 3);
+    send(&mut bench, 5);
+    bench.gate.open("file", 7);
+    bench.run_until(|bench| bench.zones.is_idle());
+    assert_eq!(bench.serial("a."), Some(5));
+    bench.gate.open("file", 7);
+    configure(&mut bench);
+    bench.run_until(|bench| bench.zones.is_idle());
+    assert_eq!((bench.serial("a."), bench.gate.begun("file")), (Some(5), 3));
+    bench.zones.expire(id);
+    configure(&mut bench);
+    bench.run_until(|bench| bench.zones.is_idle());
+    bench.zones.publish();
+    assert_eq!((bench.serial("a."), bench.gate.begun("file")), (Some(0), 3), "an expired zone stays expired");
+    send(&mut bench, 6);
+    assert_eq!(bench.serial("a."), Some(6));
+}
+
+/// Has a version of one zone, until it is asked for.
+struct OneVersionJournal(bool);
+
+impl ZoneJournal for OneVersionJournal {
+    fn restore(&mut self, _: ZoneId, _: NameRef<'_>, _: u64) -> bool {
+        std::mem::take(&mut self.0)
+    }
+}
+
+/// RFC 1034 4.3.5: an expired zone stays so over a restart, and one that is served has the serial that its primaries are asked from.
+#[test]
+fn the_file_of_a_secondary_does_not_replace_what_is_stored() {
+    let now_s = clock::real_s();
+    let of_secondary = |expires_at_s| Some(Timers { expires_at_s, ..Timers::default() });
+    for (timers, serial) in [(of_secondary(now_s - 1), 0), (of_secondary(now_s + 60), 5)] {
+        let mut bench = Bench::new(&[]);
+        bench.zones.set_journal(Box::new(OneVersionJournal(true)));
+        bench.gate.open("file", 7);
+        bench.zones.configure([with_primary_key("a.", "key.")].into());
+        bench.zones.step(Instant::now());
+        let apex: Name = "a.".parse().expect("a name");
+        let id = bench.zones.find(apex.as_ref()).expect("it is configured");
+        let version = loaded(apex.as_ref(), 5).zone.expect("a version");
+        let restored = RestoredZone { version, history: Vec::new(), timers };
+        bench.zones.handle_journal(JournalEvent::Restored(id, Some(Box::new(restored))));
+        bench.run_until(|bench| bench.zones.is_idle());
+        bench.zones.publish();
+        assert_eq!((bench.serial("a."), bench.gate.begun("file")), (Some(serial), 0), "{timers:?}");
+    }
+}
