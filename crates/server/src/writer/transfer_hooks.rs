@@ -28,6 +28,9 @@ pub struct TransferHooks {
     tls: TlsPeers,
     own: OwnAddresses,
     keys: HashMap<Name, Arc<TsigKey>>,
+    /// Keys that are configured no more. Zones whose template is gone keep their settings, and while a configuration is applied, some zones
+    /// have those of the one before: their messages must not be unsigned from now on.
+    former_keys: HashMap<Name, Arc<TsigKey>>,
     /// The servers of the policy that was used last: many zones share one.
     last: Option<(Arc<ZonePolicy>, Arc<PolicyPeers>)>,
     /// The zones that have primaries.
@@ -46,7 +49,8 @@ impl TransferHooks {
     /// Hooks without keys, for a server with these addresses.
     pub fn new(transfers: TransferHandle, tls: TlsPeers, own: OwnAddresses) -> TransferHooks {
         let (secondaries, announced) = (ZoneBitSet::default(), ZoneBitSet::default());
-        TransferHooks { transfers, tls, own, keys: HashMap::new(), last: None, secondaries, announced }
+        let (keys, former_keys) = (HashMap::new(), HashMap::new());
+        TransferHooks { transfers, tls, own, keys, former_keys, last: None, secondaries, announced }
     }
 
     fn peers(&mut self, policy: &Arc<ZonePolicy>) -> Arc<PolicyPeers> {
@@ -61,7 +65,7 @@ impl TransferHooks {
         peers
     }
 
-    /// The configuration guarantees that the key exists.
+    /// The configuration guarantees that the key exists, or did.
     fn peer(&self, server: &RemoteServer, policy: &ZonePolicy) -> PeerConfig {
         let (tls, read) = self.tls.number(server.tls.as_ref());
         if let Err(error) = read {
@@ -69,7 +73,7 @@ impl TransferHooks {
         }
         PeerConfig {
             address: server.address,
-            key: server.key.as_ref().and_then(|name| self.keys.get(name).cloned()),
+            key: server.key.as_ref().and_then(|name| self.keys.get(name).or(self.former_keys.get(name)).cloned()),
             source: server.source.or_else(|| policy.source_for(server.address.ip())),
             tls,
         }
@@ -155,6 +159,8 @@ impl ChangeHooks for TransferHooks {
         let is_same =
             |(name, key): &(&Name, &Arc<TsigKey>)| self.keys.get(name).is_some_and(|old| Arc::ptr_eq(old, key));
         let changed = keys.iter().filter(|key| !is_same(key)).map(|(name, _)| name.clone()).collect();
+        self.former_keys.extend(std::mem::take(&mut self.keys));
+        self.former_keys.retain(|name, _| !keys.contains_key(name));
         (self.keys, self.last) = (keys, None);
         changed
     }
@@ -219,5 +225,38 @@ mod tests {
             panic!("{} commands", sent.len())
         };
         assert_eq!(*removed, zone);
+    }
+
+    /// A primary that must sign could otherwise be anybody: the zone of a template that is gone keeps its settings, as it is thawed for example.
+    #[test]
+    fn transfers_stay_signed_though_their_key_is_configured_no_more() {
+        let (handle, commands) = command_queue().expect("a descriptor");
+        let mut hooks = TransferHooks::new(handle, TlsPeers::default(), OwnAddresses::of(std::iter::empty()));
+        let [apex, key]: [Name; 2] = ["a.example.", "k."].map(|name| name.parse().expect("a literal"));
+        let zone = ZoneId { index: 3, generation: 1 };
+        let address = ([192, 0, 2, 1], DNS_PORT).into();
+        let primaries = vec![RemoteServer { address, key: Some(key.clone()), tls: None, source: None }];
+        let policy = Arc::new(ZonePolicy { primaries, ..ZonePolicy::clone(&policy(&apex)) });
+        let configured = |secret: &str| ConfiguredKey {
+            key: Arc::new(format!("hmac-sha256:k.:{secret}").parse().expect("a key")),
+            algorithm: "hmac-sha256",
+            secret_file: None,
+        };
+        let key_of_next = |hooks: &mut TransferHooks| {
+            hooks.configured(zone, apex.as_ref(), &policy, None);
+            hooks.frozen(zone);
+            commands.try_iter().find_map(|command| match command {
+                NetworkCommand::Engine(TransferCommand::Add { primaries, .. }) => primaries[0].key.clone(),
+                _ => None,
+            })
+        };
+        hooks.set_keys(&[configured("AQID")]);
+        let first = key_of_next(&mut hooks);
+        assert!(first.is_some());
+        hooks.set_keys(&[]);
+        assert_eq!(key_of_next(&mut hooks), first);
+        assert_eq!(hooks.set_keys(&[configured("BAUG")]), HashSet::from([key]), "a key of that name is another one");
+        let second = key_of_next(&mut hooks);
+        assert!(second.is_some() && second != first);
     }
 }
