@@ -41,6 +41,8 @@ pub struct ProducedCatalog {
     problem: Option<String>,
     /// The members must be compared with the zones of the registry.
     needs_relisting: bool,
+    /// The content of the zone is not of this server: it was read or transferred before it was to be made here.
+    is_foreign: bool,
 }
 
 /// How a zone is to be listed.
@@ -168,10 +170,12 @@ impl ProducedCatalog {
             Task::Idle if !is_complete || self.due(now).is_some() => return false,
             Task::Idle => return self.begin(name, id, zones, pool),
             Task::Comparing { members, last } => self.compare(name, id, zones, pool, (members, last)),
+            Task::Made(MemberWork::FirstVersion(_)) if zones.is_frozen(id) => self.wait_for_thaw(name),
             Task::Made(MemberWork::FirstVersion(version)) => {
                 info!(catalog = %name, serial = version.serial(), "catalog produced");
                 zones.replace(id, *version, &[]);
                 self.changing.clear();
+                (self.is_foreign, self.problem) = (false, None);
             }
             Task::Made(MemberWork::Change(change)) if !change.is_empty() => {
                 self.task = Task::Changing;
@@ -210,19 +214,38 @@ impl ProducedCatalog {
             self.task = Task::Making(pool.submit(move || first_version(name.as_ref(), members, serial)));
             return false;
         };
-        if std::mem::take(&mut self.needs_relisting) {
+        let serial = zones.policy(id).map_or(SerialPolicy::Unix, serial_policy).next(base.serial(), now_s);
+        let are_reset = has_journal || self.removed.is_full();
+        self.is_foreign |= self.needs_relisting && catalog::check_version(&base).is_err();
+        if self.is_foreign && zones.is_frozen(id) {
+            self.wait_for_thaw(name);
+        } else if self.is_foreign {
+            // What it lists is compared with the zones afterwards.
+            self.needs_relisting = true;
+            self.changing = std::mem::take(&mut self.pending).into_iter().collect();
+            let (name, batch) = (name.clone(), self.changing.clone());
+            self.task = Task::Making(pool.submit(move || own_version(name.as_ref(), &base, batch, serial, are_reset)));
+        } else if std::mem::take(&mut self.needs_relisting) {
             self.task = list(pool, base, None);
         } else if !self.pending.is_empty() {
             self.changing = std::iter::from_fn(|| self.pending.pop_first()).take(BATCH).collect();
             let batch = self.changing.clone();
-            let serial = zones.policy(id).map_or(SerialPolicy::Unix, serial_policy);
-            let serial = serial.next(base.serial(), now_s);
-            let are_reset = has_journal || self.removed.is_full();
             self.task = Task::Making(
                 pool.submit(move || MemberWork::Change(Box::new(next_change(&base, batch, serial, are_reset)))),
             );
         }
         false
+    }
+
+    /// Its content can only be replaced as a whole, and not now.
+    fn wait_for_thaw(&mut self, name: &Name) {
+        let problem = "the catalog is not made: the zone is frozen, with content that it had before";
+        if self.problem.as_deref() != Some(problem) {
+            error!(catalog = %name, "{problem}");
+        }
+        self.problem = Some(problem.into());
+        self.needs_relisting = true;
+        self.try_again_later();
     }
 
     /// Notes which members are not to be listed, or in another group.
@@ -235,6 +258,10 @@ impl ProducedCatalog {
         (mut members, last): (std::vec::IntoIter<CatalogMember>, Option<Box<[u8]>>),
     ) {
         for member in members.by_ref().take(STEP) {
+            if !is_own(&member) {
+                (self.is_foreign, self.needs_relisting) = (true, true);
+                return;
+            }
             let zone = zones.find(member.zone.as_ref()).and_then(|id| Some((zones.addition(id), zones.policy(id)?)));
             let zone = zone.filter(|(_, policy)| policy.catalog_member.as_ref() == Some(name));
             match zone.map(|(addition, policy)| (addition, policy.catalog_group.clone())) {
@@ -274,19 +301,48 @@ fn label_of(zone: NameRef<'_>, addition: u32) -> Option<Box<[u8]>> {
     (addition != 0).then(|| catalog::unique_label_since(zone, addition).into())
 }
 
+/// Whether this server has made the label of a member.
+fn is_own(member: &CatalogMember) -> bool {
+    member.label.starts_with(&catalog::unique_label(member.zone.as_ref()))
+}
+
 fn member(zone: Name, label: Box<[u8]>, listing: &Listing) -> CatalogMember {
     CatalogMember { label, zone, groups: groups(listing.group.as_deref()), change_of_ownership: None }
 }
 
 fn first_version(name: NameRef<'_>, members: Vec<(Name, Option<Listing>)>, serial: u32) -> MemberWork {
-    let mut builder = ZoneBuilder::new(name, ZoneBuilderOptions::default());
-    builder.push(name, Rtype::SOA, TTL, &catalog::soa_rdata(serial));
     let members = members.into_iter().filter_map(|(zone, listing)| {
         let listing = listing?;
         let label = label_of(zone.as_ref(), listing.addition);
         let label = label.unwrap_or_else(|| catalog::unique_label(zone.as_ref()).into());
         Some(member(zone, label, &listing))
     });
+    whole_version(name, members, serial)
+}
+
+/// The version in place of one that is not of this server: of what that has, only members remain whose labels are those that this server makes.
+fn own_version(
+    name: NameRef<'_>,
+    base: &Zone,
+    batch: Vec<(Name, Option<Listing>)>,
+    serial: u32,
+    are_reset: bool,
+) -> MemberWork {
+    let members = catalog::members_after(base, None).filter_map(Result::ok).filter(is_own);
+    let mut members: BTreeMap<Name, CatalogMember> = members.map(|member| (member.zone.clone(), member)).collect();
+    for (zone, listing) in batch {
+        let old = members.remove(&zone);
+        members.extend(listing.map(|listing| {
+            let listed = listed(&zone, &listing, old.as_ref(), serial, are_reset);
+            (zone, listed)
+        }));
+    }
+    whole_version(name, members.into_values(), serial)
+}
+
+fn whole_version(name: NameRef<'_>, members: impl Iterator<Item = CatalogMember>, serial: u32) -> MemberWork {
+    let mut builder = ZoneBuilder::new(name, ZoneBuilderOptions::default());
+    builder.push(name, Rtype::SOA, TTL, &catalog::soa_rdata(serial));
     let records = members.flat_map(|member| catalog::member_records(name, &member));
     for (owner, rtype, rdata) in catalog::apex_records(name).into_iter().chain(records) {
         builder.push(owner.as_ref(), rtype, TTL, &rdata);
@@ -305,16 +361,7 @@ fn next_change(base: &Zone, batch: Vec<(Name, Option<Listing>)>, serial: u32, ar
     let mut change = ChangeSet::new(catalog);
     for (zone, listing) in batch {
         let old = catalog::produced_member(base, zone.as_ref());
-        let new = listing.map(|listing| {
-            let kept = || old.as_ref().filter(|_| !listing.is_reset).map(|old| old.label.clone());
-            let label = label_of(zone.as_ref(), listing.addition).or_else(kept).unwrap_or_else(|| {
-                match are_reset || listing.is_reset {
-                    true => catalog::unique_label_since(zone.as_ref(), serial).into(),
-                    false => catalog::unique_label(zone.as_ref()).into(),
-                }
-            });
-            member(zone, label, &listing)
-        });
+        let new = listing.map(|listing| listed(&zone, &listing, old.as_ref(), serial, are_reset));
         if old == new {
             continue;
         }
@@ -330,6 +377,17 @@ fn next_change(base: &Zone, batch: Vec<(Name, Option<Listing>)>, serial: u32, ar
         change.add(catalog, Rtype::SOA, TTL, &catalog::soa_rdata(serial)).expect(BELOW_APEX);
     }
     change
+}
+
+/// The member for a zone that is to be listed like this, and that the version before lists as `old`: see [`next_change`].
+fn listed(zone: &Name, listing: &Listing, old: Option<&CatalogMember>, serial: u32, are_reset: bool) -> CatalogMember {
+    let kept = || old.filter(|_| !listing.is_reset).map(|old| old.label.clone());
+    let label = label_of(zone.as_ref(), listing.addition).or_else(kept);
+    let label = label.unwrap_or_else(|| match are_reset || listing.is_reset {
+        true => catalog::unique_label_since(zone.as_ref(), serial).into(),
+        false => catalog::unique_label(zone.as_ref()).into(),
+    });
+    member(zone.clone(), label, listing)
 }
 
 fn zone_change(zone: ZoneId, change: Box<ChangeSet>, name: &Name, events: &EventSink) -> ZoneChange {

@@ -478,3 +478,42 @@ fn the_first_version_of_a_produced_catalog_has_a_serial_by_its_policy() {
         assert_eq!((2000010100..).contains(&serial), is_date, "{policy}: {serial}");
     }
 }
+
+/// A catalog that was written by hand or transferred may become one that is made here. What it has listed so far has other labels, under
+/// which no zone may stay (RFC 9432 4.1: each is listed once), and it may not even be a catalog (4.2.1).
+#[test]
+fn a_zone_that_becomes_a_produced_catalog_loses_its_former_content() {
+    let config = "[[zone]]\nname = \"p.\"\ncatalog = \"produce\"\n\
+                  [[zone]]\nname = \"a.\"\nprimaries = [\"192.0.2.1\"]\ncatalog-member = \"p.\"\n";
+    let own = |zone: &str| catalog::unique_label(name(zone).as_ref());
+    let listed = version("p.", 7, [member(b"1", name("a.")), member(b"2", name("gone."))]);
+    let partly = version("p.", 7, [member(&own("a."), name("a.")), member(b"2", name("gone."))]);
+    let text = "@ 60 SOA ns host 7 1 1 1 1\n@ 60 NS ns\nns 60 A 192.0.2.1\n";
+    let source = zone::text::Source { name: "test".into(), bytes: text.as_bytes() };
+    let apex = name("p.");
+    let other = zone::load::load(source, &zone::load::LoadOptions::new(zone::text::ParseOptions::new(apex.as_ref())));
+    for former in [listed, partly, other.zone.expect("a valid zone")] {
+        let mut bench = Bench::configured(config);
+        let id = bench.zones.find(apex.as_ref()).expect("it is configured");
+        bench.zones.replace(id, former, &[]);
+        bench.zones.freeze(id).expect("it is served");
+        let start = Instant::now();
+        bench.run_until(start, |bench| bench.catalogs.problem(apex.as_ref()).is_some());
+        assert_eq!(bench.zones.latest(id).map(Zone::serial), Some(7), "nothing changes while it is frozen");
+        bench.zones.thaw(id).expect("it is frozen");
+        let due = bench.catalogs.due(start).expect("it is tried again");
+        let members = |bench: &Bench| -> Vec<CatalogMember> {
+            let version = bench.zones.latest(id).expect("it is served");
+            catalog::members_after(version, None).filter_map(Result::ok).collect()
+        };
+        bench.run_until(due, |bench| bench.catalogs.problem(apex.as_ref()).is_none());
+        for _ in 0..20 {
+            bench.step(due);
+        }
+        let version = bench.zones.latest(id).expect("it is served");
+        assert_eq!(catalog::check(version), Ok(()));
+        assert!(wire::serial::is_later(version.serial(), 7), "consumers follow");
+        let members = members(&bench);
+        assert!(members.len() == 1 && members[0].zone == name("a.") && members[0].label.starts_with(&own("a.")));
+    }
+}
