@@ -52,6 +52,8 @@ struct Queue {
     written: HashMap<ZoneId, Instant>,
     /// When earlier ones are dropped.
     forget_at: Option<Instant>,
+    /// The zone whose file is being written, unless it was forgotten since.
+    writing: Option<ZoneId>,
     has_thread: bool,
 }
 
@@ -94,7 +96,9 @@ impl TextFiles {
 
     /// Drops the version of a zone that waits: the zone was removed, or has another file.
     pub fn forget(&self, zone: ZoneId) {
-        self.0.lock().waiting.remove(&zone);
+        let mut queue = self.0.lock();
+        queue.waiting.remove(&zone);
+        queue.writing.take_if(|writing| *writing == zone);
     }
 
     /// Writes this version soon, unless a later one comes before.
@@ -153,6 +157,9 @@ impl Shared {
     /// Writes this version again later, unless a later one comes before.
     fn retry(&self, zone: ZoneId, file: TextFile, version: Zone) {
         let mut queue = self.lock();
+        if queue.writing != Some(zone) {
+            return;
+        }
         let Entry::Vacant(entry) = queue.waiting.entry(zone) else { return };
         entry.insert(WaitingText { file, version, is_retry: true });
         queue.order.push(Reverse((Instant::now() + self.retry_interval, zone)));
@@ -169,6 +176,7 @@ impl Shared {
                     queue.forget_written(now);
                     let Some(text) = queue.waiting.remove(&zone) else { continue };
                     queue.written.insert(zone, now);
+                    queue.writing = Some(zone);
                     return Some((zone, text));
                 }
                 Some(Reverse((due, _))) => *due - now,
@@ -277,6 +285,24 @@ mod tests {
             queue.forget_written(now);
             queue.written.insert(ZoneId { index, generation: 0 }, now);
             assert_eq!(queue.written.len(), count, "after {at} fifths");
+        }
+    }
+
+    /// On a full disk, a large file fails late. The file may be that of another zone by the next attempt.
+    #[test]
+    fn a_file_whose_zone_was_removed_while_it_was_written_is_not_tried_again() {
+        let files = TextFiles::new(RETRY_INTERVAL);
+        // No thread is to take it.
+        files.0.lock().has_thread = true;
+        for is_removed in [false, true] {
+            files.0.lock().written.clear();
+            files.write(ZONE, text_file("missing/file".into()), version());
+            let (zone, text) = files.0.next().expect("it was queued");
+            if is_removed {
+                files.forget(ZONE);
+            }
+            files.0.retry(zone, text.file, text.version);
+            assert_eq!(files.0.lock().waiting.remove(&ZONE).is_none(), is_removed);
         }
     }
 
