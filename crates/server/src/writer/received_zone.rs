@@ -50,6 +50,8 @@ pub struct FinishedTransfer {
     pub(super) zone: ZoneId,
     /// The version that it continues from.
     pub(super) base: Option<Zone>,
+    /// The settings that it was transferred with.
+    pub(super) policy: Arc<ZonePolicy>,
     pub(super) result: Result<ReceivedVersion, ReceivedError>,
     pub(super) report: TransferReport,
 }

@@ -195,8 +195,8 @@ impl Writer {
                     self.secondaries.last.set_problem(zone, &reason.to_string());
                 }
             }
-            // It was frozen after the transfer thread had sent this.
-            TransferEvent::Refreshed { zone, .. } | TransferEvent::Expired { zone } if self.zones.is_frozen(zone) => (),
+            // It was frozen, or has lost its primaries, after the transfer thread had sent this.
+            TransferEvent::Refreshed { zone, .. } | TransferEvent::Expired { zone } if !self.has_timers(zone) => (),
             TransferEvent::Refreshed { zone, timers } => {
                 self.zones.refreshed(zone, timers.expires_at_s);
                 self.store_timers(zone, timers);
@@ -234,7 +234,7 @@ impl Writer {
         let (is_quick, command) = (sink.is_quick(base.as_ref(), &policy), acceptance::command_lane(&policy));
         let finish = move || {
             let result = received_zone::finish(sink, base.as_ref(), &policy);
-            FinishedTransfer { zone, base, result, report }
+            FinishedTransfer { zone, base, policy, result, report }
         };
         match (is_quick, command) {
             (_, Some(lane)) => _ = self.secondaries.check_pool.submit_to(lane, finish),
@@ -245,14 +245,16 @@ impl Writer {
 
     /// Serves a transferred zone that was built and checked.
     pub(super) fn finish_transfer(&mut self, finished: FinishedTransfer) {
-        let FinishedTransfer { zone, base, result, report } = finished;
+        let FinishedTransfer { zone, base, policy, result, report } = finished;
         let version = match result {
             Ok(version) => version,
             Err(error) => return self.reject(zone, &report, &error),
         };
         let (serial, timers) =
             (version.zone.serial(), SoaTimers::of_soa(&version.zone.soa_rdata()).unwrap_or_default());
-        if !self.zones.serve_transferred(zone, base.as_ref(), version.zone, &version.changes) {
+        // A check command may take minutes, and the primary may be one no more.
+        let has_its_primaries = self.zones.policy(zone).is_some_and(|now| now.primaries == policy.primaries);
+        if !has_its_primaries || !self.zones.serve_transferred(zone, base.as_ref(), version.zone, &version.changes) {
             // The zone was changed or removed meanwhile.
             return self.secondaries.send(TransferCommand::Outdated { zone });
         }
@@ -288,11 +290,15 @@ impl Writer {
 
     /// The times of a zone by the clock have changed, or are to be stored again.
     fn set_timers(&mut self, zone: ZoneId, timers: StoredTimers) {
-        // A frozen zone does not expire.
-        if !self.zones.is_frozen(zone) {
+        if self.has_timers(zone) {
             self.zones.set_expiry(zone, timers.expires_at_s);
             self.store_timers(zone, timers);
         }
+    }
+
+    /// Whether a zone is refreshed and expires: a frozen zone is not, nor one without primaries.
+    fn has_timers(&self, zone: ZoneId) -> bool {
+        self.zones.is_secondary(zone) && !self.zones.is_frozen(zone)
     }
 
     /// Keeps the timers across restarts.

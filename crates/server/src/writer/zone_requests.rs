@@ -83,7 +83,7 @@ impl Writer {
         let (id, status) = self.zones.status_at(index)?;
         let (last_transfer, problem) = self.secondaries.last(id);
         let problem = problem.or_else(|| status.problem.clone());
-        let is_secondary = self.zones.policy(id).is_some_and(|policy| !policy.primaries.is_empty());
+        let is_secondary = self.zones.is_secondary(id);
         let state = match status.state {
             ZoneServingState::Failed if is_secondary && problem.is_none() => ZoneServingState::Loading,
             state => state,

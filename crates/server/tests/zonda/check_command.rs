@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::acceptance::{folder, reload};
 use crate::harness::{SERVFAIL, TestFolder, zone_text};
-use crate::zone_status::status;
+use crate::zone_status::{serves, status, wait_for};
 
 /// A script of the folder.
 fn script(folder: &TestFolder, text: &str) {
@@ -200,4 +200,35 @@ fn a_zone_that_waits_for_its_command_delays_no_other() {
     folder.write("go", "");
     assert!(waiting.wait().expect("it is ours").success());
     assert!(daemon.ask("www.a.example").has("192.0.2.2"));
+}
+
+/// What the check is about may be content that the new primaries never had.
+#[test]
+fn a_transfer_whose_primaries_changed_while_it_was_checked_is_not_served() {
+    let (first, second) = (folder("allow-transfer = [\"127.0.0.1\"]", &zone_text(1, "192.0.2.1")), TestFolder::new());
+    let primary = first.serve(&["--config", "zonda.toml"]);
+    let settings = "check-command = [\"./check\"]\nmin-refresh-s = 1\nmin-retry-s = 1\n";
+    let configure = |primary: &str| {
+        let zone = format!("[[zone]]\nname = \"a.example\"\nprimaries = [\"{primary}\"]\n{settings}");
+        second.write("zonda.toml", &zone);
+    };
+    configure(&primary.address.to_string());
+    script(&second, "exit 0");
+    let daemon = second.serve(&["--config", "zonda.toml"]);
+    wait_for(&second, "transferred", serves(1));
+    script(&second, "echo > begun; while [ ! -e go ]; do sleep 0.1; done; echo > ended");
+    first.write("a.zone", &zone_text(2, "192.0.2.2"));
+    assert_eq!(reload(&first).status, 0);
+    assert_eq!(second.run(&["zone", "refresh", "a.example", "--config", "zonda.toml"]).status, 0);
+    read_when_written(&second.path().join("begun"));
+    // Nobody listens there.
+    configure("127.0.0.1:1");
+    assert_eq!(reload(&second).status, 0);
+    second.write("go", "");
+    read_when_written(&second.path().join("ended"));
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(daemon.ask("www.a.example").has("192.0.2.1"), "{}", daemon.log());
+    configure(&primary.address.to_string());
+    assert_eq!(reload(&second).status, 0);
+    wait_for(&second, "transferred again", serves(2));
 }
