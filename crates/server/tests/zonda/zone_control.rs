@@ -28,6 +28,26 @@ fn a_frozen_zone_changes_only_once_it_is_thawed() {
     assert_eq!(zone(&folder, &["thaw"]).status, 0, "it is not frozen any more");
 }
 
+/// The journal stores small zones of files only if there is a reason.
+#[test]
+fn a_frozen_zone_is_the_same_after_a_restart_though_its_file_has_changed() {
+    let folder = folder("", &zone_text(1, "192.0.2.1"));
+    let config = std::fs::read_to_string(folder.path().join("zonda.toml")).expect("it was written");
+    folder.write("zonda.toml", &format!("[server]\nstate-dir = \"state/zonda\"\n{config}"));
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    assert_eq!(zone(&folder, &["freeze"]).status, 0);
+    folder.write("a.zone", &zone_text(2, "192.0.2.2"));
+    wait_until("stored", &daemon, || status(&folder)["journal"].is_object());
+    daemon.kill();
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    assert_eq!(reload(&folder).status, 0);
+    assert!(daemon.ask("www.a.example").has("192.0.2.1"), "{}", daemon.log());
+    assert!(status(&folder)["frozen"] == true);
+    assert_eq!(zone(&folder, &["thaw"]).status, 0);
+    assert_eq!(reload(&folder).status, 0);
+    assert!(daemon.ask("www.a.example").has("192.0.2.2"), "{}", daemon.log());
+}
+
 /// `frozen-zones` cannot be replaced, as on a full disk: the new file would need the name of a folder.
 #[test]
 fn a_repeated_command_stores_which_zones_are_frozen() {

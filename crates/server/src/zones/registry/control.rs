@@ -11,6 +11,7 @@ use zone::{CheckMode, Zone, ZoneVersion};
 use super::changes::RollbackVersion;
 use super::{ChangeDone, ChangeRefusal, ProposedChange, PublishOrder, ZoneChange, ZoneRegistry};
 use crate::zone_id::{ZoneId, ZoneIdMap, ZoneIdSet};
+use crate::zones::journal::Readiness;
 
 /// The state of the zones that have any.
 #[derive(Default)]
@@ -80,7 +81,16 @@ impl ZoneRegistry {
         // It no longer expires (RFC 7314): nobody asks its primaries.
         entry.served.set_expiry(0);
         self.hooks.frozen(id);
+        self.store_frozen(id);
         Ok(())
+    }
+
+    /// Has the version of a frozen zone in the journal, so that a restart serves it, whatever its file has become.
+    fn store_frozen(&mut self, id: ZoneId) {
+        if self.journal.prepare(id) == Readiness::Preparing {
+            self.store_file_state(id);
+        }
+        self.follow_journal();
     }
 
     /// Freezes these zones as soon as they have a version: they were frozen before the restart.
