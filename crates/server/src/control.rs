@@ -10,7 +10,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -195,7 +195,7 @@ fn exchange(mut stream: UnixStream, request: &ControlRequest) -> io::Result<(Con
 /// The control socket in an open state-dir.
 pub struct ControlSocket {
     listener: UnixListener,
-    state_dir: StateDir,
+    state_dir: Arc<StateDir>,
     /// Threads that wait for a request.
     reading: AtomicUsize,
     /// Clients that requested a reload. They have threads of their own, as a reload takes as long as the slowest zone: nothing
@@ -205,13 +205,8 @@ pub struct ControlSocket {
 }
 
 impl ControlSocket {
-    /// The path of a file beside the socket.
-    pub fn state_file(&self, name: &str) -> PathBuf {
-        self.state_dir.file(name)
-    }
-
     /// Creates the socket; the owner, root and with `for_group` the group of this process can connect to it.
-    pub fn open(state_dir: StateDir, for_group: bool) -> io::Result<ControlSocket> {
+    pub fn open(state_dir: Arc<StateDir>, for_group: bool) -> io::Result<ControlSocket> {
         let socket = state_dir.file(CONTROL_SOCKET);
         match fs::remove_file(&socket) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -376,8 +371,6 @@ impl Write for DeadlineStream<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
     /// Serves with one thread for reloads and one for all else.
@@ -394,7 +387,7 @@ mod tests {
         // Longer than the address of a Unix socket may be.
         let state_dir = folder.path().join("deep/".repeat(30));
         let taken = StateDir::open(&state_dir).expect("a fresh folder");
-        let control = ControlSocket::open(taken, false).expect("a taken folder");
+        let control = ControlSocket::open(taken.into(), false).expect("a taken folder");
         serve(control, || ControlResponse::Reloaded(Report::default()));
         assert!(
             matches!(request(&state_dir, &ControlRequest::Reload), Ok(ControlResponse::Reloaded(report)) if report == Report::default())
@@ -417,7 +410,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         for (for_group, expected) in [(false, 0o600), (true, 0o660), (false, 0o600)] {
             let state_dir = StateDir::open(folder.path()).expect("a folder of this user");
-            let control = ControlSocket::open(state_dir, for_group).expect("a taken folder");
+            let control = ControlSocket::open(state_dir.into(), for_group).expect("a taken folder");
             let socket = fs::metadata(folder.path().join(CONTROL_SOCKET)).expect("it is there");
             assert_eq!(socket.permissions().mode() & 0o7777, expected);
             control.close();
@@ -427,8 +420,8 @@ mod tests {
     #[test]
     fn nothing_else_waits_for_reloads() {
         let folder = tempfile::tempdir().expect("a folder");
-        let control =
-            ControlSocket::open(StateDir::open(folder.path()).expect("a fresh folder"), false).expect("a taken folder");
+        let state_dir = StateDir::open(folder.path()).expect("a fresh folder");
+        let control = ControlSocket::open(state_dir.into(), false).expect("a taken folder");
         let (release, released) = sync_channel::<()>(0);
         serve(control, move || {
             _ = released.recv();

@@ -106,21 +106,22 @@ fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<
     {
         log_finding(&FindingReport::new(&warning, None));
     }
-    let state_dir = open_state_dir(&config.server, &state_dir)?;
+    // It stays open and locked until the end: the paths of its files are by its descriptor.
+    let state_dir = open_state_dir(&config.server, &state_dir)?.map(Arc::new);
     let (handle, queue) = writer::queue(MAX_WAITING_RELOADS);
-    let (journal, storage) = open_journal(&config, state_dir.as_ref(), &queue)?;
+    let (journal, storage) = open_journal(&config, state_dir.as_deref(), &queue)?;
     let frozen_zones = state_dir.as_ref().map(|state_dir| state_dir.file(FROZEN_ZONES)).unwrap_or_default();
     let frozen_before = frozen_zones::read(&frozen_zones)
         .map_err(|error| StartError::System("`frozen-zones` in the state-dir cannot be read", error))?;
     let frozen_zones = Arc::new(FrozenZones::new(FrozenZonesFile::new(frozen_zones), handle.clone()));
-    let control = state_dir.map(|state_dir| open_control_socket(&config.server, state_dir)).transpose()?.flatten();
-    let control = control.map(Arc::new);
+    let control = state_dir.clone().map(|state_dir| open_control_socket(&config.server, state_dir)).transpose()?;
+    let control = control.flatten().map(Arc::new);
     let mut writer = Writer::new(WriterSetup { config, sources, log, tls, queue, journal })
         .map_err(|error| StartError::System("the system has no random numbers", error))?;
     let removed_from = frozen_zones.clone();
     writer.freeze_later(frozen_before, move || removed_from.store_soon());
-    match &control {
-        Some(control) => writer.open_added_zones(&control.state_file(ADDED_ZONES)),
+    match &state_dir {
+        Some(state_dir) => writer.open_added_zones(&state_dir.file(ADDED_ZONES)),
         None => writer.keep_stored_zones(),
     }
     let (notify_handle, update_handle) = (handle.clone(), handle.clone());
@@ -253,7 +254,7 @@ fn prepare_check_folder(state_dir: &StateDir) {
 }
 
 /// Opens the control socket in the state-dir.
-fn open_control_socket(server: &Server, state_dir: StateDir) -> Result<Option<ControlSocket>, StartError> {
+fn open_control_socket(server: &Server, state_dir: Arc<StateDir>) -> Result<Option<ControlSocket>, StartError> {
     let path = state_dir.path().to_owned();
     let opened = ControlSocket::open(state_dir, server.control_by_group);
     or_warn(server, opened.map_err(|error| StateDirError::Unusable(path, error)))
