@@ -36,7 +36,7 @@ use answer::{OccasionalReader, Served, Subscriber};
 use tracing::{error, info};
 use wire::Name;
 
-use crate::added_zones::Saver;
+use crate::added_zones::{AddedZones, Saver};
 use crate::catalogs::Catalogs;
 use crate::clock;
 use crate::config::{Config, Endpoint, Server, Templates};
@@ -87,6 +87,8 @@ pub struct Writer {
     catalogs: Catalogs,
     /// The number of the last addition by `zonda zone add`.
     last_addition: u32,
+    /// Zones that were added before the start and are not served, as their template is gone.
+    unrestored: AddedZones,
     /// Whether all zones are loaded that the start loads, and stored zones are to be forgotten that no catalog adds.
     has_started: bool,
     /// Whether stored zones that nothing adds are kept until another start: see [`Writer::keep_stored_zones`].
@@ -175,6 +177,7 @@ impl Writer {
             catalogs,
             saver: None,
             last_addition: 0,
+            unrestored: AddedZones::default(),
             has_started: false,
             keeps_stored: false,
             new_catalogs: None,

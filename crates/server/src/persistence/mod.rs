@@ -443,6 +443,13 @@ impl<D: Disk> ZoneJournal for Persistence<D> {
         self.retry();
     }
 
+    fn forget_stored(&mut self, apex: NameRef<'_>) {
+        if let Some(recovered) = self.recovered.take(apex) {
+            self.removals.push((recovered.number, apex.to_owned()));
+            self.retry();
+        }
+    }
+
     fn slot_of(&self, event: &JournalEvent) -> Option<u32> {
         match event {
             JournalEvent::ImageDue(zone, _) => self.stored.slot_of(*zone),

@@ -60,10 +60,25 @@ impl Writer {
                 // It is kept in the file, and what is stored of it: the template may come back.
                 self.keep_stored_zones();
                 error!(zone = %name, "a zone that was added is not served: {reason}");
+                self.unrestored.insert(name, addition);
             }
         }
         if count > 0 {
             info!(zones = count, "added zones restored");
+        }
+        self.forget_taken_over(forgotten);
+    }
+
+    /// Adds the zones whose template has come back with a configuration.
+    pub(super) fn restore_again(&mut self) {
+        let mut forgotten = Vec::new();
+        for (name, addition) in std::mem::take(&mut self.unrestored) {
+            let origin = self.zones.find(name.as_ref()).and_then(|id| self.zones.origin(id));
+            if origin == Some(&ZoneOrigin::Configured) {
+                forgotten.push(name);
+            } else if self.add_zone(&name, &addition).is_err() {
+                self.unrestored.insert(name, addition);
+            }
         }
         self.forget_taken_over(forgotten);
     }
@@ -119,11 +134,16 @@ impl Writer {
             return Err("the name of a template must not be empty or contain spaces".into());
         }
         let source = self.catalogs.templates().usable(template)?.clone();
+        self.unrestored.remove(name);
         self.zones.add_numbered(name.clone(), &source, ZoneOrigin::Added { template: template.clone() }, *number);
         Ok(())
     }
 
     fn remove_zone(&mut self, name: &Name) -> Result<(), String> {
+        if self.unrestored.remove(name).is_some() {
+            self.zones.forget_stored_zone(name.as_ref());
+            return Ok(());
+        }
         let id = self.zones.find(name.as_ref()).ok_or("this is not a zone of this server")?;
         match self.zones.origin(id) {
             Some(ZoneOrigin::Added { .. }) => {

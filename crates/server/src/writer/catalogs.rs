@@ -34,6 +34,7 @@ impl Writer {
     pub(super) fn configure_catalogs(&mut self) {
         if let Some((templates, catalogs)) = self.new_catalogs.take() {
             self.catalogs.configure(&templates, &catalogs, &self.zones);
+            self.restore_again();
         }
     }
 

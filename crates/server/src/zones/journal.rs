@@ -91,6 +91,9 @@ pub trait ZoneJournal: Send {
     /// The start is complete: what is stored of zones that were not added is removed. Owners are kept of the zones that are there.
     fn forget_others(&mut self, _is_there: &dyn Fn(NameRef<'_>) -> bool) {}
 
+    /// The zone with this name was not added, and will not be: as [`ZoneJournal::forget_others`].
+    fn forget_stored(&mut self, _apex: NameRef<'_>) {}
+
     /// Handles an event. `latest` is the latest version of the zone that it is about.
     fn handle(&mut self, _event: JournalEvent, _latest: Option<LatestVersion>) {}
 

@@ -122,6 +122,49 @@ fn what_cannot_be_added_or_removed_is_explained() {
     wait_until("a member", &daemon, || status_of(&folder, "a")["catalogs"][0]["problem"].is_null());
 }
 
+/// Otherwise the log of each start would report it, until somebody edits a file of the state-dir.
+#[test]
+fn an_added_zone_whose_template_is_gone_is_removed_or_comes_back_with_it() {
+    let folder = folder();
+    let template = "[template.t]\nfile = \"zones/{name}.zone\"\n";
+    folder.write("zonda.toml", &format!("{template}{CONFIG}"));
+    let daemon = serve(&folder);
+    assert_eq!(zone(&folder, &["add", "a", "b", "--template", "t"]).status, 0);
+    wait_for_rcode(&daemon, "b", NOERROR);
+    daemon.kill();
+    folder.write("zonda.toml", CONFIG);
+    let daemon = serve(&folder);
+    daemon.wait_for_log("a zone that was added is not served");
+    let removed = zone(&folder, &["remove", "a"]);
+    assert_eq!(removed.status, 0, "{}", removed.err);
+    assert_eq!(zone(&folder, &["remove", "a"]).status, 1, "it is gone");
+    folder.write("zonda.toml", &format!("{template}{CONFIG}"));
+    assert_eq!(folder.run(&["reload", "--config", "zonda.toml"]).status, 0);
+    wait_for_rcode(&daemon, "b", NOERROR);
+    assert_eq!(daemon.ask("www.a").rcode(), REFUSED);
+    daemon.kill();
+    let daemon = serve(&folder);
+    wait_for_rcode(&daemon, "b", NOERROR);
+    assert_eq!(daemon.ask("www.a").rcode(), REFUSED);
+}
+
+/// As on a disk without room for another file. What was added is served, and no other process may change the journal.
+#[test]
+fn without_a_control_socket_the_state_dir_is_used_and_locked() {
+    let folder = folder();
+    let daemon = serve(&folder);
+    assert_eq!(zone(&folder, &["add", "a"]).status, 0);
+    daemon.kill();
+    let socket = folder.path().join("state/zonda/control.sock");
+    std::fs::remove_file(&socket).expect("it is there");
+    std::fs::create_dir(&socket).expect("a folder");
+    let daemon = serve(&folder);
+    daemon.wait_for_log("cannot reach this daemon");
+    wait_for_rcode(&daemon, "a", NOERROR);
+    let other = serve(&folder);
+    other.wait_for_log(&format!("another zonda (process {}) uses the state-dir", daemon.id()));
+}
+
 #[test]
 fn a_list_names_many_zones() {
     let folder = folder();

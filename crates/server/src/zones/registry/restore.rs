@@ -163,6 +163,13 @@ impl ZoneRegistry {
         self.forget_frozen_names();
     }
 
+    /// What is stored of a zone that was not added, and will not be, is removed.
+    pub fn forget_stored_zone(&mut self, apex: NameRef<'_>) {
+        self.journal.forget_stored(apex);
+        self.forget_frozen_name(apex);
+        self.follow_journal();
+    }
+
     /// Keeps the times of a secondary across restarts, with its catalog and the label there.
     pub fn store_timers(&mut self, id: ZoneId, timers: Timers) {
         if let Some(entry) = self.zones.get(id) {
