@@ -260,6 +260,33 @@ fn a_secondary_serves_its_zones_after_a_restart_without_its_primary() {
     }
 }
 
+/// Its primary is asked from the serial of what it has sent: the file would be served until the next change there.
+#[test]
+fn the_file_of_a_secondary_replaces_nothing_that_a_primary_sent() {
+    let (first, second) = (TestFolder::new(), TestFolder::new());
+    first.write("a.zone", &zone(2, SLOW, 2));
+    second.write("a.zone", &zone(1, SLOW, 1));
+    let primary = primary(&first);
+    let of_file = "[[zone]]\nname = \"a.example\"\nfile = \"a.zone\"\n";
+    second.write("zonda.toml", &format!("{of_file}primaries = [\"{}\"]\n", primary.address));
+    let daemon = second.serve(&["--config", "zonda.toml"]);
+    wait_for(&second, "transferred", serves(2));
+    drop(primary);
+    daemon.stop();
+    let daemon = second.serve(&["--config", "zonda.toml"]);
+    for serial in [1, 3] {
+        second.write("a.zone", &zone(serial, SLOW, 1));
+        assert_eq!(reload(&second).status, 0);
+        assert!(daemon.ask("h1.a.example").has("192.0.2.1"), "{}", daemon.log());
+    }
+    assert_eq!(status(&second)["serial"], 2);
+    // Without primaries, it is the file that says what the zone is.
+    second.write("a.zone", &zone(1, SLOW, 1));
+    second.write("zonda.toml", of_file);
+    reload(&second);
+    assert_eq!(daemon.ask("h1.a.example").rcode(), NXDOMAIN, "{}", daemon.log());
+}
+
 #[test]
 fn an_expired_zone_stays_expired() {
     let (first, second) = (TestFolder::new(), TestFolder::new());
