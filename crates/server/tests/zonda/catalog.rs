@@ -237,8 +237,8 @@ fn primary_of_x(folder: &TestFolder) -> (Daemon, String) {
 fn rfc_9432_5_2_a_member_that_two_catalogs_list_keeps_its_owner_over_a_restart() {
     let (primary, folder) = (TestFolder::new(), TestFolder::new());
     let (source, template) = primary_of_x(&primary);
-    let catalogs =
-        ["c", "d"].map(|name| format!("[[zone]]\nname = \"{name}.\"\nfile = \"{name}.zone\"\ncatalog = \"consume\"\n"));
+    let of_file = |name| format!("[[zone]]\nname = \"{name}.\"\nfile = \"{name}.zone\"\nprimaries = []\n");
+    let catalogs = ["c", "d"].map(|name| of_file(name) + "catalog = \"consume\"\n");
     folder.write("d.zone", &catalog(1, "1.zones PTR x.\n"));
     let daemon = consumer(&folder, &(template + &catalogs.concat()), "");
     wait_for_rcode(&daemon, "x", NOERROR);
