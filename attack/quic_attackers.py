@@ -1,0 +1,133 @@
+"""QUIC clients that attack a server for some seconds, in a process of their own: `quic_attackers.py KIND PORT SECONDS`.
+
+Prints `ready` once the attack can begin, and at its end how many datagrams, handshakes or streams it had.
+"""
+
+from __future__ import annotations
+
+import itertools
+import select
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+from daemon import HOST
+from quic_client import QuicClient, framed
+
+INITIALS, INITIALS_PER_S = 200, 5000
+# Of clients at a time, and how long one waits for the server's part of the handshake.
+HANDSHAKES, PATIENCE_S = 100, 1.0
+# Connections at a time. The server lets a client have 16 streams at first, and 100 once it uses them.
+CONNECTIONS, TRANSFERS, BEGUN = 20, 16, 200
+# After which a client that does not read makes room for another one.
+UNREAD_S = 1.0
+
+
+def client(port: int, network: int, number: int) -> QuicClient:
+    """A client with an address of its own, which waits for nothing."""
+    made = QuicClient(port, f"127.{network}.{number // 250 % 250}.{number % 250 + 1}")
+    made.socket.settimeout(0.001)
+    return made
+
+
+def initials(port: int) -> Iterator[int]:
+    """Sends Initials of many clients over and over again, and reads no answer."""
+    clients = [client(port, 20, number) for number in range(INITIALS)]
+    firsts = [one.quic.datagrams_to_send(now=time.time())[0][0] for one in clients]
+    yield 0
+    began = time.monotonic()
+    for sent, (one, octets) in enumerate(itertools.cycle(zip(clients, firsts, strict=True)), 1):
+        one.socket.sendto(octets, (HOST, port))
+        time.sleep(max(0.0, began + sent / INITIALS_PER_S - time.monotonic()))
+        yield sent
+
+
+def half_handshakes(port: int) -> Iterator[int]:
+    """Gets the server's part of handshakes, with a proof of the address where it asks for one, and is never heard of again."""
+    yield 0
+    waiting: dict[int, tuple[float, QuicClient]] = {}
+    got = 0
+    for number in itertools.count():
+        if len(waiting) < HANDSHAKES:
+            one = client(port, 21, number)
+            one.send()
+            waiting[one.socket.fileno()] = (time.monotonic(), one)
+        readable, _, _ = select.select(list(waiting), [], [], 0.001)
+        for descriptor in readable:
+            _, one = waiting[descriptor]
+            octets = one.socket.recv(65536)
+            if octets[0] & 0xB0 == 0xB0:  # Retry
+                one.quic.receive_datagram(octets, one.server, now=time.time())
+                one.send()
+            else:
+                got += 1
+                waiting.pop(descriptor)[1].socket.close()
+        late = [descriptor for descriptor, (since, _) in waiting.items() if time.monotonic() - since > PATIENCE_S]
+        for descriptor in late:
+            waiting.pop(descriptor)[1].socket.close()
+        yield got
+
+
+def half_queries(port: int) -> Iterator[int]:
+    """Begins more queries than it may, finishes none, and connects again when the server has closed the connection."""
+    numbers, opened = itertools.count(), 0
+    clients: list[QuicClient] = []
+    yield opened
+    while True:
+        if len(clients) < CONNECTIONS:
+            one = client(port, 22, next(numbers))
+            if one.connect():
+                opened += BEGUN
+                for _ in range(BEGUN):
+                    one.stream(framed()[:10], ends=False)
+                clients.append(one)
+        for one in list(clients):
+            one.quic.send_ping(0)
+            one.run(timeout_s=0.001)
+            if one.close_code() is not None:
+                clients.remove(one)
+                one.socket.close()
+        yield opened
+
+
+def never_read(port: int) -> Iterator[int]:
+    """Asks for transfers on the first streams that it may open, and reads nothing of them, not even the packets."""
+    numbers, opened = itertools.count(), 0
+    asking: list[tuple[float, QuicClient]] = []
+    yield opened
+    while True:
+        if len(asking) < CONNECTIONS:
+            one = client(port, 23, next(numbers))
+            if one.connect():
+                opened += TRANSFERS
+                for _ in range(TRANSFERS):
+                    one.stream(framed("example.", "AXFR"))
+                one.send()
+                asking.append((time.monotonic(), one))
+        elif time.monotonic() - asking[0][0] > UNREAD_S:
+            asking.pop(0)[1].socket.close()
+        else:
+            time.sleep(0.001)
+        yield opened
+
+
+ATTACKS: dict[str, Callable[[int], Iterator[int]]] = {
+    "initials": initials,
+    "half-handshakes": half_handshakes,
+    "half-queries": half_queries,
+    "never-read": never_read,
+}
+
+
+def main(kind: str, port: int, seconds: float) -> None:
+    attack = ATTACKS[kind](port)
+    done = next(attack)
+    print("ready", flush=True)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        done = next(attack)
+    print(done)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]))
