@@ -4,9 +4,10 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
+use aws_lc_rs::digest::{Context, SHA256};
 use quinn_proto::crypto::rustls::{NoInitialCipherSuite, QuicClientConfig};
 use rustls::client::{ClientConnection, ClientSessionMemoryCache, Resumption};
-use rustls::pki_types::ServerName;
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::sign::SingleCertAndKey;
 use rustls::{ClientConfig, Error};
 
@@ -44,6 +45,8 @@ pub struct ClientTls {
     /// The name to verify, which is sent as SNI too; `None`: no name is verified, and none is sent.
     name: Option<ServerName<'static>>,
     is_quic: bool,
+    /// The digest of all certificates that were read.
+    certificates: [u8; 32],
 }
 
 impl ClientTls {
@@ -57,6 +60,8 @@ impl ClientTls {
             }
             None => (None, None),
         };
+        let mut certificates = CertificateDigest::new();
+        certificates.add(authorities.iter().flat_map(|authorities| &authorities.certificates));
         let verifier = PrimaryVerifier::new(authorities, remote.pin, &crypto).map_err(TlsFileError::Setup)?;
         let setup = |error: Error| TlsFileError::Setup(error.to_string());
         let builder =
@@ -65,6 +70,7 @@ impl ClientTls {
         let mut config = match &remote.client {
             Some((certificate, key)) => {
                 let own = read_certified_key(certificate, key, &crypto)?;
+                certificates.add(&own.cert);
                 builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(own)))
             }
             None => builder.with_no_client_auth(),
@@ -77,7 +83,13 @@ impl ClientTls {
             Some(_) => Resumption::disabled(),
             None => Resumption::store(Arc::new(ClientSessionMemoryCache::new(SESSION_CACHE))),
         };
-        Ok(ClientTls { config: Arc::new(config), name, is_quic: remote.quic })
+        Ok(ClientTls { config: Arc::new(config), name, is_quic: remote.quic, certificates: certificates.finish() })
+    }
+
+    /// Whether the files had the same certificates when `other`, for the same remote server, was read. A key belongs to its certificate,
+    /// so that it is the same, too.
+    pub(super) fn has_certificates_of(&self, other: &ClientTls) -> bool {
+        self.certificates == other.certificates
     }
 
     #[cfg(test)]
@@ -104,6 +116,30 @@ impl ClientTls {
     pub fn connect(&self, address: IpAddr) -> Result<TlsStream, Error> {
         let name = self.name.clone().unwrap_or(ServerName::IpAddress(address.into()));
         ClientConnection::new(self.config.clone(), name).map(|session| TlsStream::client(session.into()))
+    }
+}
+
+/// The SHA-256 digest of lists of certificates.
+struct CertificateDigest(Context);
+
+impl CertificateDigest {
+    fn new() -> CertificateDigest {
+        CertificateDigest(Context::new(&SHA256))
+    }
+
+    /// Adds a list, with lengths: certificates that move from one list to another give another digest.
+    fn add<'c>(&mut self, certificates: impl IntoIterator<Item = &'c CertificateDer<'static>>) {
+        let mut count: u64 = 0;
+        for certificate in certificates {
+            self.0.update(&(certificate.len() as u64).to_be_bytes());
+            self.0.update(certificate);
+            count += 1;
+        }
+        self.0.update(&count.to_be_bytes());
+    }
+
+    fn finish(self) -> [u8; 32] {
+        self.0.finish().as_ref().try_into().expect("SHA-256 has 32 octets")
     }
 }
 

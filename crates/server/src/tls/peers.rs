@@ -64,17 +64,18 @@ impl TlsPeers {
         ReadPeers { authorities: authorities.map(Path::to_owned), configs }
     }
 
-    /// Uses what was read. Where that failed, the earlier configuration stays in use. Returns the errors.
-    pub(super) fn replace(&self, read: ReadPeers) -> Vec<TlsError> {
+    /// Uses what was read. Where that failed or is the same as before, the earlier configuration stays in use, and with it the
+    /// sessions to resume. Returns whether a configuration in use was replaced, and the errors.
+    pub(super) fn replace(&self, read: ReadPeers) -> (bool, Vec<TlsError>) {
         let mut table = self.lock();
         let Peers { authorities, peers, .. } = &mut *table;
         *authorities = read.authorities;
-        let (mut configs, mut errors) = (read.configs.into_iter(), Vec::new());
+        let (mut configs, mut is_replaced, mut errors) = (read.configs.into_iter(), false, Vec::new());
         for peer in peers {
             // One that was added since all were read has the former authorities.
             let added = || ClientTls::read(&peer.remote, authorities.as_deref());
             match configs.next().unwrap_or_else(added) {
-                Ok(config) => peer.config = Ok(config),
+                Ok(config) => is_replaced |= peer.replace(config),
                 Err(error) => {
                     if peer.config.is_err() {
                         peer.config = Err(error.to_string());
@@ -83,12 +84,12 @@ impl TlsPeers {
                 }
             }
         }
-        errors
+        (is_replaced, errors)
     }
 
-    /// Reads all files again and uses them.
+    /// Reads all files again and uses them, as [`TlsPeers::replace`].
     #[cfg(test)]
-    pub(super) fn reload(&self, authorities: Option<&Path>) -> Vec<TlsError> {
+    pub(super) fn reload(&self, authorities: Option<&Path>) -> (bool, Vec<TlsError>) {
         self.replace(self.read_again(authorities))
     }
 
@@ -101,6 +102,20 @@ impl TlsPeers {
 
     fn lock(&self) -> MutexGuard<'_, Peers> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Peer {
+    /// Uses another configuration. Returns whether open connections may have been authenticated by one that differs.
+    fn replace(&mut self, new: ClientTls) -> bool {
+        match &self.config {
+            Ok(old) if new.has_certificates_of(old) => false,
+            old => {
+                let was_in_use = old.is_ok();
+                self.config = Ok(new);
+                was_in_use
+            }
+        }
     }
 }
 

@@ -26,6 +26,14 @@ pub struct ReadTls {
     peers: ReadPeers,
 }
 
+/// The result of [`DaemonTls::replace`].
+pub struct ReplacedTls {
+    /// Whether open connections to primaries may have been authenticated by what is no longer in use.
+    pub are_peers_changed: bool,
+    /// What could not be used.
+    pub findings: Vec<Finding>,
+}
+
 impl DaemonTls {
     /// Reads the files of the listeners, if there are addresses for TLS or QUIC.
     pub fn start(server: &Server) -> Result<DaemonTls, TlsFileError> {
@@ -65,7 +73,7 @@ impl DaemonTls {
 
     /// Uses what was read. What cannot be used becomes an error in the report of the reload, and its predecessor stays in
     /// use; zones are reloaded all the same.
-    pub fn replace(&self, read: ReadTls) -> Vec<Finding> {
+    pub fn replace(&self, read: ReadTls) -> ReplacedTls {
         let of_server = match (&self.server, read.server) {
             (Some(server), Ok(Some(new))) => {
                 server.replace(new);
@@ -73,7 +81,8 @@ impl DaemonTls {
             }
             (_, read) => read.err(),
         };
-        kept(of_server, self.peers.replace(read.peers))
+        let (are_peers_changed, of_peers) = self.peers.replace(read.peers);
+        ReplacedTls { are_peers_changed, findings: kept(of_server, of_peers) }
     }
 }
 

@@ -451,13 +451,52 @@ fn a_peer_without_settings_gets_them_by_a_reload() {
     let (number, result) = peers.number(Some(&remote));
     assert!(matches!(result, Err(super::TlsError::File(TlsFileError::Unreadable { .. }))));
     assert!(peers.config(number).is_err_and(|error| error.contains("missing.pem")));
-    assert_eq!(peers.reload(Some(&certificates.path("missing.pem"))).len(), 1);
-    assert!(peers.reload(Some(&certificates.authority())).is_empty());
+    assert_eq!(peers.reload(Some(&certificates.path("missing.pem"))).1.len(), 1);
+    assert!(peers.reload(Some(&certificates.authority())).1.is_empty());
     assert!(peers.config(number).is_ok());
     // A failing reload keeps the configuration.
-    assert_eq!(peers.reload(Some(&certificates.path("missing.pem"))).len(), 1);
+    let (is_replaced, errors) = peers.reload(Some(&certificates.path("missing.pem")));
+    assert_eq!((is_replaced, errors.len()), (false, 1));
     assert!(peers.config(number).is_ok());
     assert_eq!(peers.number(Some(&remote)).0, number);
+}
+
+/// What open connections were authenticated with stays as it is unless a certificate has changed.
+#[test]
+fn a_reload_replaces_the_settings_of_a_peer_if_a_certificate_has_changed() {
+    let (certificates, others) = (TestCertificates::new(), TestCertificates::new());
+    let primary = server(&certificates, &certificates.issue("server", &["ns1.example.net"]));
+    let own = certificates.issue("own", &["secondary.example.net"]);
+    let peers = TlsPeers::new(Some(&certificates.authority()));
+    let by_name = peers.number(Some(&strict("ns1.example.net."))).0;
+    let by_certificate = peers.number(Some(&mutual(&own))).0;
+    let reload = || {
+        let (is_replaced, errors) = peers.reload(Some(&certificates.authority()));
+        assert!(errors.is_empty(), "{errors:?}");
+        is_replaced
+    };
+    let kind = || {
+        let settings = peers.config(by_name).expect("settings");
+        let (at_client, _) = connect(&settings, &primary).expect("a handshake");
+        at_client.stream.session().expect("a client").handshake_kind()
+    };
+    assert_eq!(kind(), Some(HandshakeKind::Full));
+    assert!(!reload());
+    assert_eq!(kind(), Some(HandshakeKind::Resumed), "the session is still known");
+    let ca = fs::read_to_string(certificates.authority()).expect("a certificate");
+    fs::write(certificates.authority(), format!("# a comment\n{ca}")).expect("written");
+    assert!(!reload(), "the certificates are the same");
+    let more = fs::read_to_string(others.authority()).expect("a certificate");
+    fs::write(certificates.authority(), ca + &more).expect("written");
+    assert!(reload(), "another authority");
+    assert_eq!(kind(), Some(HandshakeKind::Full));
+    let new = certificates.issue("new", &["secondary.example.net"]);
+    fs::copy(&new.key, &own.key).expect("copied");
+    assert_eq!(peers.reload(Some(&certificates.authority())).1.len(), 1, "the key of another certificate");
+    fs::copy(&new.certificate, &own.certificate).expect("copied");
+    assert!(reload(), "another certificate and key");
+    assert!(!reload());
+    assert!(peers.config(by_certificate).is_ok());
 }
 
 #[test]
@@ -469,7 +508,7 @@ fn a_peer_that_is_added_during_a_reload_gets_the_new_authorities() {
     let (number, _) = peers.number(Some(&strict("ns1.example.net.")));
     let error = || connect(&peers.config(number).expect("settings"), &primary).err();
     assert!(error().is_some_and(|error| error.contains("the certificate is refused")));
-    assert!(peers.replace(read).is_empty());
+    assert!(matches!(peers.replace(read), (true, errors) if errors.is_empty()));
     assert_eq!(error(), None);
 }
 

@@ -145,8 +145,11 @@ impl Writer {
     fn apply_config(&mut self, config: Config, tls: ReadTls) -> Report {
         let unkept = self.unkept_updates(&config);
         self.empty_folders = config.empty_folders;
-        let findings = config.warnings.into_iter().chain(self.tls.replace(tls)).chain(unkept);
-        self.secondaries.send(TransferCommand::TlsReplaced);
+        let tls = self.tls.replace(tls);
+        if tls.are_peers_changed {
+            self.secondaries.send(TransferCommand::TlsReplaced);
+        }
+        let findings = config.warnings.into_iter().chain(tls.findings).chain(unkept);
         let configuration = findings.map(|finding| FindingReport::new(&finding, None)).collect();
         let waiting_for_restart = self.apply_settings(config.server, key_ring(&config.keys));
         self.zones.set_keys(&config.keys);

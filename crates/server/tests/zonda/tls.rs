@@ -1,12 +1,14 @@
 //! Zone transfers over TLS and QUIC from the real daemon: by `kdig`, and by the secondary's transfer thread.
 
 use std::fs;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use data_encoding::BASE64;
 use server::config::remote_server::{KeyPin, RemoteTls};
@@ -20,6 +22,7 @@ use zone::transfer_receiver::{Received, TransferLimits, TransferReceiver, Transf
 use zone::zone_builder::ZoneBuilderOptions;
 
 use crate::harness::{Daemon, TestFolder, is_root, outcome, report_skipped};
+use crate::journal_size::metric;
 use crate::test_certificates::{CertificateFiles, TestCertificates};
 
 const SOON: Duration = Duration::from_secs(20);
@@ -326,6 +329,63 @@ fn the_transfer_thread_uses_quic() {
     // Nothing listens there for QUIC.
     let error = transfer("example.com.", over_tls, &peers, &RemoteTls { quic: true, ..RemoteTls::default() });
     assert!(error.is_err(), "{error:?}");
+}
+
+/// A NOTIFY for `example.com` without a SOA record: the zone is checked whenever it comes.
+const NOTIFY: &[u8] = b"\x12\x34\x24\0\0\x01\0\0\0\0\0\0\x07example\x03com\0\0\x06\0\x01";
+
+/// What open connections were authenticated with may be revoked by a reload that changes it, and only by that.
+#[test]
+fn a_reload_replaces_connections_to_primaries_only_if_certificates_have_changed() {
+    const RELOADS: u64 = 10;
+    let (first, second) = (TestFolder::new(), TestFolder::new());
+    let (certificates, others) = (TestCertificates::new(), TestCertificates::new());
+    let (_primary, address) = serve(&first, &certificates, &certificates.issue("own", &["ns1.example.net"]));
+    let [authority, other_authority] =
+        [&certificates, &others].map(|all| fs::read_to_string(all.authority()).expect("a file of the test"));
+    second.write("ca.pem", &authority);
+    let zone = "[[zone]]\nname = \"example.com\"\nprimaries";
+    let primaries = format!("[{{ address = \"{address}\", tls = \"ns1.example.net\" }}]");
+    second.write("zonda.toml", &format!("[server]\ntls-ca = \"ca.pem\"\n{zone} = {primaries}\n"));
+    let secondary = second.serve(&["--config", "zonda.toml"]);
+    let begin = Instant::now();
+    while !secondary.ask("www.example.com").has("192.0.2.1") {
+        assert!(begin.elapsed() < SOON, "{}", secondary.log());
+        thread::sleep(Duration::from_millis(10));
+    }
+    // Checked so often that its connection is never idle for long.
+    let (is_over, to) = (Arc::new(AtomicBool::new(false)), secondary.address);
+    let checks = thread::spawn({
+        let (is_over, socket) = (is_over.clone(), UdpSocket::bind("127.0.0.1:0").expect("loopback"));
+        move || {
+            while !is_over.load(Ordering::Relaxed) {
+                socket.send_to(NOTIFY, to).expect("loopback");
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+    });
+    let opened = |change: &dyn Fn(u64)| {
+        let connections = || metric(&first, "zonda_connections_total{transport=\"tls\"}");
+        let before = connections();
+        for number in 0..RELOADS {
+            change(number);
+            let reload = second.run(&["reload"]);
+            assert_eq!(reload.status, 0, "{reload:?}");
+            // The server would wait for whoever does not read it.
+            secondary.wait_for_notification("READY=1");
+            thread::sleep(Duration::from_millis(50));
+        }
+        connections() - before
+    };
+    let unchanged = opened(&|_| {});
+    assert!(unchanged < RELOADS / 2, "{unchanged} connections opened");
+    let changed = opened(&|number| {
+        let others = other_authority.repeat(number as usize % 2 + 1);
+        second.write("ca.pem", &format!("{authority}{others}"));
+    });
+    assert!(changed >= RELOADS / 2, "{changed} connections opened");
+    is_over.store(true, Ordering::Relaxed);
+    checks.join().expect("it has not panicked");
 }
 
 #[test]
