@@ -213,6 +213,8 @@ impl fmt::Display for TransferReport {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn status() -> ZoneStatus {
@@ -248,15 +250,6 @@ mod tests {
 
     #[test]
     fn the_manual_explains_every_key_of_a_status() {
-        fn keys_of(value: &serde_json::Value) -> Vec<String> {
-            match value {
-                serde_json::Value::Object(entries) => {
-                    entries.iter().flat_map(|(key, value)| [vec![key.clone()], keys_of(value)].concat()).collect()
-                }
-                serde_json::Value::Array(entries) => entries.iter().flat_map(keys_of).collect(),
-                _ => Vec::new(),
-            }
-        }
         let report = TransferReport { failure: Some("reset".into()), ..transfer() };
         let problem = Some("reset".to_owned());
         let listing = CatalogListing { catalog: "c.".into(), groups: Vec::new(), problem: problem.clone() };
@@ -264,10 +257,45 @@ mod tests {
         let template = Some("t".into());
         let full =
             ZoneStatus { last_transfer: Some(report), template, journal, catalogs: vec![listing], problem, ..status() };
+        let json = serde_json::to_value(full).expect("JSON");
+        let (rows, keys) = (table_of_keys(), json.as_object().expect("an object"));
+        let documented: BTreeSet<&str> = rows.iter().flat_map(|(keys, _)| quoted(keys)).collect();
+        assert_eq!(documented, keys.keys().map(String::as_str).collect());
+        let row =
+            |key: &str| rows.iter().find(|(keys, _)| quoted(keys).any(|it| it == key)).expect("it is documented").1;
+        for (key, value) in keys {
+            let missing: Vec<String> =
+                keys_of(value).into_iter().filter(|inner| !quoted(row(key)).any(|it| it == inner)).collect();
+            assert!(missing.is_empty(), "{missing:?} of `{key}`");
+        }
+        use ZoneServingState::{Expired, Failed, Loading, NotServed, Serving};
+        for state in [Serving, Loading, Expired, Failed, NotServed] {
+            let state = serde_json::to_value(state).expect("JSON");
+            assert!(quoted(row("state")).any(|it| state == it), "{state}");
+        }
+    }
+
+    /// The rows of the manual's table of keys: their keys, and what it says about these.
+    fn table_of_keys() -> Vec<(&'static str, &'static str)> {
         let manual = include_str!("../../../docs/manual/zonda.md");
-        let keys = keys_of(&serde_json::to_value(full).expect("JSON"));
-        let missing: Vec<&String> = keys.iter().filter(|key| !manual.contains(&format!("`{key}`"))).collect();
-        assert!(missing.is_empty() && keys.len() > 20, "{missing:?} of {keys:?}");
+        let (_, table) = manual.split_once("\n| key | value |\n| --- | --- |\n").expect("the table of keys");
+        let cells = |line: &'static str| line.strip_prefix("| ")?.strip_suffix(" |")?.split_once(" | ");
+        table.lines().map_while(cells).collect()
+    }
+
+    /// What is between backticks.
+    fn quoted(text: &str) -> impl Iterator<Item = &str> {
+        text.split('`').skip(1).step_by(2)
+    }
+
+    fn keys_of(value: &serde_json::Value) -> Vec<String> {
+        match value {
+            serde_json::Value::Object(entries) => {
+                entries.iter().flat_map(|(key, value)| [vec![key.clone()], keys_of(value)].concat()).collect()
+            }
+            serde_json::Value::Array(entries) => entries.iter().flat_map(keys_of).collect(),
+            _ => Vec::new(),
+        }
     }
 
     fn transfer() -> TransferReport {

@@ -49,13 +49,44 @@ fn connection(address: SocketAddr, client: &ClientTls) -> (TcpStream, TlsStream)
     while tls.is_handshaking() {
         tls.receive(&mut socket, &mut records, &mut out).expect("a handshake");
     }
-    tls.send(&mut socket, QUERY).expect("open");
+    let answer = exchange(&mut socket, &mut tls, QUERY);
+    assert!(answer.ends_with(ADDRESS), "{answer:?}");
+    (socket, tls)
+}
+
+/// The answer to a query, both with their length.
+fn exchange(socket: &mut TcpStream, tls: &mut TlsStream, query: &[u8]) -> Vec<u8> {
+    let (mut records, mut out) = (vec![0; MIN_BUFFER], vec![0; MIN_BUFFER]);
+    tls.send(socket, query).expect("open");
     loop {
-        if let Some(len) = tls.receive(&mut socket, &mut records, &mut out).expect("an answer") {
-            assert!(out[..len].ends_with(ADDRESS), "{:?}", &out[..len]);
-            return (socket, tls);
+        if let Some(len) = tls.receive(socket, &mut records, &mut out).expect("an answer") {
+            return out[..len].to_vec();
         }
     }
+}
+
+/// RFC 9539 3.5: whether or not the query is padded. RFC 7830 6: TCP hides nothing, so that padding it is of no use.
+#[test]
+fn rfc_8467_4_1_responses_over_tls_are_padded_and_those_over_tcp_are_not() {
+    // The query with an OPT record.
+    let opt: &[u8] = &[0, 0, 41, 0x04, 0xd0, 0, 0, 0, 0, 0, 0];
+    let mut query = [QUERY, opt].concat();
+    (query[1], query[13]) = (query[1] + opt.len() as u8, 1);
+    let folder = TestFolder::new();
+    let (daemon, address) = serve(&folder, "");
+    let peers = TlsPeers::new(None);
+    let client = peers.config(peers.number(Some(&RemoteTls::default())).0).expect("settings");
+    let (mut socket, mut tls) = connection(address, &client);
+    let answer = exchange(&mut socket, &mut tls, &query);
+    assert_eq!((answer.len(), &answer[..2]), (2 + 468, &468_u16.to_be_bytes()[..]));
+    assert!(answer.windows(4).any(|octets| octets == ADDRESS), "{answer:?}");
+
+    let mut socket = TcpStream::connect(daemon.address).expect("loopback");
+    socket.set_read_timeout(Some(SOON)).expect("an option");
+    socket.write_all(&query).expect("loopback");
+    let mut prefix = [0; 2];
+    socket.read_exact(&mut prefix).expect("an answer");
+    assert!((50..100).contains(&u16::from_be_bytes(prefix)), "{prefix:?}");
 }
 
 #[test]

@@ -75,8 +75,35 @@ fn symptoms_name_the_setting_that_helps() {
     assert!(text.contains("Udp.RcvbufErrors: UDP queries were dropped"), "{text}");
     // The manual has all of them, also those that are no counters.
     let manual = tune::render::manual::markdown();
-    for name in ["`TcpExt.ListenOverflows`", "`TCP.tw`", "`memory pressure (PSI), percent of the last minute`"] {
+    let pressures = ["memory", "disk"].map(|of| format!("`{of} pressure (PSI), percent of the last minute`"));
+    for name in ["`TcpExt.ListenOverflows`", "`TCP.tw`"].into_iter().chain(pressures.iter().map(String::as_str)) {
         assert!(manual.contains(name), "{name}");
+    }
+}
+
+/// Each pressure is its own, that of the last minute, from one percent on.
+#[test]
+fn pressures_are_symptoms_from_one_percent_on() {
+    for (memory, disk, expected) in [
+        ("0.99", "1.00", vec![("disk", 1)]),
+        ("2.50", "0.99", vec![("memory", 2)]),
+        ("3.00", "4.00", vec![("memory", 3), ("disk", 4)]),
+    ] {
+        let host = TestHost::recorded();
+        for (resource, percent) in [("memory", memory), ("io", disk), ("cpu", "99.00")] {
+            let line = format!("some avg10=50.00 avg60={percent} avg300=60.00 total=5\nfull avg10=70.00 avg60=80.00\n");
+            host.write(&format!("proc/pressure/{resource}"), &line);
+        }
+        let host = host.read();
+        let case = Case { host: &host, workload: workload(Role::Udp), server: ServerFacts::default() };
+        let found = symptoms(&case);
+        let pressures: Vec<(&str, u64)> = found
+            .iter()
+            .filter_map(|symptom| {
+                Some((symptom.name.strip_suffix(" pressure (PSI), percent of the last minute")?, symptom.count))
+            })
+            .collect();
+        assert_eq!(pressures, expected);
     }
 }
 
