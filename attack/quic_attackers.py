@@ -15,10 +15,12 @@ from daemon import HOST
 from quic_client import QuicClient, framed
 
 INITIALS, INITIALS_PER_S = 200, 5000
-# Of clients at a time, and how long one waits for the server's part of the handshake.
-HANDSHAKES, PATIENCE_S = 100, 1.0
+# Clients at a time, and how long one waits for the server's part of the handshake. All attacks have as many handshakes, so that they
+# take equal amounts of memory: closed connections have it for seconds.
+HANDSHAKES, CLIENTS, PATIENCE_S = 400, 100, 1.0
 # Connections at a time. The server lets a client have 16 streams at first, and 100 once it uses them.
-CONNECTIONS, TRANSFERS, BEGUN = 20, 16, 200
+ASKING, TRANSFERS = 20, 16
+BEGINNING, BEGUN = 60, 150
 # After which a client that does not read makes room for another one.
 UNREAD_S = 1.0
 
@@ -48,7 +50,7 @@ def half_handshakes(port: int) -> Iterator[int]:
     waiting: dict[int, tuple[float, QuicClient]] = {}
     got = 0
     for number in itertools.count():
-        if len(waiting) < HANDSHAKES:
+        if len(waiting) < min(CLIENTS, HANDSHAKES - got):
             one = client(port, 21, number)
             one.send()
             waiting[one.socket.fileno()] = (time.monotonic(), one)
@@ -74,7 +76,7 @@ def half_queries(port: int) -> Iterator[int]:
     clients: list[QuicClient] = []
     yield opened
     while True:
-        if len(clients) < CONNECTIONS:
+        if len(clients) < BEGINNING:
             one = client(port, 22, next(numbers))
             if one.connect():
                 opened += BEGUN
@@ -96,7 +98,7 @@ def never_read(port: int) -> Iterator[int]:
     asking: list[tuple[float, QuicClient]] = []
     yield opened
     while True:
-        if len(asking) < CONNECTIONS:
+        if len(asking) < ASKING:
             one = client(port, 23, next(numbers))
             if one.connect():
                 opened += TRANSFERS
