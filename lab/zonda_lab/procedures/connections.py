@@ -7,6 +7,7 @@ from typing import Any
 
 from zonda_lab.errors import LabError
 from zonda_lab.experiments.block_design import Start
+from zonda_lab.experiments.definition import ChangeSpec
 from zonda_lab.experiments.metrics import OF_MEMORY
 from zonda_lab.load.latency_histogram import LatencyHistogram
 from zonda_lab.load.result import LoadResult
@@ -23,14 +24,16 @@ from zonda_lab.zones.workload import workload
 RECOVERY_S = 30.0
 SETTLED_S, SETTLING_S = 0.5, 10.0  # memory that did not change for so long is settled; the longest wait for that
 ACCEPTED_PER_S = 3_000  # connections, by a slow server
+WARM_UP, WARM_UP_S = 64, 0.2  # connections before the first weighing: what a server allocates once is not theirs
 CLOSED_AT_ONCE = ("reset", "handshake", "random")  # hostile connections that do not stay open to be weighed
 
 
 def idle(harness: Harness, recorder: Recorder) -> None:
     """Opens connections, idle or hostile: memory while all are open, UDP service, and when the server closes them."""
     server = harness.start_ready_server()
-    before, kernel_before = _settled_pss_kb(server), _kernel(harness)
     change, held = harness.settings.change, dict[str, float]()
+    _hold(harness, server, ChangeSpec(connections=WARM_UP, connect_rate=change.connect_rate, hold_s=WARM_UP_S))
+    before, kernel_before = _settled_pss_kb(server), _kernel(harness)
 
     def on_event(event: dict[str, Any]) -> None:
         if event["msg_type"] == "open" and change.hostile not in CLOSED_AT_ONCE:
@@ -41,7 +44,7 @@ def idle(harness: Harness, recorder: Recorder) -> None:
             held["kernel_bytes_per_connection"] = slab + (kernel["buffers"] - kernel_before["buffers"]) / count
 
     with harness.span(server) as span:
-        result = _hold(harness, server, on_event)
+        result = _hold(harness, server, change, on_event)
     window = window_of(server, span, held | _opened(result))
     if change.hostile:
         server.process.require_alive()
@@ -57,7 +60,7 @@ def descriptors(harness: Harness, recorder: Recorder) -> None:
     """Opens more connections than the server has descriptors: share of UDP answered, recovery time of TCP."""
     server = harness.start_ready_server()
     with harness.span(server) as span:
-        result = _hold(harness, server)
+        result = _hold(harness, server, harness.settings.change)
     server.process.require_alive()
     window = window_of(server, span, _opened(result))
     _add_recovery(harness, server, window)
@@ -68,9 +71,9 @@ def descriptors(harness: Harness, recorder: Recorder) -> None:
     recorder.add(window)
 
 
-def _hold(harness: Harness, server: Server, on_event: OnEvent | None = None) -> LoadResult:
-    """Opens the connections and holds them; calls `on_event` with what the generator reports meanwhile."""
-    settings, traffic, change = harness.settings, harness.settings.traffic, harness.settings.change
+def _hold(harness: Harness, server: Server, change: ChangeSpec, on_event: OnEvent | None = None) -> LoadResult:
+    """Opens the connections of `change` and holds them; calls `on_event` with what the generator reports meanwhile."""
+    settings, traffic = harness.settings, harness.settings.traffic
     command = harness.zonda_load.hold(
         server.config.endpoint,
         traffic.transport if traffic.transport != "udp" else "tcp",
