@@ -18,8 +18,6 @@ pub struct ListenerOptions {
     pub reuse_port: bool,
     /// The length of the accept queue; net.core.somaxconn is an upper limit.
     pub backlog: u32,
-    /// TCP_DEFER_ACCEPT: how long the kernel holds a new connection back until its first data; zero to disable.
-    pub defer_accept: Duration,
     /// TCP_NOTSENT_LOWAT: the most unsent octets in the kernel's send buffer; zero for the system default.
     pub unsent: u32,
     /// SO_RCVBUF, in octets, of which the kernel takes twice as much; zero for the system default, which grows with the rate.
@@ -31,14 +29,7 @@ pub struct ListenerOptions {
 
 impl Default for ListenerOptions {
     fn default() -> ListenerOptions {
-        ListenerOptions {
-            reuse_port: true,
-            backlog: 4096,
-            defer_accept: Duration::from_secs(3),
-            unsent: 0,
-            receive_buffer: 0,
-            user_timeout: Duration::ZERO,
-        }
+        ListenerOptions { reuse_port: true, backlog: 4096, unsent: 0, receive_buffer: 0, user_timeout: Duration::ZERO }
     }
 }
 
@@ -60,7 +51,6 @@ impl Listener {
             socket_options::set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUF, octets, "SO_RCVBUF")?;
         }
         for (option, value, name) in [
-            (libc::TCP_DEFER_ACCEPT, options.defer_accept.as_secs().into(), "TCP_DEFER_ACCEPT"),
             (libc::TCP_NOTSENT_LOWAT, options.unsent.into(), "TCP_NOTSENT_LOWAT"),
             (libc::TCP_USER_TIMEOUT, options.user_timeout.as_millis(), "TCP_USER_TIMEOUT"),
         ] {
@@ -155,22 +145,23 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_accepted_with_its_first_data() {
+    fn a_connection_is_accepted_before_its_first_data() {
         let (listener, address) = listener();
         let (poll, mut events) = (Poll::new().expect("epoll"), Events::with_capacity(4));
         poll.add(&listener, 7, Interest::Readable).expect("a fresh descriptor");
         assert_eq!(listener.accept().map(drop).map_err(|error| error.kind()), Err(io::ErrorKind::WouldBlock));
 
         let mut client = TcpStream::connect(address).expect("loopback");
-        poll.wait(&mut events, Duration::from_millis(50)).expect("epoll");
-        assert!(events.is_empty(), "TCP_DEFER_ACCEPT holds back an idle connection");
-        client.write_all(b"hello").expect("loopback");
         poll.wait(&mut events, SOON).expect("epoll");
         assert_eq!((events.len(), events.at(0).token, events.at(0).readable), (1, 7, true));
-
         let (mut stream, peer) = listener.accept().expect("pending");
         assert_eq!(peer, client.local_addr().expect("bound"));
         assert!(stream.nodelay().expect("an option"));
+
+        poll.add(&stream, 8, Interest::Readable).expect("a fresh descriptor");
+        client.write_all(b"hello").expect("loopback");
+        poll.wait(&mut events, SOON).expect("epoll");
+        assert_eq!((events.len(), events.at(0).token, events.at(0).readable), (1, 8, true));
         let mut octets = [0; 16];
         assert_eq!(stream.read(&mut octets).expect("they are there"), 5);
         assert_eq!(stream.read(&mut octets).map_err(|error| error.kind()), Err(io::ErrorKind::WouldBlock));

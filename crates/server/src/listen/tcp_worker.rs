@@ -370,7 +370,7 @@ impl<R: Responder> TcpWorker<R> {
         if is_proxy {
             self.change(index, TcpConnection::await_proxy_header);
         }
-        // The first octets have probably arrived (TCP_DEFER_ACCEPT).
+        // The first octets have often arrived by now.
         if is_proxy || self.begin(index) {
             self.turn(index);
         }

@@ -80,7 +80,6 @@ fn config() -> ListenConfig {
         idle_timeout: Duration::from_secs(5),
         grace: Duration::from_secs(2),
         udp: netio::udp_server::ServerSocketOptions { wake_interval: Duration::from_millis(50), ..Default::default() },
-        tcp: netio::tcp::ListenerOptions { defer_accept: Duration::ZERO, ..ListenConfig::default().tcp },
         ..ListenConfig::default()
     }
 }

@@ -53,8 +53,7 @@ fn worker(listeners: Vec<Listener>, route: Route, waker: Arc<Waker>, config: &Li
 
 impl Server {
     fn new(config: &ListenConfig) -> Server {
-        let tcp = netio::tcp::ListenerOptions { defer_accept: Duration::ZERO, ..config.tcp };
-        let listener = Listener::bind("127.0.0.1:0".parse().expect("a literal"), &tcp).expect("loopback");
+        let listener = Listener::bind("127.0.0.1:0".parse().expect("a literal"), &config.tcp).expect("loopback");
         let address = listener.local_addr().expect("bound");
         let files = ServerTlsFiles { own: OwnCertificate::SelfSigned, authorities: None, ticket_keys: None };
         let tls = Arc::new(ServerTls::read(&files).expect("no files"));
