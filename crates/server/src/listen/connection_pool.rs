@@ -48,9 +48,24 @@ pub(super) struct ConnectionPool {
     transfers: ClientCounts,
 }
 
+/// What is counted over the pools of all threads. Clones share the counts.
+#[derive(Clone)]
+pub(super) struct SharedCounts {
+    limit: ConnectionLimit,
+    clients: ClientCounts,
+}
+
+impl SharedCounts {
+    /// For at most this many connections of this many threads.
+    pub(super) fn new(connections: usize, threads: usize) -> SharedCounts {
+        let (limit, clients) = (ConnectionLimit::new(connections, threads), ClientCounts::new(connections));
+        SharedCounts { limit, clients }
+    }
+}
+
 impl ConnectionPool {
-    /// A pool for at most `capacity` connections; `limit` and `clients` are those of all threads.
-    pub(super) fn new(capacity: usize, limit: ConnectionLimit, clients: ClientCounts) -> ConnectionPool {
+    /// A pool for at most `capacity` connections.
+    pub(super) fn new(capacity: usize, SharedCounts { limit, clients }: SharedCounts) -> ConnectionPool {
         let capacity = capacity.min(limit.max()).min(NONE as usize);
         ConnectionPool {
             slots: Vec::with_capacity(capacity),
@@ -258,7 +273,7 @@ mod tests {
     /// A pool with `count` connections accepted at 0, 1, 2... ms, and the listener that keeps them open.
     fn pool(count: u32) -> (ConnectionPool, TcpListener) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
-        let mut pool = ConnectionPool::new(4, ConnectionLimit::new(4, 1), ClientCounts::new(4));
+        let mut pool = ConnectionPool::new(4, SharedCounts::new(4, 1));
         for number in 0..count {
             let stream = TcpStream::connect(listener.local_addr().expect("bound")).expect("loopback");
             let peer = IpAddr::V4([192, 0, 2, number as u8].into());
@@ -311,7 +326,7 @@ mod tests {
     fn a_connection_of_another_pool_is_new_whatever_the_clock_of_its_thread() {
         let (mut first, _listener) = pool(1);
         turn(&mut first, 0, 1001, 0);
-        let mut second = ConnectionPool::new(4, ConnectionLimit::new(4, 1), ClientCounts::new(4));
+        let mut second = ConnectionPool::new(4, SharedCounts::new(4, 1));
         assert_eq!(second.adopt(first.remove(0).expect("it was accepted"), 1000), Some(0));
         assert_eq!((second.age_ms(0, 1000), second.expired(1099, 100)), (0, None));
         assert_eq!(second.expired(1100, 100), Some(0));

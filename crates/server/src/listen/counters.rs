@@ -174,6 +174,23 @@ impl CounterTotals {
     }
 }
 
+/// Reads the counters of all threads, on any thread.
+#[derive(Clone, Default)]
+pub struct CounterReader {
+    pub(super) udp: Vec<Arc<ListenerCounters>>,
+    pub(super) tcp: Vec<Arc<ListenerCounters>>,
+    pub(super) tls: Vec<Arc<ListenerCounters>>,
+    pub(super) quic: Vec<Arc<ListenerCounters>>,
+}
+
+impl CounterReader {
+    /// The totals of each transport, with its name.
+    pub fn totals(&self) -> [(&'static str, CounterTotals); 4] {
+        [("udp", &self.udp), ("tcp", &self.tcp), ("tls", &self.tls), ("quic", &self.quic)]
+            .map(|(transport, counters)| (transport, CounterTotals::of(counters)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

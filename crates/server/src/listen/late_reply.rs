@@ -1,9 +1,8 @@
 //! Responses that are sent after their turn: those to UPDATE messages, once these were applied or a primary has answered
 //! (RFC 2136 3.8, 6.6).
 
-use super::{ListenerCounters, Responder};
 use crate::clock;
-use answer::{PendingUpdate, ReceivedUpdate, UpdateResponse};
+use answer::{ReceivedUpdate, UpdateResponse};
 use netio::epoll::Waker;
 use netio::udp_server::LateDatagram;
 use std::collections::HashMap;
@@ -52,22 +51,6 @@ impl LateReply {
         match self.response.relay(from_primary) {
             Some(response) => (self.send)(response),
             None => self.send(Rcode::SERVFAIL),
-        }
-    }
-}
-
-/// Passes an UPDATE message on, or answers it with SERVFAIL if there is no room for it.
-pub(super) fn pass_on_update(
-    update: ReceivedUpdate,
-    reply: LateReply,
-    responder: &mut impl Responder,
-    counters: &ListenerCounters,
-) {
-    match responder.update(Box::new(IncomingUpdate { update, reply })) {
-        Ok(()) => counters.updates.add(1),
-        Err(rejected) => {
-            counters.updates_rejected.add(1);
-            rejected.reply.send(Rcode::SERVFAIL);
         }
     }
 }
@@ -182,16 +165,4 @@ impl LateReplies {
     pub(super) fn forget(&mut self, index: u32) {
         self.waiting.remove(&index);
     }
-}
-
-/// Passes on an UPDATE message of the connection whose turn it is.
-#[cold]
-pub(super) fn pass_on_tcp_update(
-    pending: PendingUpdate,
-    late: &mut LateReplies,
-    responder: &mut impl Responder,
-    counters: &ListenerCounters,
-) {
-    let reply = late.reply(pending.response);
-    pass_on_update(pending.update, reply, responder, counters);
 }

@@ -1,11 +1,12 @@
 //! Answers the messages of all connections of a thread, over TCP, TLS or QUIC, into one shared buffer.
 
 use super::counters::ListenerCounters;
-use super::late_reply::{LateReplies, pass_on_tcp_update};
+use super::late_reply::LateReplies;
 use super::outgoing_transfer::OutgoingTransfer;
-use super::{Responder, finish_notify};
+use super::responder::{Responder, finish_notify, pass_on_update};
+use super::worker_setup::WorkerSetup;
 use crate::rate_limited_log::RateLimitedLog;
-use answer::{Request, Response, Transport};
+use answer::{PendingUpdate, Request, Response, Transport};
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -75,17 +76,14 @@ pub(super) struct TcpResponder<R> {
 }
 
 impl<R: Responder> TcpResponder<R> {
-    pub(super) fn new(
-        responder: R,
-        counters: Arc<ListenerCounters>,
-        idle_timeout: Duration,
-        late: LateReplies,
-    ) -> TcpResponder<R> {
+    /// Announces `idle_timeout` until [`TcpResponder::announce_idle_timeout`] changes it.
+    pub(super) fn new(setup: WorkerSetup<R>, idle_timeout: Duration) -> TcpResponder<R> {
+        let WorkerSetup { responder, counters, waker } = setup;
         let idle_ds = u16::try_from(idle_timeout.as_millis() / 100).unwrap_or(u16::MAX);
         TcpResponder {
             responder,
             output: TurnOutput::new(),
-            late,
+            late: LateReplies::new(waker),
             memory_sampler: MemorySampler::new(),
             counters,
             idle_ds,
@@ -160,9 +158,7 @@ impl<R: Responder> TcpResponder<R> {
                 self.output.push(len);
                 self.counters.answered(len);
             }
-            Response::Update(pending) => {
-                pass_on_tcp_update(*pending, &mut self.late, &mut self.responder, &self.counters);
-            }
+            Response::Update(pending) => self.pass_on_update(*pending),
             Response::Drop => self.counters.dropped.add(1),
             Response::Stream(transfer) => {
                 self.counters.transfers.add(1);
@@ -170,6 +166,13 @@ impl<R: Responder> TcpResponder<R> {
             }
         }
         None
+    }
+
+    /// Passes on an UPDATE message of the connection whose turn it is.
+    #[cold]
+    fn pass_on_update(&mut self, pending: PendingUpdate) {
+        let reply = self.late.reply(pending.response);
+        pass_on_update(pending.update, reply, &mut self.responder, &self.counters);
     }
 
     /// Writes messages of a transfer into the empty output, as many as a turn may; logs the end of the transfer, and
@@ -290,8 +293,9 @@ mod tests {
     }
 
     fn responder() -> TcpResponder<Digesting> {
-        let late = LateReplies::new(Arc::new(netio::epoll::Waker::new().expect("a descriptor")));
-        TcpResponder::new(Digesting::default(), Arc::default(), Duration::from_secs(1), late)
+        let waker = Arc::new(netio::epoll::Waker::new().expect("a descriptor"));
+        let setup = WorkerSetup { responder: Digesting::default(), counters: Arc::default(), waker };
+        TcpResponder::new(setup, Duration::from_secs(1))
     }
 
     /// A query that was read after the round began may be from a client that has seen a later version.

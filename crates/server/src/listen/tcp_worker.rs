@@ -5,17 +5,17 @@
 //! one write. A connection with input left gets its next turn after all others that are ready. `connection_eviction.rs` closes
 //! connections that make no progress or take too much.
 
-use super::connection_pool::ConnectionPool;
+use super::connection_pool::{ConnectionPool, SharedCounts};
 use super::counters::ListenerCounters;
 use super::handover::Route;
 use super::handshake_queue::HandshakeQueue;
-use super::late_reply::LateReplies;
 use super::panic_guard::catch_panic;
 use super::proxy::{Proxies, ProxyError};
 use super::tcp_connection::{READ_LEN, TcpConnection};
 use super::tcp_responder::TcpResponder;
 use super::tls_connection::TlsConnection;
-use super::{ListenConfig, Responder, SharedState};
+use super::worker_setup::WorkerSetup;
+use super::{ListenConfig, Responder};
 use crate::rate_limited_log::RateLimitedLog;
 use crate::tls::{MIN_BUFFER, SESSION_MEMORY};
 use netio::clock;
@@ -63,7 +63,6 @@ pub(super) struct TcpWorker<R> {
     pub(super) memory_limit: usize,
     pub(super) now_ms: u32,
     pub(super) counters: Arc<ListenerCounters>,
-    stop: Arc<AtomicBool>,
     waker: Arc<Waker>,
     handshakes: HandshakeQueue,
     /// As configured, but for handshakes; see [`TcpWorker::idle_timeout_ms`].
@@ -75,17 +74,16 @@ pub(super) struct TcpWorker<R> {
 }
 
 impl<R: Responder> TcpWorker<R> {
+    /// A thread with these listeners, one for each address. Clones of `shared` are those of the other threads.
     pub(super) fn new(
+        setup: WorkerSetup<R>,
         listeners: Vec<Listener>,
         route: Route,
-        responder: R,
-        counters: Arc<ListenerCounters>,
-        shared: SharedState,
-        waker: Arc<Waker>,
+        shared: SharedCounts,
         options: &ListenConfig,
     ) -> io::Result<TcpWorker<R>> {
         let poll = Poll::new()?;
-        poll.add(&*waker, WAKER, Interest::Readable)?;
+        poll.add(&*setup.waker, WAKER, Interest::Readable)?;
         for (number, listener) in listeners.iter().enumerate() {
             poll.add(listener, FIRST_LISTENER + number as u64, Interest::Readable)?;
         }
@@ -110,19 +108,13 @@ impl<R: Responder> TcpWorker<R> {
             route,
             given: 0,
             starved_until_ms: None,
-            pool: ConnectionPool::new(capacity, shared.connections, shared.clients),
-            responder: TcpResponder::new(
-                responder,
-                counters.clone(),
-                options.idle_timeout,
-                LateReplies::new(waker.clone()),
-            ),
+            pool: ConnectionPool::new(capacity, shared),
+            counters: setup.counters.clone(),
+            waker: setup.waker.clone(),
+            responder: TcpResponder::new(setup, options.idle_timeout),
             input: vec![0; input_len].into(),
             memory_limit,
             now_ms: now_ms(),
-            counters,
-            stop: shared.stop,
-            waker,
             handshakes: HandshakeQueue::new(handshake_share(options), now_ms()),
             configured_idle_timeout_ms,
             grace_ms: whole_ms(options.grace),
@@ -133,8 +125,8 @@ impl<R: Responder> TcpWorker<R> {
     }
 
     /// Serves until it is stopped, then finishes responses and transfers in progress.
-    pub(super) fn run(mut self) {
-        while !self.stop.load(Ordering::Relaxed) {
+    pub(super) fn run(mut self, stop: &AtomicBool) {
+        while !stop.load(Ordering::Relaxed) {
             let wait_ms = self.wait_ms();
             self.run_round(wait_ms);
         }

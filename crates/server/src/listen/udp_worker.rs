@@ -1,10 +1,10 @@
 //! UDP workers: a pinned thread per socket, which receives, answers and sends datagrams in batches.
 
 use super::counters::ListenerCounters;
-use super::late_reply::{pass_on_update, udp_reply};
+use super::late_reply::udp_reply;
 use super::panic_guard::catch_panic;
 use super::proxy::{Proxies, ProxyError};
-use super::{Responder, finish_notify};
+use super::responder::{Responder, finish_notify, pass_on_update};
 use crate::rate_limited_log::RateLimitedLog;
 use answer::{MAX_UDP, PREFETCH_BATCH, PendingUpdate, Request, Response, Transport};
 use netio::clock;

@@ -7,10 +7,10 @@
 use super::super::client_counts::client;
 use super::super::counters::ListenerCounters;
 use super::super::handshake_share::HandshakeShare;
-use super::super::late_reply::LateReplies;
 use super::super::network_lanes::NetworkLanes;
 use super::super::panic_guard::catch_panic;
 use super::super::tcp_responder::TcpResponder;
+use super::super::worker_setup::WorkerSetup;
 use super::super::{QuicConfig, Responder};
 use super::DoqError;
 use super::connection::{QuicConnection, Turn};
@@ -21,7 +21,6 @@ use crate::rate_limited_log::RateLimitedLog;
 use crate::tls::ServerTls;
 use bytes::BytesMut;
 use netio::clock;
-use netio::epoll::Waker;
 use quinn_proto::Transmit;
 use quinn_proto::crypto::rustls::NoInitialCipherSuite;
 use quinn_proto::{ConnectionEvent, ConnectionHandle, DatagramEvent, Endpoint, EndpointEvent, Incoming, ServerConfig};
@@ -111,24 +110,22 @@ pub(super) struct QuicEndpoint<R> {
 impl<R: Responder> QuicEndpoint<R> {
     /// An endpoint without connections. Clones of `shared` are those of the other threads.
     pub(super) fn new(
+        setup: WorkerSetup<R>,
         tls: Arc<ServerTls>,
         shared: QuicShared,
-        responder: R,
-        counters: Arc<ListenerCounters>,
-        waker: Arc<Waker>,
         options: &QuicConfig,
         now: Instant,
     ) -> Result<QuicEndpoint<R>, NoInitialCipherSuite> {
         let transport = Arc::new(transport(options.idle_timeout));
         let tls_config = tls.quic();
+        let counters = setup.counters.clone();
         let config = server_config(&tls_config, &counters, &transport)?;
         let max_connections = options.connections.div_ceil(options.workers.max(1)).max(1);
         // Thousandths of a processor.
         let share = options.handshake_percent * 10 / options.workers.max(1);
-        let late = LateReplies::new(waker);
         Ok(QuicEndpoint {
             endpoint: Endpoint::new(shared.config, Some(config.clone()), false, None),
-            responder: TcpResponder::new(responder, counters.clone(), options.idle_timeout, late),
+            responder: TcpResponder::new(setup, options.idle_timeout),
             table: ConnectionTable::new(max_connections, shared.clients, options.idle_timeout, now),
             tls,
             tls_config,

@@ -1,7 +1,8 @@
 //! A QUIC thread: its sockets, clocks, and the wait for either.
 
 use super::super::panic_guard::catch_panic;
-use super::super::{QuicConfig, Responder};
+use super::super::worker_setup::WorkerSetup;
+use super::super::{ListenConfig, Responder};
 use super::endpoint::{Arrival, DatagramQueue, QuicEndpoint};
 use super::transport::QuicShared;
 use crate::listen::counters::ListenerCounters;
@@ -33,7 +34,6 @@ pub(in crate::listen) struct QuicWorker<R> {
     sockets: Sockets,
     endpoint: QuicEndpoint<R>,
     counters: Arc<ListenerCounters>,
-    stop: Arc<AtomicBool>,
     waker: Arc<Waker>,
     grace: Duration,
 }
@@ -41,30 +41,29 @@ pub(in crate::listen) struct QuicWorker<R> {
 struct Sockets(Vec<UdpEndpoint>);
 
 impl<R: Responder> QuicWorker<R> {
+    /// A thread with these sockets, one for each address. Clones of `shared` are those of the other threads.
     pub(in crate::listen) fn new(
+        setup: WorkerSetup<R>,
         sockets: Vec<UdpEndpoint>,
-        (tls, shared): (Arc<ServerTls>, QuicShared),
-        responder: R,
-        counters: Arc<ListenerCounters>,
-        stop: Arc<AtomicBool>,
-        waker: Arc<Waker>,
-        (options, grace): (&QuicConfig, Duration),
+        tls: Arc<ServerTls>,
+        shared: QuicShared,
+        options: &ListenConfig,
     ) -> io::Result<QuicWorker<R>> {
         let poll = Poll::new()?;
-        poll.add(&*waker, WAKER, Interest::Readable)?;
+        poll.add(&*setup.waker, WAKER, Interest::Readable)?;
         for (number, socket) in sockets.iter().enumerate() {
             poll.add(socket, number as u64, Interest::Readable)?;
         }
         let events = Events::with_capacity(sockets.len() + 1);
-        let endpoint =
-            QuicEndpoint::new(tls, shared, responder, counters.clone(), waker.clone(), options, Instant::now())
-                .map_err(|error| io::Error::other(error.to_string()))?;
-        Ok(QuicWorker { poll, events, sockets: Sockets(sockets), endpoint, counters, stop, waker, grace })
+        let (counters, waker) = (setup.counters.clone(), setup.waker.clone());
+        let endpoint = QuicEndpoint::new(setup, tls, shared, &options.quic, Instant::now())
+            .map_err(|error| io::Error::other(error.to_string()))?;
+        Ok(QuicWorker { poll, events, sockets: Sockets(sockets), endpoint, counters, waker, grace: options.grace })
     }
 
     /// Serves until it is stopped, then finishes responses and transfers in progress.
-    pub(in crate::listen) fn run(mut self) {
-        while !self.stop.load(Ordering::Relaxed) {
+    pub(in crate::listen) fn run(mut self, stop: &AtomicBool) {
+        while !stop.load(Ordering::Relaxed) {
             self.run_round(WAIT);
         }
         let until = Instant::now() + self.grace;

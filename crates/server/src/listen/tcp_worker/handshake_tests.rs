@@ -2,8 +2,6 @@
 
 use super::*;
 use crate::config::remote_server::RemoteTls;
-use crate::listen::client_counts::ClientCounts;
-use crate::listen::connection_limit::ConnectionLimit;
 use crate::listen::handover::Handover;
 use crate::tls::{ClientTls, OwnCertificate, ServerTls, ServerTlsFiles, TlsStream};
 use answer::{Request, Response};
@@ -43,12 +41,9 @@ fn waker() -> Arc<Waker> {
 }
 
 fn worker(listeners: Vec<Listener>, route: Route, waker: Arc<Waker>, config: &ListenConfig) -> TcpWorker<Echo> {
-    let shared = SharedState {
-        stop: Arc::default(),
-        connections: ConnectionLimit::new(config.connections, 1),
-        clients: ClientCounts::new(100),
-    };
-    TcpWorker::new(listeners, route, Echo::default(), Arc::default(), shared, waker, config).expect("epoll")
+    let setup = WorkerSetup { responder: Echo::default(), counters: Arc::default(), waker };
+    let shared = SharedCounts::new(config.connections, 1);
+    TcpWorker::new(setup, listeners, route, shared, config).expect("epoll")
 }
 
 impl Server {

@@ -5,6 +5,7 @@ use super::super::transport::QuicShared;
 use super::Scripted;
 use crate::config::remote_server::RemoteTls;
 use crate::listen::counters::{CounterTotals, ListenerCounters};
+use crate::listen::worker_setup::WorkerSetup;
 use crate::listen::{ListenConfig, QuicConfig};
 use crate::tls::test_certificates::TestCertificates;
 use crate::tls::{ALPN_DOQ, ClientTls, OwnCertificate, ServerTls, ServerTlsFiles};
@@ -97,9 +98,8 @@ impl World {
         let mut options = QuicConfig { handshake_percent: 100_000, ..ListenConfig::default().quic };
         change(&mut options);
         let waker = Arc::new(Waker::new().expect("a descriptor"));
-        let server =
-            QuicEndpoint::new(tls.clone(), shared, Scripted::default(), counters.clone(), waker, &options, now)
-                .expect("a cipher suite");
+        let setup = WorkerSetup { responder: Scripted::default(), counters: counters.clone(), waker };
+        let server = QuicEndpoint::new(setup, tls.clone(), shared, &options, now).expect("a cipher suite");
         World {
             now,
             server,
