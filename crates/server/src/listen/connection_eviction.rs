@@ -3,15 +3,12 @@
 
 use super::Responder;
 use super::idle_timeout::shortened_ms;
+use super::limits::{EVICTION_CANDIDATES, TRANSFERS_PER_CLIENT};
 use super::tcp_connection::TcpConnection;
 use super::tcp_worker::TcpWorker;
 
-/// Transfers that one client may have in progress on one thread: each may keep a replaced version of its zone in memory.
-const TRANSFERS_PER_CLIENT: usize = 100;
 /// An active connection without progress for this long, more than a lost segment costs, is closed before idle ones.
 const STUCK_MS: u32 = 1000;
-/// The one with the most memory is chosen from this many of the oldest active connections.
-const CANDIDATES: usize = 16;
 /// Connections closed at a time for another thread's descriptors: a few, as that thread pauses until it tries again.
 const RELEASED: usize = 16;
 
@@ -39,7 +36,7 @@ impl<R: Responder> TcpWorker<R> {
     /// Of the oldest active connections, the one with the most memory.
     fn largest_of_oldest(&self) -> Option<u32> {
         let memory = |index: &u32| self.pool.get(*index).map_or(0, TcpConnection::memory);
-        self.pool.active().take(CANDIDATES).max_by_key(memory)
+        self.pool.active().take(EVICTION_CANDIDATES).max_by_key(memory)
     }
 
     /// Measures the kernel's memory for a connection again, as its client may have received everything since. Returns whether it is

@@ -5,15 +5,13 @@
 
 use super::client_counts::ClientCounts;
 use super::connection_limit::ConnectionLimit;
+use super::limits::COUNTED_TRANSFERS;
 use super::tcp_connection::TcpConnection;
 use std::io;
 use std::iter;
 use std::net::{IpAddr, TcpStream};
 
 const NONE: u32 = u32::MAX;
-
-/// Size of the per-client count of transfers.
-const TRANSFERS: usize = 1024;
 
 /// A connection, or a vacant slot, whose `next` is the next vacant one.
 struct Slot {
@@ -76,7 +74,7 @@ impl ConnectionPool {
             limit,
             memory: 0,
             clients,
-            transfers: ClientCounts::new(TRANSFERS),
+            transfers: ClientCounts::new(COUNTED_TRANSFERS),
         }
     }
 

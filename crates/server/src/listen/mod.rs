@@ -15,6 +15,7 @@ mod handshake_queue;
 mod handshake_share;
 mod idle_timeout;
 mod late_reply;
+mod limits;
 mod network_lanes;
 mod outgoing_transfer;
 mod panic_guard;

@@ -9,6 +9,7 @@ use super::connection_pool::{ConnectionPool, SharedCounts};
 use super::counters::ListenerCounters;
 use super::handover::Route;
 use super::handshake_queue::HandshakeQueue;
+use super::limits::{HANDSHAKE_TIMEOUT, MAX_WAIT};
 use super::panic_guard::catch_panic;
 use super::proxy::{Proxies, ProxyError};
 use super::tcp_connection::{READ_LEN, TcpConnection};
@@ -36,10 +37,8 @@ const EVENTS: usize = 256;
 const ACCEPTS: usize = 64;
 /// Pause of the listeners while no descriptor is free, so that the thread does not spin.
 const STARVED_PAUSE_MS: u32 = 100;
-/// Maximum idle timeout of the thread that does TLS handshakes, and of PROXY headers before them. It is that of QUIC handshakes.
-const HANDSHAKE_TIMEOUT_MS: u32 = 5_000;
-/// Maximum wait: idle threads, too, must release replaced zones.
-const WAIT_MS: u32 = 500;
+/// [`MAX_WAIT`] in milliseconds.
+const WAIT_MS: u32 = MAX_WAIT.as_millis() as u32;
 
 /// Tokens of the waker and the listeners; the token of a connection is its index.
 const WAKER: u64 = u64::MAX;
@@ -97,7 +96,7 @@ impl<R: Responder> TcpWorker<R> {
         };
         let idle_timeout_ms = whole_ms(options.idle_timeout);
         let configured_idle_timeout_ms = match route {
-            Route::Give(..) => idle_timeout_ms.min(HANDSHAKE_TIMEOUT_MS),
+            Route::Give(..) => idle_timeout_ms.min(whole_ms(HANDSHAKE_TIMEOUT)),
             Route::Own | Route::Take(_) => idle_timeout_ms,
         };
         let input_len = if is_tls { 2 * READ_LEN.max(MIN_BUFFER) } else { READ_LEN };

@@ -3,20 +3,17 @@
 
 use super::super::client_counts::ClientCounts;
 use super::super::idle_timeout::shortened_ms;
+use super::super::limits::{COUNTED_TRANSFERS, EVICTION_CANDIDATES, HANDSHAKE_TIMEOUT};
 use super::connection::QuicConnection;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::ops::Bound;
 use std::time::{Duration, Instant};
 
-/// Size of the per-client count of transfers.
-const TRANSFERS: usize = 1024;
 /// Progress within this time of the last one does not change the order, or within this part of the idle timeout, which is less than the
 /// shortest one.
 const PROGRESS_STEP: Duration = Duration::from_millis(100);
 const PROGRESS_PART: u32 = 16;
-/// How long a handshake may take, however much early data is answered meanwhile: its client may not have the address.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
 struct Slot {
     connection: QuicConnection,
@@ -60,7 +57,7 @@ impl ConnectionTable {
             closed: 0,
             memory: 0,
             clients,
-            transfers: ClientCounts::new(TRANSFERS),
+            transfers: ClientCounts::new(COUNTED_TRANSFERS),
             timers: BTreeSet::new(),
             orders: Default::default(),
             begin: now.checked_sub(Duration::from_millis(1)).unwrap_or(now),
@@ -231,9 +228,9 @@ impl ConnectionTable {
     }
 
     /// Of the oldest connections, the one with the most memory.
-    pub(super) fn largest_of_oldest(&self, candidates: usize) -> Option<u32> {
+    pub(super) fn largest_of_oldest(&self) -> Option<u32> {
         let memory = |index: u32| self.slots[index as usize].as_ref().map_or(0, |slot| slot.memory);
-        self.orders[1].iter().map(|(_, index)| *index).take(candidates).max_by_key(|index| memory(*index))
+        self.orders[1].iter().map(|(_, index)| *index).take(EVICTION_CANDIDATES).max_by_key(|index| memory(*index))
     }
 }
 

@@ -7,6 +7,7 @@
 use super::super::client_counts::client;
 use super::super::counters::ListenerCounters;
 use super::super::handshake_share::HandshakeShare;
+use super::super::limits::TRANSFERS_PER_CLIENT;
 use super::super::network_lanes::NetworkLanes;
 use super::super::panic_guard::catch_panic;
 use super::super::tcp_responder::TcpResponder;
@@ -39,10 +40,6 @@ const WAITING: usize = 256;
 const WAITING_PER_CLIENT: usize = WAITING / 4;
 /// Datagrams or bursts that a connection sends in a turn.
 const TURN_TRANSMITS: usize = 8;
-/// Transfers that one client may have in progress on one thread: each may keep a replaced version of its zone in memory.
-const TRANSFERS_PER_CLIENT: usize = 100;
-/// The one with the most memory is chosen from this many of the oldest connections that have any.
-const CANDIDATES: usize = 16;
 /// The octets of an established connection that waits: 26,400 measured after 17 queries.
 pub(in crate::listen) const CONNECTION_MEMORY: usize = 32 << 10;
 
@@ -426,7 +423,7 @@ impl<R: Responder> QuicEndpoint<R> {
             self.make_ready(index);
         }
         while self.table.memory() > self.memory_limit
-            && let Some(largest) = self.table.largest_of_oldest(CANDIDATES)
+            && let Some(largest) = self.table.largest_of_oldest()
         {
             self.evict(largest, now, out);
         }

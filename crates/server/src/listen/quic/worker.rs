@@ -1,5 +1,6 @@
 //! A QUIC thread: its sockets, clocks, and the wait for either.
 
+use super::super::limits::MAX_WAIT;
 use super::super::panic_guard::catch_panic;
 use super::super::worker_setup::WorkerSetup;
 use super::super::{ListenConfig, Responder};
@@ -18,8 +19,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Maximum wait: idle threads, too, must release replaced zones.
-const WAIT: Duration = Duration::from_millis(500);
 /// Wait while the last responses are sent.
 const LAST_WAIT: Duration = Duration::from_millis(50);
 /// Pause after an error of epoll, so that a lasting one does not spin.
@@ -64,7 +63,7 @@ impl<R: Responder> QuicWorker<R> {
     /// Serves until it is stopped, then finishes responses and transfers in progress.
     pub(in crate::listen) fn run(mut self, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) {
-            self.run_round(WAIT);
+            self.run_round(MAX_WAIT);
         }
         let until = Instant::now() + self.grace;
         self.run_round(Duration::ZERO);
