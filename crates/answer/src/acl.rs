@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use wire::{Name, NameRef};
+use wire::{AddressPrefix, Name, NameRef};
 
 /// A list of alternatives; it allows every client that matches any of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,15 +29,6 @@ pub enum TlsRule {
     Encrypted,
     /// TLS with a verified client certificate of this name.
     ClientName(Name),
-}
-
-/// The addresses whose first `len` bits are those of `address`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AddressPrefix {
-    /// Any address with the prefix.
-    pub address: IpAddr,
-    /// The prefix length in bits: at most 32 for IPv4, 128 for IPv6.
-    pub len: u8,
 }
 
 /// Who sent a request.
@@ -73,18 +64,6 @@ impl AclEntry {
                 TlsRule::Encrypted => client.tls.is_some(),
                 TlsRule::ClientName(name) => client.tls.is_some_and(|names| names.contains(name)),
             }
-    }
-}
-
-impl AddressPrefix {
-    /// Whether `address` has this prefix.
-    pub fn contains(&self, address: IpAddr) -> bool {
-        let (mine, theirs, bits) = match (self.address, address) {
-            (IpAddr::V4(a), IpAddr::V4(b)) => (u128::from(a.to_bits()), u128::from(b.to_bits()), 32),
-            (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits(), b.to_bits(), 128),
-            _ => return false,
-        };
-        (mine ^ theirs).checked_shr(bits - u32::from(self.len).min(bits)).unwrap_or(0) == 0
     }
 }
 

@@ -54,7 +54,7 @@ use std::sync::Arc;
 
 use wire::HEADER_LEN;
 
-pub use acl::{Acl, AclEntry, AddressPrefix, Client, TlsRule};
+pub use acl::{Acl, AclEntry, Client, TlsRule};
 pub use config::{AnswerConfig, RateLimitConfig};
 pub use cookie::{ClientCookie, CookieSecrets, ServerCookie};
 pub use counters::Counters;

@@ -4,8 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use answer::AddressPrefix;
-
+use crate::config::value::Prefix;
 use crate::config::{Endpoint, Server};
 use crate::listen::{ListenConfig, Proxies, QuicConfig};
 use crate::open_files;
@@ -98,7 +97,7 @@ fn per_client(configured: u32, connections: usize) -> usize {
 }
 
 fn proxies(server: &Server) -> Proxies {
-    server.proxy_from.iter().copied().map(AddressPrefix::from).collect::<Vec<_>>().into()
+    server.proxy_from.iter().map(|Prefix(prefix)| *prefix).collect::<Vec<_>>().into()
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The listeners with real zones: queries and concurrent zone transfers.
 
 use answer::{
-    Acl, AclEntry, AddressPrefix, Publisher, ReceivedNotify, Served, ServedZone, UpdateAcl, UpdateEntry, ZoneAcls,
-    ZoneExtras, ZoneHistory, ZoneState,
+    Acl, AclEntry, Publisher, ReceivedNotify, Served, ServedZone, UpdateAcl, UpdateEntry, ZoneAcls, ZoneExtras,
+    ZoneHistory, ZoneState,
 };
 use server::listen::{self, EventSinks, IncomingUpdate, ListenConfig, ListenerThreads, ZoneResponder};
 use std::io::{self, Read, Write};
@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use wire::message::{Message, Opcode, Rcode};
-use wire::{Name, Rtype};
+use wire::{AddressPrefix, Name, Rtype};
 use zone::load;
 use zone::text::{self, Source};
 
@@ -33,7 +33,7 @@ fn served(text: &str, peer: IpAddr) -> Served {
     let source = Source { name: "example.zone".into(), bytes: text.as_bytes() };
     let outcome = load::load(source, &load::LoadOptions::new(text::ParseOptions::new(apex.as_ref())));
     let zone = outcome.zone.unwrap_or_else(|| panic!("{:?}", outcome.findings));
-    let access = Acl(vec![AclEntry::of_addresses(AddressPrefix { address: peer, len: 32 })]);
+    let access = Acl(vec![AclEntry::of_addresses(AddressPrefix::single(peer))]);
     let entries = access.0.iter().map(|client| UpdateEntry { client: client.clone(), ..UpdateEntry::default() });
     let update = UpdateAcl { entries: entries.collect(), ..UpdateAcl::default() };
     let acls = ZoneAcls { transfer: access.clone(), notify: access, update };

@@ -1,6 +1,7 @@
-//! The DNS wire format: names, types, RDATA, messages, EDNS, TSIG. No I/O, no clock, no unsafe code.
+//! The DNS wire format: names, types, RDATA, messages, EDNS, TSIG, and address prefixes. No I/O, no clock, no unsafe code.
 #![forbid(unsafe_code)]
 
+mod address_prefix;
 pub mod framing;
 pub mod message;
 pub mod name;
@@ -9,6 +10,7 @@ pub mod rtype;
 pub mod serial;
 pub mod tsig;
 
+pub use address_prefix::AddressPrefix;
 pub use message::Message;
 pub use name::{Name, NameRef};
 pub use rtype::{Class, Rtype};

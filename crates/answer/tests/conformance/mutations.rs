@@ -1,12 +1,12 @@
 //! Malformed queries of all kinds: responses stay within their limits and are well-formed.
 
 use answer::CookieSecrets;
-use answer::{Acl, AclEntry, AddressPrefix, AnswerConfig, MAX_UDP, Response, Transport, ZoneState};
+use answer::{Acl, AclEntry, AnswerConfig, MAX_UDP, Response, Transport, ZoneState};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
-use wire::Message;
 use wire::message::{Edns, EdnsOption};
+use wire::{AddressPrefix, Message};
 
 use crate::random::questions::questions;
 use crate::random::zones::zones;
@@ -86,7 +86,7 @@ proptest! {
         queries in vec((questions(), proptest::option::of(edns()), vec(mutations(), 0..4), any::<bool>()), 60),
     ) {
         let contents = zones.iter().map(|zone| ZoneState::Loaded(subject::zone(&zone.apex, &zone.text())));
-        let transfer = Acl(vec![AclEntry::of_addresses(AddressPrefix { address: PEER, len: 32 })]);
+        let transfer = Acl(vec![AclEntry::of_addresses(AddressPrefix::single(PEER))]);
         let served = subject::serve(contents, options(payload, nsid_len, has_cookies), transfer);
         let mut out = vec![0; usize::from(u16::MAX)];
         for (question, edns, mutations, over_tcp) in queries {

@@ -1,10 +1,10 @@
 //! Random zones and questions: `respond` agrees with the oracle.
 
-use answer::{Acl, AclEntry, AddressPrefix, AnswerConfig, Transport, WorkerState, ZoneState};
+use answer::{Acl, AclEntry, AnswerConfig, Transport, WorkerState, ZoneState};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use wire::Rtype;
 use wire::message::{Message, Record};
+use wire::{AddressPrefix, Rtype};
 
 use crate::compare::{faults, limited_faults};
 use crate::oracle::{self, Expected, Question, zone::Zone};
@@ -71,7 +71,7 @@ proptest! {
         for sample in &zones {
             let text = if is_long { sample.long_text() } else { sample.text() };
             let zone = ZoneState::Loaded(subject::zone(&sample.apex, &text));
-            let access = Acl(vec![AclEntry::of_addresses(AddressPrefix { address: subject::PEER, len: 32 })]);
+            let access = Acl(vec![AclEntry::of_addresses(AddressPrefix::single(subject::PEER))]);
             let served = subject::serve([zone], AnswerConfig::default(), access);
             let question = with_case(&sample.apex, case);
             let messages = subject::transfer(&served, &Message::query(question, Rtype::AXFR).to_wire());

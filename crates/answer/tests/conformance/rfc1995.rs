@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use answer::Transport::Udp;
 use answer::{
-    Acl, AclEntry, AddressPrefix, AnswerConfig, KeyRing, RateLimitConfig, Served, ServedZone, Transport, ZoneAcls,
-    ZoneExtras, ZoneHistory, ZoneState, extend_history,
+    Acl, AclEntry, AnswerConfig, KeyRing, RateLimitConfig, Served, ServedZone, Transport, ZoneAcls, ZoneExtras,
+    ZoneHistory, ZoneState, extend_history,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
 use wire::message::{Edns, Message, Rcode, Record};
 use wire::tsig::{TsigKey, TsigSigner, TsigVerifier};
-use wire::{Class, Name, Rtype};
+use wire::{AddressPrefix, Class, Name, Rtype};
 use zone::change::{ChangeRules, ChangeSet};
 use zone::encoded_change::EncodedChange;
 use zone::transfer_receiver::{ReceiveStatus, Received, TransferLimits, TransferReceiver, TransferRequest};
@@ -98,7 +98,7 @@ fn condensed(changes: &[EncodedChange]) -> Option<Vec<EncodedChange>> {
 }
 
 fn peer() -> Acl {
-    Acl(vec![AclEntry::of_addresses(AddressPrefix { address: PEER, len: 32 })])
+    Acl(vec![AclEntry::of_addresses(AddressPrefix::single(PEER))])
 }
 
 /// RFC 1995 3: the query has the SOA record of the client in its authority section.

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use answer::Transport::Udp;
 use answer::{
-    Acl, AclEntry, AddressPrefix, AnswerConfig, KeyRing, RateLimitConfig, ReceivedNotify, RefusalReason, Request,
-    Response, Served, ServedZone, Transport, WorkerState, ZoneAcls, ZoneExtras, ZoneState,
+    Acl, AclEntry, AnswerConfig, KeyRing, RateLimitConfig, ReceivedNotify, RefusalReason, Request, Response, Served,
+    ServedZone, Transport, WorkerState, ZoneAcls, ZoneExtras, ZoneState,
 };
 use wire::message::{Edns, Message, Opcode, Rcode, Record};
 use wire::tsig::{TsigError, TsigKey, TsigSigner, TsigVerifier};
-use wire::{Class, Name, Rtype};
+use wire::{AddressPrefix, Class, Name, Rtype};
 
 use crate::subject::{self, NOW_S, PEER, TCP};
 
@@ -25,7 +25,7 @@ fn key(text: &str) -> Arc<TsigKey> {
 /// A server of zones that may be announced by the peer (`by-address.`, loaded; `missing.` and `expired.`), by a key (`by-key.`), and
 /// by nobody (`closed.`).
 fn server() -> Arc<Served> {
-    let by_address = Acl(vec![AclEntry::of_addresses(AddressPrefix { address: PEER, len: 32 })]);
+    let by_address = Acl(vec![AclEntry::of_addresses(AddressPrefix::single(PEER))]);
     let by_key = Acl(vec![AclEntry { key: Some(name("key.")), ..AclEntry::default() }]);
     let zone = |apex: &str| {
         ZoneState::Loaded(subject::zone(&name(apex), "@ 60 SOA ns. host. 1 2 3 4 5\n@ 60 NS ns.elsewhere.\n"))

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use answer::Transport::Udp;
 use answer::{
-    Acl, AclEntry, AddressPrefix, AnswerConfig, KeyRing, Response, Served, ServedZone, Transport, UpdateAcl,
-    UpdateEntry, UpdateRole, WorkerState, ZoneAcls, ZoneExtras, ZoneState,
+    Acl, AclEntry, AnswerConfig, KeyRing, Response, Served, ServedZone, Transport, UpdateAcl, UpdateEntry, UpdateRole,
+    WorkerState, ZoneAcls, ZoneExtras, ZoneState,
 };
 use wire::message::{Edns, Message, Opcode, Question, Rcode, Record};
 use wire::tsig::{TsigError, TsigKey, TsigSigner, TsigVerifier};
-use wire::{Class, Name, Rtype};
+use wire::{AddressPrefix, Class, Name, Rtype};
 
 use crate::subject::{self, NOW_S, PEER, TCP};
 
@@ -24,7 +24,7 @@ fn key(text: &str) -> Arc<TsigKey> {
 /// Zones that the peer may update (`open.`, `missing.`), that a key may (`by-key.`), that nobody may (`closed.`), and secondaries that
 /// forward updates (`forward.`, `forward-by-key.`) or do not (`secondary.`).
 fn server() -> Arc<Served> {
-    let by_address = AclEntry::of_addresses(AddressPrefix { address: PEER, len: 32 });
+    let by_address = AclEntry::of_addresses(AddressPrefix::single(PEER));
     let by_key = AclEntry { key: Some(name("key.")), ..AclEntry::default() };
     let entry = |client: &AclEntry| vec![UpdateEntry { client: client.clone(), ..UpdateEntry::default() }];
     let zone = |apex: &str| {

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use answer::{Acl, AclEntry, AddressPrefix, AnswerConfig, Served, ServedZone, Transport, ZoneState};
+use answer::{Acl, AclEntry, AnswerConfig, Served, ServedZone, Transport, ZoneState};
 use domain::base::ToName;
 use domain::base::iana::Class as DomainClass;
 use domain::base::rdata::ComposeRecordData;
 use domain::zonefile::inplace::{Entry, Zonefile};
 use wire::message::{Edns, Message, Rcode, Record};
-use wire::{Class, Name, Rtype};
+use wire::{AddressPrefix, Class, Name, Rtype};
 
 use crate::compare;
 use crate::oracle::{self, Expected, Question, zone::Zone};
@@ -41,7 +41,7 @@ impl Server {
 
     /// Serves zones that may be transferred.
     pub fn with_transfer(zones: &[(&str, &str)]) -> Server {
-        let access = Acl(vec![AclEntry::of_addresses(AddressPrefix { address: subject::PEER, len: 32 })]);
+        let access = Acl(vec![AclEntry::of_addresses(AddressPrefix::single(subject::PEER))]);
         Server { served: subject::serve(contents(zones), AnswerConfig::default(), access), plain: Vec::new() }
     }
 

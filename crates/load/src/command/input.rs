@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use clap::{ArgGroup, Args, ValueEnum};
 use data_encoding::HEXLOWER_PERMISSIVE;
 use fastrand::Rng;
-use wire::{Class, Name, NameRef, Rtype};
+use wire::{AddressPrefix, Class, Name, NameRef, Rtype};
 use zone::text::Source;
 
 use super::CommandError;
 use super::number::{not_negative, positive, share};
-use super::target::{Prefix, prefix};
+use super::target::{client_subnet, prefix};
 use crate::queries::zone::{QueryMix, WINDOWS_MIX};
 use crate::queries::{OPTION_COOKIE, OPTION_ECS, Queries, QueryEncoder, QueryTemplate, file, pcap, zone as sampling};
 
@@ -40,7 +40,7 @@ pub struct Input {
     cookie: Option<Cookie>,
     /// Send this client subnet (ECS, RFC 7871)
     #[arg(long, value_name = "ADDRESS/LENGTH", value_parser = prefix)]
-    ecs: Option<Prefix>,
+    ecs: Option<AddressPrefix>,
     /// Pad queries to a multiple of this length (RFC 7830); 128 is usual
     #[arg(long, value_name = "OCTETS", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=512))]
     padding: u16,
@@ -125,7 +125,7 @@ impl Input {
             template.push_option(OPTION_COOKIE, if cookie.is_empty() { &random } else { cookie });
         }
         if let Some(prefix) = self.ecs {
-            template.push_option(OPTION_ECS, &prefix.client_subnet());
+            template.push_option(OPTION_ECS, &client_subnet(prefix));
         }
         template
     }

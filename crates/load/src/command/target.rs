@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use clap::Args;
 use netio::udp_client::Sources;
+use wire::AddressPrefix;
 
 use super::CommandError;
 
@@ -21,14 +22,7 @@ pub struct Target {
     pub sources: u32,
     /// Prefix of the source addresses, which must be local: 127.0.0.0/8, or one with a local route
     #[arg(long, value_name = "ADDRESS/LENGTH", value_parser = prefix)]
-    pub source_prefix: Option<Prefix>,
-}
-
-/// An address prefix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Prefix {
-    address: IpAddr,
-    len: u8,
+    pub source_prefix: Option<AddressPrefix>,
 }
 
 impl Target {
@@ -39,8 +33,8 @@ impl Target {
     /// The sources; `None` for the address that the kernel chooses.
     pub fn sources(&self) -> Result<Option<Sources>, CommandError> {
         let Some(prefix) = self.source_prefix else { return Ok(None) };
-        let Prefix { address, len } = prefix.without_host_bits();
-        let bits = if address.is_ipv4() { 32 } else { 128 } - u32::from(len);
+        let AddressPrefix { address, len } = prefix.without_host_bits();
+        let bits = u32::from(AddressPrefix::max_len(address) - len);
         // Without the network and broadcast addresses.
         let host_count = 1u64.checked_shl(bits.min(40)).unwrap_or(u64::MAX).saturating_sub(2);
         let base = Sources { first: address, count: u32::MAX };
@@ -58,41 +52,23 @@ impl Target {
     }
 }
 
-impl Prefix {
-    /// The prefix with its first address.
-    fn without_host_bits(self) -> Prefix {
-        let address = match self.address {
-            IpAddr::V4(address) => {
-                let mask = u32::MAX.checked_shl(32 - u32::from(self.len)).unwrap_or(0);
-                IpAddr::V4((u32::from(address) & mask).into())
-            }
-            IpAddr::V6(address) => {
-                let mask = u128::MAX.checked_shl(128 - u32::from(self.len)).unwrap_or(0);
-                IpAddr::V6((u128::from(address) & mask).into())
-            }
-        };
-        Prefix { address, len: self.len }
-    }
-
-    /// The option of a client subnet: family, prefix length, scope 0, the octets of the prefix with further bits 0
-    /// (RFC 7871 6).
-    pub fn client_subnet(self) -> Vec<u8> {
-        let (family, mut octets) = match self.without_host_bits().address {
-            IpAddr::V4(address) => (1, address.octets().to_vec()),
-            IpAddr::V6(address) => (2, address.octets().to_vec()),
-        };
-        octets.truncate(usize::from(self.len).div_ceil(8));
-        [&[0, family, self.len, 0], &octets[..]].concat()
-    }
+/// The option of a client subnet: family, prefix length, scope 0, the octets of the prefix with further bits 0 (RFC 7871 6).
+pub fn client_subnet(prefix: AddressPrefix) -> Vec<u8> {
+    let (family, mut octets) = match prefix.without_host_bits().address {
+        IpAddr::V4(address) => (1, address.octets().to_vec()),
+        IpAddr::V6(address) => (2, address.octets().to_vec()),
+    };
+    octets.truncate(usize::from(prefix.len).div_ceil(8));
+    [&[0, family, prefix.len, 0], &octets[..]].concat()
 }
 
 /// Parses `ADDRESS/LENGTH`.
-pub fn prefix(text: &str) -> Result<Prefix, String> {
+pub fn prefix(text: &str) -> Result<AddressPrefix, String> {
     let invalid = || "not of the form ADDRESS/LENGTH".to_string();
     let (address, len) = text.split_once('/').ok_or_else(invalid)?;
     let address: IpAddr = address.parse().map_err(|_| invalid())?;
     let len: u8 = len.parse().map_err(|_| invalid())?;
-    if len > if address.is_ipv4() { 32 } else { 128 } { Err(invalid()) } else { Ok(Prefix { address, len }) }
+    if len > AddressPrefix::max_len(address) { Err(invalid()) } else { Ok(AddressPrefix { address, len }) }
 }
 
 #[cfg(test)]
@@ -107,7 +83,7 @@ mod tests {
 
     #[test]
     fn rfc_7871_6_a_client_subnet_has_the_octets_of_its_prefix() {
-        let option = |text| prefix(text).expect("a literal").client_subnet();
+        let option = |text| client_subnet(prefix(text).expect("a literal"));
         assert_eq!(option("192.0.2.255/24"), [0, 1, 24, 0, 192, 0, 2]);
         assert_eq!(option("192.0.255.0/20"), [0, 1, 20, 0, 192, 0, 240]);
         assert_eq!(option("2001:db8::/32"), [0, 2, 32, 0, 0x20, 1, 0x0d, 0xb8]);

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use toml::Value;
-use wire::{Name, Rtype};
+use wire::{AddressPrefix, Name, Rtype};
 use zone::suggest::nearest;
 
 use super::inline_table::{InlineTable, deserialize_entry};
@@ -16,7 +16,7 @@ use crate::printable::quoted;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct AccessEntry {
     /// The addresses; any if not set.
-    pub address: Option<Prefix>,
+    pub address: Option<AddressPrefix>,
     /// The name of the key that must have signed the request.
     pub key: Option<Name>,
     /// How the request must arrive.
@@ -49,7 +49,7 @@ const ACCESS_KEYS: [&str; 3] = ["address", "key", "tls"];
 const UPDATE_KEYS: [&str; 6] = ["address", "key", "tls", "names", "types", "signed"];
 
 impl AccessEntry {
-    fn of_prefix(address: Prefix) -> AccessEntry {
+    fn of_prefix(Prefix(address): Prefix) -> AccessEntry {
         AccessEntry { address: Some(address), ..AccessEntry::default() }
     }
 
@@ -66,7 +66,8 @@ impl AccessEntry {
             }
         };
         let key = table.parse("key")?.map(|DomainName(name)| name);
-        let entry = AccessEntry { address: table.parse("address")?, key, tls };
+        let address = table.parse("address")?.map(|Prefix(address)| address);
+        let entry = AccessEntry { address, key, tls };
         match entry == AccessEntry::default() {
             // Nobody should open a zone to everybody by an omission.
             true => Err("this entry matches everybody; set `address`, `key` or `tls`".into()),
@@ -139,14 +140,14 @@ impl EntryTable {
             TlsRequirement::ClientName(name) => name.to_string().into(),
         });
         let key = entry.key.as_ref().map(Name::to_string);
-        EntryTable { address: entry.address, key, tls, names: Vec::new(), types: Vec::new(), signed: false }
+        EntryTable { address: entry.address.map(Prefix), key, tls, names: Vec::new(), types: Vec::new(), signed: false }
     }
 }
 
 impl Serialize for AccessEntry {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            AccessEntry { address: Some(address), key: None, tls: None } => address.serialize(serializer),
+            AccessEntry { address: Some(address), key: None, tls: None } => Prefix(*address).serialize(serializer),
             entry => EntryTable::new(entry).serialize(serializer),
         }
     }

@@ -36,7 +36,7 @@ pub use configured_key::ConfiguredKey;
 pub use keys::Server;
 pub use remote_server::{RemoteServer, RemoteTls};
 pub use resolve::Templates;
-pub use value::{Endpoint, LogFormat, LogLevel, Prefix, ZonemdMode};
+pub use value::{Endpoint, LogFormat, LogLevel, ZonemdMode};
 pub use zone_config::{CheckCommand, DnssecPolicy, ZoneConfig, ZoneLimits, ZonePolicy, ZoneSource, octet_limit};
 
 /// The configuration of all files and of the command line, with templates resolved.

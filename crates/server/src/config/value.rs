@@ -6,11 +6,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use answer::AddressPrefix;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
-use wire::Name;
+use wire::{AddressPrefix, Name};
 use zone::CheckMode;
 use zone::serial_policy::SerialPolicy;
 
@@ -52,20 +51,9 @@ pub struct TlsEndpoint(pub SocketAddr);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Address(pub IpAddr);
 
-/// A block of addresses; a single address is a block of one.
+/// A block of addresses by its first one; a single address is a block of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Prefix {
-    /// The address; all bits after the first `length` are zero.
-    pub address: IpAddr,
-    /// How many leading bits count: at most 32 or 128.
-    pub length: u8,
-}
-
-impl From<Prefix> for AddressPrefix {
-    fn from(Prefix { address, length }: Prefix) -> AddressPrefix {
-        AddressPrefix { address, len: length }
-    }
-}
+pub struct Prefix(pub AddressPrefix);
 
 /// The strictness of zone checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -230,7 +218,7 @@ strings! {
     Address: "an address as a string, like `192.0.2.1` or `2001:db8::1`",
         parse_address, |Address(address)| address.to_string();
     Prefix: "an address or a prefix as a string, like `192.0.2.1` or `2001:db8::/32`",
-        parse_prefix, |Prefix { address, length }| format!("{address}/{length}");
+        parse_prefix, |Prefix(prefix)| prefix.to_string();
     CheckSetting: "one of \"lenient\", \"strict\"",
         parse_check_setting, |CheckSetting(mode)| format!("{mode:?}").to_lowercase();
     SerialSetting: "one of \"keep\", \"increment\", \"date\", \"unix\"",
@@ -335,20 +323,17 @@ fn parse_address(text: &str) -> Result<Address, String> {
 
 fn parse_prefix(text: &str) -> Result<Prefix, String> {
     let malformed = || format!("{} is not an address or a prefix", quoted(text));
-    let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
+    let (address, len) = text.split_once('/').map_or((text, None), |(address, len)| (address, Some(len)));
     let address: IpAddr = address.parse().map_err(|_| malformed())?;
-    let bits = if address.is_ipv4() { 32 } else { 128 };
-    let length: u8 = length.map_or(Ok(bits), str::parse).map_err(|_| malformed())?;
-    if length > bits {
+    let bits = AddressPrefix::max_len(address);
+    let len: u8 = len.map_or(Ok(bits), str::parse).map_err(|_| malformed())?;
+    if len > bits {
         return Err(format!("the prefix length of {} is greater than {bits}", quoted(text)));
     }
-    let has_host_bits = match address {
-        IpAddr::V4(address) => address.to_bits().checked_shl(length.into()).is_some_and(|bits| bits != 0),
-        IpAddr::V6(address) => address.to_bits().checked_shl(length.into()).is_some_and(|bits| bits != 0),
-    };
-    match has_host_bits {
-        true => Err(format!("the address of {} has bits set after the prefix length", quoted(text))),
-        false => Ok(Prefix { address, length }),
+    let prefix = AddressPrefix { address, len };
+    match prefix.without_host_bits() == prefix {
+        true => Ok(Prefix(prefix)),
+        false => Err(format!("the address of {} has bits set after the prefix length", quoted(text))),
     }
 }
 

@@ -3,10 +3,10 @@
 //! Source: [The PROXY protocol](https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt), 2.2. Version 1 is text and only for
 //! TCP; no DNS proxy needs it.
 
-use answer::AddressPrefix;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
+use wire::AddressPrefix;
 
 /// The first octets of a header. As a DNS message they would be an inverse query, as a prefix a length of 3338 octets.
 const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
@@ -145,7 +145,7 @@ mod tests {
     }
 
     fn proxies() -> Proxies {
-        Proxies::from(vec![AddressPrefix { address: PEER, len: 32 }])
+        Proxies::from(vec![AddressPrefix::single(PEER)])
     }
 
     #[test]

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use answer::{AddressPrefix, Request, Response, Transport};
+use answer::{Request, Response, Transport};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
+use wire::AddressPrefix;
 
 use super::test_certificates::{CertificateFiles, TestCertificates};
 use super::tests::{client, mutual, pinned, server_files};
@@ -141,7 +142,7 @@ fn assert_closed(stream: &mut TcpStream) {
 /// The header of a proxy that terminates no TLS precedes the handshake.
 #[test]
 fn a_proxy_names_its_client_before_the_handshake() {
-    let loopback = AddressPrefix { address: [127, 0, 0, 1].into(), len: 32 };
+    let loopback = AddressPrefix::single([127, 0, 0, 1].into());
     let server = serve(&ListenConfig { proxies: listen::Proxies::from(vec![loopback]), ..config() });
     let mut header = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c".to_vec();
     header.extend([192, 0, 2, 7, 198, 51, 100, 1, 0x30, 0x39, 3, 85]);

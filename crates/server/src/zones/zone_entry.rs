@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use answer::{
-    Acl, AclEntry, AddressPrefix, ServedZone, TlsRule, UpdateAcl, UpdateEntry, UpdateRole, ZoneAcls, ZoneExtras,
-    ZoneHistory, ZoneState,
+    Acl, AclEntry, ServedZone, TlsRule, UpdateAcl, UpdateEntry, UpdateRole, ZoneAcls, ZoneExtras, ZoneHistory,
+    ZoneState,
 };
-use wire::{Name, NameRef};
+use wire::{AddressPrefix, Name, NameRef};
 use zone::Zone;
 use zone::encoded_change::EncodedChange;
 
@@ -71,7 +71,7 @@ pub fn zone_report(apex: NameRef<'_>, change: Change) -> ZoneReport {
 
 fn acl_entry(entry: &AccessEntry) -> AclEntry {
     AclEntry {
-        addresses: entry.address.map(AddressPrefix::from),
+        addresses: entry.address,
         key: entry.key.clone(),
         tls: match &entry.tls {
             None => TlsRule::Any,
@@ -84,9 +84,8 @@ fn acl_entry(entry: &AccessEntry) -> AclEntry {
 /// RFC 1996 3.10: the primaries of a zone may announce its changes, signed with their key if they have one. Many of them do so over
 /// UDP even if transfers are over TLS.
 fn primary_entry(primary: &RemoteServer) -> AclEntry {
-    let address = primary.address.ip().to_canonical();
-    let prefix = AddressPrefix { address, len: if address.is_ipv4() { 32 } else { 128 } };
-    AclEntry { key: primary.key.clone(), ..AclEntry::of_addresses(prefix) }
+    let address = AddressPrefix::single(primary.address.ip().to_canonical());
+    AclEntry { key: primary.key.clone(), ..AclEntry::of_addresses(address) }
 }
 
 fn update_entry(right: &UpdateRight) -> UpdateEntry {
@@ -128,7 +127,6 @@ impl Acls {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Prefix;
     use crate::config::reader::ConfigReader;
 
     #[test]
@@ -141,9 +139,9 @@ mod tests {
             let address = std::net::SocketAddr::new(address.parse().expect("an address"), 53);
             RemoteServer { address, key, tls: None, source: None }
         };
-        let access = |address: &str, length| {
-            let address = address.parse().expect("an address");
-            AccessEntry { address: Some(Prefix { address, length }), key: None, tls: None }
+        let access = |address: &str, len| {
+            let address = AddressPrefix { address: address.parse().expect("an address"), len };
+            AccessEntry { address: Some(address), key: None, tls: None }
         };
         let policy = ZonePolicy {
             primaries: vec![primary("192.0.2.1", None), primary("2001:db8::1", Some(key.clone()))],

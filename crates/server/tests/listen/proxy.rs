@@ -1,11 +1,11 @@
 //! PROXY headers (version 2) before messages and connections.
 
 use super::{CLIENT, SOON, config, connect, exchange, framed_query, is_closed, read_message, serve, udp_client};
-use answer::AddressPrefix;
 use server::listen::{ListenConfig, ListenerThreads, Proxies};
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::Duration;
+use wire::AddressPrefix;
 
 /// A header whose source is 192.0.2.`host`.
 fn header(host: u8) -> Vec<u8> {
@@ -17,7 +17,7 @@ fn header(host: u8) -> Vec<u8> {
 const LOCAL: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
 
 fn behind(proxy: [u8; 4]) -> ListenConfig {
-    let proxies = Proxies::from(vec![AddressPrefix { address: IpAddr::from(proxy), len: 32 }]);
+    let proxies = Proxies::from(vec![AddressPrefix::single(IpAddr::from(proxy))]);
     ListenConfig { proxies, ..config() }
 }
 

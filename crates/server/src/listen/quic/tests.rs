@@ -11,8 +11,7 @@ use crate::config::remote_server::RemoteTls;
 use crate::listen::{IncomingUpdate, LateReply, Responder};
 use crate::tls::test_certificates::TestCertificates;
 use answer::{
-    Acl, AclEntry, AddressPrefix, Served, ServedZone, UpdateAcl, UpdateRole, WorkerState, ZoneAcls, ZoneExtras,
-    ZoneHistory, ZoneState,
+    Acl, AclEntry, Served, ServedZone, UpdateAcl, UpdateRole, WorkerState, ZoneAcls, ZoneExtras, ZoneHistory, ZoneState,
 };
 use answer::{Request, Response, Transport};
 use bytes::Bytes;
@@ -27,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use wire::framing::split_message;
 use wire::message::{Message, Rcode};
-use wire::{Name, Rtype};
+use wire::{AddressPrefix, Name, Rtype};
 use zone::load;
 use zone::text::{ParseOptions, Source};
 
@@ -87,7 +86,7 @@ const TRANSFERRED: usize = 20_000;
 
 /// The response to an AXFR query of the same client.
 fn transfer(request: Request<'_>, out: &mut [u8]) -> Response {
-    let access = Acl(vec![AclEntry::of_addresses(AddressPrefix { address: request.peer, len: 32 })]);
+    let access = Acl(vec![AclEntry::of_addresses(AddressPrefix::single(request.peer))]);
     let acls = ZoneAcls { transfer: access, ..ZoneAcls::default() };
     let message = Message { id: 0, ..Message::query(apex(), Rtype::AXFR) }.to_wire();
     respond_from_zone(TRANSFERRED, acls, Request { message: &message, ..request }, out)
