@@ -1,11 +1,12 @@
 //! Additional section: the addresses of the names in NS, MX, SRV, SVCB and HTTPS records, as far as the zone has them.
 
+use wire::message::Section;
 use wire::{NameRef, Rtype};
 use zone::Zone;
 use zone::canonical_key::CanonicalKey;
 use zone::rrset::{MessageOffsets, RECORD_HEAD_LEN, Rrset, ZoneNode};
 
-use crate::message_writer::{MessageWriter, Section};
+use crate::message_writer::MessageWriter;
 use crate::name_writer::OwnerName;
 use crate::qname::Qname;
 use crate::targets::{next_head, written_targets};

@@ -1,11 +1,11 @@
 //! Class CHAOS: the server's version and identity (RFC 4892).
 
-use wire::message::Rcode;
+use wire::message::{Rcode, Section};
 use wire::{Class, Rtype};
 use zone::rrset::MessageOffsets;
 
 use crate::config::AnswerConfig;
-use crate::message_writer::{MessageWriter, ResponseStatus, Section};
+use crate::message_writer::{MessageWriter, ResponseStatus};
 use crate::name_writer::OwnerName;
 use crate::qname::Qname;
 

@@ -4,11 +4,12 @@ mod nsec;
 mod nsec3;
 
 use wire::Rtype;
+use wire::message::Section;
 use zone::tree::{TreeCursor, TreeEntry};
 use zone::{Denial, Zone};
 
 use crate::alias_limit::MAX_CNAMES;
-use crate::message_writer::{Full, MessageWriter, Section};
+use crate::message_writer::{Full, MessageWriter};
 use crate::name_writer::OwnerName;
 use crate::qname::Qname;
 use crate::zone_cut::ZonePosition;

@@ -1,32 +1,20 @@
 //! The edns-tcp-keepalive option in messages that must not have it.
 
-use wire::name::skip_name;
+use wire::message::RawRecords;
 use wire::{HEADER_LEN, Rtype};
 
 use crate::edns::KEEPALIVE;
-use crate::query::QueryRecord;
 
 /// Whether a message of any opcode has an edns-tcp-keepalive option (RFC 7828), which is an error over QUIC (RFC 9250 5.5.2).
 /// What follows the first malformed record is not read.
 pub fn has_keepalive(message: &[u8]) -> bool {
-    let additional = message.get(10..HEADER_LEN).is_some_and(|count| count != [0, 0]);
-    additional && find_opt(message).is_some_and(has_option)
+    let has_additional = message.get(10..HEADER_LEN).is_some_and(|count| count != [0, 0]);
+    has_additional && opt_rdata(message).is_some_and(has_option)
 }
 
-/// The RDATA of the OPT record. The records are bounded by the length of the message.
-fn find_opt(message: &[u8]) -> Option<&[u8]> {
-    let count = |at: usize| u16::from_be_bytes([message[at], message[at + 1]]);
-    let mut at = HEADER_LEN;
-    for _ in 0..count(4) {
-        at = skip_name(message, at)? + 4;
-    }
-    loop {
-        let record = QueryRecord::read(message, at)?;
-        if record.rtype == Rtype::OPT {
-            return Some(record.rdata);
-        }
-        at = record.end;
-    }
+fn opt_rdata(message: &[u8]) -> Option<&[u8]> {
+    let opt = RawRecords::of(message)?.find(|(_, record)| record.rtype == Rtype::OPT);
+    opt.map(|(_, record)| record.rdata)
 }
 
 fn has_option(mut options: &[u8]) -> bool {

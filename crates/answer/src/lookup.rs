@@ -5,7 +5,7 @@ mod negative;
 mod referral;
 mod wildcard;
 
-use wire::message::Rcode;
+use wire::message::{Rcode, Section};
 use wire::{Class, Rtype};
 use zone::Zone;
 use zone::rrset::{MessageOffsets, RECORD_HEAD_LEN, Rrset, ZoneNode};
@@ -16,7 +16,7 @@ use crate::denial::{DenialProofs, Denied};
 use crate::edns::ExtendedError;
 use crate::edns_response::ResponseEdns;
 use crate::find_zone::find_zone;
-use crate::message_writer::{Full, MessageWriter, ResponseStatus, Section};
+use crate::message_writer::{Full, MessageWriter, ResponseStatus};
 use crate::name_writer::OwnerName;
 use crate::published::Served;
 use crate::qname::Qname;

@@ -1,6 +1,6 @@
 //! Writing a response: sections in order, whole RRsets or nothing; and its header.
 
-use wire::message::Rcode;
+use wire::message::{Rcode, Section};
 use wire::{Class, HEADER_LEN, MAX_NAME_LEN, Rtype};
 use zone::rrset::{MAX_POINTER, MAX_RRSET_OFFSET, MessageOffsets, RECORD_HEAD_LEN, Rrset};
 
@@ -35,14 +35,6 @@ impl ResponseStatus {
     pub(crate) fn empty(rcode: Rcode) -> ResponseStatus {
         ResponseStatus { rcode, ..ResponseStatus::default() }
     }
-}
-
-/// The sections after the question.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Section {
-    Answer = 0,
-    Authority = 1,
-    Additional = 2,
 }
 
 /// The records do not fit.

@@ -1,6 +1,6 @@
 //! Parsing a query: header, question, and the OPT, TSIG and SOA records that a query may have.
 
-use wire::message::{Opcode, Rcode};
+use wire::message::{Opcode, RawRecord, Rcode};
 use wire::name::skip_name;
 use wire::{Class, HEADER_LEN, NameRef, Rtype, serial};
 
@@ -135,7 +135,7 @@ impl<'m> Query<'m> {
         }
         let (mut at, mut announced, mut owner) = (self.question_end, None, Qname::new());
         for index in 0..answers + authorities {
-            let record = QueryRecord::read(message, at)?;
+            let record = RawRecord::read(message, at)?;
             if index < answers && record.rtype == Rtype::SOA {
                 owner.read_compressed(message, at)?;
                 let serial = serial::of_soa(record.rdata)?;
@@ -165,7 +165,7 @@ impl<'m> Query<'m> {
         let mut at = self.question_end;
         // Bounded by the message: a record has at least 11 octets.
         for _ in 0..prerequisites + updates {
-            at = QueryRecord::read(message, at)?.end;
+            at = RawRecord::read(message, at)?.end;
         }
         self.read_records(at, 0, additionals)
     }
@@ -188,7 +188,7 @@ impl<'m> Query<'m> {
     fn read_records(&mut self, mut at: usize, authorities: usize, additionals: usize) -> Option<()> {
         let message = self.request.message;
         for index in 0..authorities + additionals {
-            let record = QueryRecord::read(message, at)?;
+            let record = RawRecord::read(message, at)?;
             at = record.end;
             // RFC 8945 5.1, RFC 2931 3: TSIG and SIG(0) are the last record.
             if self.is_signed {
@@ -199,11 +199,11 @@ impl<'m> Query<'m> {
                 _ if index < authorities => return None,
                 Rtype::OPT => {
                     // RFC 6891 6.1.1: at most one, owned by the root.
-                    if self.edns.is_some() || !record.is_root {
+                    if self.edns.is_some() || !record.is_root() {
                         return None;
                     }
                     // Kept if its options are malformed, too: RFC 6891 6.1.1, 7: OPT answers OPT.
-                    let edns = self.edns.insert(QueryEdns::new(record.class, record.ttl));
+                    let edns = self.edns.insert(QueryEdns::new(record.class.0, record.ttl));
                     if self.request.transport.is_encrypted() {
                         // RFC 9539 3.5, RFC 9250 5.4: all responses are padded. RFC 7830 4 permits it for queries that are not.
                         (edns.has_options, edns.wants_padding) = (true, true);
@@ -212,7 +212,7 @@ impl<'m> Query<'m> {
                 }
                 Rtype::TSIG => {
                     // RFC 8945 4.2: class ANY, and all fields present.
-                    if record.class != Class::ANY.0 || skip_tsig(record.rdata) != Some(record.rdata.len()) {
+                    if record.class != Class::ANY || skip_tsig(record.rdata) != Some(record.rdata.len()) {
                         return None;
                     }
                     self.is_signed = true;
@@ -250,33 +250,6 @@ impl<'m> Query<'m> {
     #[inline]
     pub(crate) fn has_question(&self) -> bool {
         self.question_end > HEADER_LEN
-    }
-}
-
-/// A record of a query.
-pub(crate) struct QueryRecord<'m> {
-    is_root: bool,
-    pub(crate) rtype: Rtype,
-    class: u16,
-    ttl: u32,
-    pub(crate) rdata: &'m [u8],
-    pub(crate) end: usize,
-}
-
-impl<'m> QueryRecord<'m> {
-    pub(crate) fn read(message: &'m [u8], start: usize) -> Option<QueryRecord<'m>> {
-        let name_end = skip_name(message, start)?;
-        let fixed: &[u8; 10] = message.get(name_end..)?.first_chunk()?;
-        let len = usize::from(u16::from_be_bytes([fixed[8], fixed[9]]));
-        let rdata = message.get(name_end + 10..name_end + 10 + len)?;
-        Some(QueryRecord {
-            is_root: name_end == start + 1,
-            rtype: Rtype(u16::from_be_bytes([fixed[0], fixed[1]])),
-            class: u16::from_be_bytes([fixed[2], fixed[3]]),
-            ttl: u32::from_be_bytes([fixed[4], fixed[5], fixed[6], fixed[7]]),
-            rdata,
-            end: name_end + 10 + len,
-        })
     }
 }
 

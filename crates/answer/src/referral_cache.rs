@@ -6,11 +6,12 @@
 //! need no search in its tree.
 
 use wire::Rtype;
+use wire::message::Section;
 use wire::name::labels_end;
 use zone::ZoneVersion;
 use zone::rrset::RECORD_HEAD_LEN;
 
-use crate::message_writer::{MessageWriter, Section};
+use crate::message_writer::MessageWriter;
 use crate::name_hash::{self, MULTIPLIER};
 use crate::request::MAX_UDP;
 

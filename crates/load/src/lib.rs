@@ -30,7 +30,6 @@ mod pools;
 pub mod probe;
 pub mod queries;
 pub mod quic;
-mod records;
 mod replay;
 mod report;
 pub mod run;

@@ -8,14 +8,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use wire::message::{Rcode, header_rcode};
+use wire::message::{RawRecords, Rcode, Section, header_rcode};
 use wire::tsig::TsigKey;
 use wire::{HEADER_LEN, Rtype};
 
 pub use self::reference::ReferenceResponse;
 
 use crate::queries::Queries;
-use crate::records::records;
 
 /// What responses must be.
 #[derive(Clone, Debug, Default)]
@@ -177,7 +176,8 @@ impl fmt::Display for Expectation {
 
 /// Whether the authority section has a record of the type.
 fn has_authority(message: &[u8], rtype: Rtype) -> bool {
-    records(message).any(|record| record.section == 1 && record.rtype == rtype)
+    let mut records = RawRecords::of(message).into_iter().flatten();
+    records.any(|(section, record)| section == Section::Authority && record.rtype == rtype)
 }
 
 #[cfg(test)]

@@ -3,12 +3,14 @@
 mod codes;
 mod compressed_labels;
 mod parse;
+mod raw_records;
 #[cfg(test)]
 mod tests;
 mod write;
 
 pub use codes::{Opcode, Rcode, header_rcode};
 pub use compressed_labels::{CompressedLabels, append_name, read_name};
+pub use raw_records::{RawRecord, RawRecords, Section};
 
 use crate::{Class, Name, Rtype};
 

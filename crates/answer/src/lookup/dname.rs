@@ -1,12 +1,12 @@
 //! Names below a DNAME: the redirection and the synthesized CNAME (RFC 6672).
 
-use wire::message::Rcode;
+use wire::message::{Rcode, Section};
 use wire::{Class, Rtype};
 use zone::rrset::{MAX_POINTER, RECORD_HEAD_LEN, Rrset};
 
 use super::{Lookup, Step};
 use crate::alias_limit::MAX_CNAMES;
-use crate::message_writer::{Full, Section};
+use crate::message_writer::Full;
 use crate::name_writer::OwnerName;
 use crate::zone_cut::ZonePosition;
 

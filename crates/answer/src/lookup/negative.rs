@@ -1,11 +1,11 @@
 //! Negative answers: NXDOMAIN and NODATA, with the SOA record (RFC 2308).
 
-use wire::message::Rcode;
+use wire::message::{Rcode, Section};
 use zone::canonical_key::ancestor_len;
 
 use super::{Lookup, Step};
 use crate::denial::Denied;
-use crate::message_writer::{Full, Section};
+use crate::message_writer::Full;
 use crate::name_writer::OwnerName;
 use crate::zone_cut::ZonePosition;
 

@@ -1,7 +1,7 @@
 //! Names at or below a zone cut: referrals.
 
 use wire::Rtype;
-use wire::message::Rcode;
+use wire::message::{Rcode, Section};
 use zone::Denial;
 use zone::rrset::ZoneNode;
 use zone::tree::TreeCursor;
@@ -9,7 +9,7 @@ use zone::tree::TreeCursor;
 use super::{Lookup, Step};
 use crate::denial::Denied;
 use crate::glue::{Glue, GlueAdded};
-use crate::message_writer::{Full, Section};
+use crate::message_writer::Full;
 use crate::name_writer::OwnerName;
 use crate::referral_cache::{CutHash, CutId};
 use crate::zone_cut::{ZonePosition, find_occluding_cut};

@@ -3,12 +3,10 @@
 use std::io;
 
 use netio::clock;
-use wire::message::{Rcode, header_rcode};
+use wire::message::{RawRecords, Rcode, Section, header_rcode};
 use wire::serial::{is_later, of_soa};
 use wire::tsig::{TsigError, TsigKey, TsigVerifier};
 use wire::{HEADER_LEN, Name, Rtype};
-
-use crate::records::records;
 
 /// Why a transfer failed.
 #[derive(Debug, thiserror::Error)]
@@ -83,7 +81,8 @@ impl<'k> TransferReceiver<'k> {
         self.octets += message.len() as u64;
         self.largest = self.largest.max(message.len() as u64);
         let mut count = 0;
-        for record in records(message).take_while(|record| record.section == 0) {
+        let mut records = RawRecords::of(message).ok_or(TransferError::Malformed)?;
+        while let Some((Section::Answer, record)) = records.next() {
             count += 1;
             self.records += 1;
             let is_soa = record.rtype == Rtype::SOA;

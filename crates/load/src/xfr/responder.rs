@@ -8,13 +8,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use netio::clock;
 use serde::Serialize;
 use wire::framing::{frame, split_message};
-use wire::message::Rcode;
+use wire::message::{RawRecord, RawRecords, Rcode, Section};
 use wire::serial::{is_later, of_soa};
 use wire::tsig::{TsigKey, TsigSigner, verify_query};
 use wire::{HEADER_LEN, Name, NameRef, Rtype};
 
 use super::encode::{EncodedZone, EncodedZones};
-use crate::records::records;
 use crate::stream_server::StreamResponder;
 
 /// What a primary has served.
@@ -159,7 +158,9 @@ fn set_question(response: &mut [u8], query_head: &[u8]) {
 
 /// RFC 1995 3: the serial of an IXFR client, in the authority section of its query.
 fn client_serial(query: &[u8]) -> Option<u32> {
-    let soa = records(query).find(|record| record.section == 1 && record.rtype == Rtype::SOA)?;
+    let is_soa =
+        |(section, record): &(Section, RawRecord<'_>)| *section == Section::Authority && record.rtype == Rtype::SOA;
+    let (_, soa) = RawRecords::of(query)?.find(is_soa)?;
     of_soa(soa.rdata)
 }
 

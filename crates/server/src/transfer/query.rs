@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use wire::message::{Opcode, Rcode, header_rcode};
-use wire::name::skip_name;
+use wire::message::{Opcode, RawRecord, RawRecords, Rcode, Section, header_rcode};
 use wire::serial::of_soa;
 use wire::tsig::{Mac, TsigError, TsigKey, TsigSigner, TsigVerifier};
 use wire::{HEADER_LEN, Message, NameRef, Rtype};
@@ -197,22 +196,9 @@ pub(super) fn soa_answer(response: &[u8], apex: NameRef<'_>) -> Option<(u32, Opt
 
 /// The EXPIRE option of a message of any length (RFC 7314), without reading its other records.
 pub(super) fn expire_option(message: &[u8]) -> Option<u32> {
-    let count = |at: usize| Some(u16::from_be_bytes([*message.get(at)?, *message.get(at + 1)?]));
-    let mut at = HEADER_LEN;
-    for _ in 0..count(4)? {
-        at = skip_name(message, at)? + 4;
-    }
-    let earlier = u32::from(count(6)?) + u32::from(count(8)?);
-    for index in 0..earlier + u32::from(count(10)?) {
-        let fixed = skip_name(message, at)?;
-        let rdata_at = fixed + 10;
-        let rdata = message.get(rdata_at..rdata_at + usize::from(count(fixed + 8)?))?;
-        if index >= earlier && count(fixed)? == Rtype::OPT.0 {
-            return option_of(rdata);
-        }
-        at = rdata_at + rdata.len();
-    }
-    None
+    let is_opt =
+        |(section, record): &(Section, RawRecord<'_>)| *section == Section::Additional && record.rtype == Rtype::OPT;
+    RawRecords::of(message)?.find(is_opt).and_then(|(_, opt)| option_of(opt.rdata))
 }
 
 fn option_of(mut rdata: &[u8]) -> Option<u32> {

@@ -159,6 +159,11 @@ proptest! {
         let wire = message.to_wire();
         let read = Message::parse(&wire);
         prop_assert_eq!(read.as_ref(), Ok(&message));
+        let owned = message.answer.iter().chain(&message.authority).chain(&message.additional);
+        let owned = owned.map(|record| (record.rtype, record.class, record.ttl));
+        let in_place = RawRecords::of(&wire).expect("a message").map(|(_, record)| record);
+        let in_place = in_place.filter(|record| record.rtype != Rtype::OPT);
+        prop_assert!(in_place.map(|record| (record.rtype, record.class, record.ttl)).eq(owned));
         // Names compare without case; the bytes must be the same all the same.
         prop_assert_eq!(read.expect("it is equal").to_wire(), wire);
     }

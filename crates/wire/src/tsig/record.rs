@@ -1,8 +1,7 @@
 //! The TSIG record (RFC 8945 4.2) at the end of a message: found, read and written.
 
 use super::{MessageTooLong, TsigError};
-use crate::message::read_name;
-use crate::name::skip_name;
+use crate::message::{RawRecords, read_name};
 use crate::{HEADER_LEN, MAX_NAME_LEN, NameRef, Rtype};
 
 /// Octets of a record without its two names, its MAC and its other data.
@@ -64,27 +63,18 @@ impl From<NameRef<'_>> for KeyName {
 /// RFC 8945 5.1, 5.2: a TSIG record that is not the last record, or not the only one, makes the message malformed.
 pub fn find(message: &[u8]) -> Result<Option<(Tsig<'_>, usize)>, TsigError> {
     let header = message.first_chunk::<HEADER_LEN>().ok_or(TsigError::Malformed)?;
-    let count = |at: usize| usize::from(u16::from_be_bytes([header[at], header[at + 1]]));
-    if count(10) == 0 {
+    if header[10..] == [0, 0] {
         return Ok(None);
     }
-    let mut at = HEADER_LEN;
-    for _ in 0..count(4) {
-        at = skip_name(message, at).ok_or(TsigError::Malformed)? + 4;
-    }
-    let records = count(6) + count(8) + count(10);
-    for index in 1..=records {
-        let (rtype, end) = skip_record(message, at).ok_or(TsigError::Malformed)?;
-        match (rtype == Rtype::TSIG, index == records) {
-            (true, true) if end == message.len() => {
-                let tsig = Tsig::read(message, at).ok_or(TsigError::Malformed)?;
-                return Ok(Some((tsig, at)));
-            }
-            (true, _) => return Err(TsigError::Malformed),
-            (false, _) => at = end,
+    let mut records = RawRecords::of(message).ok_or(TsigError::Malformed)?;
+    match records.find(|(_, record)| record.rtype == Rtype::TSIG) {
+        Some((_, record)) if records.left() == 0 && record.end == message.len() => {
+            let tsig = Tsig::read(message, record.start).ok_or(TsigError::Malformed)?;
+            Ok(Some((tsig, record.start)))
         }
+        None if records.left() == 0 => Ok(None),
+        _ => Err(TsigError::Malformed),
     }
-    Ok(None)
 }
 
 #[allow(clippy::len_without_is_empty, reason = "a record is never empty")]
@@ -160,12 +150,4 @@ impl<'m> Tsig<'m> {
 fn split_sized(octets: &[u8]) -> Option<(&[u8], &[u8])> {
     let (len, rest) = octets.split_first_chunk()?;
     rest.split_at_checked(usize::from(u16::from_be_bytes(*len)))
-}
-
-/// The type of the record at `at` and the offset of its end.
-fn skip_record(message: &[u8], at: usize) -> Option<(Rtype, usize)> {
-    let fixed_at = skip_name(message, at)?;
-    let [type_high, type_low, .., len_high, len_low] = *message.get(fixed_at..)?.first_chunk::<10>()?;
-    let end = fixed_at + 10 + usize::from(u16::from_be_bytes([len_high, len_low]));
-    (end <= message.len()).then_some((Rtype(u16::from_be_bytes([type_high, type_low])), end))
 }
