@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::block::{BlockEncoder, common_len};
+use super::block::BlockEncoder;
+use super::tree_entry::common_len;
 use super::{Children, FAN_OUT, Inner, LEAF_SIZE, Leaf, MAX_DEPTH, Root, Tree};
 
 /// Builds leaves from entries in key order.

@@ -3,7 +3,8 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use super::block::{Block, TreeEntry};
+use super::block::Block;
+use super::tree_entry::TreeEntry;
 use super::{Children, FAN_OUT, Inner, Leaf, Root, Tree};
 
 impl Tree {

@@ -1,6 +1,7 @@
 //! Cursors: search, and iteration in both directions.
 
-use super::block::{Block, SearchResult, TreeEntry};
+use super::block::{Block, SearchResult};
+use super::tree_entry::TreeEntry;
 use super::{Children, Inner, MAX_DEPTH, Root, Tree};
 use crate::canonical_key::CanonicalKey;
 

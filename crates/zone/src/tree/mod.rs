@@ -15,6 +15,7 @@ mod cursor;
 mod edit;
 mod prefetch;
 mod shared_leaf;
+mod tree_entry;
 mod validate;
 
 use std::sync::Arc;
@@ -22,10 +23,10 @@ use std::sync::Arc;
 use block::{Block, SearchResult};
 use build::Separator;
 
-pub use block::TreeEntry;
 pub use build::TreeBuilder;
 pub use cursor::TreeCursor;
 pub use edit::TreeEdit;
+pub use tree_entry::TreeEntry;
 pub(crate) use validate::{LeafError, LeafLoader};
 
 /// The most octets of keys and values in a leaf, before the common prefix is removed; a single larger entry gets a leaf of its own.

@@ -1,7 +1,8 @@
 //! Leaves from untrusted bytes: checks a leaf block so that no search, cursor or edit can fail on it, and builds a tree of such leaves.
 
-use super::block::{Block, HEAD_LEN, MAX_COUNT, tail_len};
+use super::block::{Block, MAX_COUNT};
 use super::build::{Separator, build_root, separate};
+use super::tree_entry::{HEAD_LEN, tail_len};
 use super::{Leaf, Tree};
 use crate::canonical_key::{KeyCheck, KeyInfo, MAX_KEY_LEN, StoredSuffix};
 
