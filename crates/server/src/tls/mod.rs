@@ -16,6 +16,8 @@ mod quic_config;
 mod quic_sessions;
 pub mod record_layer;
 pub mod reload;
+#[cfg(test)]
+mod reload_tests;
 mod self_signed;
 mod server_config;
 mod stream;
