@@ -70,47 +70,58 @@ def half_handshakes(port: int) -> Iterator[int]:
         yield got
 
 
-def half_queries(port: int) -> Iterator[int]:
-    """Begins more queries than it may, finishes none, and connects again when the server has closed the connection."""
+def keep_connected(
+    port: int, network: int, count: int, begin: Callable[[QuicClient], int], is_over: Callable[[float, QuicClient], bool]
+) -> Iterator[int]:
+    """Keeps this many clients connected; yields how many streams they had.
+
+    `begin` opens the streams of a new client and returns their number. A client makes room for another one when `is_over` says so,
+    which gets the time of its connection, too.
+    """
     numbers, opened = itertools.count(), 0
-    clients: list[QuicClient] = []
+    clients: list[tuple[float, QuicClient]] = []
     yield opened
     while True:
-        if len(clients) < BEGINNING:
-            one = client(port, 22, next(numbers))
+        if len(clients) < count:
+            one = client(port, network, next(numbers))
             if one.connect():
-                opened += BEGUN
-                for _ in range(BEGUN):
-                    one.stream(framed()[:10], ends=False)
-                clients.append(one)
-        for one in list(clients):
-            one.quic.send_ping(0)
-            one.run(timeout_s=0.001)
-            if one.close_code() is not None:
-                clients.remove(one)
-                one.socket.close()
+                opened += begin(one)
+                clients.append((time.monotonic(), one))
+        over = [entry for entry in clients if is_over(*entry)]
+        for entry in over:
+            clients.remove(entry)
+            entry[1].socket.close()
+        if len(clients) == count:
+            time.sleep(0.001)
         yield opened
+
+
+def half_queries(port: int) -> Iterator[int]:
+    """Begins more queries than it may, finishes none, and connects again when the server has closed the connection."""
+
+    def begin(one: QuicClient) -> int:
+        for _ in range(BEGUN):
+            one.stream(framed()[:10], ends=False)
+        return BEGUN
+
+    def is_closed(_: float, one: QuicClient) -> bool:
+        one.quic.send_ping(0)
+        one.run(timeout_s=0.001)
+        return one.close_code() is not None
+
+    return keep_connected(port, 22, BEGINNING, begin, is_closed)
 
 
 def never_read(port: int) -> Iterator[int]:
     """Asks for transfers on the first streams that it may open, and reads nothing of them, not even the packets."""
-    numbers, opened = itertools.count(), 0
-    asking: list[tuple[float, QuicClient]] = []
-    yield opened
-    while True:
-        if len(asking) < ASKING:
-            one = client(port, 23, next(numbers))
-            if one.connect():
-                opened += TRANSFERS
-                for _ in range(TRANSFERS):
-                    one.stream(framed("example.", "AXFR"))
-                one.send()
-                asking.append((time.monotonic(), one))
-        elif time.monotonic() - asking[0][0] > UNREAD_S:
-            asking.pop(0)[1].socket.close()
-        else:
-            time.sleep(0.001)
-        yield opened
+
+    def ask(one: QuicClient) -> int:
+        for _ in range(TRANSFERS):
+            one.stream(framed("example.", "AXFR"))
+        one.send()
+        return TRANSFERS
+
+    return keep_connected(port, 23, ASKING, ask, lambda since, _: time.monotonic() - since > UNREAD_S)
 
 
 ATTACKS: dict[str, Callable[[int], Iterator[int]]] = {
