@@ -1,6 +1,7 @@
 //! Opens and holds connections: hundreds of thousands of idle ones, or those of slow and hostile clients.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,11 +32,11 @@ pub enum Behaviour {
     NeverRead,
     /// Send a query and close with RST.
     Reset,
-    /// Complete the handshake of TCP or TLS and close with RST: a flood of handshakes, at the rate of opening.
+    /// Complete the handshake of TCP, TLS or QUIC and close at once, TCP with RST: a flood of handshakes, at the rate of opening.
     Handshake,
     /// Connect and send nothing.
     Silence,
-    /// Send random octets.
+    /// Send random octets; over QUIC a datagram for each connection, every second with the header of a first packet.
     Random,
     /// Send one query, read the response, and be idle after that; not hostile.
     #[value(skip)]
@@ -55,7 +56,7 @@ pub struct HoldConfig<'q> {
     pub server: SocketAddr,
     /// The source addresses; `None` for the one that the kernel chooses.
     pub sources: Option<Sources>,
-    /// Set for TLS.
+    /// Set for TLS; those over QUIC have theirs in [`crate::quic::hostile::run`].
     pub tls: Option<TlsConfig>,
     /// The number of connections.
     pub connections: usize,
@@ -93,6 +94,22 @@ pub struct HoldResult {
     /// From opening a connection until it is established, in nanoseconds.
     #[serde(skip)]
     pub handshake: LatencyHistogram,
+}
+
+impl HoldResult {
+    /// Counts a connection that could not be established.
+    pub fn record_failure(&mut self, error: &dyn fmt::Display) {
+        self.failed += 1;
+        self.first_failure.get_or_insert_with(|| error.to_string());
+    }
+
+    /// Counts a connection that the server closed at this age.
+    pub fn record_closed(&mut self, age: Duration) {
+        let age_s = age.as_secs_f64();
+        self.closed_by_peer += 1;
+        self.first_closed_s = Some(self.first_closed_s.map_or(age_s, |first| first.min(age_s)));
+        self.last_closed_s = Some(self.last_closed_s.map_or(age_s, |last| last.max(age_s)));
+    }
 }
 
 /// How many octets a client that never reads sends: more than all buffers between it and the server hold.
@@ -184,7 +201,7 @@ impl<'h> HeldConnections<'h> {
             if index == self.config.connections || self.due_at(index) > now {
                 return;
             }
-            let connection = self.connect(index).map_err(|error| self.record_failure(&error)).ok();
+            let connection = self.connect(index).map_err(|error| self.result.record_failure(&error)).ok();
             self.connecting += usize::from(connection.is_some());
             self.clients.push(Client { connection, is_established: false, since: now, sent: 0 });
         }
@@ -195,11 +212,6 @@ impl<'h> HeldConnections<'h> {
         let connection = Connection::connect(self.config.server, source, self.config.tls.as_ref())?;
         self.poll.add(&connection, index as u64, Interest::Writable)?;
         Ok(connection)
-    }
-
-    fn record_failure(&mut self, error: &io::Error) {
-        self.result.failed += 1;
-        self.result.first_failure.get_or_insert_with(|| error.to_string());
     }
 
     /// Waits for events until the next connection or octet is due, and handles them.
@@ -333,7 +345,7 @@ impl<'h> HeldConnections<'h> {
     fn fail_connecting(&mut self, index: usize, error: &io::Error) {
         self.clients[index].connection = None;
         self.connecting -= 1;
-        self.record_failure(error);
+        self.result.record_failure(error);
     }
 
     fn framed_query(&self, index: usize) -> Vec<u8> {
@@ -366,11 +378,7 @@ impl<'h> HeldConnections<'h> {
         if is_not_ready(error) {
             return;
         }
-        let age_s = (self.now() - self.clients[index].since).as_secs_f64();
         self.clients[index].connection = None;
-        let result = &mut self.result;
-        result.closed_by_peer += 1;
-        result.first_closed_s = Some(result.first_closed_s.map_or(age_s, |first| first.min(age_s)));
-        result.last_closed_s = Some(result.last_closed_s.map_or(age_s, |last| last.max(age_s)));
+        self.result.record_closed(self.now() - self.clients[index].since);
     }
 }

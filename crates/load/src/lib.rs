@@ -7,7 +7,7 @@
 //! * [`job`] configures a run; [`run`] starts the workers and merges their metrics; `search` repeats runs to find the peak
 //!   rate; `report` writes the results as JSON lines.
 //! * [`probe`] asks many questions until each has the wanted answer, and records when that arrived.
-//! * [`quic`] asks over QUIC, or holds idle connections of it.
+//! * [`quic`] asks over QUIC, or holds idle connections of it, or hostile ones.
 //! * [`echo`] has servers without zones, which show the limits of the machine and of the generator.
 //! * [`hold`] opens and holds connections, idle or hostile; [`xfr`] has a secondary that discards zones and a primary that
 //!   replays encoded ones.

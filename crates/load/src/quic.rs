@@ -1,21 +1,18 @@
 //! DNS over QUIC (RFC 9250) in a closed loop: a stream for each query, over open connections, or over new ones for few queries each.
 //!
-//! `quinn-proto` knows neither sockets nor clocks; [`QuicConfig::run`] gives it both. Clients share some sockets.
+//! The connections are those of `quic/clients.rs`, as are those of hostile clients.
 
-use std::collections::{BTreeSet, HashMap};
+mod clients;
+pub mod hostile;
+
+use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use bytes::{Bytes, BytesMut};
-use netio::epoll::{Events, Interest, Poll};
-use netio::udp_client::{ClientSocket, ReceiveBatch, SendBatch};
-use quinn_proto::{
-    ClientConfig, Connection, ConnectionHandle, DatagramEvent, Dir, Endpoint, EndpointConfig, EndpointEvent, Event,
-    StreamEvent, StreamId, TransportConfig, VarInt,
-};
+use clients::QuicClients;
+use quinn_proto::{Connection, Dir, Event, StreamEvent, StreamId};
 use wire::HEADER_LEN;
 use wire::framing::{frame, split_message};
 
@@ -59,13 +56,6 @@ pub struct QuicResult {
     pub metrics: Metrics,
 }
 
-/// Sockets, so that servers that spread clients over threads get some for each.
-const MAX_SOCKETS: usize = 64;
-const BUFFER_LEN: usize = 4 << 20;
-/// The longest datagram that is sent: the MTU is not searched for.
-const DATAGRAM_LEN: usize = 1500;
-/// Datagrams in one system call.
-const BATCH: usize = 32;
 /// How often to look at the stop flag.
 const MAX_WAIT: Duration = Duration::from_millis(50);
 /// Connections opened before datagrams are handled again.
@@ -74,8 +64,6 @@ const MAX_OPENED_PER_TURN: usize = 16;
 const OPENING_TIMEOUT: Duration = Duration::from_secs(10);
 /// A query without a response after this time is lost: much longer than QUIC takes to repeat it.
 pub const TIMEOUT: Duration = Duration::from_secs(1);
-/// RFC 9250 4.3: DOQ_NO_ERROR.
-const NO_ERROR: VarInt = VarInt::from_u32(0);
 
 impl QuicConfig<'_> {
     /// Opens the connections, calls `on_opened`, and asks, or is idle, for the configured time.
@@ -99,9 +87,7 @@ impl QuicConfig<'_> {
         load.turn_until(since + self.duration, stop)?;
         result.counted = since.elapsed();
         load.record_unanswered(Instant::now());
-        for port in &load.ports {
-            load.metrics.receive_drops += u64::from(port.socket.receive_drops()?);
-        }
+        load.metrics.receive_drops += load.clients.receive_drops()?;
         load.close_all();
         result.metrics = load.metrics;
         Ok(result)
@@ -110,41 +96,22 @@ impl QuicConfig<'_> {
 
 struct QuicLoad<'q> {
     config: &'q QuicConfig<'q>,
-    client_config: ClientConfig,
     /// 0 while connections are opened.
     outstanding: usize,
-    ports: Vec<Port>,
-    clients: Vec<Client>,
-    /// Clients with a timer.
-    timers: BTreeSet<(Instant, usize)>,
+    clients: QuicClients<'q>,
+    /// What each of the clients asks.
+    askers: Vec<Asker>,
     /// Connections that are established.
     open: usize,
     next_query: u32,
-    poll: Poll,
-    events: Events,
-    receive_batch: ReceiveBatch,
     metrics: Metrics,
 }
 
-/// A socket with the connections on it.
-struct Port {
-    socket: ClientSocket,
-    endpoint: Endpoint,
-    /// The numbers of the clients, by handle.
-    clients: HashMap<ConnectionHandle, usize>,
-    send_batch: SendBatch,
-}
-
-struct Client {
-    handle: ConnectionHandle,
-    connection: Connection,
-    since: Instant,
-    is_established: bool,
-    /// Whether the server has sent its certificate.
-    has_certificate: bool,
+/// The queries of a connection.
+#[derive(Default)]
+struct Asker {
     responses: u64,
     exchanges: HashMap<StreamId, Exchange>,
-    timer: Option<Instant>,
 }
 
 /// A query and its response.
@@ -156,24 +123,13 @@ struct Exchange {
 
 impl<'q> QuicLoad<'q> {
     fn new(config: &'q QuicConfig<'q>) -> io::Result<QuicLoad<'q>> {
-        let poll = Poll::new()?;
-        let ports: Vec<Port> =
-            (0..config.connections.min(MAX_SOCKETS)).map(|_| Port::open(config.server)).collect::<io::Result<_>>()?;
-        ports.iter().zip(0..).try_for_each(|(port, token)| poll.add(&port.socket, token, Interest::Readable))?;
-        let mut client_config = ClientConfig::new(Arc::new(config.tls.quic().map_err(io::Error::other)?));
-        client_config.transport_config(Arc::new(transport()));
         Ok(QuicLoad {
             config,
-            client_config,
             outstanding: 0,
-            ports,
-            clients: Vec::with_capacity(config.connections),
-            timers: BTreeSet::new(),
+            clients: QuicClients::new(config.server, None, config.tls, config.connections)?,
+            askers: Vec::with_capacity(config.connections),
             open: 0,
             next_query: 0,
-            poll,
-            events: Events::with_capacity(MAX_SOCKETS),
-            receive_batch: ReceiveBatch::new(2 * BATCH),
             metrics: Metrics::default(),
         })
     }
@@ -189,29 +145,16 @@ impl<'q> QuicLoad<'q> {
             if number == self.config.connections || due > Instant::now() {
                 return Ok(());
             }
-            let client = self.connect(number)?;
-            self.clients.push(client);
+            self.askers.push(Asker::default());
+            self.clients.open(number)?;
             self.advance(number);
         }
         Ok(())
     }
 
-    fn connect(&mut self, number: usize) -> io::Result<Client> {
-        let port = number % self.ports.len();
-        let Port { endpoint, clients, .. } = &mut self.ports[port];
-        let (now, name) = (Instant::now(), self.config.tls.server_name());
-        let connected = endpoint.connect(now, self.client_config.clone(), self.config.server, &name);
-        let (handle, connection) = connected.map_err(io::Error::other)?;
-        clients.insert(handle, number);
-        let exchanges = HashMap::new();
-        let (is_established, has_certificate) = (false, false);
-        let (responses, timer) = (0, None);
-        Ok(Client { handle, connection, since: now, is_established, has_certificate, responses, exchanges, timer })
-    }
-
     /// Counts the queries without a response at the end: old ones are lost, as those to a server that has died.
     fn record_unanswered(&mut self, end: Instant) {
-        for exchange in self.clients.iter().flat_map(|client| client.exchanges.values()) {
+        for exchange in self.askers.iter().flat_map(|asker| asker.exchanges.values()) {
             let waited = end.saturating_duration_since(exchange.sent);
             if waited < TIMEOUT {
                 self.metrics.interrupted += 1;
@@ -228,50 +171,13 @@ impl<'q> QuicLoad<'q> {
         Ok(())
     }
 
-    /// Sends what is queued, and handles what arrives or is due within a short time.
+    /// Handles what arrives or is due within a short time.
     fn turn(&mut self) -> io::Result<()> {
-        self.ports.iter_mut().for_each(Port::flush);
-        let next = self.timers.first().map_or(MAX_WAIT, |(at, _)| at.saturating_duration_since(Instant::now()));
         let is_opening = self.clients.len() < self.config.connections;
         let longest = if is_opening { Duration::from_millis(1) } else { MAX_WAIT };
-        self.poll.wait_precise(&mut self.events, next.min(longest))?;
-        for index in 0..self.events.len() {
-            self.receive(self.events.at(index).token as usize)?;
-        }
-        let now = Instant::now();
-        while let Some(&(at, number)) = self.timers.first()
-            && at <= now
-        {
-            self.clients[number].connection.handle_timeout(now);
+        for number in self.clients.turn(longest)? {
             self.advance(number);
         }
-        Ok(())
-    }
-
-    fn receive(&mut self, port: usize) -> io::Result<()> {
-        let (server, now, mut reply, mut moved) = (self.config.server, Instant::now(), Vec::new(), Vec::new());
-        let Port { socket, endpoint, clients, send_batch } = &mut self.ports[port];
-        let (all, tls) = (&mut self.clients, self.config.tls);
-        self.receive_batch.receive(socket, |datagram| {
-            reply.clear();
-            match endpoint.handle(now, server, None, None, BytesMut::from(datagram.bytes), &mut reply) {
-                Some(DatagramEvent::ConnectionEvent(handle, event)) => {
-                    if let Some(&number) = clients.get(&handle) {
-                        let before = tls.full_handshakes();
-                        all[number].connection.handle_event(event);
-                        all[number].has_certificate |= tls.full_handshakes() > before;
-                        moved.push(number);
-                    }
-                }
-                Some(DatagramEvent::Response(_)) if !send_batch.is_full(reply.len()) => {
-                    send_batch.push(0, &reply);
-                }
-                _ => {}
-            }
-        })?;
-        moved.sort_unstable();
-        moved.dedup();
-        moved.into_iter().for_each(|number| self.advance(number));
         Ok(())
     }
 
@@ -282,38 +188,33 @@ impl<'q> QuicLoad<'q> {
     /// Does all that a client can do now: takes events, asks, queues datagrams, sets its timer.
     fn advance(&mut self, number: usize) {
         let lost = self.take_events(number);
-        let client = &self.clients[number];
+        let asker = &self.askers[number];
         let limit = self.config.queries_per_connection;
-        let is_done = limit > 0 && client.responses >= limit && client.exchanges.is_empty();
+        let is_done = limit > 0 && asker.responses >= limit && asker.exchanges.is_empty();
         if let Some(reason) = lost {
             self.record_loss(number, reason);
         } else if !is_done {
             self.ask(number);
-            return self.transmit(number);
+            return self.clients.transmit(number);
         }
         self.replace(number);
     }
 
     /// Takes the events of a connection; returns why it is lost, if it is.
     fn take_events(&mut self, number: usize) -> Option<String> {
-        let port = number % self.ports.len();
-        let (client, endpoint) = (&mut self.clients[number], &mut self.ports[port].endpoint);
-        while let Some(event) = client.connection.poll_endpoint_events() {
-            if let Some(event) = endpoint.handle_event(client.handle, event) {
-                client.connection.handle_event(event);
-            }
-        }
-        while let Some(event) = client.connection.poll() {
+        while let Some(event) = self.clients.next_event(number) {
+            let client = self.clients.client(number);
             match event {
                 Event::Connected => {
-                    client.is_established = true;
                     self.open += 1;
                     self.metrics.handshakes += 1;
                     self.metrics.handshakes_resumed += u64::from(!client.has_certificate);
                     self.metrics.handshake.saturating_record(client.since.elapsed().as_nanos() as u64);
                 }
                 Event::ConnectionLost { reason } => return Some(reason.to_string()),
-                Event::Stream(StreamEvent::Readable { id }) => client.read(id, self.config.queries, &mut self.metrics),
+                Event::Stream(StreamEvent::Readable { id }) => {
+                    self.askers[number].read(&mut client.connection, id, self.config.queries, &mut self.metrics);
+                }
                 _ => {}
             }
         }
@@ -321,11 +222,11 @@ impl<'q> QuicLoad<'q> {
     }
 
     fn ask(&mut self, number: usize) {
-        let client = &mut self.clients[number];
+        let (client, asker) = (self.clients.client(number), &mut self.askers[number]);
         let limit = self.config.queries_per_connection;
         while client.is_established
-            && client.exchanges.len() < self.outstanding
-            && (limit == 0 || client.responses + (client.exchanges.len() as u64) < limit)
+            && asker.exchanges.len() < self.outstanding
+            && (limit == 0 || asker.responses + (asker.exchanges.len() as u64) < limit)
             && let Some(id) = client.connection.streams().open(Dir::Bi)
         {
             let query = self.next_query;
@@ -335,36 +236,16 @@ impl<'q> QuicLoad<'q> {
             let framed = frame(message);
             let mut stream = client.connection.send_stream(id);
             if stream.write(&framed) == Ok(framed.len()) && stream.finish().is_ok() {
-                client.exchanges.insert(id, Exchange { query, sent: Instant::now(), input: Vec::new() });
+                asker.exchanges.insert(id, Exchange { query, sent: Instant::now(), input: Vec::new() });
                 self.metrics.record_sent(message.len(), 0);
             }
         }
     }
 
-    fn transmit(&mut self, number: usize) {
-        let port = number % self.ports.len();
-        let (client, port) = (&mut self.clients[number], &mut self.ports[port]);
-        let mut datagram = Vec::with_capacity(DATAGRAM_LEN);
-        while client.connection.poll_transmit(Instant::now(), 1, &mut datagram).is_some() {
-            if port.send_batch.is_full(datagram.len()) {
-                port.flush();
-            }
-            port.send_batch.push(0, &datagram);
-            datagram.clear();
-        }
-        let timer = client.connection.poll_timeout();
-        if timer != client.timer {
-            client.timer.map(|at| self.timers.remove(&(at, number)));
-            self.timers.extend(timer.map(|at| (at, number)));
-            client.timer = timer;
-        }
-    }
-
     fn record_loss(&mut self, number: usize, reason: String) {
-        let client = &self.clients[number];
-        if client.is_established {
+        if self.clients.client(number).is_established {
             self.metrics.closed_early += 1;
-            self.metrics.timeouts += client.exchanges.len() as u64;
+            self.metrics.timeouts += self.askers[number].exchanges.len() as u64;
         } else {
             self.metrics.record_failed_handshake(&io::Error::other(reason));
         }
@@ -372,48 +253,26 @@ impl<'q> QuicLoad<'q> {
 
     /// Closes all connections, so that the server need not wait for their end.
     fn close_all(&mut self) {
-        (0..self.clients.len()).for_each(|number| self.close(number));
-        self.ports.iter_mut().for_each(Port::flush);
-    }
-
-    fn close(&mut self, number: usize) {
-        self.clients[number].connection.close(Instant::now(), NO_ERROR, Bytes::new());
-        self.transmit(number);
+        (0..self.clients.len()).for_each(|number| self.clients.close(number));
+        self.clients.flush();
     }
 
     /// Closes a connection and opens another one in its place.
     fn replace(&mut self, number: usize) {
-        self.close(number);
-        let Client { handle, timer, is_established, .. } = self.clients[number];
-        timer.map(|at| self.timers.remove(&(at, number)));
-        self.open -= usize::from(is_established);
-        let port = number % self.ports.len();
-        let port = &mut self.ports[port];
-        port.clients.remove(&handle);
-        port.endpoint.handle_event(handle, EndpointEvent::drained());
-        // It was possible with the same settings before.
-        self.clients[number] = self.connect(number).expect("valid settings");
-        self.transmit(number);
+        self.clients.close(number);
+        self.open -= usize::from(self.clients.client(number).is_established);
+        self.clients.forget(number);
+        self.askers[number] = Asker::default();
+        // It was possible with the same settings before. It gets the number that was given up last.
+        self.clients.open(number).expect("valid settings");
+        self.clients.transmit(number);
     }
 }
 
-impl Port {
-    fn open(server: SocketAddr) -> io::Result<Port> {
-        let endpoint = Endpoint::new(Arc::new(EndpointConfig::default()), None, false, None);
-        let socket = ClientSocket::open(server, None, BUFFER_LEN)?;
-        Ok(Port { socket, endpoint, clients: HashMap::new(), send_batch: SendBatch::new(BATCH, DATAGRAM_LEN, 1) })
-    }
-
-    /// Sends what is queued. What the kernel refuses is lost like any datagram.
-    fn flush(&mut self) {
-        self.send_batch.send(&self.socket);
-    }
-}
-
-impl Client {
-    fn read(&mut self, id: StreamId, queries: &Queries, metrics: &mut Metrics) {
+impl Asker {
+    fn read(&mut self, connection: &mut Connection, id: StreamId, queries: &Queries, metrics: &mut Metrics) {
         let Some(exchange) = self.exchanges.get_mut(&id) else { return };
-        let mut stream = self.connection.recv_stream(id);
+        let mut stream = connection.recv_stream(id);
         let Ok(mut chunks) = stream.read(true) else { return };
         let has_ended = loop {
             match chunks.next(usize::MAX) {
@@ -446,17 +305,4 @@ impl Exchange {
             _ => metrics.record_timeout(latency_ns, latency_ns),
         }
     }
-}
-
-fn transport() -> TransportConfig {
-    let mut transport = TransportConfig::default();
-    transport
-        // RFC 9000 10.1: the lower one of both sides counts, so that of the server.
-        .max_idle_timeout(None)
-        // RFC 9250 4.2: the server opens no streams.
-        .max_concurrent_bidi_streams(VarInt::from_u32(0))
-        .max_concurrent_uni_streams(VarInt::from_u32(0))
-        .datagram_receive_buffer_size(None)
-        .mtu_discovery_config(None);
-    transport
 }

@@ -15,16 +15,16 @@ use super::input::read_queries;
 use super::number::{rate, seconds_or_none};
 use super::target::Target;
 use super::tls_tsig::TlsClientArguments;
-use super::transport::StreamTransport;
+use super::transport::ConnectionTransport;
 use super::{CommandError, Validity, conclude};
 use crate::hold::{Behaviour, HoldConfig, HoldResult};
 use crate::job::{Job, Timing};
 use crate::metrics::Metrics;
 use crate::queries::{Queries, QueryTemplate, file};
+use crate::quic;
 use crate::report::{ReportHeader, Reporter, connection_type, fields};
 use crate::run::RunResult;
 use crate::schedule::{ArrivalProcess, RateProfile};
-use crate::tls::Purpose;
 
 /// Descriptors other than connections: standard streams, signals, polls, the socket of the probes.
 const OTHER_DESCRIPTORS: u64 = 16;
@@ -35,8 +35,8 @@ pub struct HoldArguments {
     #[command(flatten)]
     target: Target,
     /// Transport of the connections
-    #[arg(long, value_enum, default_value_t = StreamTransport::Tcp)]
-    transport: StreamTransport,
+    #[arg(long, value_enum, default_value_t = ConnectionTransport::Tcp)]
+    transport: ConnectionTransport,
     #[command(flatten)]
     tls: TlsClientArguments,
     /// Number of connections
@@ -79,14 +79,17 @@ pub fn hostile(arguments: &HostileArguments, stop: &AtomicBool) -> Result<Validi
 
 impl HoldArguments {
     fn run(&self, behaviour: Behaviour, stop: &AtomicBool) -> Result<Validity, CommandError> {
-        if !behaviour.closes_at_once() {
-            self.check_limits()?;
+        match self.transport {
+            ConnectionTransport::Quic => check_is_over_quic(behaviour)?,
+            _ if behaviour.closes_at_once() => {}
+            _ => self.check_limits()?,
         }
         let queries = Arc::new(self.queries()?);
+        let tls = self.transport.tls(&self.tls, self.target.server)?;
         let config = HoldConfig {
             server: self.target.address(),
             sources: self.target.sources()?,
-            tls: self.transport.tls(&self.tls, self.target.server, Purpose::Queries)?,
+            tls: tls.clone().filter(|_| self.transport != ConnectionTransport::Quic),
             connections: self.connections as usize,
             rate: self.rate,
             hold: Duration::from_secs_f64(self.seconds),
@@ -95,23 +98,31 @@ impl HoldArguments {
         };
         let reporter = Reporter::new(ReportHeader {
             transport: self.transport.name(),
-            connections: Some(connection_type(self.transport == StreamTransport::Tls)),
+            connections: Some(match self.transport {
+                ConnectionTransport::Quic => "quic_conn",
+                transport => connection_type(transport == ConnectionTransport::Tls),
+            }),
             ..ReportHeader::default()
         });
         let since = clock::real();
-        let (held, probes) = self.with_probes(&queries, || {
-            config.run(stop, |held| {
-                let message = format!("{} connections are open, {} failed", held.open, held.failed);
-                let figures = json!({"open": held.open, "failed": held.failed, "seconds": held.open_s});
-                reporter.event("open", &message, figures);
-            })
+        let on_opened = |held: &HoldResult| {
+            let message = format!("{} connections are open, {} failed", held.open, held.failed);
+            let figures = json!({"open": held.open, "failed": held.failed, "seconds": held.open_s});
+            reporter.event("open", &message, figures);
+        };
+        let (held, probes) = self.with_probes(&queries, || match &tls {
+            Some(tls) if self.transport == ConnectionTransport::Quic => {
+                quic::hostile::run(&config, tls, stop, on_opened)
+            }
+            _ => config.run(stop, on_opened),
         })?;
         let held = held.map_err(CommandError::system("holding connections"))?;
         let invalid_because = invalid_because(&held, probes.as_ref());
         let mut figures = fields(&held);
         figures["invalid_because"] = json!(invalid_because);
         let metrics = Metrics {
-            handshakes: held.open,
+            // Random datagrams over QUIC have none.
+            handshakes: held.handshake.len(),
             handshakes_failed: held.failed,
             handshake_failure: held.first_failure,
             handshake: held.handshake,
@@ -170,6 +181,16 @@ impl HoldArguments {
             let result = probes.join().expect("workers do not panic").map_err(CommandError::system("probing"))?;
             Ok((held, Some(result.metrics)))
         })
+    }
+}
+
+fn check_is_over_quic(behaviour: Behaviour) -> Result<(), CommandError> {
+    match behaviour {
+        possible if quic::hostile::is_possible(possible) => Ok(()),
+        Behaviour::Ask => {
+            Err(CommandError::Input("--queries is not for --transport quic: use `zonda-load quic`".into()))
+        }
+        _ => Err(CommandError::Input("this --kind is for TCP and TLS only".into())),
     }
 }
 

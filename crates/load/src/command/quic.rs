@@ -68,7 +68,7 @@ pub fn run(arguments: &QuicArguments, stop: &AtomicBool) -> Result<Validity, Com
         duration: Duration::from_secs_f64(arguments.seconds),
         queries: &queries,
     };
-    let header = ReportHeader { connections: Some("quic"), timeout: TIMEOUT, ..ReportHeader::closed("quic") };
+    let header = ReportHeader { connections: Some("quic_conn"), timeout: TIMEOUT, ..ReportHeader::closed("quic") };
     let reporter = Reporter::new(header);
     let run = config.run(stop, |opened| {
         let message = format!("{} connections are open", opened.open);

@@ -1,0 +1,197 @@
+//! Hostile clients over QUIC, as a server sees them.
+
+use std::collections::HashMap;
+use std::net::{SocketAddr, UdpSocket};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use load::hold::{Behaviour, HoldConfig, HoldResult};
+use load::queries::{QueryTemplate, file};
+use load::quic::hostile;
+use load::tls::{self, Purpose, TlsConfig};
+use quinn_proto::crypto::rustls::QuicServerConfig;
+use quinn_proto::{
+    Connection, ConnectionError, ConnectionHandle, DatagramEvent, Endpoint, Event, ServerConfig, StreamEvent,
+    TransportConfig,
+};
+use rustls::pki_types::ServerName;
+
+/// What a server has seen.
+#[derive(Default, Debug)]
+struct Seen {
+    datagrams: usize,
+    /// Datagrams that begin like the first one of a connection.
+    initials: usize,
+    /// Attempts to connect.
+    attempts: usize,
+    established: usize,
+    /// Connections that the client closed.
+    closed: usize,
+    streams: usize,
+}
+
+/// A server that accepts connections and nothing else.
+struct Server {
+    address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Seen>,
+}
+
+impl Server {
+    fn start(idle_timeout: Duration) -> Server {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+        socket.set_read_timeout(Some(Duration::from_millis(1))).expect("an option");
+        let (address, stop) = (socket.local_addr().expect("bound"), Arc::new(AtomicBool::new(false)));
+        let flag = stop.clone();
+        Server { address, stop, thread: thread::spawn(move || serve(&socket, idle_timeout, &flag)) }
+    }
+
+    fn stop(self) -> Seen {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().expect("no panic")
+    }
+}
+
+fn server_config(idle_timeout: Duration) -> Arc<ServerConfig> {
+    let (certificates, key) = tls::self_signed().expect("random numbers");
+    let tls = tls::server_config(certificates, key, Purpose::Transfers).expect("a matching pair");
+    let mut tls = rustls::ServerConfig::clone(&tls);
+    tls.alpn_protocols = vec![b"doq".to_vec()];
+    let mut config = ServerConfig::with_crypto(Arc::new(QuicServerConfig::try_from(tls).expect("TLS 1.3")));
+    let mut transport = TransportConfig::default();
+    transport.max_idle_timeout(Some(idle_timeout.try_into().expect("a short time")));
+    config.transport_config(Arc::new(transport));
+    Arc::new(config)
+}
+
+fn serve(socket: &UdpSocket, idle_timeout: Duration, stop: &AtomicBool) -> Seen {
+    let mut endpoint = Endpoint::new(Arc::default(), Some(server_config(idle_timeout)), false, None);
+    let mut connections: HashMap<ConnectionHandle, Connection> = HashMap::new();
+    let (mut seen, mut octets) = (Seen::default(), [0; 2048]);
+    while !stop.load(Ordering::Relaxed) {
+        if let Ok((len, peer)) = socket.recv_from(&mut octets) {
+            seen.datagrams += 1;
+            seen.initials += usize::from(octets[0] & 0xf0 == 0xc0 && octets[1..5] == [0, 0, 0, 1]);
+            let (now, mut reply) = (Instant::now(), Vec::new());
+            match endpoint.handle(now, peer, None, None, BytesMut::from(&octets[..len]), &mut reply) {
+                Some(DatagramEvent::NewConnection(incoming)) => {
+                    seen.attempts += 1;
+                    // Here it is decrypted, which fails with random octets.
+                    if let Ok((handle, connection)) = endpoint.accept(incoming, now, &mut reply, None) {
+                        connections.insert(handle, connection);
+                    }
+                }
+                Some(DatagramEvent::ConnectionEvent(handle, event)) => {
+                    connections.get_mut(&handle).expect("it was accepted").handle_event(event);
+                }
+                _ => {}
+            }
+        }
+        for (handle, connection) in &mut connections {
+            advance(&mut endpoint, *handle, connection, socket, &mut seen);
+        }
+    }
+    seen
+}
+
+fn advance(
+    endpoint: &mut Endpoint,
+    handle: ConnectionHandle,
+    connection: &mut Connection,
+    socket: &UdpSocket,
+    seen: &mut Seen,
+) {
+    let now = Instant::now();
+    if connection.poll_timeout().is_some_and(|at| at <= now) {
+        connection.handle_timeout(now);
+    }
+    while let Some(event) = connection.poll_endpoint_events() {
+        if let Some(event) = endpoint.handle_event(handle, event) {
+            connection.handle_event(event);
+        }
+    }
+    while let Some(event) = connection.poll() {
+        match event {
+            Event::Connected => seen.established += 1,
+            Event::ConnectionLost { reason: ConnectionError::ApplicationClosed(_) } => seen.closed += 1,
+            Event::Stream(StreamEvent::Opened { .. }) => seen.streams += 1,
+            _ => {}
+        }
+    }
+    let mut datagram = Vec::new();
+    while let Some(transmit) = connection.poll_transmit(now, 1, &mut datagram) {
+        socket.send_to(&datagram, transmit.destination).expect("loopback");
+        datagram.clear();
+    }
+}
+
+/// Runs some clients against a server; returns both results.
+fn run(behaviour: Behaviour, connections: usize, hold_ms: u64, idle_timeout_ms: u64) -> (HoldResult, Seen) {
+    let server = Server::start(Duration::from_millis(idle_timeout_ms));
+    let name = ServerName::try_from("localhost").expect("a literal");
+    let tls = TlsConfig::new(name, Vec::new(), false, Purpose::Transfers).expect("a good configuration");
+    let queries = file::read(b"www.example A", &QueryTemplate::default()).expect("a query");
+    let config = HoldConfig {
+        server: server.address,
+        sources: None,
+        tls: None,
+        connections,
+        rate: 200.0,
+        hold: Duration::from_millis(hold_ms),
+        behaviour,
+        queries: &queries,
+    };
+    let mut opened = None;
+    let held = hostile::run(&config, &tls, &AtomicBool::new(false), |held| opened = Some(held.open)).expect("loopback");
+    assert_eq!(opened, Some(held.open), "called when all were established");
+    (held, server.stop())
+}
+
+#[test]
+fn a_flood_of_handshakes_completes_and_closes_each() {
+    let (held, seen) = run(Behaviour::Handshake, 20, 300, 10_000);
+    assert_eq!((held.open, held.failed, held.closed_by_peer, held.handshake.len()), (20, 0, 0, 20));
+    assert!(held.open_s >= 0.09, "{}", held.open_s);
+    assert_eq!((seen.attempts, seen.established, seen.closed, seen.streams), (20, 20, 20, 0), "{seen:?}");
+}
+
+#[test]
+fn silent_connections_stay_open_until_the_server_closes_them() {
+    let (held, seen) = run(Behaviour::Silence, 10, 200, 10_000);
+    assert_eq!((held.open, held.failed, held.closed_by_peer), (10, 0, 0));
+    assert_eq!((seen.established, seen.closed, seen.streams), (10, 0, 0), "{seen:?}");
+    let (held, _) = run(Behaviour::Silence, 10, 1500, 300);
+    assert_eq!((held.open, held.failed, held.closed_by_peer), (10, 0, 10));
+    let (first, last) = (held.first_closed_s.expect("closed"), held.last_closed_s.expect("closed"));
+    assert!(first > 0.2 && first <= last && last < 1.5, "{first} {last}");
+}
+
+#[test]
+fn every_second_random_datagram_begins_like_a_connection() {
+    let (held, seen) = run(Behaviour::Random, 10, 100, 10_000);
+    assert_eq!((held.open, held.failed), (10, 0));
+    assert_eq!((seen.datagrams, seen.initials, seen.established), (10, 5, 0), "{seen:?}");
+    // Keys are derived for all five; two reserved bits are 0 in a quarter of them.
+    assert!((1..5).contains(&seen.attempts), "{seen:?}");
+}
+
+#[test]
+fn kinds_that_need_a_stream_are_refused() {
+    let run = |kind: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_zonda-load"));
+        command.args(["hostile", "--kind", kind, "--transport", "quic", "--server", "127.0.0.1", "--port", "9"]);
+        command.args(["--connections", "1", "--seconds", "0"]).output().expect("the program was built")
+    };
+    let refused = run("half-query");
+    let error = String::from_utf8(refused.stderr).expect("UTF-8");
+    assert!(refused.status.code() == Some(2) && error.contains("TCP and TLS only"), "{error}");
+    let sent = run("random");
+    let output = String::from_utf8(sent.stdout).expect("UTF-8");
+    for part in [r#""transport":"quic""#, r#""type":"quic_conn""#, r#""open":1"#, r#""handshakes":0"#] {
+        assert!(output.contains(part), "{part}: {output}");
+    }
+}
