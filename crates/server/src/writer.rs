@@ -160,7 +160,7 @@ impl Writer {
         let WriterSetup { config, sources, log, tls, queue, journal } = setup;
         let mut zones = ZoneRegistry::new(&config.server, queue.zone_sender(), queue.work_sender())?;
         zones.set_journal(journal);
-        let secondaries = Secondaries::new(&queue.sender, transfers);
+        let secondaries = Secondaries::new(queue.sender.clone(), transfers);
         let own = OwnAddresses::of(config.server.listen.iter().map(|Endpoint(address)| *address));
         zones.set_hooks(Box::new(TransferHooks::new(secondaries.handle().clone(), tls.peers().clone(), own)));
         zones.set_keys(&config.keys);

@@ -37,17 +37,15 @@ use crate::zone_id::ZoneId;
 use crate::zone_status;
 use crate::zone_totals::ReceivedTotals;
 use crate::zones::acceptance;
-use crate::zones::check_command;
-use crate::zones::work_pool::WorkPool;
+use crate::zones::zone_pools::ZonePools;
 
 /// What the writer keeps for secondary zones.
 pub(super) struct Secondaries {
     transfers: TransferHandle,
     /// Whether the transfer thread is still to look for commands.
     has_sent: bool,
-    pool: WorkPool<FinishedTransfer>,
-    /// Builds zones that an external command checks, which may take long.
-    check_pool: WorkPool<FinishedTransfer>,
+    /// Build and check the received zones.
+    pools: ZonePools<FinishedTransfer>,
     last: LastTransfers,
     totals: ReceivedTotals,
     /// The primaries that could not be reached, and why: logged once for all their zones.
@@ -58,24 +56,21 @@ pub(super) struct Secondaries {
 
 /// A primary that fails may fail for all of a million zones; `zonda zone status` tells them apart.
 const CHECK_LOG: RateLimitedLog = RateLimitedLog::new(100, Duration::from_secs(60));
-/// The most threads that build transferred zones.
+/// The most threads that build transferred zones without a command.
 const BUILD_THREADS: usize = 2;
 
 impl Secondaries {
     /// For the transfer thread with this handle, whose events go to the writer's queue.
-    pub(super) fn new(events: &Sender<WriterEvent>, transfers: TransferHandle) -> Secondaries {
-        let done = |events: Sender<WriterEvent>| {
-            move |_, finished: Option<FinishedTransfer>| match finished {
-                Some(finished) => _ = events.send(WriterEvent::TransferFinished(Box::new(finished))),
-                // Building catches panics, so that this is one after it.
-                None => error!("zonda panicked after building a transferred zone; this is a bug, please report it"),
-            }
+    pub(super) fn new(events: Sender<WriterEvent>, transfers: TransferHandle) -> Secondaries {
+        let done = move |_, finished: Option<FinishedTransfer>| match finished {
+            Some(finished) => _ = events.send(WriterEvent::TransferFinished(Box::new(finished))),
+            // Building catches panics, so that this is one after it.
+            None => error!("zonda panicked after building a transferred zone; this is a bug, please report it"),
         };
         Secondaries {
             transfers,
             has_sent: false,
-            pool: WorkPool::new(BUILD_THREADS, done(events.clone())),
-            check_pool: WorkPool::with_lanes(check_command::THREADS, check_command::SHARE, done(events.clone())),
+            pools: ZonePools::new(BUILD_THREADS, done),
             last: LastTransfers::default(),
             totals: ReceivedTotals::default(),
             unreachable: HashMap::new(),
@@ -236,10 +231,9 @@ impl Writer {
             let result = received_zone::finish(sink, base.as_ref(), &policy);
             FinishedTransfer { zone, base, policy, result, report }
         };
-        match (is_quick, command) {
-            (_, Some(lane)) => _ = self.secondaries.check_pool.submit_to(lane, finish),
-            (true, None) => self.finish_transfer(finish()),
-            (false, None) => _ = self.secondaries.pool.submit(finish),
+        match is_quick {
+            true => self.finish_transfer(finish()),
+            false => _ = self.secondaries.pools.submit(command, finish),
         }
     }
 

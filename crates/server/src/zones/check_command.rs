@@ -55,11 +55,6 @@ pub enum CommandError {
     },
 }
 
-/// Threads of a pool that runs commands: more commands at once would compete with answering for processors and memory.
-pub const THREADS: usize = 5;
-/// As many of them may run the same command: zones whose command is slow or hangs do not keep those with another one from being checked.
-pub const SHARE: usize = 4;
-
 /// What is written for the zone's name, and for a file with its text.
 const ZONE: &str = "{zone}";
 const FILE: &str = "{file}";

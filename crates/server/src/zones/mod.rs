@@ -21,6 +21,7 @@ pub mod work_pool;
 mod zone_entry;
 mod zone_file;
 pub mod zone_origin;
+pub mod zone_pools;
 mod zone_slab;
 
 pub use registry::{

@@ -29,7 +29,6 @@ use zone::{FilePosition, Finding, Severity, Zone, ZoneVersion};
 use super::acceptance;
 use super::answer_config::{GeneratedSecret, answer_config};
 use super::change_detection::Fingerprint;
-use super::check_command;
 use super::journal::{NoJournal, ZoneJournal};
 use super::load::{LoadPurpose, LoadedZone, load, refusal};
 use super::load_progress::LoadProgress;
@@ -37,9 +36,9 @@ use super::load_schedule::LoadSchedule;
 use super::publication::BatchedPublisher;
 use super::read_pool::{ReadLimits, ReadPool, ReadTask, TooLarge};
 use super::text_files::TextFiles;
-use super::work_pool::WorkPool;
 use super::zone_entry::{change_of, zone_report};
 use super::zone_origin::OriginTable;
+use super::zone_pools::ZonePools;
 use super::zone_slab::ZoneSlab;
 use crate::config::{Server, ZonePolicy, ZoneSource};
 use crate::printable::path_text;
@@ -78,9 +77,7 @@ pub struct ZoneRegistry {
     cookie_secret: GeneratedSecret,
     schedule: LoadSchedule,
     pool: ReadPool<LoadJob, LoadResult>,
-    work_pool: WorkPool<ZoneWorkResult>,
-    /// Runs external commands, which may take long.
-    check_pool: WorkPool<ZoneWorkResult>,
+    pools: ZonePools<ZoneWorkResult>,
     text_files: TextFiles,
     changes: Changes,
     journal: Box<dyn ZoneJournal>,
@@ -154,8 +151,6 @@ impl ZoneRegistry {
         let cookie_secret = GeneratedSecret::random()?;
         let config = answer_config(server, KeyRing::default(), &cookie_secret);
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let work_done = Arc::new(work_done);
-        let pool_done = |done: Arc<dyn Fn(FinishedWork) + Send + Sync>| move |id, result| done((id, result));
         Ok(ZoneRegistry {
             zones: ZoneSlab::default(),
             served: 0,
@@ -172,8 +167,7 @@ impl ZoneRegistry {
             cookie_secret,
             schedule: LoadSchedule::default(),
             pool: ReadPool::new(threads, read, read_done),
-            work_pool: WorkPool::new(threads + 1, pool_done(work_done.clone())),
-            check_pool: WorkPool::with_lanes(check_command::THREADS, check_command::SHARE, pool_done(work_done)),
+            pools: ZonePools::new(threads + 1, move |id, result| work_done((id, result))),
             text_files: TextFiles::default(),
             changes: Changes::default(),
             journal: Box::new(NoJournal),
@@ -318,8 +312,7 @@ impl ZoneRegistry {
 
     /// Asks the external command in a pool. The load goes on until it answers.
     fn submit_check(&mut self, task: Arc<ReadTask<LoadJob>>, mut loaded: LoadedZone) {
-        let lane = acceptance::command_lane(&task.job.policy).unwrap_or_default();
-        self.check_pool.submit_to(lane, move || {
+        self.pools.submit(acceptance::command_lane(&task.job.policy), move || {
             let result = match &loaded.zone {
                 Some(zone) => acceptance::run_command(zone, &task.job.policy),
                 None => Ok(()),

@@ -65,10 +65,7 @@ impl ZoneRegistry {
         };
         let job = move || ZoneWorkResult::Applied(zone, Box::new(apply()));
         let kind = WorkKind::Apply { order, done, waiting: VecDeque::new() };
-        let id = match command {
-            Some(lane) => self.check_pool.submit_to(lane, job),
-            None => self.work_pool.submit(job),
-        };
+        let id = self.pools.submit(command, job);
         self.changes.work.insert(zone, ZoneWork { id, kind });
     }
 
@@ -84,7 +81,7 @@ impl ZoneRegistry {
         }
         let Some(base) = self.latest(zone).cloned() else { return };
         let job = move || ZoneWorkResult::Rebuilt(zone, Some(Box::new(base.rebuild(REBUILD_THREADS))));
-        let id = self.work_pool.submit(job);
+        let id = self.pools.submit(None, job);
         self.changes.work.insert(zone, ZoneWork { id, kind: WorkKind::Rebuild(Vec::new()) });
     }
 
@@ -138,7 +135,7 @@ impl ZoneRegistry {
             records > MAX_INLINE_RECORDS || acceptance::is_long(&rebuilt, log.iter().map(|(change, _)| change));
         if log.len() > MAX_INLINE_CHANGES || is_large {
             let job = move || ZoneWorkResult::Rebuilt(zone, replay(rebuilt, log).map(Box::new));
-            let id = self.work_pool.submit(job);
+            let id = self.pools.submit(None, job);
             self.changes.work.insert(zone, ZoneWork { id, kind: WorkKind::Rebuild(Vec::new()) });
             return;
         }
