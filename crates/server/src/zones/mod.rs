@@ -20,11 +20,13 @@ pub mod text_files;
 pub mod work_pool;
 mod zone_entry;
 mod zone_file;
+mod zone_loads;
 pub mod zone_origin;
 pub mod zone_pools;
 mod zone_slab;
 
 pub use registry::{
-    ChangeDone, ChangeHooks, ChangeRefusal, ChangedZone, ControlRefused, FinishedRead, FinishedWork, NoHooks,
-    ProposedChange, PublishOrder, Rollback, ZoneChange, ZoneNotice, ZoneRegistry,
+    ChangeDone, ChangeHooks, ChangeRefusal, ChangedZone, ControlRefused, FinishedWork, NoHooks, ProposedChange,
+    PublishOrder, Rollback, ZoneChange, ZoneNotice, ZoneRegistry,
 };
+pub use zone_loads::FinishedRead;

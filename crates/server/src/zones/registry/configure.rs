@@ -6,10 +6,11 @@ use std::sync::Arc;
 use answer::{ZoneExtras, ZoneState};
 use wire::{Name, NameRef};
 
-use super::{ChangeRefusal, Fingerprint, ZoneNotice, ZoneRegistry};
+use super::{ChangeRefusal, ZoneNotice, ZoneRegistry};
 use crate::config::{ConfiguredKey, ZoneConfig, ZoneSource};
 use crate::report::{Change, ZoneReport};
 use crate::zone_id::{ZoneBitSet, ZoneId};
+use crate::zones::change_detection::Fingerprint;
 use crate::zones::zone_entry::{Acls, ZoneEntry, zone_report};
 use crate::zones::zone_origin::ZoneOrigin;
 
@@ -92,11 +93,8 @@ impl ZoneRegistry {
     }
 
     fn end_configuration(&mut self, job: Configuring) -> Vec<ZoneReport> {
-        if self.is_settled() {
-            self.octets_read = 0;
-        }
         self.changed_keys = HashSet::new();
-        self.schedule.begin_reload(self.zones.len());
+        self.loads.begin_reload(self.zones.len());
         self.publisher.publish_draft(&self.zones);
         self.announce_loaded();
         job.reports
@@ -117,7 +115,7 @@ impl ZoneRegistry {
             }
             None => match self.zones.insert(ZoneEntry::new(config.name, source, extras)) {
                 Some(id) => {
-                    self.schedule.zone_added(id.index as usize);
+                    self.loads.zone_added(id);
                     self.publisher.draft_insert(&self.zones, id);
                     self.announce_configuration(id);
                     self.note_added(id);
@@ -175,7 +173,7 @@ impl ZoneRegistry {
         // The file of a secondary was not read again since a primary has sent a version.
         let has_primaries = [&entry.source, &source].map(|source| !source.policy.primaries.is_empty());
         if !source.is_read_like(&entry.source) || has_primaries == [true, false] {
-            self.loads.remove(&id);
+            self.loads.make_stale(id);
             self.zones.set_fingerprint(id, Fingerprint::NONE);
         }
         let Some(entry) = self.zones.get_mut(id) else { return };
@@ -245,16 +243,13 @@ impl ZoneRegistry {
         self.journal.forget_owner(gone.served.apex());
         self.text_files.forget(id);
         self.hooks.removed(id);
-        self.restores.remove(&id);
         self.discard_changes(id, || ChangeRefusal::NotServed);
         self.served -= usize::from(gone.served.zone().is_some());
-        self.includes.remove(&id);
         self.expired.remove(&id);
         self.forget_controls(id, gone.served.apex());
         self.updated.remove(&id);
         self.seeded.remove(&id);
-        self.loads.remove(&id);
-        self.schedule.zone_removed(id.index as usize);
+        self.loads.zone_removed(id);
         self.publisher.draft_remove(gone.served.apex());
         Some(zone_report(gone.served.apex(), Change::Removed))
     }

@@ -151,7 +151,7 @@ impl ZoneRegistry {
         self.thaw_later(apex.as_ref());
         if self.controls.frozen.remove(&id) {
             self.announce_configuration(id);
-            self.start_load(id, self.schedule.latest_reload());
+            self.load_now(id);
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use answer::ZoneExtras;
 use wire::Name;
 
-use super::{MAX_IN_FLIGHT, ZoneRegistry};
+use super::ZoneRegistry;
 use crate::config::value::CatalogRole;
 use crate::config::{ZonePolicy, ZoneSource};
 use crate::zone_id::ZoneId;
@@ -87,12 +87,12 @@ impl ZoneRegistry {
     ) -> Option<ZoneId> {
         let id = self.zones.insert(ZoneEntry::new(apex, source, extras))?;
         self.origins.set(id.index as usize, origin);
-        self.schedule.zone_added(id.index as usize);
+        self.loads.zone_added(id);
         self.publisher.draft_insert(&self.zones, id);
         self.publisher.queue_change(id);
         self.announce_configuration(id);
         self.note_added(id);
-        self.start_load(id, self.schedule.latest_reload());
+        self.load_now(id);
         Some(id)
     }
 
@@ -112,7 +112,7 @@ impl ZoneRegistry {
         self.reconfigure(id, apex, template.source.clone(), template.extras.clone(), &mut Vec::new());
         self.publisher.queue_change(id);
         if is_read_again {
-            self.start_load(id, self.schedule.latest_reload());
+            self.load_now(id);
         }
     }
 
@@ -128,7 +128,7 @@ impl ZoneRegistry {
 
     /// Whether more zones may be added now: neither a configuration nor many loads are in progress.
     pub fn accepts_zones(&self) -> bool {
-        self.configuring.is_none() && self.in_flight + self.restores.len() < MAX_IN_FLIGHT + self.stuck
+        self.configuring.is_none() && self.loads.has_room()
     }
 
     /// What happened to zones since the last call.

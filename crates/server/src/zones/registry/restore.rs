@@ -15,15 +15,15 @@ use crate::zones::journal::{JournalEvent, LatestVersion, RestoredZone};
 use crate::zones::zone_origin::Membership;
 
 impl ZoneRegistry {
-    /// Starts to read the stored version of a zone for this reload; false if there is none.
+    /// Has the stored version of a zone read for this reload; false if there is none.
     pub(super) fn begin_restore(&mut self, id: ZoneId, reload: u64) -> bool {
-        if self.restores.contains_key(&id) {
+        if self.loads.is_restoring(id) {
             return true;
         }
         let Some(entry) = self.zones.get(id) else { return false };
         let begins = self.journal.restore(id, entry.served.apex(), entry.source.policy.max_history_len());
         if begins {
-            self.restores.insert(id, reload);
+            self.loads.restore_begun(id, reload);
         }
         begins
     }
@@ -36,12 +36,12 @@ impl ZoneRegistry {
     /// Whether a stored version of the zone will be read.
     pub fn is_restoring(&self, id: ZoneId) -> bool {
         let entry = self.zones.get(id);
-        self.restores.contains_key(&id) || entry.is_some_and(|entry| self.journal.is_restorable(entry.served.apex()))
+        self.loads.is_restoring(id) || entry.is_some_and(|entry| self.journal.is_restorable(entry.served.apex()))
     }
 
     /// Serves a stored version. Then the file of the zone is read, or its primaries are asked.
     fn finish_restore(&mut self, id: ZoneId, restored: Option<RestoredZone>) {
-        let Some(reload) = self.restores.remove(&id) else { return };
+        let Some(reload) = self.loads.restore_ended(id) else { return };
         let Some(apex) = self.served(id).map(|served| served.apex().to_owned()) else { return };
         let is_another = restored.as_ref().is_some_and(|restored| self.has_another_label(id, restored.timers));
         if is_another {
@@ -146,7 +146,7 @@ impl ZoneRegistry {
         }
         let Some(serial) = entry.served.zone().map(Zone::serial) else { return };
         let mut fingerprint = self.zones.fingerprint(id);
-        if self.includes.contains_key(&id) {
+        if self.loads.has_includes(id) {
             // The paths of the included files are not stored: such a zone is read again.
             fingerprint = fingerprint.not_final();
         }

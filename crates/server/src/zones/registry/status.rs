@@ -18,7 +18,7 @@ impl ZoneRegistry {
         let entry = self.zones.get(id)?;
         let version = entry.served.zone();
         // A zone whose file was never read to the end has no fingerprint.
-        let is_loading = self.loads.contains_key(&id) || self.schedule.due() > 0;
+        let is_loading = self.loads.is_loading(id);
         let state = match version {
             Some(_) => ZoneServingState::Serving,
             None if self.expired.contains_key(&id) => ZoneServingState::Expired,

@@ -1,6 +1,7 @@
 //! The registry with reads that end when the test wants them to.
 
 use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
@@ -11,9 +12,12 @@ use zone::text::{self, Source};
 use super::*;
 use crate::clock;
 use crate::config::reader::ConfigReader;
-use crate::config::{ConfiguredKey, RemoteServer, ZoneConfig};
+use crate::config::{ConfiguredKey, RemoteServer, ZoneConfig, ZonePolicy};
+use crate::report::Change;
 use crate::storage::Timers;
+use crate::zones::change_detection::Fingerprint;
 use crate::zones::journal::{JournalEvent, RestoredZone};
+use crate::zones::load::LoadedZone;
 use crate::zones::read_pool;
 use crate::zones::template_set::TemplateSource;
 use crate::zones::zone_entry::Acls;

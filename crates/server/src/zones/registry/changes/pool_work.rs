@@ -15,8 +15,8 @@ use crate::zones::ZoneRegistry;
 use crate::zones::acceptance::{self, AcceptedChange};
 use crate::zones::load::LoadedZone;
 use crate::zones::read_pool::ReadTask;
-use crate::zones::registry::{LoadJob, LoadResult};
 use crate::zones::work_pool::WorkId;
+use crate::zones::zone_loads::{LoadJob, LoadResult};
 
 /// A result of the pool.
 pub type FinishedWork = (WorkId, Option<ZoneWorkResult>);
