@@ -36,7 +36,7 @@ use crate::storage::{StorageThread, StoreLimits};
 use crate::systemd_notify::Notifier;
 use crate::tls::{DaemonTls, TlsFileError};
 use crate::write_help::write_help;
-use crate::writer::{self, EventQueue, Writer, WriterHandle, WriterSetup, log_finding};
+use crate::writer::{self, EventQueue, Writer, WriterError, WriterHandle, WriterSetup, log_finding};
 use crate::zones::check_command;
 use crate::zones::journal::{NoJournal, ZoneJournal};
 
@@ -55,6 +55,8 @@ enum StartError {
     Tls(#[from] TlsFileError),
     #[error(transparent)]
     Journal(#[from] JournalError),
+    #[error(transparent)]
+    Writer(#[from] WriterError),
     #[error("{0}: {1}")]
     System(&'static str, io::Error),
 }
@@ -116,8 +118,7 @@ fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<
     let frozen_zones = Arc::new(FrozenZones::new(FrozenZonesFile::new(frozen_zones), handle.clone()));
     let control = state_dir.clone().map(|state_dir| open_control_socket(&config.server, state_dir)).transpose()?;
     let control = control.flatten().map(Arc::new);
-    let mut writer = Writer::new(WriterSetup { config, sources, log, tls, queue, journal })
-        .map_err(|error| StartError::System("the system has no random numbers", error))?;
+    let mut writer = Writer::new(WriterSetup { config, sources, log, tls, queue, journal })?;
     let removed_from = frozen_zones.clone();
     writer.freeze_later(frozen_before, move || removed_from.store_soon());
     match &state_dir {

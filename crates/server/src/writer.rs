@@ -143,9 +143,34 @@ pub struct WriterSetup {
     pub journal: Box<dyn ZoneJournal>,
 }
 
+/// Why there is no writer. The message says which step failed, and how to fix that.
+#[derive(Debug, thiserror::Error)]
+pub enum WriterError {
+    /// Transfers without a limit of their own may take as much as there is.
+    #[error(
+        "the system does not say how much memory it has, which limits transfers: {0} (help: sysconf(3) must know `_SC_PHYS_PAGES`)"
+    )]
+    Memory(#[source] io::Error),
+    /// For the sockets of transfers.
+    #[error(
+        "no file descriptors for zone transfers (epoll and eventfd): {0} (help: raise LimitNOFILE= in the unit, or run `ulimit -n`; `sysctl fs.file-nr` shows what all programs have open)"
+    )]
+    Descriptors(#[source] io::Error),
+    /// For transfers.
+    #[error(
+        "the thread for zone transfers cannot be started: {0} (help: raise TasksMax= in the unit, or run `ulimit -u`; a container may limit threads and memory)"
+    )]
+    Thread(#[source] io::Error),
+    /// For the secret of cookies.
+    #[error(
+        "/dev/urandom cannot be read, so that there is no secret for cookies: {0} (help: a container or chroot needs this device)"
+    )]
+    RandomNumbers(#[source] io::Error),
+}
+
 impl Writer {
-    /// A writer that has published the configured zones, none of them loaded yet. Fails without a random source.
-    pub fn new(setup: WriterSetup) -> io::Result<Writer> {
+    /// A writer that has published the configured zones, none of them loaded yet.
+    pub fn new(setup: WriterSetup) -> Result<Writer, WriterError> {
         let transfers = secondaries::start_transfers(setup.queue.sender.clone(), setup.tls.peers().clone())?;
         let exchanges = Box::new(ExchangeThreads::new(setup.tls.peers().clone()));
         Writer::with_network(setup, transfers, exchanges)
@@ -156,9 +181,10 @@ impl Writer {
         setup: WriterSetup,
         transfers: TransferHandle,
         exchanges: Box<dyn UpdateExchanges>,
-    ) -> io::Result<Writer> {
+    ) -> Result<Writer, WriterError> {
         let WriterSetup { config, sources, log, tls, queue, journal } = setup;
-        let mut zones = ZoneRegistry::new(&config.server, queue.zone_sender(), queue.work_sender())?;
+        let mut zones = ZoneRegistry::new(&config.server, queue.zone_sender(), queue.work_sender())
+            .map_err(WriterError::RandomNumbers)?;
         zones.set_journal(journal);
         let secondaries = Secondaries::new(queue.sender.clone(), transfers);
         let own = OwnAddresses::of(config.server.listen.iter().map(|Endpoint(address)| *address));

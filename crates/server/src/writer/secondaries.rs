@@ -9,8 +9,8 @@ use std::hash::BuildHasher;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use std::thread;
 use std::time::Duration;
-use std::{io, thread};
 
 use answer::ReceivedNotify;
 use tracing::{debug, error, info, warn};
@@ -22,7 +22,7 @@ use zone::{Finding, Zone};
 use super::last_transfers::LastTransfers;
 use super::receive_memory::ReceiveMemory;
 use super::received_zone::{self, FinishedTransfer, ReceivedError, ZoneReceiver};
-use super::{Writer, WriterEvent};
+use super::{Writer, WriterError, WriterEvent};
 use crate::clock;
 use crate::rate_limited_log::RateLimitedLog;
 use crate::storage::Timers;
@@ -122,20 +122,22 @@ impl Secondaries {
 }
 
 /// Starts the transfer thread; its events go to the writer's queue.
-pub(super) fn start_transfers(events: Sender<WriterEvent>, tls: TlsPeers) -> io::Result<TransferHandle> {
+pub(super) fn start_transfers(events: Sender<WriterEvent>, tls: TlsPeers) -> Result<TransferHandle, WriterError> {
     let seed = RandomState::new().hash_one(std::process::id());
-    let max_octets = netio::resource_limits::physical_memory()?;
+    let max_octets = netio::resource_limits::physical_memory().map_err(WriterError::Memory)?;
     let memory = ReceiveMemory::new(netio::resource_limits::available_memory);
     let sink = move |transfer: RequestedTransfer<'_>| new_receiver(transfer, max_octets, &memory);
     // Sending fails only if the writer has ended, and that ends with the process.
     let on_event = move |event| _ = events.send(WriterEvent::Transfer(Box::new(event)));
     let (network, transfers) =
-        TransferNetwork::new(EngineLimits::default(), seed, Box::new(TlsConnector(tls)), sink, on_event)?;
-    thread::Builder::new().name("transfers".into()).spawn(move || {
+        TransferNetwork::new(EngineLimits::default(), seed, Box::new(TlsConnector(tls)), sink, on_event)
+            .map_err(WriterError::Descriptors)?;
+    let run = move || {
         if let Err(error) = network.run() {
             error!(%error, "the transfer thread has ended: secondary zones are not refreshed; restart zonda");
         }
-    })?;
+    };
+    thread::Builder::new().name("transfers".into()).spawn(run).map_err(WriterError::Thread)?;
     Ok(transfers)
 }
 
@@ -354,4 +356,50 @@ fn log_failed(apex: NameRef<'_>, report: &TransferReport, failure: &str) {
 
 fn kind(is_ixfr: bool) -> &'static str {
     if is_ixfr { "ixfr" } else { "axfr" }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::process::{Command, Output};
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    /// What is missing in the process that the test runs.
+    const MISSING: &str = "ZONDA_TEST_IS_WITHOUT";
+
+    /// Runs this module's test of this name once more, in a process of its own.
+    fn run_without(missing: &str, test: &str) -> Output {
+        let program = std::env::current_exe().expect("a test program");
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -n 64; exec \"$0\" \"$@\""]).arg(program).env(MISSING, missing);
+        // No machine has the memory for the larger stack.
+        let stack: u64 = if missing == "threads" { 1 << 60 } else { 1 << 20 };
+        command.env("RUST_MIN_STACK", stack.to_string()).env("RUST_TEST_THREADS", "1");
+        command.args(["--exact", &format!("writer::secondaries::tests::{test}")]).output().expect("it is there")
+    }
+
+    #[test]
+    fn a_start_without_descriptors_or_threads_says_what_is_missing() {
+        let start = || start_transfers(channel().0, TlsPeers::default()).map(drop).expect_err("something is missing");
+        match std::env::var(MISSING).as_deref() {
+            Ok("descriptors") => {
+                let _open: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+                let error = start();
+                assert!(matches!(error, WriterError::Descriptors(_)), "{error}");
+            }
+            Ok(_) => {
+                let error = start();
+                assert!(matches!(error, WriterError::Thread(_)), "{error}");
+            }
+            Err(_) => {
+                for missing in ["descriptors", "threads"] {
+                    let output = run_without(missing, "a_start_without_descriptors_or_threads_says_what_is_missing");
+                    let has_run = output.stdout.windows(8).any(|text| text == b"1 passed");
+                    assert!(output.status.success() && has_run, "{missing}: {output:?}");
+                }
+            }
+        }
+    }
 }

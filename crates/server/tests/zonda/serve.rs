@@ -2,6 +2,7 @@
 
 use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 use crate::harness::{NOERROR, NXDOMAIN, REFUSED, SERVFAIL, TestFolder, is_root, outcome, report_skipped, zone_text};
 
@@ -207,6 +208,34 @@ fn a_failed_start_reports_the_reason() {
         assert!(outcome.err.contains(expected), "{arguments:?}: {}", outcome.err);
     }
     assert_eq!(folder.run(&["serve", "--listen", "here", "zones"]).status, 2);
+}
+
+/// Secrets are made from it. Here it is empty, as where a container has no such device.
+#[test]
+fn a_start_without_random_numbers_says_so() {
+    let folder = TestFolder::new();
+    folder.write_zone("example.com", 1, "192.0.2.1");
+    let namespaces = ["--user", "--map-root-user", "--mount", "--"];
+    let script = "mount --bind /dev/null /dev/urandom && exec \"$@\"";
+    let zonda = folder.zonda(&["serve", "--listen", "127.0.0.1:0", "zones"]);
+    let in_namespace = |program: &std::ffi::OsStr| {
+        let mut command = Command::new("timeout");
+        command.args(["30", "unshare"]).args(namespaces).args(["sh", "-c", script, "sh"]).arg(program);
+        command.current_dir(folder.path());
+        command
+    };
+    if !in_namespace("true".as_ref()).output().is_ok_and(|output| output.status.success()) {
+        return report_skipped("no user and mount namespace may be made here (unshare)");
+    }
+    let mut command = in_namespace(zonda.get_program());
+    command
+        .args(zonda.get_args())
+        .env("XDG_STATE_HOME", folder.path())
+        .env("STATE_DIRECTORY", folder.path().join("state"));
+    let outcome = outcome(command.output().expect("it runs"));
+    assert_eq!(outcome.status, 1, "{}", outcome.err);
+    assert!(outcome.err.contains("/dev/urandom cannot be read"), "{}", outcome.err);
+    assert!(outcome.err.contains("(help: a container or chroot needs this device)"), "{}", outcome.err);
 }
 
 #[test]
