@@ -25,8 +25,7 @@ use super::link::{ConnectionId, Link, Request, RequestPurpose};
 use super::notify_sender::{NotifyCounters, NotifySender};
 use super::primary::{PeerConfig, PrimaryId, SecondaryLimits, SizeLimits};
 use super::refresh::{
-    CheckFailure, ProbeResult, RefreshAction, RefreshLimits, RefreshScheduler, RefreshStatus, TransferResult,
-    ZoneVersion,
+    CheckFailure, RefreshAction, RefreshLimits, RefreshScheduler, RefreshStatus, TransferResult, ZoneVersion,
 };
 use super::session::{ExchangeCounts, SessionLimits, SinkError, TransferFailure, TransferSink};
 use super::soa_probe::SoaProber;
@@ -34,7 +33,7 @@ use super::soa_timers::{SoaTimers, StoredTimers};
 use crate::zone_id::ZoneId;
 use clock_steps::ClockSteps;
 use fastrand::Rng;
-use link_schedule::{Attempt, LinkSchedule};
+use link_schedule::LinkSchedule;
 use notify_streams::StreamTarget;
 use refusal_log::RefusalLog;
 

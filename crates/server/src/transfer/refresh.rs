@@ -21,13 +21,10 @@ mod zone_slot;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap, VecDeque};
-use std::net::IpAddr;
-
-use wire::serial::is_later;
 
 use super::interned::Interned;
 use super::primary::{GroupId, PeerConfig, PrimaryId, PrimaryTable, SecondaryLimits, SizeLimits};
-use super::soa_timers::{SoaTimers, StoredTimers, TimerLimits, jittered};
+use super::soa_timers::{SoaTimers, StoredTimers, TimerLimits};
 use crate::zone_id::ZoneId;
 use crate::zone_timers::ZoneTimers;
 pub use actions::{CheckFailure, ProbeResult, RefreshAction, RefreshStatus, TransferResult, ZoneVersion};

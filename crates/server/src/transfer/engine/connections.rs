@@ -1,8 +1,12 @@
 //! The connections of the engine: which exchange goes over which, and what it means when one ends.
 
-use super::super::link::Connection;
-use super::super::session::{ExchangeKind, Session, SessionEvent};
-use super::*;
+use super::super::Now;
+use super::super::link::{Connection, ConnectionId, Link, Request, RequestPurpose};
+use super::super::primary::PrimaryId;
+use super::super::refresh::{ProbeResult, TransferResult};
+use super::super::session::{ExchangeCounts, ExchangeKind, Session, SessionEvent, TransferFailure, TransferSink};
+use super::link_schedule::Attempt;
+use super::{EndedTransfer, RequestedTransfer, TransferEngine, TransferEvent, TransferIo, TransferReport};
 
 /// How often an exchange is tried again after a connection ended before its response.
 const MAX_ATTEMPTS: u8 = 3;

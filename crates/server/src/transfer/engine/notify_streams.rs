@@ -3,9 +3,15 @@
 //! RFC 9103 leaves NOTIFY as it is, over UDP. But a target with TLS settings is meant to be reached over TLS alone: it may listen on no
 //! other port, and unencrypted NOTIFY shows who the secondaries are (RFC 9103 5.3.1).
 
+use std::net::SocketAddr;
+
+use super::super::Now;
+use super::super::link::{Request, RequestPurpose};
 use super::super::notify_sender::{NotifyId, NotifyMessage, NotifyTransport};
-use super::super::primary::GroupId;
-use super::*;
+use super::super::primary::{GroupId, PeerConfig, PrimaryId};
+use super::super::session::TransferSink;
+use super::{TransferEngine, TransferIo};
+use crate::zone_id::ZoneId;
 
 /// A target that is reached over a stream.
 pub(super) struct StreamTarget {

@@ -1,7 +1,13 @@
 //! SOA queries: over UDP, and over a stream where UDP does not do.
 
+use super::super::Now;
+use super::super::link::{Request, RequestPurpose};
+use super::super::primary::PrimaryId;
+use super::super::refresh::ProbeResult;
+use super::super::session::TransferSink;
 use super::super::soa_probe::{ProbeOutcome, ProbeTimeout};
-use super::*;
+use super::{TransferEngine, TransferIo};
+use crate::zone_id::ZoneId;
 
 /// How long a primary that answers SOA queries over TCP only is asked so at once: an hour.
 const NO_UDP_MS: u64 = 3_600_000;

@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
+use wire::message::Rcode;
 use wire::tsig::TsigError;
 
 use super::super::notify_sender::NotifyAnswer;
-use super::*;
+use super::super::primary::PrimaryId;
+use super::super::session::TransferSink;
+use super::TransferEngine;
 use crate::rate_limited_log::RateLimitedLog;
+use crate::zone_id::ZoneId;
 
 /// Lines per interval, of each kind: one server may cause them for a million zones.
 const LINES: u32 = 10;

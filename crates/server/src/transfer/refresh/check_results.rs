@@ -1,6 +1,13 @@
 //! What the results of probes and transfers mean for a zone (RFC 1034 4.3.5, RFC 7314 4).
 
-use super::*;
+use wire::serial::is_later;
+
+use super::super::primary::PrimaryId;
+use super::super::soa_timers::{SoaTimers, StoredTimers, jittered};
+use super::actions::{CheckFailure, ProbeResult, RefreshAction, TransferResult};
+use super::zone_slot::{Flags, Lane, NO_PRIMARY, ZoneSlot, ZoneState};
+use super::{Candidate, Check, RefreshScheduler};
+use crate::zone_id::ZoneId;
 
 /// The longest time between attempts to get the first version of a zone: 2^10 s, about 17 minutes.
 const MAX_FIRST_RETRY_SHIFT: u8 = 10;

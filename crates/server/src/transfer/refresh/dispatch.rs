@@ -1,9 +1,13 @@
 //! Starting checks and transfers of waiting zones, as far as primaries have room.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
-use super::super::primary::Group;
-use super::*;
+use super::super::primary::{Group, GroupId, PrimaryId};
+use super::actions::RefreshAction;
+use super::delivery::Delivery;
+use super::zone_slot::{Flags, NO_PRIMARY, ZoneState};
+use super::{Check, RefreshScheduler};
 
 impl RefreshScheduler {
     /// Starts what can be started. Each turn of the loops starts something or takes an entry from a queue.

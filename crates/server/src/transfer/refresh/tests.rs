@@ -2,6 +2,8 @@
 
 mod primaries;
 
+use std::net::IpAddr;
+
 use super::*;
 
 const TIMERS: SoaTimers = SoaTimers { refresh_s: 1000, retry_s: 100, expire_s: 10_000 };

@@ -1,6 +1,14 @@
 //! What makes a zone be checked: NOTIFY, commands and timers.
 
-use super::*;
+use std::net::IpAddr;
+
+use wire::serial::is_later;
+
+use super::super::primary::GroupId;
+use super::RefreshScheduler;
+use super::actions::RefreshAction;
+use super::zone_slot::{Flags, Lane, ZoneState};
+use crate::zone_id::ZoneId;
 
 /// Due timers handled per call, so that a million zones that are due at once do not stop everything else.
 const MAX_DUE_TIMERS: usize = 4096;
