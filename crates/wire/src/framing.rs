@@ -18,6 +18,14 @@ pub fn split_message(stream: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(usize::from(u16::from_be_bytes(*len)))
 }
 
+/// How many octets of the first message in `stream` have not arrived; as long as its length is not known, how many of the prefix.
+pub fn missing_len(stream: &[u8]) -> usize {
+    match stream.split_first_chunk::<PREFIX_LEN>() {
+        Some((len, rest)) => usize::from(u16::from_be_bytes(*len)).saturating_sub(rest.len()),
+        None => PREFIX_LEN - stream.len(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -29,5 +37,7 @@ mod tests {
         assert_eq!(split_message(&stream[5..]), Some((&[][..], &stream[7..])));
         assert_eq!(split_message(&stream[7..]), None);
         assert_eq!((split_message(&stream[..1]), split_message(&[])), (None, None));
+        let missing: Vec<usize> = (0..=6).map(|len| missing_len(&stream[..len])).collect();
+        assert_eq!((missing, missing_len(&stream[7..])), (vec![2, 1, 3, 2, 1, 0, 0], 1));
     }
 }

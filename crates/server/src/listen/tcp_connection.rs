@@ -14,7 +14,7 @@ use netio::epoll::Interest;
 use netio::{is_not_ready, tcp};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv6Addr, Shutdown, TcpStream};
-use wire::framing::{PREFIX_LEN, frame, split_message};
+use wire::framing::{frame, missing_len, split_message};
 
 /// Maximum octets read in a turn.
 pub(super) const READ_LEN: usize = 64 << 10;
@@ -435,11 +435,7 @@ impl ActiveState {
     /// Reads more of an incomplete message, and nothing after it.
     fn receive_part(&mut self, stream: &TcpStream) -> io::Result<()> {
         let input = self.input.octets();
-        let length = match input.first_chunk() {
-            Some(prefix) => PREFIX_LEN + usize::from(u16::from_be_bytes(*prefix)),
-            None => PREFIX_LEN,
-        };
-        let room = (length - input.len()).min(input.len().max(PART_LEN));
+        let room = missing_len(input).min(input.len().max(PART_LEN));
         self.input.fill(room, |room| receive(stream, room))
     }
 }

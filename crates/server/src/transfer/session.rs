@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use wire::NameRef;
+use wire::framing::{PREFIX_LEN, frame, missing_len, split_message};
 use wire::message::Rcode;
 use wire::tsig::{TsigError, TsigKey};
 
@@ -22,17 +23,6 @@ use super::refresh::ProbeResult;
 use crate::zone_id::ZoneId;
 use exchange::{Exchange, Purpose};
 use fastrand::Rng;
-
-impl<T> SessionEvent<T> {
-    /// The zone, and what was exchanged.
-    pub fn key(&self) -> (ZoneId, ExchangeKind) {
-        match self {
-            SessionEvent::Notified { zone, .. } => (*zone, ExchangeKind::Notify),
-            SessionEvent::Probed { zone, .. } => (*zone, ExchangeKind::Probe),
-            SessionEvent::Transferred { zone, .. } => (*zone, ExchangeKind::Transfer),
-        }
-    }
-}
 
 /// Takes the messages of one transfer.
 pub trait TransferSink {
@@ -154,6 +144,17 @@ pub enum SessionEvent<T> {
     },
 }
 
+impl<T> SessionEvent<T> {
+    /// The zone, and what was exchanged.
+    pub fn key(&self) -> (ZoneId, ExchangeKind) {
+        match self {
+            SessionEvent::Notified { zone, .. } => (*zone, ExchangeKind::Notify),
+            SessionEvent::Probed { zone, .. } => (*zone, ExchangeKind::Probe),
+            SessionEvent::Transferred { zone, .. } => (*zone, ExchangeKind::Transfer),
+        }
+    }
+}
+
 /// The limits of a session.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionLimits {
@@ -272,9 +273,8 @@ impl<T: TransferSink> Session<T> {
             (true, true) => EdnsUse::Padded,
         };
         let query = OutgoingQuery::with_edns(id, apex, kind, key, now.s.into(), edns);
-        // RFC 1035 4.2.2: messages are preceded by their length.
-        self.output.extend_from_slice(&(query.octets().len() as u16).to_be_bytes());
-        self.output.extend_from_slice(query.octets());
+        // RFC 1035 4.2.2: preceded by its length.
+        self.output.extend(frame(query.octets()));
         let verifier = query.verifier(self.key.as_ref());
         self.exchanges.insert(id, Exchange::new(zone, query, verifier, purpose, now));
     }
@@ -300,19 +300,17 @@ impl<T: TransferSink> Session<T> {
         self.window_octets += octets.len() as u64;
         // A message that began earlier is completed first; all others are read where they are.
         while !self.input.is_empty() && !octets.is_empty() {
-            let missing = missing_len(&self.input).min(octets.len());
-            let (more, rest) = octets.split_at(missing);
+            let (more, rest) = octets.split_at(missing_len(&self.input).min(octets.len()));
             self.input.extend_from_slice(more);
             octets = rest;
             if missing_len(&self.input) == 0 {
-                let message = std::mem::take(&mut self.input);
-                self.message(&message[2..], now, &mut event)?;
+                let complete = std::mem::take(&mut self.input);
+                self.message(&complete[PREFIX_LEN..], now, &mut event)?;
             }
         }
-        while missing_len(octets) == 0 {
-            let end = 2 + usize::from(u16::from_be_bytes([octets[0], octets[1]]));
-            self.message(&octets[2..end], now, &mut event)?;
-            octets = &octets[end..];
+        while let Some((message, rest)) = split_message(octets) {
+            self.message(message, now, &mut event)?;
+            octets = rest;
         }
         self.input.extend_from_slice(octets);
         Ok(())
@@ -423,13 +421,5 @@ impl<T: TransferSink> Session<T> {
     /// The octets of the largest transfer in flight.
     pub fn largest_transfer(&self) -> u64 {
         self.exchanges.values().map(|exchange| exchange.counts.octets).max().unwrap_or(0)
-    }
-}
-
-/// How many octets are missing to the first message in `octets`, with its length prefix.
-fn missing_len(octets: &[u8]) -> usize {
-    match octets {
-        [high, low, ..] => (2 + usize::from(u16::from_be_bytes([*high, *low]))).saturating_sub(octets.len()),
-        _ => 2 - octets.len(),
     }
 }

@@ -5,6 +5,7 @@ mod tests;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
+use wire::framing::{frame, split_message};
 use wire::message::{Flags, Opcode, Record};
 use wire::serial::{is_later, of_soa};
 use wire::{Class, Message, Rtype};
@@ -281,8 +282,7 @@ impl World {
             return;
         }
         let messages = self.answer(primary, query, true);
-        let mut octets: Vec<u8> =
-            messages.iter().flat_map(|message| [&(message.len() as u16).to_be_bytes()[..], message].concat()).collect();
+        let mut octets: Vec<u8> = messages.iter().flat_map(|message| frame(message)).collect();
         let stops = fault == Fault::StopsMidway && answered > 0;
         if stops {
             octets.truncate(octets.len() / 2);
@@ -438,10 +438,9 @@ impl Simulation {
             let octets = self.engine.output(id).to_vec();
             self.engine.sent(id, octets.len());
             let mut rest = &octets[..];
-            while let [high, low, after @ ..] = rest {
-                let (query, next) = after.split_at(usize::from(u16::from_be_bytes([*high, *low])));
+            while let Some((query, after)) = split_message(rest) {
                 self.world.stream_query(id, query);
-                rest = next;
+                rest = after;
             }
         }
     }

@@ -12,6 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use netio::epoll::Poll;
+use wire::framing::frame;
 use wire::message::{Flags, Record};
 use wire::serial::of_soa;
 use wire::tsig::{TsigKey, TsigSigner, verify_query};
@@ -131,8 +132,7 @@ impl Shared {
                 if let Some(signer) = &mut signer {
                     signer.sign(&mut message, 0, now().s.into()).expect("room for it");
                 }
-                let framed = [&(message.len() as u16).to_be_bytes()[..], &message].concat();
-                if stream.write_all(&framed).is_err() {
+                if stream.write_all(&frame(&message)).is_err() {
                     return;
                 }
             }

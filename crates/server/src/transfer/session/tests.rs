@@ -40,10 +40,9 @@ fn at(ms: u64) -> Now {
 /// The queries in the output, which is consumed.
 fn queries(session: &mut Session<Counting>) -> Vec<Vec<u8>> {
     let (mut rest, mut found) = (session.output(), Vec::new());
-    while let [high, low, after @ ..] = rest {
-        let (message, next) = after.split_at(usize::from(u16::from_be_bytes([*high, *low])));
+    while let Some((message, after)) = split_message(rest) {
         found.push(message.to_vec());
-        rest = next;
+        rest = after;
     }
     session.sent(session.output().len());
     found
@@ -67,11 +66,7 @@ fn response(query: &[u8], records: usize) -> Vec<u8> {
         answer: vec![record; records],
         ..Message::default()
     };
-    framed(&message.to_wire())
-}
-
-fn framed(message: &[u8]) -> Vec<u8> {
-    [&(message.len() as u16).to_be_bytes()[..], message].concat()
+    frame(&message.to_wire())
 }
 
 /// A session with transfers of zones 0 to `count`, and their queries.
@@ -117,7 +112,7 @@ fn messages_that_answer_no_query_end_the_session() {
     let mut wrong_id = response(&queries[0], 1);
     wrong_id[2] ^= 0xff;
     assert_eq!(receive(&mut session, &wrong_id, at(1)).1, Err(TransferFailure::OutOfProtocol));
-    for octets in [&[0, 0][..], &[0, 1, 7], &framed(&queries[1])] {
+    for octets in [&[0, 0][..], &[0, 1, 7], &frame(&queries[1])] {
         let (mut session, _) = self::session(2);
         assert_eq!(receive(&mut session, octets, at(1)).1, Err(TransferFailure::OutOfProtocol));
     }
@@ -206,7 +201,7 @@ fn rfc_8945_5_3_1_each_transfer_is_verified_by_its_own_signatures() {
         let sign_one = |records: &usize| {
             let mut message = response(&plain, *records)[2..].to_vec();
             signer.sign(&mut message, 0, 1000).expect("short");
-            framed(&message)
+            frame(&message)
         };
         counts.iter().map(sign_one).collect()
     };
@@ -236,7 +231,7 @@ fn rfc_8945_5_4_errors_of_signatures_on_streams_are_reported() {
         let other = key("b3RoZXI=");
         let failure = verify_query(&query, |_| Some(&other), 1000).expect_err("another secret");
         failure.sign(&mut message, 0, 1000).expect("short");
-        let result = session.receive(&framed(&message), at(1), |event| match event {
+        let result = session.receive(&frame(&message), at(1), |event| match event {
             SessionEvent::Notified { response: Some((rcode, error)), .. } => reported.push((rcode, error)),
             SessionEvent::Probed {
                 result: ProbeResult::Refused, failure: Some(TransferFailure::Tsig(error)), ..
