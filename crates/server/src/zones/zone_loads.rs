@@ -222,9 +222,9 @@ impl ZoneLoads {
         stuck.map(|read| &read.task.job)
     }
 
-    /// Whether the file of a zone is being read, or may be due.
+    /// Whether the file or the stored version of a zone is being read, or may be due.
     pub fn is_loading(&self, id: ZoneId) -> bool {
-        self.reads.contains_key(&id) || self.schedule.due() > 0
+        self.reads.contains_key(&id) || self.restores.contains_key(&id) || self.schedule.due() > 0
     }
 
     /// Whether all loads are done or stuck.

@@ -15,6 +15,7 @@ use crate::config::reader::ConfigReader;
 use crate::config::{ConfiguredKey, RemoteServer, ZoneConfig, ZonePolicy};
 use crate::report::Change;
 use crate::storage::Timers;
+use crate::zone_status::ZoneServingState;
 use crate::zones::change_detection::Fingerprint;
 use crate::zones::journal::{JournalEvent, RestoredZone};
 use crate::zones::load::LoadedZone;
@@ -412,6 +413,21 @@ impl ZoneJournal for OneVersionJournal {
     fn restore(&mut self, _: ZoneId, _: NameRef<'_>, _: u64) -> bool {
         std::mem::take(&mut self.0)
     }
+}
+
+#[test]
+fn a_zone_whose_stored_version_is_being_read_is_loading() {
+    let mut bench = Bench::new(&[]);
+    bench.zones.set_journal(Box::new(OneVersionJournal(true)));
+    bench.configure(&[("a.", "a")]);
+    let apex: Name = "a.".parse().expect("a name");
+    let id = bench.zones.find(apex.as_ref()).expect("it is configured");
+    let state = |bench: &Bench| bench.zones.status_at(id.index as usize).map(|(_, status)| status.state);
+    assert_eq!(state(&bench), Some(ZoneServingState::Loading));
+    bench.zones.handle_journal(JournalEvent::Restored(id, None));
+    bench.gate.open("a", 1);
+    bench.run_until(|bench| bench.zones.is_idle());
+    assert_eq!(state(&bench), Some(ZoneServingState::Serving));
 }
 
 /// RFC 1034 4.3.5: an expired zone stays so over a restart, and one that is served has the serial that its primaries are asked from.
