@@ -20,6 +20,7 @@ mod secondaries;
 mod simulation;
 mod transfer_burst;
 mod transfer_hooks;
+mod transfer_thread;
 mod update_answer;
 mod update_forwarder;
 mod updates;
@@ -171,7 +172,7 @@ pub enum WriterError {
 impl Writer {
     /// A writer that has published the configured zones, none of them loaded yet.
     pub fn new(setup: WriterSetup) -> Result<Writer, WriterError> {
-        let transfers = secondaries::start_transfers(setup.queue.sender.clone(), setup.tls.peers().clone())?;
+        let transfers = transfer_thread::start(setup.queue.sender.clone(), setup.tls.peers().clone())?;
         let exchanges = Box::new(ExchangeThreads::new(setup.tls.peers().clone()));
         Writer::with_network(setup, transfers, exchanges)
     }

@@ -217,7 +217,7 @@ mod tests {
     use crate::transfer::engine::RequestedTransfer;
     use crate::transfer::primary::SizeLimits;
     use crate::writer::receive_memory::ReceiveMemory;
-    use crate::writer::secondaries::new_receiver;
+    use crate::writer::transfer_thread::new_receiver;
 
     const MIB: u64 = 1 << 20;
 

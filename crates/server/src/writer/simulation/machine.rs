@@ -32,7 +32,7 @@ use crate::transfer::primary::{PeerConfig, PrimaryId};
 use crate::writer::event_queue::{WriterEvent, WriterHandle};
 use crate::writer::receive_memory::ReceiveMemory;
 use crate::writer::received_zone::ZoneReceiver;
-use crate::writer::{EditRequest, Writer, WriterSetup, queue, secondaries};
+use crate::writer::{EditRequest, Writer, WriterSetup, queue, transfer_thread};
 use crate::zones::work_pool::deferred::{self, DeferredJob};
 
 /// How long a file that is not simulated may take to be written.
@@ -122,7 +122,7 @@ impl TransferIo for Io<'_> {
     }
 
     fn new_sink(&mut self, transfer: RequestedTransfer<'_>) -> ZoneReceiver {
-        secondaries::new_receiver(transfer, u64::MAX, self.memory)
+        transfer_thread::new_receiver(transfer, u64::MAX, self.memory)
     }
 
     fn event(&mut self, event: TransferEvent<ZoneReceiver>) {
