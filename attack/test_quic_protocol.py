@@ -124,6 +124,25 @@ def test_responses_that_are_stopped_and_streams_that_are_reset_cost_nothing(quic
     client.close()
 
 
+def test_a_client_that_retires_connection_ids_without_end_is_closed(quic):
+    """For each, the library makes another one, and keeps all of them for a client that acknowledges nothing: gigabytes in minutes."""
+    _, port = quic
+    client = QuicClient(port)
+    assert client.connect()
+    assert len(client.ask()) > 2
+    loss, client.quic._local_active_connection_id_limit = client.quic._loss, 1 << 40
+    for first in range(1, 1200, 4):  # the first ID is in use
+        loss._cc.congestion_window, loss._cc.bytes_in_flight, loss._pacer.packet_time = 1 << 40, 0, None
+        client.quic._retire_connection_ids.extend(range(first, first + 4))
+        client.send()
+        for space in client.quic._spaces.values():
+            space.sent_packets.clear()  # no packet is repeated
+        time.sleep(0.001)
+    client.run(lambda: client.close_code() is not None, timeout_s=0.5)
+    assert client.close_code() == EXCESSIVE_LOAD
+    client.close()
+
+
 def test_a_client_with_another_address_gets_nothing(quic):
     """Connections do not migrate, so nobody can direct responses to others."""
     _, port = quic

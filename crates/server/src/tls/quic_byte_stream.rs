@@ -29,6 +29,9 @@ const WINDOW: u32 = 512 << 10;
 const BATCH: usize = 64;
 /// The longest datagram: the transport does not announce more.
 const DATAGRAM_LEN: usize = 2048;
+/// Connection IDs that a primary may retire: a connection does not last for long. `quinn-proto` makes another one for each, and keeps it until
+/// it is acknowledged.
+const RETIRED_IDS: u64 = 64;
 /// The length of a message's ID.
 const ID_LEN: usize = 2;
 /// RFC 9250 4.3: DOQ_NO_ERROR and DOQ_PROTOCOL_ERROR.
@@ -140,6 +143,9 @@ impl QuicByteStream {
                 Event::Stream(StreamEvent::Stopped { id, error_code }) => self.give_up(id, error_code),
                 _ => {}
             }
+        }
+        if self.lost.is_none() && self.connection.stats().frame_rx.retire_connection_id > RETIRED_IDS {
+            self.refuse("QUIC: the primary retires connection IDs without end");
         }
     }
 
@@ -346,6 +352,82 @@ fn take_messages(input: &[u8], id: [u8; ID_LEN], ready: &mut Vec<u8>) -> Option<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::remote_server::RemoteTls;
+    use crate::tls::{OwnCertificate, ServerTls, ServerTlsFiles};
+    use quinn_proto::ServerConfig;
+    use quinn_proto::crypto::rustls::QuicServerConfig;
+
+    /// A primary that answers nothing.
+    struct Primary {
+        socket: UdpSocket,
+        endpoint: Endpoint,
+        connection: Option<(ConnectionHandle, Connection)>,
+    }
+
+    impl Primary {
+        fn new() -> Primary {
+            let files = ServerTlsFiles { own: OwnCertificate::SelfSigned, authorities: None, ticket_keys: None };
+            let tls = ServerTls::read(&files).expect("no files").quic();
+            let crypto = QuicServerConfig::try_from(tls).expect("a cipher suite");
+            let config = Arc::new(ServerConfig::with_crypto(Arc::new(crypto)));
+            let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+            socket.set_nonblocking(true).expect("an option");
+            Primary { socket, endpoint: Endpoint::new(Arc::default(), Some(config), false, None), connection: None }
+        }
+
+        /// Receives and sends what there is; retires a connection ID if it is connected.
+        fn run(&mut self) {
+            let (mut datagram, mut out, now) = ([0; DATAGRAM_LEN], Vec::new(), Instant::now());
+            let mut to = None;
+            while let Ok((len, from)) = self.socket.recv_from(&mut datagram) {
+                to = Some(from);
+                match self.endpoint.handle(now, from, None, None, BytesMut::from(&datagram[..len]), &mut out) {
+                    Some(DatagramEvent::NewConnection(incoming)) => {
+                        let accepted = self.endpoint.accept(incoming, now, &mut out, None);
+                        self.connection = accepted.ok();
+                    }
+                    Some(DatagramEvent::ConnectionEvent(_, event)) => {
+                        self.connection.as_mut().expect("it is the one").1.handle_event(event);
+                    }
+                    _ => {}
+                }
+            }
+            let (Some((handle, connection)), Some(to)) = (&mut self.connection, to) else { return };
+            while connection.poll().is_some() {}
+            connection.local_address_changed();
+            while let Some(event) = connection.poll_endpoint_events() {
+                if let Some(event) = self.endpoint.handle_event(*handle, event) {
+                    connection.handle_event(event);
+                }
+            }
+            out.clear();
+            while connection.poll_transmit(now, 1, &mut out).is_some() {
+                self.socket.send_to(&out, to).expect("loopback");
+                out.clear();
+            }
+        }
+    }
+
+    #[test]
+    fn a_primary_that_retires_connection_ids_without_end_is_left() {
+        let mut primary = Primary::new();
+        let address = primary.socket.local_addr().expect("bound");
+        let settings = ClientTls::read(&RemoteTls { quic: true, ..RemoteTls::default() }, None).expect("no files");
+        let peer = PeerConfig { address, key: None, source: None, tls: 1 };
+        let mut stream = QuicByteStream::connect(&peer, &settings).expect("loopback");
+        let (begin, mut is_established) = (Instant::now(), false);
+        while begin.elapsed() < Duration::from_secs(60) {
+            primary.run();
+            match stream.establish() {
+                Ok(now) => is_established |= now,
+                Err(error) => {
+                    assert!(is_established && error.to_string().contains("retires connection IDs"), "{error}");
+                    return;
+                }
+            }
+        }
+        panic!("it stays connected");
+    }
 
     #[test]
     fn messages_get_their_ids_back_once_they_are_whole() {

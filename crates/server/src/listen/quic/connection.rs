@@ -26,6 +26,10 @@ use wire::{HEADER_LEN, Name, Rtype};
 /// to receive in.
 const MORE_STREAMS_MEMORY: usize = (STREAMS - FIRST_STREAMS) as usize * (84 + 384);
 
+/// Connection IDs that a client may retire, besides one for each query. `quinn-proto` makes another one for each, and keeps it until it is
+/// acknowledged, however many there are.
+const RETIRED_IDS: u64 = 64;
+
 /// One connection.
 pub(super) struct QuicConnection {
     pub(super) inner: Connection,
@@ -40,6 +44,8 @@ pub(super) struct QuicConnection {
     receive_memory: ReceiveMemory,
     /// Queries that became complete in this turn.
     complete: usize,
+    /// Queries that became complete before.
+    queries: u64,
     /// There is work without another packet.
     pub(super) wants_turn: bool,
 }
@@ -88,6 +94,7 @@ impl QuicConnection {
             streams: Vec::new(),
             receive_memory: ReceiveMemory::default(),
             complete: 0,
+            queries: 0,
             wants_turn: false,
         }
     }
@@ -124,6 +131,10 @@ impl QuicConnection {
         let frames = self.inner.stats().frame_rx;
         let (complete, incomplete) = (std::mem::take(&mut self.complete), self.incomplete_queries());
         self.receive_memory.end_turn(frames.stream, frames.crypto, complete, incomplete);
+        self.queries += complete as u64;
+        if frames.retire_connection_id > RETIRED_IDS + self.queries && !self.inner.is_closed() {
+            self.close(DoqError::ExcessiveLoad, turn);
+        }
         progress
     }
 

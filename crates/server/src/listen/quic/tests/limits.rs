@@ -345,6 +345,23 @@ fn a_query_that_is_never_complete_is_ended_though_others_are_answered() {
     assert_eq!(world.clients[client].received[&slow].1, StreamEnd::Reset(code(DoqError::ExcessiveLoad)));
 }
 
+/// `quinn-proto` makes another connection ID for each, and keeps all of them for a client that acknowledges nothing.
+#[test]
+fn a_client_that_retires_many_connection_ids_is_closed() {
+    let mut world = World::new(|_| {});
+    let [hostile, careful] = [1, 2].map(|number| world.connect(number));
+    for number in 0..100 {
+        world.clients[careful].connection.local_address_changed();
+        world.exchange(careful, &message(QUERY, 0, number));
+    }
+    for _ in 0..100 {
+        world.clients[hostile].connection.local_address_changed();
+        world.run();
+    }
+    assert_eq!(world.close_code(hostile), Some(code(DoqError::ExcessiveLoad)));
+    world.exchange(careful, &message(QUERY, 0, 0));
+}
+
 #[test]
 fn a_stop_ends_attempts_that_wait() {
     let mut world = World::new(|_| {});
