@@ -60,20 +60,24 @@ pub fn listen_config(server: &Server) -> ListenConfig {
     let reserved = open_files::reserved(address_count(server), threads.udp, threads.for_streams());
     let connections = open_files::max_connections(server.tcp_connections.0 as usize, reserved);
     let quic_connections = open_files::max_quic_connections(server.quic_connections.0 as usize);
+    // Where the system does not say what it has, the limits are those of a usual host.
+    let available = netio::resource_limits::available_memory().unwrap_or(u64::MAX);
+    let (memory_limit, quic_memory_limit) = memory_limits(&threads, available);
     ListenConfig {
         workers: threads.udp,
         tcp_workers: threads.tcp,
         tls_workers: threads.tls,
         connections,
         connections_per_client: per_client(server.tcp_connections_per_client.0, connections),
+        memory_limit,
         idle_timeout: Duration::from_millis(server.tcp_idle_timeout_ms.0.into()),
         quic: QuicConfig {
             workers: threads.quic,
             connections: quic_connections,
             connections_per_client: per_client(server.quic_connections_per_client.0, quic_connections),
             idle_timeout: Duration::from_millis(server.quic_idle_timeout_ms.0.into()),
+            memory_limit: quic_memory_limit,
             handshake_percent: server.tls_handshake_percent.0 as usize,
-            ..ListenConfig::default().quic
         },
         proxies: proxies(server),
         handshake_percent: server.tls_handshake_percent.0 as usize,
@@ -96,6 +100,26 @@ fn per_client(configured: u32, connections: usize) -> usize {
     }
 }
 
+/// The part of the available memory that connections may hold besides what each idle one takes.
+const HELD_PART: u64 = 4;
+/// What a thread's connections may hold in any case, in octets: some unread responses of maximum length.
+const HELD_MIN: usize = 4 << 20;
+
+/// The memory that the connections of a TCP or TLS thread may hold, and those of a QUIC thread, in octets: as by default, or less where the
+/// part of all threads would be exceeded.
+fn memory_limits(threads: &Threads, available: u64) -> (usize, usize) {
+    let default = ListenConfig::default();
+    // One more does TLS handshakes.
+    let streams = threads.tcp + threads.tls + usize::from(threads.tls > 0);
+    let wanted = streams * default.memory_limit + threads.quic * default.quic.memory_limit;
+    let allowed = available / HELD_PART;
+    let share = |limit: usize| {
+        let share = limit as u128 * u128::from(allowed) / wanted.max(1) as u128;
+        limit.min(usize::try_from(share).unwrap_or(limit)).max(HELD_MIN)
+    };
+    (share(default.memory_limit), share(default.quic.memory_limit))
+}
+
 fn proxies(server: &Server) -> Proxies {
     server.proxy_from.iter().map(|Prefix(prefix)| *prefix).collect::<Vec<_>>().into()
 }
@@ -104,6 +128,20 @@ fn proxies(server: &Server) -> Proxies {
 mod tests {
     use super::*;
     use crate::config::value::WholeNumber;
+
+    #[test]
+    fn connections_hold_a_part_of_the_memory_at_most() {
+        let limits = |memory_mib: u64, [udp, tcp, tls, quic]: [usize; 4]| {
+            let (streams, quic) = memory_limits(&Threads { udp, tcp, tls, quic }, memory_mib << 20);
+            (streams >> 20, quic >> 20)
+        };
+        assert_eq!(limits(8192, [2, 2, 2, 2]), (64, 128));
+        assert_eq!(limits(1024, [1, 1, 0, 0]), (64, 128));
+        // 64 MiB for all: 64 each for TCP, TLS and handshakes, and 128 for QUIC, would be 320.
+        assert_eq!(limits(256, [1, 1, 1, 1]), (12, 25));
+        assert_eq!(limits(0, [64, 32, 32, 32]), (4, 4));
+        assert_eq!(memory_limits(&Threads { udp: 1, tcp: 1, tls: 0, quic: 0 }, u64::MAX), (64 << 20, 128 << 20));
+    }
 
     #[test]
     fn a_client_has_no_more_than_a_part_of_the_connections_by_default() {
