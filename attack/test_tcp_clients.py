@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import resource
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ from pathlib import Path
 import dns.message
 import dns.rcode
 import pytest
+
+from servers import reserve_port
 
 from daemon import HOST, TINY_ZONE
 
@@ -28,9 +31,9 @@ def framed(name: str, rtype: str = "A", **options: bool) -> bytes:
     return struct.pack("!H", len(wire)) + wire
 
 
-def big_rrset_zone() -> str:
-    """A zone with one RRset of 60 KB."""
-    return TINY_ZONE + "".join(f'big TXT "{number:03}{"x" * 250}"\n' for number in range(230))
+def big_rrset_zone(records: int = 230) -> str:
+    """A zone with one RRset of 60 KB, or of other records of 0.26 KB."""
+    return TINY_ZONE + "".join(f'big TXT "{number:03}{"x" * 250}"\n' for number in range(records))
 
 
 def long_zone() -> str:
@@ -123,6 +126,74 @@ def test_unread_answers_take_little_kernel_memory(daemon, half_closed):
         assert server.ask("www.example.", tcp=True).rcode() == dns.rcode.NOERROR
         # These connections are closed, which frees their kernel buffers.
         server.wait_until(lambda: queued_mb(server.port) < 0.1, timeout_s=10)
+
+
+def test_half_closed_connections_count_until_their_answers_are_read(daemon):
+    """They were closed at once: whoever read nothing had as many answers in the kernel, for 10 s each, as there was room for."""
+    limits = "tcp-connections = 1000\ntcp-connections-per-client = 100\ntcp-idle-timeout-ms = 3000"
+    server = daemon({"example": big_rrset_zone(40)}, server=limits).start()
+    with contextlib.ExitStack() as stack:
+        for _ in range(400):
+            [client] = stack.enter_context(clients(1, server.port, receive_buffer=2304))
+            with contextlib.suppress(OSError):
+                client.sendall(framed("big.example.", "TXT"))
+                client.shutdown(socket.SHUT_WR)
+            time.sleep(0.002)
+        held = sum(octets > 0 for octets in queues(server.port))
+        assert held <= 110, f"{held} connections of one client have unread answers"
+        assert held > 50
+    server.wait_until(lambda: server.ask("www.example.", tcp=True).rcode() == dns.rcode.NOERROR, timeout_s=15)
+
+
+def test_connections_that_break_the_protocol_leave_no_answers_behind(daemon):
+    """They were closed while the kernel still had their unread answers, which no limit counts then."""
+    server = daemon({"example": big_rrset_zone()}).start()
+    with clients(300, server.port, receive_buffer=2304) as greedy:
+        for client in greedy:
+            client.sendall(framed("big.example.", "TXT"))
+        time.sleep(0.5)
+        for client in greedy:
+            with contextlib.suppress(OSError):
+                client.sendall(b"\r\n\r\n\0\r\nQUIT\n" + bytes(4))  # a PROXY header
+        server.wait_until(lambda: not any(queues(server.port)), timeout_s=3)
+
+
+@pytest.mark.slow
+def test_what_follows_close_notify_is_counted(daemon):
+    """It is never read, but the connection stays until its answer is."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    port = reserve_port()
+    more = f'listen-tls = ["{HOST}:{port}"]\ntls-self-signed = true\ntls-handshake-percent = 100\ntcp-idle-timeout-ms = 60000'
+    server = daemon({"example": big_rrset_zone(80)}, server=f"{more}\ntcp-connections-per-client = 10000").start()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with clients(700, port, receive_buffer=2304) as greedy:
+        for client in greedy:
+            incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+            tls = context.wrap_bio(incoming, outgoing)
+            while True:
+                try:
+                    tls.do_handshake()
+                    break
+                except ssl.SSLWantReadError:
+                    client.sendall(outgoing.read())
+                    incoming.write(client.recv(65536))
+            tls.write(framed("big.example.", "TXT"))
+            with contextlib.suppress(ssl.SSLWantReadError):
+                tls.unwrap()
+            with contextlib.suppress(OSError):
+                client.sendall(outgoing.read())
+        time.sleep(0.5)
+        for client in greedy:
+            client.setblocking(False)
+            with contextlib.suppress(OSError):
+                while client.send(bytes(65536)):
+                    pass
+        most = most_queued_mb(port, 0.5)
+        assert most < TCP_BUFFER_LIMIT_MB / 2, f"{most:.0f} MB for 700 clients"
+    assert server.ask("www.example.").rcode() == dns.rcode.NOERROR
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @pytest.mark.slow

@@ -22,8 +22,10 @@ pub(super) const READ_LEN: usize = 64 << 10;
 const PART_LEN: usize = 512;
 /// Kernel memory that an idle connection may have for responses in flight, in octets.
 const IN_FLIGHT: usize = 16 << 10;
-/// Kernel memory of what a client has sent to a connection that is not read while its output waits: the limit, twice the
-/// `receive_buffer` of the listener (socket(7)).
+/// Kernel memory of responses in flight with which a connection may be closed, in octets: that of a usual response. Nothing counts it any more.
+const ORPHANED: usize = 4 << 10;
+/// Kernel memory of what a client has sent to a connection that is not read, because its output waits or it has sent close_notify: the limit,
+/// twice the `receive_buffer` of the listener (socket(7)).
 const UNREAD: usize = 2 * RECEIVE_BUFFER as usize;
 
 /// One connection.
@@ -105,10 +107,6 @@ impl TcpConnection {
         self.state.as_ref()?.active.as_deref()
     }
 
-    fn active_mut(&mut self) -> Option<&mut ActiveState> {
-        self.state.as_mut()?.active.as_deref_mut()
-    }
-
     /// The state of an active connection, which it becomes if it is idle.
     fn activate(&mut self) -> &mut ActiveState {
         self.state.get_or_insert_default().active.get_or_insert_default()
@@ -146,12 +144,17 @@ impl TcpConnection {
     /// Its memory besides the slot, including the kernel's, in octets.
     pub(super) fn memory(&self) -> usize {
         let tls = self.tls().map_or(0, |tls| tls.stream.memory());
-        let unread = if self.has_output() { UNREAD } else { 0 };
+        let unread = if self.has_output() || self.ignores_input() { UNREAD } else { 0 };
         tls + unread + self.active().map_or(0, |active| active.memory())
     }
 
     fn has_output(&self) -> bool {
         self.has_tls_output() || self.active().is_some_and(|active| !active.output.is_empty())
+    }
+
+    /// Whether it stays open, and its client may send what is not read: after close_notify, which is not the end of TCP.
+    fn ignores_input(&self) -> bool {
+        self.has_tls_ended() && self.active().is_some_and(|active| active.closing || active.awaits_response)
     }
 
     fn has_tls_output(&self) -> bool {
@@ -371,14 +374,14 @@ impl TcpConnection {
     }
 
     /// The client has closed its half. A closed connection escapes all limits while the kernel still delivers its data; if that
-    /// is much, the connection stays, closed for writing, until its timeout.
+    /// is more than a response, the connection stays, closed for writing, until its timeout.
     fn begin_close(&mut self, end: io::Error) -> io::Result<bool> {
-        if self.is_active() {
-            self.measure_kernel_memory();
+        let kernel_memory = self.send_memory();
+        if kernel_memory <= ORPHANED {
+            return Err(end);
         }
-        let Some(active) = self.active_mut().filter(|active| active.kernel_memory > 0) else { return Err(end) };
-        active.closing = true;
-        active.input = Buffer::default();
+        let active = self.activate();
+        (active.kernel_memory, active.closing, active.input) = (kernel_memory, true, Buffer::default());
         if let Some(tls) = tls_of(&mut self.state) {
             tls.stream.close_notify(&mut &self.stream);
         }
@@ -399,6 +402,11 @@ impl TcpConnection {
         } else {
             self.close();
         }
+    }
+
+    /// Closes a connection whose client has broken the protocol: by RST if more than a response is not delivered.
+    pub(super) fn refuse(self) {
+        if self.send_memory() > ORPHANED { self.abort() } else { self.close() }
     }
 
     /// Closes a connection; the kernel still delivers what it has.
@@ -425,7 +433,8 @@ impl ActiveState {
     }
 
     fn is_empty(&self) -> bool {
-        self.kernel_memory == 0 && self.is_idle() && !self.awaits_response && !self.awaits_proxy_header
+        let waits = self.closing || self.awaits_response || self.awaits_proxy_header;
+        self.kernel_memory == 0 && self.is_idle() && !waits
     }
 
     fn has_message(&self) -> bool {

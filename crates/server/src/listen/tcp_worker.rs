@@ -405,7 +405,12 @@ impl<R: Responder> TcpWorker<R> {
             self.counters.proxy_refused.add(1);
             self.warn(format_args!("a connection of {peer} is closed: {error}"));
         }
-        self.close(index);
+        match self.remove(index) {
+            // Little is not delivered, or else it would not be closed yet.
+            Some(connection) if error.kind() == io::ErrorKind::UnexpectedEof => connection.close(),
+            Some(connection) => connection.refuse(),
+            None => {}
+        }
     }
 
     /// Closes a connection.
