@@ -44,10 +44,10 @@ impl Listeners {
     /// Binds addresses for QUIC (RFC 9250 4.1), once per QUIC thread. Connections are accepted with `tls`.
     pub fn bind_quic(&mut self, addresses: &[SocketAddr], tls: &Arc<ServerTls>) -> Result<(), ListenError> {
         let alone = netio::udp_server::ServerSocketOptions { reuse_port: false, ..self.options.udp };
-        let probe = |address: &SocketAddr| UdpEndpoint::bind(*address, &alone).map_err(over("QUIC", *address));
-        let probed = addresses.iter().map(probe).collect::<Result<Vec<_>, _>>()?;
-        let bound: Vec<SocketAddr> = probed.iter().map(UdpEndpoint::local_addr).collect();
-        drop(probed);
+        // One after the other: those of this server may overlap.
+        let probe = |address: &SocketAddr| UdpEndpoint::bind(*address, &alone).map(|socket| socket.local_addr());
+        let probed = addresses.iter().map(|address| probe(address).map_err(over("QUIC", *address)));
+        let bound = probed.collect::<Result<Vec<SocketAddr>, _>>()?;
         for _ in 0..if bound.is_empty() { 0 } else { self.options.quic.workers } {
             let bind =
                 |address: &SocketAddr| UdpEndpoint::bind(*address, &self.options.udp).map_err(over("QUIC", *address));
@@ -147,6 +147,7 @@ fn over(transport: &'static str, address: SocketAddr) -> impl Fn(io::Error) -> L
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tls::{OwnCertificate, ServerTlsFiles};
 
     fn bound(addresses: &[SocketAddr]) -> Result<Listeners, ListenError> {
         bind(addresses, &ListenConfig { workers: 2, tcp_workers: 2, ..ListenConfig::default() })
@@ -177,6 +178,24 @@ mod tests {
             let first = bound(&["127.0.0.1:0".parse().expect("a literal")]).expect("loopback").addresses()[0];
             let addresses = [SocketAddr::new([0, 0, 0, 0].into(), first.port()), first];
             bound(&addresses).map(|listeners| assert_eq!(listeners.addresses(), addresses))
+        };
+        assert!((0..16).any(|_| overlap().is_ok()), "{:?}", overlap().err());
+    }
+
+    #[test]
+    fn addresses_for_quic_may_overlap_too() {
+        let files = ServerTlsFiles { own: OwnCertificate::SelfSigned, authorities: None, ticket_keys: None };
+        let tls = Arc::new(ServerTls::read(&files).expect("no files"));
+        let any: SocketAddr = "127.0.0.1:0".parse().expect("a literal");
+        // Another test may have taken the port meanwhile: one of several attempts succeeds.
+        let overlap = || {
+            let mut listeners = bound(&[any]).expect("loopback");
+            listeners.bind_quic(&[any], &tls)?;
+            let first = listeners.quic_addresses()[0];
+            drop(listeners);
+            let addresses = [SocketAddr::new([0, 0, 0, 0].into(), first.port()), first];
+            let mut listeners = bound(&[any]).expect("loopback");
+            listeners.bind_quic(&addresses, &tls).map(|()| assert_eq!(listeners.quic_addresses(), addresses))
         };
         assert!((0..16).any(|_| overlap().is_ok()), "{:?}", overlap().err());
     }
