@@ -44,7 +44,7 @@ impl Threads {
 }
 
 /// The most addresses that a transport has.
-fn address_count(server: &Server) -> usize {
+pub fn address_count(server: &Server) -> usize {
     addresses(server).len().max(server.listen_tls.len()).max(server.listen_quic.len())
 }
 

@@ -14,7 +14,7 @@ use super::{fail, json, print, print_findings, read_config};
 use crate::cli::{TuneArguments, TuneRole, TuneServer, ZoneArguments};
 use crate::config::Config;
 use crate::listen::QUIC_CONNECTION_MEMORY;
-use crate::listener_setup::{addresses, listen_config};
+use crate::listener_setup::{address_count, addresses, listen_config};
 use crate::open_files;
 use crate::printable::Printable;
 use crate::sources::Sources;
@@ -161,7 +161,7 @@ fn server_facts(config: &Config, host: &Host) -> ServerFacts {
     ServerFacts {
         workers: Some(workers as u64),
         addresses: addresses as u64,
-        reserved: open_files::reserved(addresses, workers, stream_workers) as u64,
+        reserved: open_files::reserved(address_count(server), workers, stream_workers) as u64,
         receive_buffer: Some(listen.udp.receive_buffer as u64),
         backlog: Some(u64::from(listen.tcp.backlog)),
         tls_octets: if server.listen_tls.is_empty() { 0 } else { SESSION_MEMORY as u64 },
@@ -217,4 +217,23 @@ fn action_text(written: &[String], applied: &[Change], notes: &[String], argumen
         text += "no sysctl needs a change: nothing was set\n";
     }
     text + &notes.iter().map(|note| format!("note: {note}\n")).collect::<String>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::value::TlsEndpoint;
+
+    /// As many as the server itself reserves: it has a socket of each thread for each of them.
+    #[test]
+    fn descriptors_are_reserved_for_the_addresses_of_every_transport() {
+        let host = Host::read(Path::new("/"), "zonda").expect("this host");
+        let reserved = |addresses: u16| {
+            let mut config = Config::default();
+            config.server.listen_tls =
+                (0..addresses).map(|number| TlsEndpoint(([127, 0, 0, 1], 8530 + number).into())).collect();
+            server_facts(&config, &host).reserved
+        };
+        assert!(reserved(16) > reserved(1));
+    }
 }
