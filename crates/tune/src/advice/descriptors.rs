@@ -23,13 +23,13 @@ pub(super) const SETTINGS: &[Setting] = &[
     Setting {
         name: UNIT,
         place: Place::Unit,
-        rule: "--connections and what the server needs besides, rounded up to a multiple of 1,024; twice that for Knot, which uses half of its limit for TCP; never lowered. The hard limit counts for Zonda and BIND, which raise the soft one to it, else the soft one",
+        rule: "--connections and what the server needs besides, rounded up to a multiple of 1,024; twice that for Knot, which uses half of its limit for TCP; never lowered, and a higher hard limit stays. The hard limit counts for Zonda and BIND, which raise the soft one to it, else the soft one",
         compute: |case| {
             let wanted = wanted(case);
             let why = format!("{} connections and {} other descriptors", case.workload.connections, reserved(case));
             match now(case, UNIT).and_then(|limit| effective(case, &limit)) {
                 Some(now) if now >= wanted => Advice::Keep(format!("{why}; it is enough")),
-                _ => Advice::set(wanted, why),
+                _ => Advice::set(raised(case, UNIT, wanted), why),
             }
         },
         sources: &[says(Liang, "6500000:8388600"), says(Usc, "services do not honour limits.d, so set it in the unit")],
@@ -55,7 +55,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             let wanted = wanted(case);
             match now(case, LOGIN).and_then(|limit| effective(case, &limit)) {
                 Some(now) if now >= wanted => Advice::Keep("it is enough".into()),
-                _ => Advice::set(wanted, format!("as {UNIT}; systemd services do not read it")),
+                _ => Advice::set(raised(case, LOGIN, wanted), format!("as {UNIT}; systemd services do not read it")),
             }
         },
         sources: &[says(Liang, "6500000, soft and hard, for everybody")],
@@ -146,7 +146,23 @@ pub(super) fn now(case: &Case, name: &str) -> Option<String> {
 fn effective(case: &Case, limit: &str) -> Option<u64> {
     let mut parts = limit.split_whitespace().next()?.split(':');
     let part = if case.workload.server.raises_open_files() { parts.next_back() } else { parts.next() }?;
-    if matches!(part, "infinity" | "unlimited" | "-1") { Some(u64::MAX) } else { part.parse().ok() }
+    number(part)
+}
+
+/// The soft and hard limit to set: `wanted` for both, unless the hard limit is higher already, which other programs may need.
+fn raised(case: &Case, name: &str, wanted: u64) -> String {
+    let now = now(case, name).unwrap_or_default();
+    let hard = now.split_whitespace().next().and_then(|limit| limit.rsplit(':').next()).unwrap_or_default();
+    match number(hard) {
+        Some(u64::MAX) => format!("{wanted}:infinity"),
+        Some(hard) if hard > wanted => format!("{wanted}:{hard}"),
+        _ => wanted.to_string(),
+    }
+}
+
+/// A limit as systemd, PAM and `/proc` write it.
+fn number(limit: &str) -> Option<u64> {
+    if matches!(limit, "infinity" | "unlimited" | "-1") { Some(u64::MAX) } else { limit.parse().ok() }
 }
 
 /// What a server has open besides connections; unknown servers get some for each processor and zone transfers.

@@ -1,5 +1,7 @@
 //! Limits of open files: of the running server, of the systemd unit, of PAM logins.
 
+use std::collections::BTreeMap;
+
 use super::Tree;
 
 /// The limits of open files (RLIMIT_NOFILE) that concern a server. `None` where it is not set or not readable.
@@ -11,12 +13,14 @@ pub struct OpenFileLimits {
     pub unit: Option<String>,
     /// `DefaultLimitNOFILE=` of the systemd manager, as it is written, or its own default; `None` without systemd.
     pub manager: Option<String>,
-    /// The hard limit for `*` in limits.conf and limits.d.
+    /// Soft and hard limit for `*` in limits.conf and limits.d, as `SOFT:HARD`, or one number for both.
     pub login: Option<String>,
     /// Soft and hard limit of this process.
     pub own: Option<(u64, u64)>,
 }
 
+/// The soft limit of the kernel, which logins have where nothing sets it.
+const KERNEL_SOFT: &str = "1024";
 /// What units get without any setting, since systemd 240.
 const SYSTEMD_DEFAULT: &str = "1024:524288";
 
@@ -43,11 +47,24 @@ fn open_files(text: &str) -> Option<(u64, u64)> {
     Some((words.next()?, words.next()?))
 }
 
-/// The files that define a unit, the strongest last.
+/// The folders of units, the strongest first: of files with the same name only the first is read (systemd.unit(5)).
+const UNIT_FOLDERS: [&str; 5] = [
+    "etc/systemd/system",
+    "run/systemd/system",
+    "usr/local/lib/systemd/system",
+    "usr/lib/systemd/system",
+    "lib/systemd/system",
+];
+
+/// The files that define a unit, the strongest last: the drop-ins of all folders, by name.
 fn unit_files(files: &Tree, unit: &str) -> Vec<String> {
-    let folders = ["usr/lib/systemd/system", "lib/systemd/system", "run/systemd/system", "etc/systemd/system"];
-    let base = folders.iter().map(|folder| format!("{folder}/{unit}.service"));
-    base.flat_map(|base| drop_ins(files, &base)).collect()
+    let paths = UNIT_FOLDERS.map(|folder| format!("{folder}/{unit}.service"));
+    let mut by_name = BTreeMap::new();
+    for drop_in in paths.iter().flat_map(|path| drop_ins(files, path).into_iter().skip(1)) {
+        let name = drop_in.rsplit('/').next().unwrap_or_default().to_owned();
+        by_name.entry(name).or_insert(drop_in);
+    }
+    paths.into_iter().find(|path| files.exists(path)).into_iter().chain(by_name.into_values()).collect()
 }
 
 /// A configuration file of systemd and its drop-ins.
@@ -71,20 +88,28 @@ fn last_value(files: &Tree, paths: &[String], key: &str) -> Option<String> {
     found
 }
 
-/// The hard limit for everybody: the line `* hard nofile N` (pam_limits).
+/// The limits for everybody: the lines `* soft nofile N` and `* hard nofile N`, or `* - nofile N` for both (pam_limits).
 fn login_limit(files: &Tree) -> Option<String> {
     let mut paths = vec!["etc/security/limits.conf".to_owned()];
     let folder = "etc/security/limits.d";
     paths.extend(files.names(folder).into_iter().map(|name| format!("{folder}/{name}")));
-    let mut found = None;
+    let (mut soft, mut hard) = (None, None);
     for text in paths.iter().filter_map(|path| files.text(path)) {
         for line in text.lines() {
-            if let ["*", "hard" | "-", "nofile", value, ..] = line.split_whitespace().collect::<Vec<_>>()[..] {
-                found = Some(value.to_owned());
+            let ["*", kind, "nofile", value, ..] = line.split_whitespace().collect::<Vec<_>>()[..] else { continue };
+            if matches!(kind, "soft" | "-") {
+                soft = Some(value.to_owned());
+            }
+            if matches!(kind, "hard" | "-") {
+                hard = Some(value.to_owned());
             }
         }
     }
-    found
+    match (soft, hard) {
+        (soft, Some(hard)) if soft.as_ref() == Some(&hard) => Some(hard),
+        (soft, Some(hard)) => Some(format!("{}:{hard}", soft.as_deref().unwrap_or(KERNEL_SOFT))),
+        (soft, None) => soft,
+    }
 }
 
 #[cfg(test)]

@@ -36,7 +36,8 @@ pub fn plan(case: &Case, rows: &[Row]) -> Vec<PlannedFile> {
             format!("limits.d/zz-{unit}-tune.conf"),
             // Lines for everybody (*) are not for root.
             assignments(to_set(Place::Login), |_, value| {
-                ["*", "root"].map(|who| format!("{who} soft nofile {value}\n{who} hard nofile {value}\n")).concat()
+                let (soft, hard) = value.split_once(':').unwrap_or((value, value));
+                ["*", "root"].map(|who| format!("{who} soft nofile {soft}\n{who} hard nofile {hard}\n")).concat()
             }),
         ),
         (

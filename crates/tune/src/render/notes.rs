@@ -74,6 +74,7 @@ fn overridden(case: &Case, rows: &[Row]) -> Vec<String> {
 fn above_nr_open(case: &Case, rows: &[Row]) -> Option<String> {
     let limit = rows.iter().find(|row| row.place == Place::Login && row.action == Action::Set)?.advised.as_ref()?;
     let most = case.host.sysctl_number("fs.nr_open")?;
+    let limit = limit.rsplit(':').next()?;
     (limit.parse::<u64>().ok()? > most).then(|| {
         format!("fs.nr_open is {most}: raise it before a file in limits.d asks for {limit}, or nobody can log in")
     })

@@ -132,12 +132,59 @@ fn limits_of_units_and_logins_are_read() {
     host.write("etc/systemd/system/zonda.service.d/limit.conf", "[Service]\nLimitNOFILE = 1024:1500\n");
     let row = host.row(workload(Role::Udp), "LimitNOFILE");
     assert_eq!((row.now.as_deref(), row.action), (Some("1024:1500"), Action::Set));
-    assert_eq!(host.row(workload(Role::Udp), "nofile (limits.d)").now.as_deref(), Some("70000"));
+    assert_eq!(host.row(workload(Role::Udp), "nofile (limits.d)").now.as_deref(), Some("1024:70000"));
     // A running server is what counts where no unit says anything.
     let other = TestHost::recorded();
     other.write("proc/77/comm", "zonda");
     other.write("proc/77/limits", "Max open files            1024                 524288               files\n");
     assert_eq!(other.row(workload(Role::Udp), "LimitNOFILE").now.as_deref(), Some("1024:524288 (running)"));
+}
+
+/// NSD does not raise its soft limit, and other users do: theirs must not be lowered with it.
+#[test]
+fn a_hard_limit_that_is_higher_stays() {
+    let host = TestHost::recorded();
+    let nsd = Workload { server: Server::Nsd, ..workload(Role::Tcp) };
+    let advised = |name: &str| host.row(nsd, name).advised.expect("a limit");
+    host.write("run/systemd/system/.keep", "");
+    host.write("proc/self/limits", "Max open files            1024                 1048576              files\n");
+    let wanted = (1_000_u64 + 1_152).next_multiple_of(1_024);
+    assert_eq!(advised("LimitNOFILE"), format!("{wanted}:524288"));
+    assert_eq!(advised("nofile (limits.d)"), format!("{wanted}:1048576"));
+    let read = host.read();
+    let case = Case { host: &read, workload: nsd, server: ServerFacts::default() };
+    let planned = tune::render::files::plan(&case, &advise(&case));
+    let login = planned.iter().find(|file| file.path.starts_with("limits.d")).expect("a file");
+    for line in [format!("* soft nofile {wanted}\n* hard nofile 1048576\n"), format!("root soft nofile {wanted}\n")] {
+        assert!(login.text.contains(&line), "{}", login.text);
+    }
+    // The soft limit is what such a server has of limits.d.
+    for (lines, action) in [
+        ("* hard nofile 70000\n", Action::Set),
+        ("* soft nofile 1024\n* hard nofile 70000\n", Action::Set),
+        ("* soft nofile 70000\n* hard nofile 70000\n", Action::Keep),
+        ("* - nofile 70000\n", Action::Keep),
+    ] {
+        host.write("etc/security/limits.conf", lines);
+        let row = host.row(nsd, "nofile (limits.d)");
+        assert_eq!(row.action, action, "{lines}{:?}", row.now);
+    }
+}
+
+#[test]
+fn units_are_read_as_systemd_reads_them() {
+    let host = TestHost::recorded();
+    let now = || host.row(workload(Role::Udp), "LimitNOFILE").now;
+    host.write("usr/lib/systemd/system/zonda.service", "[Service]\nLimitNOFILE=4096\n");
+    host.write("usr/lib/systemd/system/zonda.service.d/50-limit.conf", "[Service]\nLimitNOFILE=5000\n");
+    host.write("etc/systemd/system/zonda.service.d/10-limit.conf", "[Service]\nLimitNOFILE=6000\n");
+    assert_eq!(now().as_deref(), Some("5000"), "drop-ins are ordered by their names");
+    host.write("etc/systemd/system/zonda.service.d/50-limit.conf", "[Service]\n");
+    assert_eq!(now().as_deref(), Some("6000"), "one of the administrator hides that of the distribution");
+    std::fs::remove_dir_all(host.path().join("etc/systemd/system/zonda.service.d")).expect("the folder");
+    std::fs::remove_dir_all(host.path().join("usr/lib/systemd/system/zonda.service.d")).expect("the folder");
+    host.write("etc/systemd/system/zonda.service", "[Service]\nUser=zonda\n");
+    assert_ne!(now().as_deref(), Some("4096"), "the unit of the distribution is not read any more");
 }
 
 #[test]
