@@ -24,10 +24,13 @@ const BIG_BUFFERS: Lookup = effect("E30", TRANSFER, "big buffers").only(&["zonda
 pub(super) const SETTINGS: &[Setting] = &[
     Setting {
         name: "net.core.rmem_max",
-        rule: "the queries of a 50 ms pause at --rate on each UDP socket, at 2,304 octets each, halved because the kernel doubles it; at least what the server asks for; never lowered",
+        rule: "the queries of a 50 ms pause at --rate on each UDP socket, at 2,304 octets each, halved because the kernel doubles it; at least what the server asks for; for all sockets at most a quarter of the memory, and 1,023 MiB for each; never lowered",
         compute: |case| {
             let (wanted, why) = receive_buffer(case);
-            case.at_least("net.core.rmem_max", wanted, why)
+            let most = most_buffer(case);
+            let limit =
+                if wanted > most { format!("; no more than {} are possible", octets(most)) } else { String::new() };
+            case.at_least("net.core.rmem_max", wanted.min(most), why + &limit)
         },
         sources: &[
             says(Esnet, "67108864"),
@@ -40,10 +43,10 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "net.core.wmem_max",
-        rule: "the answers of 5 ms at --rate on each UDP socket, at 2,304 octets each; never lowered",
+        rule: "the answers of 5 ms at --rate on each UDP socket, at 2,304 octets each; at most 1,023 MiB; never lowered",
         compute: |case| {
             let answers = sizes::datagrams(case.queries_per_s(), case.udp_sockets(), sizes::SOFTIRQ_PAUSE_MS);
-            let wanted = (answers * sizes::DATAGRAM_OCTETS / 2).next_power_of_two();
+            let wanted = (answers * sizes::DATAGRAM_OCTETS / 2).next_power_of_two().min(sizes::MOST_BUFFER);
             let why = format!("{answers} answers wait for the card for {} ms at each socket", sizes::SOFTIRQ_PAUSE_MS);
             case.at_least("net.core.wmem_max", wanted, why)
         },
@@ -150,6 +153,17 @@ fn receive_buffer(case: &Case) -> (u64, String) {
         true => (asked, format!("{pause}; the server asks for {}", octets(asked))),
         false => (computed, pause),
     }
+}
+
+/// The largest receive buffer that may be asked for: of all sockets together, as the kernel charges them, a quarter of the memory. What the
+/// server asks for is possible.
+fn most_buffer(case: &Case) -> u64 {
+    let sockets = case.udp_sockets() * case.server.addresses.max(1);
+    let room = match case.host.memory.total {
+        0 => sizes::MOST_BUFFER,
+        total => (total / 4 / (2 * sockets)) & !((1 << 20) - 1),
+    };
+    room.clamp(1 << 20, sizes::MOST_BUFFER).max(case.server.receive_buffer.unwrap_or(0))
 }
 
 fn default_buffer(case: &Case, name: &str) -> Advice {

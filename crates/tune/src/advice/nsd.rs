@@ -65,7 +65,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         rule: "as net.core.rmem_max: the queries of 50 ms",
         compute: |case| {
             Advice::set(
-                sizes::receive_buffer(case.queries_per_s(), case.processors()),
+                sizes::receive_buffer(case.queries_per_s(), case.processors()).min(sizes::MOST_BUFFER),
                 "the queries of a pause of 50 ms on each socket",
             )
         },

@@ -30,7 +30,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             if case.workload.role != Role::Secondary {
                 return Advice::Leave("only a secondary opens many connections; all others arrive at port 53".into());
             }
-            let (now, needed) = ((last + 1).saturating_sub(first), sizes::ports(case.workload.transfers_per_min()));
+            let (now, needed) = (sizes::port_count(first, last), sizes::ports(case.workload.transfers_per_min()));
             let why = format!(
                 "{needed} transfers a minute with a connection each hold {needed} ports for {} s; there are {now}{}",
                 sizes::TIME_WAIT_S,

@@ -20,7 +20,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         rule: "what the server asks for, because its queue is the smaller of both; if that is not known, the connections that arrive in 0.5 s if all of --connections come back within 10 s of a restart; never lowered",
         compute: |case| {
             let needed = sizes::accept_queue(case.workload.connections);
-            let wanted = case.server.backlog.unwrap_or(needed).min(65_535);
+            let wanted = case.server.backlog.unwrap_or(needed).min(sizes::MOST_ACCEPT_QUEUE);
             let asked = case.server.backlog.map_or(String::new(), |asked| {
                 format!("; the server asks for {asked}, and a larger value has no effect")
             });

@@ -12,6 +12,12 @@ pub const SOFTIRQ_PAUSE_MS: u64 = 5;
 /// How long the thread that accepts connections may be away.
 pub const ACCEPT_PAUSE_MS: u64 = 500;
 
+/// The longest accept queue that all kernels allow: older ones count in 16 bits.
+pub const MOST_ACCEPT_QUEUE: u64 = 65_535;
+
+/// The most that SO_RCVBUF and SO_SNDBUF may ask for, in whole MiB: the kernel doubles them, and counts in 31 bits (socket(7)).
+pub const MOST_BUFFER: u64 = 1_023 << 20;
+
 /// Within how many seconds all clients connect again after a restart of the server.
 pub const RECONNECT_S: u64 = 10;
 
@@ -62,6 +68,11 @@ pub fn half_open(connections: u64) -> u64 {
 /// Ports of one address that are busy or in TIME_WAIT at `per_min` connections a minute to one server.
 pub fn ports(per_min: u64) -> u64 {
     per_min.saturating_mul(TIME_WAIT_S) / 60
+}
+
+/// How many ports a range has, whatever the host says.
+pub fn port_count(first: u64, last: u64) -> u64 {
+    last.saturating_add(1).saturating_sub(first)
 }
 
 /// Octets in flight on a line of `mbit` megabits per second.

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::Case;
+use super::{Case, sizes};
 use crate::host::Pressure;
 
 /// Something that has gone wrong since the start of the host.
@@ -133,7 +133,7 @@ pub fn symptoms(case: &Case) -> Vec<Symptom> {
 fn time_wait(case: &Case) -> Option<Symptom> {
     let count = case.host.counters.value("TCP.tw")?;
     let [first, last] = case.host.sysctl_numbers("net.ipv4.ip_local_port_range")[..] else { return None };
-    (count > (last + 1).saturating_sub(first) / 2).then(|| symptom(&TIME_WAIT, count))
+    (count > sizes::port_count(first, last) / 2).then(|| symptom(&TIME_WAIT, count))
 }
 
 /// Work waits for memory or disks.

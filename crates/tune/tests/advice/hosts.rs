@@ -315,6 +315,36 @@ fn files_that_never_end_or_make_no_sense_count_as_missing() {
 }
 
 #[test]
+fn numbers_that_no_kernel_has_are_survived() {
+    let huge = "99999999999999999999";
+    for text in ["", "-1", "0", huge, &format!("{huge} {huge} {huge}"), &format!("1 {huge}"), "no number"] {
+        let host = TestHost::large();
+        host.write("proc/net/sockstat", &format!("TCP: inuse 1 orphan 0 tw {text} alloc 1 mem 1\n"));
+        host.write("command-output/getconf_PAGESIZE", text);
+        host.write("sys/class/net/eth0/speed", text);
+        host.write("sys/fs/cgroup/cpu.max", &format!("{text} 1"));
+        host.write("sys/fs/cgroup/memory.max", text);
+        host.write("proc/meminfo", &format!("MemTotal: {text} kB\nMemAvailable: {text} kB\n"));
+        host.write("proc/self/limits", &format!("Max open files            {text} {text} files\n"));
+        host.write("etc/security/limits.conf", &format!("* hard nofile {text}\n"));
+        for setting in tune::advice::settings().filter(|setting| setting.place == tune::advice::Place::Sysctl) {
+            host.write(&tune::host::sysctl_path(setting.name), text);
+        }
+        let read = host.read();
+        for role in [Role::Udp, Role::Tcp, Role::Secondary, Role::Primary] {
+            for server in [Server::Zonda, Server::Nsd, Server::Knot, Server::Bind] {
+                let workload = Workload { server, ..workload(role) };
+                let case = Case { host: &read, workload, server: ServerFacts::default() };
+                let rows = advise(&case);
+                let (symptoms, notes) = (symptoms(&case), notes::notes(&case, &rows));
+                assert!(!table::text(&case, &rows, &symptoms, &notes).is_empty());
+                tune::render::files::plan(&case, &rows);
+            }
+        }
+    }
+}
+
+#[test]
 fn without_meminfo_nothing_is_said_of_the_memory_of_connections() {
     let host = TestHost::recorded();
     std::fs::remove_file(host.path().join("proc/meminfo")).expect("the file");

@@ -78,6 +78,45 @@ fn receive_buffers_follow_rate_and_sockets() {
     assert!(at_large < at(2_000_000), "more workers share the queries");
 }
 
+/// The largest numbers that `zonda tune` takes.
+#[test]
+fn no_value_is_larger_than_the_kernel_takes() {
+    const MOST: u64 = i32::MAX as u64;
+    let most = 1_000_000_000;
+    for host in [TestHost::recorded(), TestHost::large()] {
+        host.write("proc/sys/net/ipv4/tcp_syncookies", "0");
+        for (role, server) in [Role::Udp, Role::Tcp, Role::Secondary, Role::Primary]
+            .into_iter()
+            .flat_map(|role| [Server::Zonda, Server::Nsd, Server::Knot, Server::Bind].map(|server| (role, server)))
+        {
+            let workload = Workload { server, role, connections: most, zones: most, rate: Some(most) };
+            let is_int = |name: &str| name.starts_with("net.core.") || name.starts_with("net.ipv4.tcp_max_");
+            for row in host.rows(workload).iter().filter(|row| is_int(row.name) && row.action == Action::Set) {
+                let value = row.advised.as_ref().and_then(|value| value.parse::<u64>().ok()).unwrap_or(0);
+                assert!(value <= MOST, "{server}, {role}: {} = {value}", row.name);
+            }
+        }
+    }
+    let bind = Workload { server: Server::Bind, connections: 5_000_000, ..workload(Role::Tcp) };
+    let [queue, somaxconn] =
+        ["tcp-listen-queue", "net.core.somaxconn"].map(|name| advised(&TestHost::recorded(), bind, name));
+    assert_eq!(queue, somaxconn);
+    let nsd = Workload { server: Server::Nsd, rate: Some(most), ..workload(Role::Udp) };
+    assert!(advised(&TestHost::recorded(), nsd, "receive-buffer-size") <= MOST / 2);
+}
+
+#[test]
+fn the_buffers_of_all_sockets_fit_into_the_memory() {
+    let host = TestHost::recorded();
+    host.write("proc/meminfo", "MemTotal: 1048576 kB\nMemAvailable: 900000 kB\n");
+    let flood = Workload { rate: Some(10_000_000), ..workload(Role::Udp) };
+    // A quarter of 1 GiB for two sockets, of which the kernel charges twice as much.
+    let row = host.row(flood, "net.core.rmem_max");
+    assert_eq!(row.advised.as_deref(), Some("67108864"), "{}", row.why);
+    assert!(row.why.contains("no more than 64 MiB are possible"), "{}", row.why);
+    assert_eq!(host.row(flood, "net.ipv4.udp_mem").advised.as_deref(), Some("49152 65536 98304"), "a quarter");
+}
+
 #[test]
 fn the_memory_of_connections_is_compared_with_the_host() {
     let host = TestHost::recorded();
