@@ -78,10 +78,13 @@ pub(super) const SETTINGS: &[Setting] = &[
         rule: "server-N-cpu-affinity: one physical core for each process, xfrd on another, from four cores on",
         compute: |case| match case.processors() {
             0..=3 => Advice::Leave("too few processors to reserve any".into()),
-            count => Advice::set(
-                (0..count).map(|cpu| cpu.to_string()).collect::<Vec<_>>().join(" "),
-                "with server-1-cpu-affinity: 0 and so on, and xfrd-cpu-affinity on the last",
-            ),
+            count => {
+                let allowed = case.host.cpus.allowed.iter().take(count as usize);
+                Advice::set(
+                    allowed.map(usize::to_string).collect::<Vec<_>>().join(" "),
+                    "with server-1-cpu-affinity: the first and so on, and xfrd-cpu-affinity: the last",
+                )
+            }
         },
         sources: &[says(
             NsdManual,

@@ -20,6 +20,9 @@ pub(super) const SETTINGS: &[Setting] = &[
             let processors = case.processors();
             let trial = if processors >= 4 { format!("; try {} as well", processors - 1) } else { String::new() };
             match case.server.workers {
+                Some(workers) if processors >= 4 && workers == processors - 1 => Advice::Keep(format!(
+                    "{workers} workers for {processors} processors, of which one is left to interrupts"
+                )),
                 Some(workers) if workers == processors => {
                     Advice::Keep(format!("{workers} workers for {processors} processors{trial}"))
                 }

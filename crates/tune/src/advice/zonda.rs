@@ -66,8 +66,12 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "workers",
-        rule: "0, the default: one UDP thread for each processor",
+        rule: "0, the default: one UDP thread for each processor; as many as the cgroup pays for, if that is less",
         compute: |case| match case.server.options.get("workers").map(String::as_str) {
+            Some("0") | None if case.processors() < case.host.cpus.usable() as u64 => Advice::set(
+                case.processors(),
+                format!("0 means one for each of {} processors, and the cgroup allows less", case.host.cpus.usable()),
+            ),
             Some("0") | None => Advice::Keep("one for each processor".into()),
             Some(_) => Advice::Leave("set by hand: see workers and processors".into()),
         },

@@ -370,6 +370,19 @@ fn workers_follow_processors_and_quota() {
     host.write("sys/fs/cgroup/cpu.max", "250000 100000");
     assert_eq!(host.row(workload(Role::Udp), "workers and processors").advised.as_deref(), Some("3"));
     assert_eq!(host.row(workload(Role::Udp), "cgroup limits").action, Action::Set);
+    // The option says the same: 0 would be 16.
+    let option = host.row(workload(Role::Udp), "workers");
+    assert_eq!((option.action, option.advised.as_deref()), (Action::Set, Some("3")), "{}", option.why);
+    host.write("sys/fs/cgroup/cpu.max", "max 100000");
+    assert_eq!(host.row(workload(Role::Udp), "workers").action, Action::Keep);
+    // One less is what the row proposes to try.
+    let host = host.read();
+    for (workers, action) in [(16, Action::Keep), (15, Action::Keep), (14, Action::Set)] {
+        let server = ServerFacts { workers: Some(workers), ..ServerFacts::default() };
+        let rows = advise(&Case { host: &host, workload: workload(Role::Udp), server });
+        let row = rows.iter().find(|row| row.name == "workers and processors").expect("the row");
+        assert_eq!(row.action, action, "{}", row.why);
+    }
 }
 
 #[test]
@@ -408,6 +421,16 @@ fn each_server_has_its_own_options() {
     assert!(rows(Server::Zonda).iter().all(|row| row.name != "tcp-clients"));
     let limit = |server| value(server, "LimitNOFILE").and_then(|limit| limit.parse::<u64>().ok()).expect("a limit");
     assert!(limit(Server::Knot) > 2 * 20_000, "Knot uses half of it for TCP");
+}
+
+#[test]
+fn nsd_is_bound_to_processors_that_it_may_use() {
+    let host = TestHost::large();
+    let affinity = || host.row(Workload { server: Server::Nsd, ..workload(Role::Udp) }, "cpu-affinity").advised;
+    host.write("proc/self/status", "Cpus_allowed_list:\t2,4-7\n");
+    assert_eq!(affinity().as_deref(), Some("2 4 5 6 7"));
+    host.write("sys/fs/cgroup/cpu.max", "400000 100000");
+    assert_eq!(affinity().as_deref(), Some("2 4 5 6"));
 }
 
 #[test]
