@@ -14,7 +14,7 @@ import client
 import transfer_table
 from message import Query
 from names import wire_name
-from transfers import contents, gov_series, result_table, update_features, zone_versions
+from transfers import contents, gov_series, result_table, table_run, update_features, zone_versions
 from transfers.features import AS_PRIMARY, AS_SECONDARY, FEATURES, LACKS
 from transfers.knot import KnotTransfers
 from transfers.nsd import NsdTransfers
@@ -122,6 +122,22 @@ def test_a_server_that_does_not_start_is_a_failure(tmp_path: Path) -> None:
     knot = Build(KnotTransfers, tmp_path, "3.6")
     results = TableRun(knot, [f for f in FEATURES if f.name == "AXFR"], (AS_PRIMARY,), tmp_path / "cells").run([knot], 1)
     assert [(r.outcome, "knotd is not in" in r.reason) for r in results] == [(FAILED, True)]
+
+
+@pytest.mark.parametrize(
+    ("printed", "version", "release"),
+    [
+        ("knotd (Knot DNS), version 3.6.dev0+1786107603.242eeaa13", "3.6-dev", (3, 6)),
+        ("BIND 9.21.26-dev (Development Release) <id:0123>", "9.21.26-dev", (9, 21, 26)),
+        ("BIND 9.18.49-1~deb12u1-Debian (Extended Support Version)", "9.18.49", (9, 18, 49)),
+        ("NSD version 4.15.1", "4.15.1", (4, 15, 1)),
+        ("no version", "unknown", ()),
+    ],
+)
+def test_a_development_build_is_not_named_as_the_release(tmp_path: Path, printed: str, version: str, release: tuple[int, ...]) -> None:
+    """The table had "Knot 3.6", which did not exist yet."""
+    assert table_run.version_of(printed) == version
+    assert Build(KnotTransfers, tmp_path, version).release == release
 
 
 def test_the_table_has_reasons_and_counts() -> None:

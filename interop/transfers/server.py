@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import threading
@@ -40,7 +41,7 @@ class Build:
     @property
     def release(self) -> tuple[int, ...]:
         """The version as numbers, for comparisons."""
-        return tuple(int(part) for part in self.version.split(".") if part.isdigit())
+        return tuple(map(int, re.findall(r"\d+", self.version)))
 
     @property
     def environment(self) -> dict[str, str]:

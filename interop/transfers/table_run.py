@@ -100,8 +100,13 @@ def find_build(kind: type[TransferServer], folder: Path | None) -> Build:
     for program in (adapter.program, *kind.programs_needed):
         build.program(program)
     done = subprocess.run([build.program(adapter.program), adapter.version_flag], capture_output=True, text=True, check=False)
-    version = re.search(r"\d+(?:\.\d+)+", done.stdout + done.stderr)
-    return Build(kind, folder, version[0] if version else "unknown")
+    return Build(kind, folder, version_of(done.stdout + done.stderr))
+
+
+def version_of(printed: str) -> str:
+    """`3.6-dev` of a development build: it may lack or have what release 3.6 has."""
+    version = re.search(r"(\d+(?:\.\d+)+)[.-]?(dev)?", printed)
+    return "-".join(filter(None, version.groups())) if version else "unknown"
 
 
 def find_subject(name: str, peers_folder: Path | None) -> Build:
