@@ -24,6 +24,7 @@ def main() -> None:
         ("answers-per-s", "answers at this rate, buffers all further queries, and drains after the load"),
         ("wrong-above", "SERVFAIL while more queries per second arrive"),
         ("drop-above", "no answers to queries beyond this rate: an honest limit"),
+        ("only-names", "answers for so many names only, the first that are asked for"),
         ("delay-ms", "each answer leaves this much later, at any rate: a closed loop sees a low ceiling"),
         ("backlog", "length of the listen queue"),
         ("accepts-per-s", "connections accepted per second; 0: no limit"),
@@ -42,7 +43,7 @@ def answer(given: argparse.Namespace) -> None:
     link.bind((given.address, given.port))
     waiting: collections.deque[tuple[float, bytes, object]] = collections.deque()
     arrived: collections.deque[float] = collections.deque()
-    free_at = 0.0
+    names, free_at = set[bytes](), 0.0
     while True:
         if given.own_buffer:
             link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, int(given.own_buffer))
@@ -51,7 +52,10 @@ def answer(given: argparse.Namespace) -> None:
             query, client = link.recvfrom(4096)
             now = time.monotonic()
             rate = arrival_rate(arrived, now)
-            if not given.drop_above or rate <= given.drop_above:
+            if len(names) < given.only_names:
+                names.add(question(query))
+            is_known = not given.only_names or question(query) in names
+            if is_known and (not given.drop_above or rate <= given.drop_above):
                 rcode = SERVFAIL if given.wrong_above and rate > given.wrong_above else 0
                 waiting.append((now + given.delay_ms / 1000, reply(query, rcode), client))
         while waiting and max(waiting[0][0], free_at) <= time.monotonic():
@@ -65,6 +69,11 @@ def arrival_rate(arrived: collections.deque[float], now: float) -> float:
     while arrived[0] < now - STAMP_S:
         arrived.popleft()
     return len(arrived) / STAMP_S
+
+
+def question(query: bytes) -> bytes:
+    """The name that is asked for, in lower case."""
+    return query[12 : query.index(0, 12)].lower()
 
 
 def reply(query: bytes, rcode: int) -> bytes:

@@ -11,11 +11,14 @@ from typing import Any
 
 import pytest
 
+from zonda_lab.analysis.analysis import analyse_metric
 from zonda_lab.experiments.block_design import Start, Treatment
 from zonda_lab.experiments.catalogue import load
 from zonda_lab.experiments.definition import (
+    AnalysisSpec,
     ChangeSpec,
     Experiment,
+    PrimarySpec,
     QuerySpec,
     ServerSpec,
     Settings,
@@ -34,7 +37,7 @@ from zonda_lab.results.settings_bounds import bounded
 from zonda_lab.results.window_record import WindowRecord, disturbed
 from zonda_lab.run.progress import Progress
 from zonda_lab.run.runner import Runner, StartRecorder
-from zonda_lab.servers import Echo, Feature, InstalledServer
+from zonda_lab.servers import ADAPTERS, Echo, Feature, InstalledServer
 from zonda_lab.servers.config import ServerConfig
 from zonda_lab.telemetry.series import Telemetry
 
@@ -51,7 +54,7 @@ class Faulty(Echo):
         self.options = options
 
     def features(self, version: str) -> frozenset[Feature]:  # noqa: ARG002
-        return frozenset({Feature.TCP, Feature.ZONES})
+        return frozenset({Feature.TCP, Feature.ZONES, Feature.SECONDARY})
 
     def command(self, program: Path, config: ServerConfig) -> list[str | Path]:
         if "--fault" in self.options:
@@ -96,6 +99,8 @@ def measure(tmp_path: Path, zonda_load: ZondaLoad) -> Any:
             f'[analysis]\nmetric = "{metric}"\ncompare = "server.name"\n'
         )
         installed = {LABEL: InstalledServer(LABEL, Faulty(*fault), Path(sys.executable), "1.0")}
+        if primary := given.get("primary"):
+            installed[primary.name] = ADAPTERS[primary.name].installed()
         results = Results(tmp_path / "results")
         runner = Runner(results, installed, generator, Progress(1.0, (tmp_path / "progress").open("w")))
         plan = Plan(load(path), Settings(**given))
@@ -179,6 +184,39 @@ def test_a_peak_has_no_ceiling_from_the_closed_loop(measure: Any, monkeypatch: p
     assert record.metrics["capacity_qps"] < 200  # one query per 5 ms
     assert record.metrics["peak_99_qps"] > 1.6 * record.metrics["capacity_qps"]
     assert all(found["failed"] is not None for found in record.detail["peaks"].values())
+
+
+def test_a_ramp_shows_where_losses_begin(measure: Any) -> None:
+    """From 200 to 800 queries per second, of which the server answers 400."""
+    traffic, timing = (
+        TrafficSpec(rate=200.0, ramp=4.0, timeout_ms=200),
+        TimingSpec(seconds=4.0, warm_up_s=0.0, retries=0),
+    )
+    record = measure("queries", "--drop-above", "400", traffic=traffic, timing=timing)
+    assert 350 < record.metrics["first_loss_qps"] < 500
+    rates, shares = zip(*record.detail["ramp"], strict=True)
+    assert len(rates) >= 20 and list(rates) == sorted(rates) and (rates[0] < 250, rates[-1] > 750) == (True, True)
+    assert shares[0] == 1.0 and shares[-1] < 0.2
+
+
+def test_zones_that_never_arrive_are_censored(measure: Any) -> None:
+    """E14: two settings of BIND, both unfinished at the timeout, were "equal within 5 % (p 0.000)"."""
+    record = measure(
+        *("secondary", "--only-names", "3"),
+        metric="transfer_s",
+        primary=PrimarySpec("null-primary"),
+        zones=ZoneSpec("tiny", zones=5, records=0),
+        timing=TimingSpec(finish_s=1.0, censored=True, retries=0),
+    )
+    assert record.metrics["zones_missing"] == 2
+    assert (record.bound("transfer_s"), record.bound("zones_per_s")) == ("at least", "at most")
+    both = [
+        dataclasses.replace(record, valid=True, block=block, treatment={"server.name": name})
+        for block in range(8)
+        for name in ("one", "other")
+    ]
+    spec = AnalysisSpec(metric="transfer_s", compare="server.name", baseline="one", margin=0.5)
+    assert [each.outcome for each in analyse_metric(both, "transfer_s", spec).comparisons] == ["inconclusive"]
 
 
 def test_a_latency_of_time_outs_is_a_bound(measure: Any) -> None:

@@ -11,7 +11,7 @@ from zonda_lab.measurement import validity
 from zonda_lab.measurement.load_runner import LoadRunner
 from zonda_lab.measurement.observer import Span
 from zonda_lab.measurement.window import Window
-from zonda_lab.procedures import peak
+from zonda_lab.procedures import peak, queries
 from zonda_lab.results.window_record import disturbed
 from zonda_lab.telemetry.series import Telemetry
 
@@ -40,6 +40,24 @@ def test_no_loss_bounds_the_rate_of_the_first_loss(
     assert window.metrics.get("first_loss_qps") == first_loss
     assert window.bounds.get("first_loss_qps") == bound
     assert window.bounds["peak_100_qps"] == "at least"
+
+
+@pytest.mark.parametrize(
+    ("ramp", "first_loss", "bound"),
+    [
+        ([(1000.0, 1.0), (2000.0, 0.999), (3000.0, 0.9)], 2000.0, None),
+        ([(3000.0, 0.9), (2000.0, 0.999), (1000.0, 1.0)], 2000.0, None),  # a falling rate
+        ([(1000.0, 1.0), (2000.0, 1.0)], 2000.0, "at least"),
+        ([], None, None),
+    ],
+)
+def test_the_first_loss_of_a_ramp_is_the_lowest_rate_with_one(
+    ramp: list[tuple[float, float]], first_loss: float | None, bound: str | None
+) -> None:
+    window = Window(Span(), {})
+    queries._add_ramp(window, ramp)
+    assert (window.metrics.get("first_loss_qps"), window.bounds.get("first_loss_qps")) == (first_loss, bound)
+    assert window.detail["ramp"] == ramp
 
 
 @pytest.mark.parametrize(("busy", "bounds"), [(0.95, {"capacity_qps": "at least"}), (0.5, {})])

@@ -16,7 +16,10 @@ PROBES = 0.99  # share of the probes: with fewer answers, the 99th percentile of
 # Latencies of queries, among which a query without an answer counts with the time-out.
 QUANTILES = ("latency_p50_us", "latency_p99_us", "latency_p999_us", "uncorrected_p99_us")
 
-LOSSES: Mapping[str, Bound] = {"answered_share": "at least", "answered_qps": "at least", "lost": "at most"}
+LOSSES: Mapping[str, Bound] = {
+    **dict.fromkeys(("answered_share", "answered_qps", "first_loss_qps"), "at least"),
+    "lost": "at most",
+}
 
 
 def bounded(record: WindowRecord, described: Mapping[str, Any]) -> WindowRecord:
