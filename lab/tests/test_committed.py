@@ -151,6 +151,16 @@ def test_the_index_names_commits_and_machines_if_they_differ(full: Results, tmp_
     assert re.search(r"^\* `fedcba`, AMD, \d+ CPUs?, Linux \S+: E2\.$", listed, re.MULTILINE)
 
 
+def test_a_committed_report_shows_the_plot_that_answers_its_question(full: Results, tmp_path: Path) -> None:
+    """E24 showed its shares of queries answered, which are nearly all 1."""
+    manifest = full.manifest()
+    manifest["experiments"]["E12"]["analysis"]["main_plot"] = "zones_per_s"
+    full.write("manifest.json", manifest)
+    committed.keep(full, tmp_path / "records")
+    drawn = {path.stem.removesuffix("-boxes") for path in (tmp_path / "records").glob("*/figures/*.svg")}
+    assert {"E1-curve", "E12-zones_per_s"} < drawn and "E12-transfer_s" not in drawn
+
+
 def test_keep_keeps_the_trials_of_a_peak_search(full: Results, tmp_path: Path) -> None:
     searched = dataclasses.replace(
         next(r for r in full.records() if r.experiment == "E2"), detail={"trials": [{"rate": 1.0}]}

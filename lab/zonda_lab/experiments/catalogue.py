@@ -128,7 +128,8 @@ def _check(experiment: Experiment) -> None:
         raise LabError(f"{where}: `id` and `title` are missing")
     beside = [row.metric for row in definition.published if row.metric]
     claimed = [name for claim in definition.claims for name in (claim.metric, *claim.requires)]
-    for metric in [definition.analysis.metric, *definition.analysis.metrics, *claimed, *beside]:
+    shown = [definition.analysis.main_plot] if definition.analysis.main_plot else []
+    for metric in [definition.analysis.metric, *definition.analysis.metrics, *shown, *claimed, *beside]:
         if metric not in METRICS:
             raise LabError(f"{where}: no metric `{metric}`", suggestion(metric, METRICS))
     names = [factor.name for factor in experiment.factors + experiment.within]

@@ -224,6 +224,7 @@ class AnalysisSpec:
     margin: float = doc("equivalence margin, relative", 0.02)
     effect: float = doc("the effect to detect with 80 % power, relative: blocks are planned for it", 0.05, least=0.001)
     plots: list[str] = doc("plots of the report", ["boxes"])
+    main_plot: str = doc("metric whose plot a committed report shows; empty: the first plot", "")
     x: str = doc("the factor along the x axis of line plots", "")
 
 

@@ -18,7 +18,7 @@ from zonda_lab.experiments.catalogue import described_today
 from zonda_lab.experiments.metrics import METRICS
 from zonda_lab.report import markdown
 from zonda_lab.report.build import Chapter, chapters, document
-from zonda_lab.report.document import Document, Figure, Heading, Part, Text
+from zonda_lab.report.document import Document, Figure, Heading, Part, Text, slug
 from zonda_lab.report.number_format import NONE
 from zonda_lab.report.reading import INTERVALS
 from zonda_lab.report.result_tables import claim_value, value_text
@@ -239,10 +239,9 @@ def _server(value: tuple[str, str]) -> str:
 
 
 def _write_report(results: Results) -> None:
-    """`report.md` with the first plot only."""
+    """`report.md` with one plot only."""
     built = document(results, opened=False)
-    figures = [part for part in built.parts if isinstance(part, Figure)]
-    first = next(iter(figures), None)
+    first = _main_plot(results, [part for part in built.parts if isinstance(part, Figure)])
     shutil.rmtree(results.folder / "figures", ignore_errors=True)
     (results.folder / "figures").mkdir()
     if first:
@@ -251,6 +250,14 @@ def _write_report(results: Results) -> None:
     title = next(part.text for part in parts if isinstance(part, Heading) and part.level == 2)
     note = Text(f"`zonda-lab report lab/records/{results.folder.name}` builds the page with all plots.", "All plots.")
     (results.folder / "report.md").write_text(markdown.render(Document(title, [note, *parts])))
+
+
+def _main_plot(results: Results, figures: Sequence[Figure]) -> Figure | None:
+    """The plot of the metric that the experiment names, or the first one."""
+    ((id_, described),) = results.manifest()["experiments"].items()
+    named = slug(f"{id_}-{described['analysis'].get('main_plot', '')}")
+    chosen = [figure for figure in figures if figure.name.removesuffix("-boxes") == named]
+    return next(iter([*chosen, *figures]), None)
 
 
 def _small(record: WindowRecord) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from zonda_lab.report.number_format import span_text
 from zonda_lab.results.window_record import WindowRecord
 
 COLOURS = ("#0b6e99", "#d1495b", "#2e933c", "#8f5db7", "#e08e1a", "#4a5568", "#00a3a3", "#a0522d")
+ROOM = 0.02  # beyond the end of an axis, as a share of its length: half a marker
 MARKERS = "osD^vPX"  # one fewer than colours, so that 56 series differ in one of both
 SERVERS = dict(zip(("zonda", "nsd", "knot", "bind", "yadifa", "pdns", "echo", "sink"), COLOURS, strict=True))
 mpl.rcParams.update(
@@ -109,6 +110,17 @@ def scale(axes: Axes, which: Literal["x", "y"], values: Iterable[float]) -> None
     logarithmic: dict[str, Any] = {"value": "log"} if min(drawn) > 0 else {"value": "symlog", "linthresh": limit}
     getattr(axes, f"set_{which}scale")(**logarithmic)
     getattr(axes, f"{which}axis").set_major_formatter(thousands)  # the scale's own are formulas
+
+
+def end_at(axes: Axes, which: Literal["x", "y"], most: float) -> None:
+    """Ends an axis at the highest possible value, with room for whole markers there."""
+    if not math.isfinite(most):
+        return
+    axis = getattr(axes, f"{which}axis")
+    low = float(min(axis.get_view_interval()))
+    getattr(axes, f"set_{which}lim")(low, most + ROOM * (most - low))
+    axis.set_ticks([tick for tick in axis.get_ticklocs() if low <= tick <= most])
+    axes.spines[{"x": "bottom", "y": "left"}[which]].set_bounds(low, most)
 
 
 def starts(counts: Sequence[int]) -> str:

@@ -13,7 +13,7 @@ from zonda_lab.analysis.analysis import Cell, metrics_of, tabulate
 from zonda_lab.experiments.metrics import METRICS, factor_words, level_value, words
 from zonda_lab.load.latency_histogram import LatencyHistogram, read_log
 from zonda_lab.report.document import Figure, slug
-from zonda_lab.report.plot_style import COLOURS, PlotData, canvas_of, scale, starts, styles, svg, thousands
+from zonda_lab.report.plot_style import COLOURS, PlotData, canvas_of, end_at, scale, starts, styles, svg, thousands
 from zonda_lab.results.window_record import WindowRecord
 from zonda_lab.statistics import intervals
 from zonda_lab.telemetry.series import Telemetry, net
@@ -32,7 +32,8 @@ def curve(data: PlotData) -> list[Figure]:
         axes.plot(np.array(sent)[order], intervals.falling(sent, share)[order], color=colour, label=name)
     if not axes.lines:
         return []
-    axes.set(xlabel="queries sent per second", ylabel="answered, %", ylim=(None, 100.5))
+    axes.set(xlabel="queries sent per second", ylabel="answered, %")
+    end_at(axes, "y", 100.0)
     axes.legend()
     n = starts([len({record.start for record in records}) for _, records, *_ in series])
     has_ramps = any("ramp" in record.detail for _, records, *_ in series for record in records)
@@ -115,16 +116,18 @@ def latency(data: PlotData) -> list[Figure]:
 def arrivals(data: PlotData) -> list[Figure]:
     """Zones transferred over time, one line per start."""
     canvas, axes = canvas_of()
-    series = _series(data, "zones_per_s", lambda record: bool(record.detail.get("arrivals")))
+    series, ends = _series(data, "zones_per_s", lambda record: bool(record.detail.get("arrivals"))), [0.0]
     for name, records, colour, _ in series:
         for number, record in enumerate(records):
             times, counts = zip(*record.detail["arrivals"], strict=True)
             end = max(times[-1], record.metrics["transfer_s"])  # later if some zones never arrived
+            ends.append(end)
             x, y, title = [0, *times, end], [0, *counts, counts[-1]], None if number else name
             axes.step(x, y, where="post", color=colour, alpha=0.7, label=title)
     if not axes.lines:
         return []
     axes.set(xlabel="seconds since the secondary started", ylabel="zones answered")
+    scale(axes, "x", ends)
     axes.legend()
     caption = f"Zones the secondary answers for, one line per start; {starts([len(found) for _, found, *_ in series])}."
     return [_figure(data, "arrivals", canvas, caption)]
@@ -197,6 +200,7 @@ def _line_plot(data: PlotData, metric: str) -> Figure | None:
     all_cells = [cell for cells in series.values() for cell in cells]
     drawn = [number for cell in all_cells for number in (cell.median, _ends(cell)[1])]
     scale(axes, "y", drawn)
+    end_at(axes, "y", METRICS[metric].most)
     levels = [cell.levels[data.analysis.x] for cell in all_cells]
     axes.set(xlabel=_x_label(data.analysis.x, levels), ylabel=METRICS[metric].axis)
     if any(series):
@@ -219,6 +223,7 @@ def _box_plot(data: PlotData, metric: str) -> Figure | None:
     axes.invert_yaxis()
     axes.set(xlabel=METRICS[metric].axis)
     scale(axes, "x", itertools.chain.from_iterable(values))
+    end_at(axes, "x", METRICS[metric].most)
     n = starts(list(map(len, values)))
     caption = f"{METRICS[metric].heading}: one point per start, box: median and quartiles; {n}{_bounds(cells)}."
     return _figure(data, f"{metric}-boxes", canvas, caption)
@@ -273,6 +278,7 @@ def _timeline(data: PlotData, treatment: str, record: WindowRecord, telemetry: T
         events.plot(at_s, share, color=COLOURS[2], label="zones answered, %")
     for axes in (used, sockets, events):
         axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        axes.yaxis.set_major_formatter(thousands)
         axes.axvspan(record.window[0] - zero, record.window[1] - zero, color="#000000", alpha=0.04)
     events.set(xlabel="seconds")
     first = " No saturation."
