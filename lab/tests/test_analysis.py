@@ -384,7 +384,7 @@ def test_a_remedy_is_not_refuted_where_the_fault_did_not_happen(
     text = "maximum sockets in TIME_WAIT 6,003, at least 20,000 are required"
     assert done[0].lacking == ("" if outcome == "refuted" else text)
     shown = [part.text for part in claims_table(done) if isinstance(part, Text)]
-    assert shown == ([] if outcome == "refuted" else [f"x: {text}."])
+    assert shown == ([] if outcome == "refuted" else [f"x: nsd: {text}."])
 
 
 def test_a_figure_that_was_not_verified_decides_nothing(make_record: Make) -> None:

@@ -17,7 +17,7 @@ from zonda_lab.report.number_format import measured, number
 from zonda_lab.report.plot_style import PlotData
 from zonda_lab.report.plots import PLOTS
 from zonda_lab.report.result_tables import confirming_range
-from zonda_lab.report.size import size
+from zonda_lab.report.size import measured_size, size
 from zonda_lab.report.validity_tables import without_value
 from zonda_lab.results.folder import Results
 from zonda_lab.results.window_record import Bound, WindowRecord
@@ -119,6 +119,28 @@ def test_a_treatment_without_a_valid_window_is_named(make_record: Callable[..., 
     assert without_value(records, "answered_share") == [Text(text, title)]
 
 
+def test_a_treatment_to_which_the_primary_metric_does_not_apply_is_no_fault(
+    make_record: Callable[..., WindowRecord],
+) -> None:
+    """E18 had `No valid window of ...: zonda, 1,000 that reset ()`: connections that close at once have no memory."""
+    records = [
+        make_record(0, server=server, clients=clients, **({"bytes_per_connection": 3.0} if clients == "idle" else {}))
+        for server in ("zonda", "nsd")
+        for clients in ("idle", "that reset", "handshakes")
+    ]
+    said = "Server memory per idle connection does not apply to: that reset; handshakes."
+    assert without_value(records, "bytes_per_connection") == [Text(said, "Not measured.")]
+    records[-1].metrics["bytes_per_connection"] = 3.0
+    said = "Server memory per idle connection does not apply to: that reset; zonda, handshakes."
+    assert without_value(records, "bytes_per_connection") == [Text(said, "Not measured.")]
+
+
+def test_windows_without_a_set_length_state_none() -> None:
+    """E7 said "windows of 10 s"; its windows last as long as loading, two seconds of queries and reloading do."""
+    memory, queries = (described(catalogue.load(catalogue.find(name)[0])) for name in ("E7", "E1"))
+    assert measured_size(memory, []) == "3 blocks" and measured_size(queries, []) == "3 blocks; windows of 10 s"
+
+
 def test_the_page_is_complete_and_self_contained(page: Path) -> None:
     checker = Checker()
     checker.feed(page.read_text())
@@ -201,6 +223,8 @@ def test_numbers_have_three_digits_without_a_known_resolution() -> None:
         (3.01234, 3.00891, 3.01777, "", "3.0123 (3.0089 – 3.0178)"),
         (1.41, 1.374, 1.461, "", "1.410 (1.374 – 1.461)"),
         (5000.0, 5000.0, 5000.0, "", "5,000 (5,000 – 5,000)"),
+        (16_368.3, 16_368.3, 16_368.3, "", "16,368 (16,368 – 16,368)"),  # had six digits, too
+        (0.863219, 0.863219, 0.863219, "", "0.8632 (0.8632 – 0.8632)"),
         (8.0141, 8.0092, float("inf"), "at least", "at least 8.01 (≥ 8.01)"),
         (2.0, float("nan"), float("nan"), "", "2"),
         (0.74, 0.0, float("inf"), "unknown", "unknown, as both values are only bounds"),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from zonda_lab.analysis.analysis import analyse_metric
+from zonda_lab.analysis.analysis import analyse_metric, tabulate
 from zonda_lab.analysis.claims import check_claim
 from zonda_lab.experiments.definition import AnalysisSpec, Claim, Published
 from zonda_lab.report import html, markdown
@@ -17,9 +17,9 @@ from zonda_lab.report.document import Document, Figure, Folded, Heading, Table, 
 from zonda_lab.report.machine import machine
 from zonda_lab.report.number_format import measured, number
 from zonda_lab.report.opening import opening
-from zonda_lab.report.plot_style import COLOURS, PlotData, canvas_of, scale, styles, svg
+from zonda_lab.report.plot_style import COLOURS, PlotData, canvas_of, end_at, scale, styles, svg
 from zonda_lab.report.plots import PLOTS
-from zonda_lab.report.result_tables import Echo, measured_here, metric_tables
+from zonda_lab.report.result_tables import Echo, _without_control, claims, measured_here, metric_tables
 from zonda_lab.report.validity_tables import predictions
 from zonda_lab.results.window_record import WindowRecord
 
@@ -184,3 +184,150 @@ def test_the_picture_marks_bounds_and_explains_the_dashed_line(make_record: Make
     (picture, *_) = opening([*records, cost], 8)
     assert isinstance(picture, Figure) and ">zonda (at least)<" in picture.svg
     assert "Medians of 1 start, lines" in picture.caption and "Dashed: an echo program" in picture.caption
+
+
+def only_table(
+    records: list[WindowRecord], metric: str, **spec: Any
+) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
+    """The rows of the medians and of the comparisons."""
+    analysis = AnalysisSpec(**{"metric": metric, "compare": "server.name", "baseline": "nsd", **spec})
+    parts = metric_tables(analyse_metric(records, metric, analysis), analysis, Echo(records))
+    tables = [part for part in parts if isinstance(part, Table)]
+    medians, compared = ([dict(zip(part.head, row, strict=True)) for row in part.rows] for part in tables[:2])
+    return medians, compared
+
+
+def test_no_interval_of_a_share_reaches_above_1(make_record: Make) -> None:
+    """E1 had `0.90 | 0.74 - 1.13`, E18 one up to 1.11."""
+    shares = {"nsd": (0.99, 0.85, 0.90), "zonda": (0.9996, 0.999, 1.0)}
+    records = [make_record(b, server=s, answered_share=v) for s, values in shares.items() for b, v in enumerate(values)]
+    records[-1].bounds = {"answered_share": "at least"}
+    medians, _ = only_table(records, "answered_share")
+    assert [row["95 % interval"].endswith(" – 1.00") for row in medians] == [True, False]
+    assert float(medians[1]["95 % interval"].split(" – ")[1]) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("probes", "low", "outcome"),
+    [(210, "0.9952 – ", "inconclusive"), (50_000, "0.99998", "equivalent within 0.5 points")],
+)
+def test_no_loss_among_few_probes_is_not_equality(make_record: Make, probes: int, low: str, outcome: str) -> None:
+    """E18: "equivalent within 0.1 points (p < 0.001)" after 3 times 210 probes; one in 200 may have been lost."""
+    servers = ("nsd", "zonda", "knot", "bind")
+    records = [make_record(block, server=s, udp_answered_share=1.0) for s in servers for block in range(3)]
+    for record in records:
+        record.detail["counters"] = {"client": {"Udp.OutDatagrams": probes}}
+    medians, compared = only_table(records, "udp_answered_share")
+    assert medians[0]["95 % interval"].startswith(low) and compared[0]["outcome"].startswith(outcome)
+
+
+def test_a_spread_is_not_printed_where_it_has_no_meaning(make_record: Make) -> None:
+    """E18 had coefficients of variation of -6.0%, and E1 one of 0.0% of a single start."""
+    medians, _ = only_table(
+        [make_record(b, server="nsd", lost=v) for b, v in enumerate((-25.0, -26.0, -28.0))]
+        + [make_record(0, server="zonda", lost=3.0)],
+        "lost",
+    )
+    assert [row["coefficient of variation"] for row in medians] == ["–", "–"]
+
+
+def test_values_that_cannot_be_compared_have_no_p_value(make_record: Make) -> None:
+    """E21: `1 (unbounded)`, p < 0.001, too few starts; E1: 0.504 points without a word of the bounds."""
+    few = [make_record(b, server=s, lost=v) for s, v in (("nsd", 3.0), ("zonda", 4.0)) for b in range(2)]
+    _, (row,) = only_table(few, "lost")
+    assert (row["p (Holm)"], row["minimum detectable effect"], row["outcome"]) == ("–", "–", "too few starts")
+    shares = [
+        make_record(b, server=s, answered_share=v - b / 100)
+        for s, v in (("nsd", 0.9), ("zonda", 0.8))
+        for b in range(3)
+    ]
+    for record in shares:
+        record.bounds = {"answered_share": "at least"}
+    _, (row,) = only_table(shares, "answered_share")
+    assert row["difference from nsd (95 % interval)"] == "unknown, as both values are only bounds"
+    assert row["p (Holm)"] == "–"
+    for record in shares[3:]:
+        record.bounds = {}
+    _, (row,) = only_table(shares, "answered_share")
+    assert row["difference from nsd (95 % interval)"].startswith("at most -10")
+
+
+def test_a_claim_names_the_server_even_if_it_is_the_only_one_measured(make_record: Make) -> None:
+    """E16: only BIND had valid latencies at full load, and the condition of its claim was empty."""
+    records = [
+        make_record(block, server=s, latency_mean_us=3.0 + block / 100) for s in ("bind", "zonda") for block in range(4)
+    ]
+    for record in records[4:]:
+        record.latency_reasons = ["the generator was busy"]
+    parts = claims(check_claim(records, Claim("it takes 3 µs", "3 µs", "latency_mean_us", low=2.8, high=3.2)))
+    table = next(part for part in parts if isinstance(part, Table))
+    assert [row[table.head.index("condition")] for row in table.rows] == ["bind"]
+
+
+def test_columns_of_claims_without_content_are_left_out(make_record: Make) -> None:
+    records = [
+        make_record(block, server=s, lost=v + block) for s, v in (("bind", 3.0), ("nsd", 30.0)) for block in range(4)
+    ]
+    order = Claim("it is so", "A > B", "lost", order=["nsd", "bind"])
+    table = next(part for part in claims(check_claim(records, order)) if isinstance(part, Table))
+    assert not {"condition", "confirmed by"} & set(table.head) and "verdict" in table.head
+
+
+def test_a_bare_number_beside_a_published_figure_is_named(make_record: Make) -> None:
+    """E19: `BIND 9.16 | occasional lock-up | 1 (1 - 1)`."""
+    records = [make_record(block, udp_answered_share=1.0) for block in range(3)]
+    said = measured_here(Published("BIND", "lock-up", "udp_answered_share"), records)
+    assert said.startswith("share of UDP queries answered: nsd 1 (")
+
+
+def test_the_curve_of_a_ramp_has_a_point_for_each_rate(make_record: Make) -> None:
+    record = make_record(0, sent_qps=200.0, answered_share=0.9)
+    record.detail["ramp"] = [[100.0, 1.0], [200.0, 0.95], [300.0, 0.6]]
+    (figure,) = plot("curve", [record], metric="answered_share")
+    assert figure.caption.startswith("Response rate: one point per interval of a window")
+    assert figure.svg.count(f'style="fill: {COLOURS[1]}') == 3
+
+
+def test_an_axis_of_shares_ends_at_1(make_record: Make) -> None:
+    """E19's ended at 1.04, and E1's points were cut off at its edge."""
+    (figure,) = plot("boxes", [make_record(block, answered_share=1.0) for block in range(3)], metric="answered_share")
+    ticks = [float(tick) for tick in re.findall(r">([\d.]+)</text>", figure.svg)]
+    assert max(ticks) == 1.0 and len(ticks) > 2
+    _, axes = canvas_of()
+    axes.plot([1.0, 2.0], [40.0, 100.0], "o")
+    end_at(axes, "y", 100.0)
+    assert 100.5 < axes.get_ylim()[1] < 102.0 and max(axes.get_yticks()) == 100.0
+
+
+def test_fast_and_slow_transfers_are_both_seen(make_record: Make) -> None:
+    """E13: lines of half a second lay on the axis of 300 seconds."""
+    records = [
+        make_record(0, server=s, zones_per_s=3.0, transfer_s=end) for s, end in (("zonda", 0.5), ("bind", 300.0))
+    ]
+    for record in records:
+        record.detail["arrivals"] = [[record.metrics["transfer_s"] / 2, 1], [record.metrics["transfer_s"], 2]]
+    (figure,) = plot("arrivals", records)
+    assert ">10<" in figure.svg and ">50<" not in figure.svg
+
+
+@pytest.mark.parametrize(
+    ("values", "bounds", "starts", "why"),
+    [
+        (3.0, {"lost": "at least"}, 3, "the repeated baseline is not compared: values are only bounds."),
+        (0.0, {}, 3, "the repeated baseline is not compared: a value is not positive."),
+        (3.0, {}, 2, "too few starts of the repeated baseline."),
+    ],
+)
+def test_a_missing_a_a_control_has_its_reason(
+    make_record: Make, values: float, bounds: dict[str, Any], starts: int, why: str
+) -> None:
+    """E2 said "too few starts of the repeated baseline" under a table with three of them."""
+    records = [make_record(b, copy, lost=values) for b in range(starts) for copy in (0, 1)]
+    for record in records:
+        record.bounds = bounds
+    records += [make_record(b, server="zonda", lost=4.0) for b in range(3)]
+    spec = AnalysisSpec(metric="lost", compare="server.name", baseline="nsd")
+    parts = metric_tables(analyse_metric(records, "lost", spec), spec, Echo(records))
+    if values:
+        assert next(part.text for part in parts if isinstance(part, Text) and part.strong == "A/A control:") == why
+    assert _without_control(tabulate(records, "lost")) == why

@@ -56,7 +56,7 @@ def test_both_limits_are_printed_where_windows_refer_to_them(make_record: Make) 
 @pytest.mark.parametrize(
     ("sending", "text"),
     [
-        (None, "No way of sending is recorded: "),
+        (None, "No queries were measured."),
         (
             {"burst": 1, "order": "file", "timestamps": "user"},
             "Queries were sent without bursts of UDP segments, in the ",
@@ -72,6 +72,13 @@ def test_every_report_says_how_queries_were_sent(make_record: Make, sending: obj
     record.detail = {"sending": sending} if sending else {}
     parts = {part.strong: part.text for part in machine(MANIFEST, [record], []) if isinstance(part, Text)}
     assert parts["Sending."].startswith(text)
+
+
+def test_probes_over_udp_are_no_query_load_but_not_nothing(make_record: Make) -> None:
+    """E18, E19 and E32 had no way of sending, although UDP was probed all the time."""
+    parts = machine(MANIFEST, [make_record(0, udp_answered_share=1.0)], [])
+    texts = {part.strong: part.text for part in parts if isinstance(part, Text)}
+    assert texts["Sending."] == "UDP was probed with a query every 10 ms while connections were open."
 
 
 def test_primaries_are_those_of_the_levels_that_ran() -> None:

@@ -168,7 +168,8 @@ def sample_of(records: Iterable[WindowRecord], metric: str) -> Sample:
     """One value per block: the median of its valid windows, a bound if one of them is."""
     found: dict[int, list[float]] = defaultdict(list)
     bounds, uppers, shares = dict[int, Bound](), dict[int, float](), list[float]()
-    for record in valid(records, metric):
+    windows = valid(records, metric)
+    for record in windows:
         shares.append(record.served_share)
         found[record.block].append(record.metrics[metric])
         if bound := record.bound(metric):
@@ -176,7 +177,8 @@ def sample_of(records: Iterable[WindowRecord], metric: str) -> Sample:
         elif failed := record.detail.get("peaks", {}).get(metric, {}).get("failed"):
             uppers[record.block] = failed
     values = {block: float(np.median(of_block)) for block, of_block in sorted(found.items())}
-    return Sample(values, bounds, uppers, METRICS[metric].most, float(np.median(shares or [1.0])))
+    probes = sum(record.probes for record in windows) if metric == "udp_answered_share" else 0
+    return Sample(values, bounds, uppers, METRICS[metric].most, float(np.median(shares or [1.0])), probes)
 
 
 def measured_for(records: Sequence[WindowRecord], row: Published) -> list[Cell]:

@@ -78,7 +78,7 @@ def check_claim(records: Sequence[WindowRecord], claim: Claim, aa_pairs: Sequenc
     if claim.untestable:
         return [ClaimCheck(claim, None)]
     records = [record for record in records if not record.copy]
-    family = conditions(selected(records, **claim.of), claim.metric, _settled(records, claim))
+    family = conditions(selected(records, **claim.of), claim.metric, _settled(records, claim), shown=("server.name",))
     done = []
     for levels in family:
         windows = selected(records, **levels)

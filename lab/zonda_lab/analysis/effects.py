@@ -33,9 +33,16 @@ class Sample:
     uppers: dict[int, float] = field(default_factory=dict)
     most: float = math.inf  # no value can be above it
     answered: float = 1.0  # median share of the queries that were answered in these windows
+    queries: int = 0  # that the values are shares of, in all windows, where they are few; else 0
 
     def median(self, alpha: float = ALPHA) -> tuple[float, float, float, Bound]:
         """Median, its interval that misses it with probability `alpha`, and whether the median is only a bound."""
+        middle, low, high, bound = self._median(alpha)
+        if self.queries:
+            low = min(low, middle - unseen_share(self.queries, alpha))
+        return middle, low, min(high, self.most), bound
+
+    def _median(self, alpha: float) -> tuple[float, float, float, Bound]:
         middle, low, high = intervals.median_interval(list(self.values.values()), alpha)
         if not self.bounds and not self.uppers:
             return middle, low, high, ""
@@ -70,9 +77,32 @@ def compared(
     elif min(*a, *b) <= 0:
         return None
     effect = (ratio_effect.paired_effect if paired else ratio_effect.unpaired_effect)(a, b, margin, comparisons)
+    if base.queries and other.queries:
+        effect = _of_few_queries(effect, min(base.queries, other.queries), absolute)
     denominators, numerators = (base.bounds.get(n, "") for n in first), (other.bounds.get(n, "") for n in second)
     bound = bound_of_ratio(denominators, numerators)
     return bounded(effect, bound if is_comparable(metric, base, other) else "unequal")
+
+
+def unseen_share(queries: int, alpha: float = ALPHA) -> float:
+    """The largest share of losses among which so many queries meet none with a probability of `alpha`."""
+    return -math.log(alpha) / queries
+
+
+def _of_few_queries(effect: Effect, queries: int, margin: float) -> Effect:
+    """The difference of two shares as far as so many queries can show it: none may be lost by chance alone.
+
+    Values that are all the same have no variance, from which a test would conclude that they are equal.
+    """
+    unseen, p = math.exp(unseen_share(queries)), math.exp(-queries * margin)
+    return replace(
+        effect,
+        low=min(effect.low, effect.ratio / unseen),
+        high=max(effect.high, effect.ratio * unseen),
+        p_not_lower=max(effect.p_not_lower, p),
+        p_not_higher=max(effect.p_not_higher, p),
+        p_equivalence=max(effect.p_equivalence, p),
+    )
 
 
 def is_comparable(metric: str, base: Sample, other: Sample) -> bool:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from zonda_lab.analysis import claims as checks
-from zonda_lab.analysis.analysis import MetricAnalysis
+from zonda_lab.analysis.analysis import Cell, MetricAnalysis
 from zonda_lab.analysis.claims import ClaimCheck
 from zonda_lab.analysis.effects import MIN_STARTS
 from zonda_lab.experiments.definition import AnalysisSpec
@@ -68,13 +68,20 @@ def _are_tested(claims: Sequence[ClaimCheck]) -> bool:
 
 
 def _cost(found: MetricAnalysis) -> str:
-    """Answers per CPU second, where rates are only lower bounds."""
-    best: dict[str, str] = {}
-    for cell in sorted(found.cells, key=lambda cell: cell.median):
+    """Answers per CPU second, where rates are only lower bounds; of treatments with enough starts if there are any."""
+    best: dict[str, Cell] = {}
+    for cell in sorted(found.cells, key=lambda cell: (len(cell.values) >= MIN_STARTS, cell.median)):
         if not cell.copy:
-            best[cell.levels.get("server.name", cell.label)] = value_text(cell)
-    listed = "; ".join(f"{name}: {value}" for name, value in sorted(best.items()))
-    return f"The rig limited some rates, which are lower bounds. Most answers per second of server CPU time: {listed}."
+            best[cell.levels.get("server.name", cell.label)] = cell
+    listed = "; ".join(f"{cell.label}: {value_text(cell)}{_few(cell)}" for _, cell in sorted(best.items()))
+    what = "Most answers per second of server CPU time where all queries were answered"
+    return f"The rig limited some rates, which are lower bounds. {what}: {listed}."
+
+
+def _few(cell: Cell) -> str:
+    """The starts of a value without an interval."""
+    n = len(cell.values)
+    return f" ({n} start{'s' if n > 1 else ''})" if n < MIN_STARTS else ""
 
 
 def _differences(finding: MetricAnalysis, analysis: AnalysisSpec, most: int) -> str:

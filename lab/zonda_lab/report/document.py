@@ -35,6 +35,12 @@ class Table:
     moods: list[str] = field(default_factory=list)
 
 
+def filled_table(head: list[str], rows: list[list[str]], moods: list[str] | None = None) -> Table:
+    """A table without the columns in which no row has anything."""
+    filled = [column for column in range(len(head)) if any(row[column] for row in rows)]
+    return Table([head[i] for i in filled], [[row[i] for i in filled] for row in rows], moods or [])
+
+
 @dataclass(frozen=True)
 class Figure:
     """A plot as SVG, with its caption."""

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from zonda_lab.experiments.metrics import level_words
-from zonda_lab.report.document import Folded, Part, Table, Text
+from zonda_lab.load.zonda_load import UDP_PROBE_MS
+from zonda_lab.report.document import Folded, Part, Table, Text, filled_table
 from zonda_lab.report.number_format import number
 from zonda_lab.report.reading import LIMITS
 from zonda_lab.results.window_record import WindowRecord
@@ -88,9 +89,7 @@ def _limits(records: Sequence[WindowRecord], found: Mapping[str, Sequence[str]])
         return []
     columns = ["experiment", "traffic", "conditions", "echo server answers, q/s", "generator's limit, q/s", "measured"]
     rows = [_limit_row(json.loads(text), windows, records) for text, windows in kinds.items()]
-    filled = [column for column in range(len(columns)) if any(row[column] for row in rows)]
-    table = Table([columns[i] for i in filled], [[row[i] for i in filled] for row in rows])
-    return [Text(LIMITS, "Limits of the rig."), table]
+    return [Text(LIMITS, "Limits of the rig."), filled_table(columns, rows)]
 
 
 def _limit_row(
@@ -129,8 +128,10 @@ def _sending(records: Sequence[WindowRecord]) -> Text:
     """How the generator sent queries: bursts, sorting and the source of its times change what is measured."""
     recorded = [record.detail["sending"] for record in records if record.detail.get("sending")]
     ways = dict.fromkeys(_way(sending) for sending in recorded)
-    without = "No way of sending is recorded: the windows have no query load."
-    return Text(f"Queries were sent {'; or '.join(ways)}." if ways else without, "Sending.")
+    texts = [f"Queries were sent {'; or '.join(ways)}."] if ways else []
+    if any("udp_answered_share" in record.metrics for record in records):
+        texts.append(f"UDP was probed with a query every {UDP_PROBE_MS} ms while connections were open.")
+    return Text(" ".join(texts) or "No queries were measured.", "Sending.")
 
 
 def _way(sending: Mapping[str, Any]) -> str:

@@ -7,8 +7,13 @@ from collections.abc import Sequence
 from zonda_lab.statistics.ratio_effect import Effect
 
 NONE = "–"  # where there is no value
-EXACT = 0.0  # a resolution: all values are the same
+EXACT, EXACT_DIGITS = 0.0, 4  # a resolution: all values are the same; whole numbers have all their digits
 MOST_DIGITS = 6  # significant ones, however narrow the interval
+# Kinds of bounds that leave nothing to print.
+WITHOUT_VALUE = {
+    "unknown": "unknown, as both values are only bounds",
+    "unequal": "not comparable: unequal shares answered",
+}
 
 
 def number(value: float, step: float | None = None) -> str:
@@ -19,8 +24,9 @@ def number(value: float, step: float | None = None) -> str:
         return "∞" if value > 0 else "−∞"
     if value == 0:
         return "0"
-    digits = 6 if step == EXACT else 3
+    digits = EXACT_DIGITS if step == EXACT else 3
     place = math.floor(math.log10(abs(value))) - digits + 1 if not step else round(math.log10(step))
+    place = min(place, 0) if step == EXACT else place
     text = f"{round(value, -place) + 0.0:,.{max(0, -place)}f}"  # adding 0.0 takes the sign from a zero
     return text if step or "." not in text else text.rstrip("0").rstrip(".")
 
@@ -54,12 +60,10 @@ def interval_text(low: float, high: float, step: float | None = None) -> str:
 
 def measured(value: float, low: float, high: float, bound: str = "", unit: str = "") -> str:
     """`at least 271,000 q/s (≥ 268,000)`; without the interval if there is none."""
+    if bound in WITHOUT_VALUE:
+        return WITHOUT_VALUE[bound]
     step = resolution(low, high)
-    words = f"{bound} " if bound in ("at least", "at most") else ""
-    if bound == "unknown":
-        return "unknown, as both values are only bounds"
-    if bound == "unequal":
-        return "not comparable: unequal shares answered"
+    words = f"{bound} " if bound else ""
     interval = interval_text(low, high, step)
     return f"{words}{number(value, step)} {unit}".rstrip() + (f" ({interval})" if interval != NONE else "")
 
@@ -70,7 +74,8 @@ def effect_text(effect: Effect, absolute: float) -> str:
     if not absolute:
         return measured(*ends, effect.bound)
     middle, low, high = (100 * math.log(end) if end > 0 else -math.inf for end in ends)
-    return f"{measured(middle, low, high)} points"
+    text = measured(middle, low, high, effect.bound)
+    return text if effect.bound in WITHOUT_VALUE else f"{text} points"
 
 
 def minimum_effects(effects: Sequence[float], absolute: float = 0.0) -> str:
@@ -96,6 +101,11 @@ def span_text(low: object, high: object) -> str:
 def margin_text(margin: float, absolute: float = 0.0) -> str:
     """A margin of equivalence: percent, or points of absolute differences."""
     return f"{100 * absolute:.3g} points" if absolute else f"{margin:.1%}"
+
+
+def share_text(share: float) -> str:
+    """`3.4%`; a dash for NaN."""
+    return NONE if math.isnan(share) else f"{share:.1%}"
 
 
 def p_value(p: float) -> str:

@@ -7,12 +7,13 @@ import numpy as np
 
 from zonda_lab.analysis.analysis import Cell, LevelComparison, MetricAnalysis, measured_for, tabulate
 from zonda_lab.analysis.claims import ClaimCheck
-from zonda_lab.analysis.effects import bound_of_ratio
+from zonda_lab.analysis.effects import MIN_STARTS, bound_of_ratio
 from zonda_lab.experiments.definition import AnalysisSpec, Claim, Published
 from zonda_lab.experiments.metrics import LIMITS, METRICS, baseline_words, column_words, level_number, words
-from zonda_lab.report.document import Folded, Heading, Part, Table, Text
+from zonda_lab.report.document import Folded, Heading, Part, Table, Text, filled_table
 from zonda_lab.report.number_format import (
     NONE,
+    WITHOUT_VALUE,
     effect_text,
     interval_text,
     margin_text,
@@ -22,6 +23,7 @@ from zonda_lab.report.number_format import (
     number,
     p_value,
     resolution,
+    share_text,
     span_text,
 )
 from zonda_lab.results.window_record import Bound, WindowRecord, selected
@@ -42,7 +44,9 @@ class Echo:
         self.own = [record for record in self.records if record.server.get("kind") == "echo"]
 
     def latency(self, metric: str, cell: Cell) -> float | None:
-        """The echo's latency at the levels of the cell; None if it was not measured."""
+        """The echo's latency at the levels of the cell; None if it was not measured, or is that of the cell."""
+        if cell.levels.get("server.name") in LIMITS:
+            return None
         recorded = [r.echo[metric] for r in self._like(cell) if metric in r.echo]
         if recorded:
             return float(np.median(recorded))
@@ -61,7 +65,7 @@ class Echo:
             (r.echo[metric], _echo_bound(r, metric)) for r in self._like(cell) if is_peak and metric in r.echo
         ]:
             middle, bound = float(np.median([peak for peak, _ in peaks])), max(bound for _, bound in peaks)
-            return f"{_share(cell, middle, bound)} of {f'{bound} {number(middle)}'.lstrip()}"
+            return f"{_share(cell, middle, bound)} (echo: {f'{bound} {number(middle)}'.lstrip()})"
         limits = [limit for r in self._like(cell) if (limit := r.echo.get(CAPACITY) or r.metrics.get("echo_qps"))]
         if limits:
             same = self._beside(metric, cell)
@@ -116,7 +120,8 @@ def measured_here(row: Published, records: Sequence[WindowRecord], intervals: bo
     notes = [f"n = {span_text(min(counts), max(counts))}"]
     if METRICS[row.metric].better == "higher" and any(record.within for record in records):
         notes.append("best window of each start")
-    return "; ".join(values) + (f" ({', '.join(notes)})" if notes and intervals else "")
+    title = "" if unit else f"{METRICS[row.metric].title}: "  # of a bare number
+    return title + "; ".join(values) + (f" ({', '.join(notes)})" if notes and intervals else "")
 
 
 def value_text(cell: Cell, interval: bool = True, unit: str = "") -> str:
@@ -144,8 +149,7 @@ def claims(checked: Sequence[ClaimCheck]) -> list[Part]:
         for done in checked
     ]
     head = ["claim", "published", "confirmed by", "condition", "measured here (simultaneous 95 % interval)"]
-    head += ["blocks", "verdict"]
-    table = Table(head, rows, [MOODS.get(c.outcome, "") for c in checked])
+    table = filled_table([*head, "blocks", "verdict"], rows, [MOODS.get(c.outcome, "") for c in checked])
     parts: list[Part] = [Heading(3, "Claims"), table]
     for title, why in (("Not testable here.", _obstacle), ("Inconclusive.", lambda done: done.claim.unverified)):
         texts = dict.fromkeys(f"{done.claim.says}: {why(done)}." for done in checked if why(done))
@@ -179,6 +183,8 @@ def claim_value(done: ClaimCheck) -> str:
     """The measured value of a claim as text, with its unit; empty if nothing was measured."""
     if done.text or done.value is None:
         return done.text
+    if done.claim.shape and done.bound in WITHOUT_VALUE:
+        return "unknown, as values are only bounds"
     unit = "" if done.claim.shape else "times" if done.claim.to else METRICS[done.claim.metric].unit
     return ("exponent " if done.claim.shape else "") + measured(done.value, done.low, done.high, done.bound, unit)
 
@@ -211,11 +217,11 @@ def _medians(found: MetricAnalysis, echo: Echo) -> Table:
         ("95 % interval", [interval_text(cell.low, cell.high, resolution(cell.low, cell.high)) for cell in cells]),
         (_beside_head(found.metric), [_beside(found.metric, cell, echo) for cell in cells]),
         ("starts", [str(len(cell.values)) for cell in cells]),
-        ("coefficient of variation", [f"{cell.variation:.1%}" for cell in cells]),
+        ("coefficient of variation", [share_text(cell.variation) for cell in cells]),
         ("outliers", [", ".join(f"block {block}" for block in cell.outliers) for cell in cells]),
     ]
-    filled = [(head, values) for head, values in columns if any(values)]
-    return Table([head for head, _ in filled], list(map(list, zip(*(values for _, values in filled), strict=True))))
+    rows = list(map(list, zip(*(values for _, values in columns), strict=True)))
+    return filled_table([head for head, _ in columns], rows)
 
 
 def _level_columns(
@@ -272,8 +278,8 @@ def _comparison_table(
         [
             *texts,
             effect_text(each.effect, absolute),
-            *map(p_value, (each.effect.p, each.dunn, each.dunnett)),
-            minimum_effect(math.nan if each.effect.bound else each.effect.mde, absolute),
+            *map(p_value, (each.effect.p if _is_tested(each) else math.nan, each.dunn, each.dunnett)),
+            minimum_effect(math.nan if each.effect.bound or not _is_tested(each) else each.effect.mde, absolute),
             _outcome(each, absolute, analysis.margin),
         ]
         for texts, each in zip(levels, found.comparisons, strict=False)
@@ -281,6 +287,11 @@ def _comparison_table(
     moods = [MOODS.get(each.outcome, "") for each in found.comparisons]
     left_out = [[*texts, *[NONE] * 5, why] for texts, (*_, why) in zip(levels[len(rows) :], without, strict=True)]
     return Table(head, [*rows, *left_out], [*moods, *["dim"] * len(left_out)])
+
+
+def _is_tested(each: LevelComparison) -> bool:
+    """Whether the p value says anything: not of one or two starts, nor of values that are all only bounds."""
+    return each.outcome != "too few starts" and each.effect.bound not in WITHOUT_VALUE
 
 
 def _outcome(each: LevelComparison, absolute: float, margin: float) -> str:
@@ -297,11 +308,19 @@ def _outcome(each: LevelComparison, absolute: float, margin: float) -> str:
 def _aa_control(finding: MetricAnalysis) -> Text:
     significant, compared = finding.aa_control
     if not compared:
-        return Text("too few starts of the repeated baseline.", "A/A control:")
+        return Text(_without_control(finding.cells), "A/A control:")
     alarms = [words(pair.levels) or "the baseline" for pair in finding.aa_pairs if pair.alarm]
     text = f"{significant} of {compared} comparisons of the baseline with itself are significant"
     withheld = f"; verdicts are withheld for: {'; '.join(alarms)}" if alarms else ""
     return Text(f"{text} (5% expected by chance){withheld}.", "A/A control:")
+
+
+def _without_control(cells: Sequence[Cell]) -> str:
+    """Why the repeated baseline is not compared with the first one."""
+    if not any(len(cell.values) >= MIN_STARTS for cell in cells if cell.copy):
+        return "too few starts of the repeated baseline."
+    why = "values are only bounds" if any(cell.sample.bounds for cell in cells) else "a value is not positive"
+    return f"the repeated baseline is not compared: {why}."
 
 
 def _pairs(finding: MetricAnalysis) -> list[Part]:
@@ -322,4 +341,4 @@ def _pairs(finding: MetricAnalysis) -> list[Part]:
 
 
 def _p_and_interval(pair: PairwiseTest) -> list[str]:
-    return [p_value(pair.p), "–" if math.isnan(pair.low) else f"{pair.low:.3f} – {pair.high:.3f}"]
+    return [p_value(pair.p), interval_text(pair.low, pair.high, resolution(pair.low, pair.high))]

@@ -3,7 +3,7 @@
 import itertools
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from zonda_lab.analysis.analysis import AaPair, tabulate
 from zonda_lab.experiments.metrics import METRICS, words
@@ -44,17 +44,34 @@ def counted(records: Sequence[WindowRecord]) -> list[Part]:
 
 
 def without_value(records: Sequence[WindowRecord], metric: str) -> list[Part]:
-    """The treatments that were measured without one valid window of the primary metric, and why."""
+    """The treatments that were measured without one value of the primary metric, and why."""
     groups: dict[str, list[WindowRecord]] = {}
     for record in records:
         if not record.skipped:
             groups.setdefault(words(record.levels), []).append(record)
-    texts = []
-    for label, windows in groups.items():
-        if not any(record.counts_for(metric) and metric in record.metrics for record in windows):
-            reasons = grouped(why.splitlines()[0] for r in windows for why in (*r.reasons, *r.latency_reasons)[:1])
-            texts.append(f"{label} ({'; '.join(why for why, _ in reasons[:1])})")
-    return [Text(f"{'; '.join(texts)}.", f"No valid window of {METRICS[metric].title}.")] if texts else []
+    lacking = {label: w for label, w in groups.items() if not any(_has(record, metric) for record in w)}
+    texts, without = list[str](), list[str]()
+    for label, windows in lacking.items():
+        reasons = grouped(why.splitlines()[0] for r in windows for why in (*r.reasons, *r.latency_reasons)[:1])
+        texts += [f"{label} ({why})" for why, _ in reasons[:1]]
+        without += [] if reasons else [label]
+    parts = [Text(f"{'; '.join(texts)}.", f"No valid window of {METRICS[metric].title}.")] if texts else []
+    if without:
+        listed = dict.fromkeys(_alone(groups[label][0].levels, without, groups) for label in without)
+        parts.append(Text(f"{METRICS[metric].heading} does not apply to: {'; '.join(listed)}.", "Not measured."))
+    return [*parts]
+
+
+def _has(record: WindowRecord, metric: str) -> bool:
+    return metric in record.metrics and record.counts_for(metric)
+
+
+def _alone(levels: Mapping[str, str], without: Collection[str], groups: Mapping[str, Sequence[WindowRecord]]) -> str:
+    """The first of the levels at which every treatment is `without`; all levels if there is none."""
+    for name, level in levels.items():
+        if all(label in without for label, windows in groups.items() if windows[0].levels.get(name) == level):
+            return words({name: level})
+    return words(levels)
 
 
 def rig_bound(records: Sequence[WindowRecord]) -> list[Part]:
@@ -72,7 +89,7 @@ def rig_bound(records: Sequence[WindowRecord]) -> list[Part]:
 def false_alarms(pairs: Sequence[AaPair], of: str = "of all experiments and metrics") -> list[Text]:
     """The share of all A/A pairs that differ significantly, with its exact interval; 5 % are expected."""
     if not pairs:
-        text = "no A/A pair has enough starts, so the rate of false alarms is unknown."
+        text = "there is no A/A pair to compare, so the rate of false alarms is unknown."
         return [Text(text, "False alarms:")]
     count = sum(pair.significant for pair in pairs)
     low, high = intervals.exact_share(count, len(pairs))

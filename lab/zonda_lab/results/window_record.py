@@ -73,10 +73,6 @@ class WindowRecord:
     echo: dict[str, float] = field(default_factory=dict)  # metrics of the echo in the same rig, hour and transport
     schema: int = SCHEMA
 
-    def __post_init__(self) -> None:
-        if cost := self.metrics.get("cpu_us_per_query"):  # records of format 1 have the cost alone
-            self.metrics.setdefault("answers_per_cpu_s", 1e6 / cost)
-
     @property
     def levels(self) -> dict[str, str]:
         """The levels of all factors, between and within starts."""
@@ -106,6 +102,12 @@ class WindowRecord:
         lost, late = self.metrics.get("lost", 0.0), self.metrics.get("late_answers", 0.0)
         missing = 1.0 - self.metrics.get("answered_share", 1.0)
         return 1.0 - missing * (lost / (lost + late) if lost + late else 1.0)
+
+    @property
+    def probes(self) -> int:
+        """The UDP queries that were sent while connections were open, in a rig where nothing else uses UDP."""
+        sent: int = self.detail.get("counters", {}).get("client", {}).get("Udp.OutDatagrams", 0)
+        return sent
 
     @property
     def disturbed(self) -> bool:

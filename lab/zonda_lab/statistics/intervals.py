@@ -36,9 +36,8 @@ def median_interval(values: Sequence[float], alpha: float = ALPHA) -> tuple[floa
         return middle, float(x[left_out - 1]), float(x[n - left_out])
     if x[0] <= 0 or not np.isfinite(x[-1]) or np.ptp(np.log(x)) < ROUNDING:
         return middle, float(x[0]), float(x[-1])
-    logs = np.log(x)
-    reach = float(stats.t.ppf(1 - alpha / 2, n - 1) * np.std(logs, ddof=1) / math.sqrt(n))
-    return middle, math.exp(float(np.mean(logs)) - reach), math.exp(float(np.mean(logs)) + reach)
+    low, high = student(np.log(x), alpha)
+    return middle, math.exp(low), math.exp(high)
 
 
 def interval(log_ratios: Floats, alpha: float = ALPHA) -> tuple[float, float]:
@@ -51,8 +50,14 @@ def interval(log_ratios: Floats, alpha: float = ALPHA) -> tuple[float, float]:
         return -math.inf, math.inf
     if n >= MIN_BOOTSTRAP or np.ptp(log_ratios) < ROUNDING:
         return bca(log_ratios, alpha)
-    reach = float(stats.t.ppf(1 - alpha / 2, n - 1) * np.std(log_ratios, ddof=1) / math.sqrt(n))
-    return float(np.mean(log_ratios)) - reach, float(np.mean(log_ratios)) + reach
+    return student(log_ratios, alpha)
+
+
+def student(values: Floats, alpha: float = ALPHA) -> tuple[float, float]:
+    """Student's t interval of the mean."""
+    n, middle = len(values), float(np.mean(values))
+    reach = float(stats.t.ppf(1 - alpha / 2, n - 1) * np.std(values, ddof=1) / math.sqrt(n))
+    return middle - reach, middle + reach
 
 
 def hodges_lehmann(values: ArrayLike, axis: int = -1) -> Any:
@@ -107,8 +112,11 @@ def welch_shift(a: Floats, b: Floats) -> tuple[float, float]:
 
 
 def variation(values: Sequence[float]) -> float:
-    """The coefficient of variation."""
-    return float(np.std(values, ddof=1) / np.mean(values)) if len(values) > 1 and np.mean(values) else 0.0
+    """The coefficient of variation; NaN of one value, and around a mean that is not positive unless all are equal."""
+    if len(values) < 2:
+        return math.nan
+    spread, mean = float(np.std(values, ddof=1)), float(np.mean(values))
+    return spread / mean if mean > 0 else 0.0 if spread == 0 else math.nan
 
 
 def variation_ratio(
