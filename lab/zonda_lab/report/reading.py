@@ -1,4 +1,4 @@
-"""Fixed texts of a report: how to read it, how each interval was made, what old records lack."""
+"""Fixed texts of a report: how to read it, how each interval was made, what the limits of the rig are."""
 
 INTERVALS = """Medians over independent starts: order statistics with exact coverage of at least 95 % from six \
 starts on, Student's t on logarithms for three to five, none for fewer. Ratios and differences: pairs of the \

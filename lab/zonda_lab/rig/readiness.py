@@ -3,22 +3,19 @@
 import random
 import select
 import socket
-import struct
 import time
+
+import dns.message
 
 from zonda_lab.errors import LabError
 from zonda_lab.rig.host import Host
 from zonda_lab.rig.process import Program
 from zonda_lab.servers.config import Endpoint
 
-SOA = 6
-
 
 def query(number: int, name: str) -> bytes:
     """A query for the SOA record of `name`, with RD clear and without EDNS."""
-    labels = [label.encode() for label in name.rstrip(".").split(".") if label]
-    question = b"".join(bytes([len(label)]) + label for label in labels) + b"\0" + struct.pack(">HH", SOA, 1)
-    return struct.pack(">HHHHHH", number, 0, 1, 0, 0, 0) + question
+    return dns.message.make_query(name, "SOA", id=number, flags=0).to_wire()
 
 
 def is_answer(asked: bytes, reply: bytes) -> bool:
