@@ -158,7 +158,12 @@ impl ZoneSource {
 
     /// Whether both give a zone the same content: the same file, read by the same rules.
     pub fn is_read_like(&self, other: &ZoneSource) -> bool {
-        self.pattern == other.pattern && self.policy.reading_rules() == other.policy.reading_rules()
+        self.has_same_file(other) && self.policy.reading_rules() == other.policy.reading_rules()
+    }
+
+    /// Whether both give a zone the same file.
+    pub fn has_same_file(&self, other: &ZoneSource) -> bool {
+        self.pattern == other.pattern
     }
 
     /// A hash of the rules by which this version of the program reads the file.

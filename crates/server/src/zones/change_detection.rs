@@ -11,8 +11,8 @@ use std::time::{Duration, SystemTime};
 
 use crate::printable::path_text;
 
-/// A 64-bit hash of device, inode, size, mtime and ctime of all files of a zone. Its last bit is set if it is final: none of the
-/// files was so young that it could be written again without a new time.
+/// A hash of device, inode, size, mtime and ctime of all files of a zone, in the bits of `HASH`. The last bit is set if it is final:
+/// none of the files was so young that it could be written again without a new time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint(u64);
 
@@ -39,14 +39,14 @@ impl Fingerprint {
         self != Fingerprint::NONE && self.0 | FINAL == other.0 | FINAL
     }
 
-    /// As a number to be stored, 0 for [`Fingerprint::NONE`]. It is valid only with the same `rules` of reading the files.
+    /// As a number to be stored, 0 for [`Fingerprint::NONE`]: with a hash of the rules by which the files were read.
     pub fn to_stored(self, rules: u64) -> u64 {
-        if self == Fingerprint::NONE { 0 } else { self.0 ^ rules }
+        if self == Fingerprint::NONE { 0 } else { self.0 | rules & RULES }
     }
 
-    /// The fingerprint that was stored as this number.
-    pub fn from_stored(stored: u64, rules: u64) -> Fingerprint {
-        if stored == 0 { Fingerprint::NONE } else { Fingerprint(stored ^ rules) }
+    /// The fingerprint that was stored as this number, and whether the files were read by these rules.
+    pub fn from_stored(stored: u64, rules: u64) -> (Fingerprint, bool) {
+        (Fingerprint(stored & (HASH | FINAL)), stored & RULES == rules & RULES)
     }
 
     /// The fingerprint of these files now.
@@ -91,9 +91,9 @@ impl FilesRead {
             is_final &= fingerprint & FINAL != 0;
             (path, fingerprint | FINAL).hash(&mut hasher);
         }
-        let hash = hasher.finish();
+        let hash = hasher.finish() & HASH;
         // 0 is `NONE`.
-        Fingerprint(if is_final { hash | FINAL } else { (hash & !FINAL).max(2) })
+        Fingerprint(if is_final { hash | FINAL } else { hash.max(HASH & !(HASH << 1)) })
     }
 
     /// All added files except `main`, the zone file itself.
@@ -105,6 +105,10 @@ impl FilesRead {
 
 /// The bit of a final hash.
 const FINAL: u64 = 1;
+/// The bits of the hash of the rules, in what is stored: by chance, one of eight million changes of them is missed.
+const RULES: u64 = (1 << 24) - 2;
+/// The bits of the hash of the files.
+const HASH: u64 = !(RULES | FINAL);
 
 /// Hash of a file that is missing, or so young that its time says nothing.
 const CHANGED: u64 = 0;
@@ -161,6 +165,24 @@ mod tests {
         assert_ne!(fingerprint(), before);
         std::fs::remove_file(&included).expect("it was there");
         assert_eq!(fingerprint(), Fingerprint::NONE);
+    }
+
+    #[test]
+    fn what_is_stored_tells_other_files_from_other_rules() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("main");
+        for age_s in [0, 100] {
+            write(&path, "a", age_s);
+            let files = Fingerprint::current([path.as_path()].into_iter());
+            let stored = files.to_stored(u64::MAX / 3);
+            assert_eq!(Fingerprint::from_stored(stored, u64::MAX / 3), (files, true));
+            assert_eq!(Fingerprint::from_stored(stored, u64::MAX / 5), (files, false));
+            write(&path, "ab", 100);
+            let (former, _) = Fingerprint::from_stored(stored, u64::MAX / 3);
+            assert!(!former.is_of_same_files(Fingerprint::current([path.as_path()].into_iter())));
+        }
+        assert_eq!(Fingerprint::NONE.to_stored(u64::MAX), 0);
+        assert_eq!(Fingerprint::from_stored(0, u64::MAX).0, Fingerprint::NONE);
     }
 
     #[test]

@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_zone_has_no_fingerprint_until_it_is_set() {
-        let (mut slab, read) = (ZoneSlab::default(), Fingerprint::from_stored(7, 0));
+        let (mut slab, read) = (ZoneSlab::default(), Fingerprint::from_stored(1 << 40, 0).0);
         let ids = ["a.", "b.", "c."].map(|name| slab.insert(entry(name)).expect("it is new"));
         slab.set_fingerprint(ids[0], Fingerprint::NONE);
         assert!(slab.fingerprints.is_empty());

@@ -179,6 +179,37 @@ fn an_unchanged_file_is_no_mistake_of_an_updated_zone() {
     }
 }
 
+/// Another version of zonda, or other settings, read a file by other rules. That is no edit of it.
+#[test]
+fn other_rules_of_reading_are_no_edit_of_the_file_of_an_updated_zone() {
+    let folder = TestFolder::new();
+    updated(&folder);
+    let config = fs::read_to_string(folder.path().join("zonda.toml")).expect("it was written");
+    let limit = |records: u32| {
+        let zone = format!("file = \"a.zone\"\nmax-records = {records}\n");
+        folder.write("zonda.toml", &config.replace("file = \"a.zone\"\n", &zone));
+    };
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    assert_eq!(add(&updater(daemon.address), 7), Some(NOERROR));
+    limit(100);
+    let reload = folder.run(&["reload", "--config", "zonda.toml"]);
+    assert_eq!(reload.status, 0, "{}", reload.out);
+    daemon.stop();
+    // The file was young when it was read first, and is not any more.
+    for pause_ms in [0, 1100] {
+        std::thread::sleep(Duration::from_millis(pause_ms));
+        limit(200 + pause_ms as u32);
+        let daemon = folder.serve(&["--config", "zonda.toml"]);
+        assert!(daemon.ask("u7.a.example").has("192.0.2.1"), "{}", daemon.log());
+        assert!(!daemon.log().contains("was changed since"), "{}", daemon.log());
+        daemon.stop();
+    }
+    folder.write("a.zone", &zone(1, SLOW, 2));
+    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    daemon.wait_for_log("was changed since");
+    assert!(daemon.ask("u7.a.example").has("192.0.2.1"));
+}
+
 #[test]
 fn secondaries_get_changes_after_a_restart_of_their_primary() {
     let (first, second) = (TestFolder::new(), TestFolder::new());

@@ -172,8 +172,13 @@ impl ZoneRegistry {
         let Some(entry) = self.zones.get(id).filter(|entry| entry.source != source) else { return };
         // The file of a secondary was not read again since a primary has sent a version.
         let has_primaries = [&entry.source, &source].map(|source| !source.policy.primaries.is_empty());
-        if !source.is_read_like(&entry.source) || has_primaries == [true, false] {
+        let needs_reading = !source.is_read_like(&entry.source) || has_primaries == [true, false];
+        if needs_reading {
             self.loads.make_stale(id);
+        }
+        // Updates win over a file that was not edited since, by whatever rules it is read.
+        let is_of_updates = self.updated.contains_key(&id) && source.has_same_file(&entry.source);
+        if needs_reading && (!is_of_updates || has_primaries == [true, false]) {
             self.zones.set_fingerprint(id, Fingerprint::NONE);
         }
         let Some(entry) = self.zones.get_mut(id) else { return };

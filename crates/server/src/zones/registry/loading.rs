@@ -104,7 +104,8 @@ impl ZoneRegistry {
         {
             if loaded.fingerprint.is_of_same_files(self.zones.fingerprint(id)) {
                 // It was young when it was read, and so had to be read again.
-                self.zones.set_fingerprint(id, loaded.fingerprint);
+                self.note_files(id, loaded.fingerprint, loaded.includes);
+                self.store_file_state(id);
                 return None;
             }
             let (entry, serials) = (self.zones.get(id)?, [old.serial(), file_serial]);
@@ -122,13 +123,18 @@ impl ZoneRegistry {
                 self.seeded.insert(id);
             }
         }
-        self.zones.set_fingerprint(id, loaded.fingerprint);
-        self.loads.set_includes(id, loaded.includes);
+        self.note_files(id, loaded.fingerprint, loaded.includes);
         if is_accepted {
             self.updated.remove(&id);
             self.store_file_state(id);
         }
         report
+    }
+
+    /// Notes which files a zone was read from, the included ones apart.
+    fn note_files(&mut self, id: ZoneId, fingerprint: Fingerprint, includes: Box<[PathBuf]>) {
+        self.zones.set_fingerprint(id, fingerprint);
+        self.loads.set_includes(id, includes);
     }
 
     //----------- progress -----------------------------------------------------

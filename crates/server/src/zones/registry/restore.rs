@@ -71,12 +71,16 @@ impl ZoneRegistry {
         let Some(entry) = self.zones.get(id) else { return };
         if entry.source.has_file() && !is_secondary {
             let of_file = timers.unwrap_or_default();
-            let fingerprint = Fingerprint::from_stored(of_file.fingerprint, entry.source.reading_rules_hash());
-            self.zones.set_fingerprint(id, fingerprint);
+            let rules = entry.source.reading_rules_hash();
+            let (fingerprint, has_same_rules) = Fingerprint::from_stored(of_file.fingerprint, rules);
             // Without timers there may be updates that were acknowledged. What came from a primary is no update.
-            if of_file.source_serial != version.serial() && !of_file.is_of_secondary() {
+            let is_updated = of_file.source_serial != version.serial() && !of_file.is_of_secondary();
+            if is_updated {
                 self.updated.insert(id, of_file.source_serial);
             }
+            // Whatever the rules of another version of zonda or configuration make of a file that was not edited since: updates win over it.
+            let need_not_read = has_same_rules || is_updated;
+            self.zones.set_fingerprint(id, if need_not_read { fingerprint } else { Fingerprint::NONE });
         }
         let Some(entry) = self.zones.get_mut(id) else { return };
         let now_s = clock::real_s();
