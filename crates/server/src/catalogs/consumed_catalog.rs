@@ -60,8 +60,8 @@ pub enum MemberWork {
     Listed(Vec<CatalogMember>),
     /// The first version of a produced catalog.
     FirstVersion(Box<Zone>),
-    /// The next change of a produced catalog.
-    Change(Box<ChangeSet>),
+    /// The next change of a produced catalog, and of which of its zones it changes anything.
+    Change(Box<ChangeSet>, Vec<bool>),
 }
 
 /// Members that one step adds, removes or checks: about a millisecond.

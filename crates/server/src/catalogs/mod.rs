@@ -131,9 +131,9 @@ impl Catalogs {
                     catalog.list(served.apex().to_owned(), policy.catalog_group.clone(), zones.addition(id));
                 }
             }
-            ZoneNotice::Unlisted { catalog, apex } => {
-                if let Some(catalog) = self.produced.get_mut(&catalog) {
-                    catalog.unlist(apex);
+            ZoneNotice::Unlisted { catalog: name, apex } => {
+                if let Some(catalog) = self.produced.get_mut(&name) {
+                    catalog.unlist_removed(&name, apex, zones);
                 }
             }
             ZoneNotice::TakenOver { apex, origin } => {

@@ -28,9 +28,10 @@ use crate::zones::{ProposedChange, PublishOrder, ZoneChange, ZoneRegistry};
 /// A catalog that this server makes.
 #[derive(Default)]
 pub struct ProducedCatalog {
-    /// Zones to list, with their group, and zones to list no more (`None`).
+    /// Zones to list, with their group, and zones to list no more (`None`). Those that come and go while the catalog cannot be changed leave
+    /// nothing here.
     pending: BTreeMap<Name, Option<Listing>>,
-    /// Those of the change that is being made: if it is refused, they are pending again.
+    /// Those of the change that is being made, in the order of their names: if it is refused, they are pending again.
     changing: Vec<(Name, Option<Listing>)>,
     /// Without a journal: the zones that were removed since the start.
     removed: RemovedZones,
@@ -83,10 +84,27 @@ impl ProducedCatalog {
         self.pending.insert(zone, Some(Listing { group, addition, is_reset }));
     }
 
-    /// The zone is to be listed no more.
-    pub fn unlist(&mut self, zone: Name) {
+    /// The zone is to be listed no more. `may_be_listed`: the latest version has it, or is not known yet.
+    pub fn unlist(&mut self, zone: Name, may_be_listed: bool) {
         self.removed.insert(zone.as_ref());
-        self.pending.insert(zone, None);
+        let is_changing = self.changing.binary_search_by(|(changing, _)| changing.cmp(&zone)).is_ok();
+        match may_be_listed || is_changing {
+            true => _ = self.pending.insert(zone, None),
+            false => _ = self.pending.remove(&zone),
+        }
+    }
+
+    /// As [`ProducedCatalog::unlist`], for a zone that is gone.
+    pub fn unlist_removed(&mut self, name: &Name, zone: Name, zones: &ZoneRegistry) {
+        let Some(id) = zones.find(name.as_ref()) else { return self.unlist(zone, true) };
+        let is_listed = |version: &Zone| catalog::produced_member(version, zone.as_ref()).is_some();
+        let may_be_listed = zones.latest(id).map_or_else(|| zones.is_restoring(id), is_listed);
+        self.unlist(zone, may_be_listed);
+    }
+
+    #[cfg(test)]
+    pub(super) fn pending_count(&self) -> usize {
+        self.pending.len() + self.changing.len()
     }
 
     /// The zones may have changed without notice: the server has started.
@@ -177,7 +195,10 @@ impl ProducedCatalog {
                 self.changing.clear();
                 (self.is_foreign, self.problem) = (false, None);
             }
-            Task::Made(MemberWork::Change(change)) if !change.is_empty() => {
+            Task::Made(MemberWork::Change(change, is_changed)) if !change.is_empty() => {
+                // The others are as they should be, and not tried again if this is refused.
+                let mut is_changed = is_changed.into_iter();
+                self.changing.retain(|_| is_changed.next().unwrap_or(true));
                 self.task = Task::Changing;
                 zones.change(zone_change(id, change, name, events));
             }
@@ -230,9 +251,7 @@ impl ProducedCatalog {
         } else if !self.pending.is_empty() {
             self.changing = std::iter::from_fn(|| self.pending.pop_first()).take(BATCH).collect();
             let batch = self.changing.clone();
-            self.task = Task::Making(
-                pool.submit(move || MemberWork::Change(Box::new(next_change(&base, batch, serial, are_reset)))),
-            );
+            self.task = Task::Making(pool.submit(move || next_change(&base, batch, serial, are_reset)));
         }
         false
     }
@@ -265,7 +284,7 @@ impl ProducedCatalog {
             let zone = zones.find(member.zone.as_ref()).and_then(|id| Some((zones.addition(id), zones.policy(id)?)));
             let zone = zone.filter(|(_, policy)| policy.catalog_member.as_ref() == Some(name));
             match zone.map(|(addition, policy)| (addition, policy.catalog_group.clone())) {
-                None => self.unlist(member.zone),
+                None => self.unlist(member.zone, true),
                 Some((addition, group)) if groups(group.as_deref()) != member.groups => {
                     self.list(member.zone, group, addition);
                 }
@@ -351,17 +370,18 @@ fn whole_version(name: NameRef<'_>, members: impl Iterator<Item = CatalogMember>
     MemberWork::FirstVersion(Box::new(version))
 }
 
-/// The change that lists these zones, or does not any more; empty if that is so already. `are_reset`: zones that the version before does
-/// not list get other labels than they may have had earlier.
+/// The change that lists these zones, or does not any more; it leaves out those for which that is so already. `are_reset`: zones that the
+/// version before does not list get other labels than they may have had earlier.
 ///
 /// Without a journal the next start lists all zones as in a first version, so that only those that were removed get another label, or
 /// all once too many were removed to be remembered.
-fn next_change(base: &Zone, batch: Vec<(Name, Option<Listing>)>, serial: u32, are_reset: bool) -> ChangeSet {
+fn next_change(base: &Zone, batch: Vec<(Name, Option<Listing>)>, serial: u32, are_reset: bool) -> MemberWork {
     let catalog = base.apex();
-    let mut change = ChangeSet::new(catalog);
+    let (mut change, mut is_changed) = (ChangeSet::new(catalog), Vec::with_capacity(batch.len()));
     for (zone, listing) in batch {
         let old = catalog::produced_member(base, zone.as_ref());
         let new = listing.map(|listing| listed(&zone, &listing, old.as_ref(), serial, are_reset));
+        is_changed.push(old != new);
         if old == new {
             continue;
         }
@@ -376,7 +396,7 @@ fn next_change(base: &Zone, batch: Vec<(Name, Option<Listing>)>, serial: u32, ar
         change.remove(catalog, Rtype::SOA, &base.soa_rdata()).expect(BELOW_APEX);
         change.add(catalog, Rtype::SOA, TTL, &catalog::soa_rdata(serial)).expect(BELOW_APEX);
     }
-    change
+    MemberWork::Change(Box::new(change), is_changed)
 }
 
 /// The member for a zone that is to be listed like this, and that the version before lists as `old`: see [`next_change`].

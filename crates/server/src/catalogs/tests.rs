@@ -387,7 +387,7 @@ fn rfc_9432_5_6_after_very_many_removals_every_zone_that_is_added_gets_another_l
     assert!(bench.zones.remove(id));
     bench.run_until(start, |bench| member(bench).is_none());
     let produced = bench.catalogs.produced.get_mut(&name("p.")).expect("it is configured");
-    (0..70_000).for_each(|number| produced.unlist(name(&format!("z{number}.example."))));
+    (0..70_000).for_each(|number| produced.unlist(name(&format!("z{number}.example.")), false));
     bench.zones.add_dynamic(name("x."), &template, origin()).expect("it was removed");
     bench.run_until(start, |bench| member(bench).is_some());
     assert_ne!(member(&bench).map(|member| member.label), first.map(|member| member.label));
@@ -426,6 +426,44 @@ fn a_refused_change_of_a_produced_catalog_is_made_later() {
     bench.zones.thaw(catalog).expect("it is frozen");
     bench.run_until(due, |bench| members(bench) == names(&["b.", "new."]));
     bench.run_until(due, |bench| bench.catalogs.problem(name("p.").as_ref()).is_none());
+}
+
+/// An operator may leave a catalog frozen for months, in which a host adds and removes zones all the time.
+#[test]
+fn zones_that_come_and_go_leave_nothing_behind_in_a_produced_catalog_that_is_frozen() {
+    let template = "[template.t]\nprimaries = [\"192.0.2.1\"]\ncatalog-member = \"p.\"\n";
+    let produced = "[[zone]]\nname = \"p.\"\ncatalog = \"produce\"\n[[zone]]\nname = \"a.\"\ntemplate = \"t\"\n";
+    let mut bench = Bench::configured(&format!("{template}{produced}"));
+    let id = |bench: &Bench, zone: &str| bench.zones.find(name(zone).as_ref()).expect("it is there");
+    let catalog = id(&bench, "p.");
+    let is_listed =
+        |bench: &Bench| catalog::produced_member(bench.zones.latest(catalog)?, name("a.").as_ref()).map(drop);
+    let start = Instant::now();
+    bench.run_until(start, |bench| is_listed(bench).is_some());
+    bench.zones.freeze(catalog).expect("it is served");
+    let gone = id(&bench, "a.");
+    assert!(bench.zones.remove(gone));
+    bench.run_until(start, |bench| bench.refused > 0);
+    let template = bench.catalogs.templates().usable("t").expect("it is configured").clone();
+    let pending = |bench: &Bench| bench.catalogs.produced[&name("p.")].pending_count();
+    // Then no pause is left.
+    let later = start + Duration::from_secs(3600);
+    for number in 0..40 {
+        let (zone, origin) = (name(&format!("z{number}.")), ZoneOrigin::Added { template: "t".into() });
+        bench.zones.add_dynamic(zone.clone(), &template, origin).expect("it is new");
+        // In the second half of the rounds, a change is made while the zone is there.
+        let (is_tried, refused) = (number >= 20, bench.refused);
+        let now = if is_tried { later } else { start };
+        bench.step(now);
+        let id = bench.zones.find(zone.as_ref()).expect("it was added");
+        assert!(bench.zones.remove(id));
+        bench.step(now);
+        bench.run_until(now, |bench| !is_tried || bench.refused > refused);
+        assert!(is_tried || pending(&bench) == 1, "{} are pending", pending(&bench));
+    }
+    let refused = bench.refused;
+    bench.run_until(later, |bench| bench.refused > refused + 1);
+    assert_eq!(pending(&bench), 1, "a. is to be listed no more");
 }
 
 /// RFC 9432 4.3.1: the old catalog may set `coo` before or after the new one lists the zone. RFC 9432 6 (consumers): data is kept.
