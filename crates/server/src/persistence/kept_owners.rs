@@ -4,6 +4,7 @@
 //! Each is a number of the store that has timers and no image.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use wire::{Name, NameRef};
 
@@ -28,9 +29,25 @@ struct KeptOwner {
 }
 
 impl KeptOwners {
-    /// Adds what a start found; returns the number that is to be removed if there are two of this zone.
-    pub fn recovered(&mut self, zone: Name, number: StoredZone, catalog: u32) -> Option<StoredZone> {
-        self.by_zone.insert(zone, KeptOwner { number, catalog }).map(|old| old.number)
+    /// Adds what a start found; returns the number that is to be removed if there are two of this zone: a crash came between the new one
+    /// and the removal of the former. `is_newer`: whether it was stored after another number.
+    pub fn recovered(
+        &mut self,
+        zone: Name,
+        number: StoredZone,
+        catalog: u32,
+        is_newer: impl Fn(StoredZone) -> bool,
+    ) -> Option<StoredZone> {
+        let owner = KeptOwner { number, catalog };
+        match self.by_zone.entry(zone) {
+            Entry::Vacant(entry) => {
+                entry.insert(owner);
+                None
+            }
+            // Numbers are used again, so that they do not say which one is newer.
+            Entry::Occupied(entry) if !is_newer(entry.get().number) => Some(number),
+            Entry::Occupied(mut entry) => Some(entry.insert(owner).number),
+        }
     }
 
     /// The fingerprint of the catalog that has this zone.

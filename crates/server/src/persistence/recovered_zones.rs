@@ -37,10 +37,11 @@ impl RecoveredZones {
         let (mut owners, mut useless) = (KeptOwners::default(), Vec::new());
         let name_of = |number: StoredZone| recovery.zone(number).map(|zone| zone.name);
         for zone in recovery.zones() {
+            let is_newer = |other| recovery.zone(other).is_none_or(|other| other.newest < zone.newest);
             if zone.serial.is_none() {
                 let name = || zone.name.to_owned();
                 let old = match zone.timers.and_then(|timers| timers.owner()) {
-                    Some(catalog) => owners.recovered(name(), zone.zone, catalog),
+                    Some(catalog) => owners.recovered(name(), zone.zone, catalog, is_newer),
                     None => Some(zone.zone),
                 };
                 useless.extend(old.map(|number| (number, name())));
@@ -51,8 +52,7 @@ impl RecoveredZones {
             match by_name.entry(hasher.hash_one(zone.name.wire()), is_same, hash_of) {
                 Entry::Vacant(entry) => _ = entry.insert(zone.zone),
                 Entry::Occupied(mut entry) => {
-                    let other = *entry.get();
-                    let is_newer = recovery.zone(other).is_none_or(|other| other.newest < zone.newest);
+                    let is_newer = is_newer(*entry.get());
                     let old = if is_newer { std::mem::replace(entry.get_mut(), zone.zone) } else { zone.zone };
                     useless.push((old, zone.name.to_owned()));
                 }

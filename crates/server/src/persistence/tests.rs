@@ -417,3 +417,30 @@ fn the_owner_of_a_zone_is_kept_without_the_zone() {
     bench.settle(true);
     assert_eq!(bench.restart().persistence.stored_owner(apex().as_ref()), None);
 }
+
+/// A crash may leave the former owner of a zone beside the new one. Numbers are used again: that of the new one may be lower.
+#[test]
+fn the_owner_that_was_stored_last_wins_whatever_its_number_is() {
+    for is_higher in [true, false] {
+        let mut bench = Bench::new();
+        let mut numbers = [bench.persistence.storage.add_zone(), bench.persistence.storage.add_zone()];
+        if !is_higher {
+            numbers.reverse();
+        }
+        for (number, catalog) in numbers.into_iter().zip([7, 8]) {
+            let record = AppendRecord::Timers(Timers::of_owner(catalog));
+            bench.persistence.append(number, apex().as_ref(), record).expect("there is room");
+            bench.settle(true);
+        }
+        let mut bench = bench.restart();
+        assert_eq!(bench.persistence.stored_owner(apex().as_ref()), Some(8), "{is_higher}");
+        // The former one is removed with the next opportunity.
+        bench.persistence.forget_others(&|zone| zone == apex().as_ref());
+        bench.settle(true);
+        let mut bench = bench.restart();
+        assert_eq!(bench.persistence.stored_owner(apex().as_ref()), Some(8));
+        bench.persistence.forget_owner(apex().as_ref());
+        bench.settle(true);
+        assert_eq!(bench.restart().persistence.stored_owner(apex().as_ref()), None, "no other one is left");
+    }
+}
