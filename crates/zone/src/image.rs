@@ -14,6 +14,8 @@
 //! notices missing chunks, and accepts no bytes that could make decoding or answering fail.
 
 mod parallel;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
@@ -77,6 +79,9 @@ pub enum ImageError {
     /// The records of an owner are invalid, or the apex has no SOA record.
     #[error("the records of an owner are damaged")]
     Records,
+    /// RFC 1035 5.2: no zone has that.
+    #[error("the zone has several SOA records")]
+    SeveralSoa,
 }
 
 impl From<LeafError> for ImageError {
@@ -326,7 +331,8 @@ impl ImageDecoder {
         let has = |flag| head.flags & flag != 0;
         let version = ZoneVersion::next(head.apex.as_ref(), has(APEX_HAS_UPPER_CASE), has(HAS_WILDCARDS));
         let tables = ZoneTables::shared(trees.tables, head.denial, nsec3, head.edits);
-        Ok(Zone { apex: head.apex, names, tables, version })
+        let zone = Zone { apex: head.apex, names, tables, version };
+        if zone.soa().count > 1 { Err(ImageError::SeveralSoa) } else { Ok(zone) }
     }
 }
 

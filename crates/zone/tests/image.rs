@@ -240,6 +240,9 @@ fn use_zone(zone: Zone) {
     let expected: u64 = zone.counts().records;
     assert!(expected > 0 && zone.serial() < u32::MAX);
     transfer(&zone);
+    if expected < 100 {
+        zone.rebuild(1);
+    }
     for (entry, node) in zone.nodes() {
         let mut key = Vec::new();
         entry.append_key(&mut key);

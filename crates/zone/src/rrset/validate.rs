@@ -1,4 +1,5 @@
-//! Checks nodes from outside: after that no access to them can fail. It accepts all that `encode` writes.
+//! Checks nodes from outside: after that no access to them can fail, nor building the zone anew. It accepts all that `encode` writes of
+//! valid zones.
 
 use std::sync::Arc;
 
@@ -57,6 +58,11 @@ struct StoredName {
     ends_in_owner: bool,
 }
 
+/// Whether the checks of zones accept records of this type at the owner of a CNAME (`NodeCheck::check_alias`).
+fn may_be_beside_cname(rtype: Rtype) -> bool {
+    matches!(rtype, Rtype::CNAME | Rtype::RRSIG | Rtype::NSEC | Rtype::KEY | Rtype::SIG | Rtype::NXT)
+}
+
 /// The octets of a SOA record after its names (RFC 1035 3.3.13); other types with two names have nothing after them.
 const SOA_NUMBERS_LEN: usize = 20;
 
@@ -87,6 +93,7 @@ impl NodeValidator {
             rest = more.get(len.into()..)?;
         }
         let (mut own_flags, mut has_soa, mut previous) = (0, false, None);
+        let (mut has_cname, mut has_other) = (false, false);
         while !rest.is_empty() {
             let (rtype, count);
             (rtype, count, rest) = self.check_rrset(owner, rest)?;
@@ -94,14 +101,23 @@ impl NodeValidator {
                 return None;
             }
             previous = Some(rtype.0);
+            if count == 0 {
+                continue; // Signatures alone.
+            }
+            has_other |= !may_be_beside_cname(rtype);
             match rtype {
-                Rtype::NS if !owner.is_empty() && count > 0 => own_flags |= CUT,
-                Rtype::DNAME if count > 0 => own_flags |= DNAME,
-                Rtype::SOA => has_soa = count > 0,
+                Rtype::NS if !owner.is_empty() => own_flags |= CUT,
+                // RFC 2181 10.1, RFC 6672 2.4: there is one.
+                Rtype::CNAME if count == 1 => has_cname = true,
+                Rtype::DNAME if count == 1 => own_flags |= DNAME,
+                Rtype::CNAME | Rtype::DNAME => return None,
+                Rtype::SOA => has_soa = true,
                 _ => {}
             }
         }
-        (flags & (CUT | DNAME) == own_flags && (has_soa || !owner.is_empty())).then_some(())
+        // RFC 1034 3.6.2: no other data beside a CNAME. RFC 1035 5.2: a SOA record at the apex, and nowhere else.
+        let is_allowed = !(has_cname && has_other) && has_soa == owner.is_empty();
+        (flags & (CUT | DNAME) == own_flags && is_allowed).then_some(())
     }
 
     /// Checks the RRset at the start of `bytes`; returns its type, its count and the rest.
