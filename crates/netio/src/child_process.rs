@@ -79,6 +79,7 @@ pub fn set_nonblocking(descriptor: impl AsFd) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::epoll::{Events, Interest, Poll};
+    use crate::resource_limits::raise_open_files;
     use crate::signal::Signals;
     use std::cell::Cell;
     use std::ffi::OsString;
@@ -141,6 +142,24 @@ mod tests {
         // Without a pipe, there is nothing to read.
         let (status, text) = run(shell("cat >&2; exit 3"), "");
         assert_eq!((status.code(), text.as_str()), (Some(3), ""));
+    }
+
+    /// With a million, some programs close a million descriptors before they do anything.
+    #[test]
+    fn a_child_has_the_limit_of_open_files_from_before_it_was_raised() {
+        const FORMER: u64 = 400;
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: `limit` lives through the calls. The soft limit may be lowered and raised again.
+        unsafe {
+            checked(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit)).expect("always allowed");
+            limit.rlim_cur = FORMER;
+            checked(libc::setrlimit(libc::RLIMIT_NOFILE, &limit)).expect("it is below the hard limit");
+        }
+        let raised = raise_open_files().expect("raising to the hard limit is always allowed");
+        // It is lowered once the program runs.
+        let (status, text) = run(shell("sleep 0.2; ulimit -Sn >&2"), "");
+        assert_eq!((status.code(), text.trim().parse()), (Some(0), Ok(FORMER)));
+        assert!(raised > FORMER);
     }
 
     #[test]

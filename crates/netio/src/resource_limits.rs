@@ -4,6 +4,11 @@ use crate::checked;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::ptr;
+use std::sync::{Mutex, PoisonError};
+
+/// The limit of open files before [`raise_open_files`] raised it.
+static FORMER_OPEN_FILES: Mutex<Option<libc::rlimit>> = Mutex::new(None);
 
 /// Raises the soft limit of open files (RLIMIT_NOFILE) to the hard limit, and returns it.
 pub fn raise_open_files() -> io::Result<u64> {
@@ -11,11 +16,21 @@ pub fn raise_open_files() -> io::Result<u64> {
     // SAFETY: `limit` lives through the call.
     checked(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) })?;
     if limit.rlim_cur < limit.rlim_max {
+        *FORMER_OPEN_FILES.lock().unwrap_or_else(PoisonError::into_inner) = Some(limit);
         limit.rlim_cur = limit.rlim_max;
         // SAFETY: as above.
         checked(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) })?;
     }
     Ok(limit.rlim_cur)
+}
+
+/// Gives a child process the limit of open files that this one had before [`raise_open_files`]: many programs close all descriptors that
+/// there may be, or use select(2), which has no more than 1024.
+pub(crate) fn restore_open_files_of(process: u32) {
+    let Some(limit) = *FORMER_OPEN_FILES.lock().unwrap_or_else(PoisonError::into_inner) else { return };
+    // SAFETY: `limit` lives through the call, which changes nothing here. It fails only for a process of another user (setuid), which keeps
+    // the limit of this one.
+    unsafe { libc::prlimit(process as libc::pid_t, libc::RLIMIT_NOFILE, &limit, ptr::null_mut()) };
 }
 
 /// The memory of the machine, in octets.

@@ -9,9 +9,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::ptr;
 
 use super::ChildProcess;
+use crate::resource_limits::restore_open_files_of;
 
 /// A program and how to start it: in a group of its own, without blocked signals, and with a pipe for standard error. What it writes to
-/// standard output is thrown away.
+/// standard output is thrown away. Its limit of open files is that of this process before it was raised.
 #[derive(Default)]
 pub struct ChildCommand {
     /// A path, or a name that is looked up in the PATH of this process.
@@ -53,6 +54,8 @@ impl ChildCommand {
         let input = input.as_ref().map_or(null.as_raw_fd(), AsRawFd::as_raw_fd);
         let files = FileActions::new([input, null.as_raw_fd(), error.as_raw_fd()])?;
         let id = spawn(&program, &arguments, &variables, &files)?;
+        // posix_spawn(3) sets no limits. The program has been loaded by now, and hardly begun.
+        restore_open_files_of(id);
         let file = |pipe: OwnedFd| File::from(pipe);
         Ok(ChildProcess { id, stdin: stdin.map(|pipe| file(pipe.into())), stderr: Some(file(stderr.into())) })
     }

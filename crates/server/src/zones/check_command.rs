@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -28,12 +28,14 @@ use crate::printable::Printable;
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommandError {
     /// It was not started.
-    #[error("`check-command`: {program} cannot be run: {reason}")]
+    #[error("`check-command`: {program} cannot be run: {reason}{help}")]
     NotRun {
         /// The program.
         program: String,
         /// The error of the system.
         reason: String,
+        /// How to fix it, in brackets; empty if the reason says that.
+        help: &'static str,
     },
     /// It says no.
     #[error("`check-command`: {program} ended with {status}{message}")]
@@ -67,12 +69,17 @@ const MAX_MESSAGE_LEN: usize = 400;
 /// Runs the command and waits until it has ended.
 pub fn run(command: &CheckCommand, version: &Zone) -> Result<(), CommandError> {
     let program = command.arguments.first().cloned().unwrap_or_default();
-    let not_run = |error: io::Error| CommandError::NotRun { program: program.clone(), reason: error.to_string() };
+    let failed = |error: &io::Error, help| {
+        let (program, reason) = (program.clone(), error.to_string());
+        CommandError::NotRun { program, reason, help }
+    };
+    let not_run = |error: io::Error| failed(&error, "");
     let file = match command.arguments.iter().any(|argument| argument.contains(FILE)) {
         true => Some(text_file(version).map_err(not_run)?),
         false => None,
     };
-    let mut child = COMMANDS.start(|| start(command, version, file.as_ref())).map_err(not_run)?;
+    let started = COMMANDS.start(|| start(command, version, file.as_ref()));
+    let mut child = started.map_err(|error| failed(&error, run_help(&error)))?;
     let end = Instant::now() + Duration::from_secs(command.timeout_s.into());
     let outcome = ChildIo::new(&mut child, version).and_then(|mut io| io.run(end).map(|has_ended| (has_ended, io)));
     // What it left in the background ends with it. It was not waited for yet, so that the group is still its own.
@@ -87,6 +94,22 @@ pub fn run(command: &CheckCommand, version: &Zone) -> Result<(), CommandError> {
         true => Err(CommandError::Refused { program, status: status_text(status), message: io.message() }),
     }
 }
+
+/// How to make a command run that the system cannot execute.
+fn run_help(error: &io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::NotFound => {
+            " (help: write its full path; if it is a script, the interpreter in its first line must exist, too)"
+        }
+        ErrorKind::PermissionDenied => " (help: make it executable for the user that zonda runs as)",
+        // ENOEXEC: a shell would run it as a script.
+        _ if error.raw_os_error() == Some(ENOEXEC) => " (help: begin a script with a line like `#!/bin/sh`)",
+        _ => "",
+    }
+}
+
+/// "Exec format error", on every Linux.
+const ENOEXEC: i32 = 8;
 
 /// Where the files with the text of zones are; without it, in the folder of the system for temporary files.
 static FOLDER: OnceLock<PathBuf> = OnceLock::new();

@@ -179,6 +179,15 @@ fn a_command_that_cannot_be_run_refuses_every_version() {
     folder.write("missing", "#!/bin/sh\nexit 0\n");
     let report = reload(&folder);
     assert!(report.status == 1 && report.out.contains("cannot be run: Permission denied"), "{report:?}");
+    assert!(report.out.contains("help: make it executable"), "{report:?}");
+    // A shell would run it, the system does not.
+    let path = folder.write("missing", "exit 0\n");
+    std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).expect("it is ours");
+    let report = reload(&folder);
+    assert!(
+        report.status == 1 && report.out.contains("help: begin a script with a line like `#!/bin/sh`"),
+        "{report:?}"
+    );
 }
 
 #[test]

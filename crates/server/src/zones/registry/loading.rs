@@ -1,5 +1,6 @@
 //! Loading zones: what is read for them, and what is served of that.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
