@@ -321,8 +321,8 @@ impl<T: TransferSink> TransferEngine<T> {
             TransferCommand::NotifyReceived { zone, serial, from } => {
                 self.scheduler.notify(zone, serial, from, now_s);
             }
-            TransferCommand::Refresh(zone) => self.scheduler.refresh(zone),
-            TransferCommand::Retransfer(zone) => self.scheduler.retransfer(zone),
+            TransferCommand::Refresh(zone) => self.scheduler.refresh(zone, now_s),
+            TransferCommand::Retransfer(zone) => self.scheduler.retransfer(zone, now_s),
             TransferCommand::Published { zone, serial, timers, expire_s } => {
                 let stored = self.scheduler.published(zone, serial, timers, expire_s, now_s);
                 self.published.extend(stored.map(|timers| (zone, timers)));
@@ -335,7 +335,10 @@ impl<T: TransferSink> TransferEngine<T> {
                 let timers = self.scheduler.timers_of(zone, now_s);
                 self.asked_for.extend(timers.map(|timers| (zone, timers)));
             }
-            TransferCommand::TlsReplaced => self.retire_encrypted(),
+            TransferCommand::TlsReplaced => {
+                self.retire_encrypted();
+                self.scheduler.tls_replaced(now_s);
+            }
             TransferCommand::SendNotify { zone, apex, soa, targets } => {
                 self.apexes.insert(zone.index, apex.as_ref());
                 self.notify.publish(zone, &soa, &targets);

@@ -262,7 +262,7 @@ fn a_retransfer_that_is_requested_during_a_transfer_is_not_lost() {
     actions(&mut scheduler, 1000);
     scheduler.probe_result(id(0), A, answer(6), 1000);
     assert_eq!(actions(&mut scheduler, 1000), [transfer(0, A, Some(5))]);
-    scheduler.retransfer(id(0));
+    scheduler.retransfer(id(0), 1000);
     scheduler.transfer_result(id(0), A, TransferResult::Delivered, 1000);
     scheduler.published(id(0), 6, TIMERS, None, 1000);
     assert_eq!(actions(&mut scheduler, 1000), [transfer(0, A, None)]);
@@ -270,9 +270,9 @@ fn a_retransfer_that_is_requested_during_a_transfer_is_not_lost() {
     scheduler.published(id(0), 6, TIMERS, None, 1000);
     assert_eq!(actions(&mut scheduler, 1000), [], "once");
     // One that is requested during a check takes its place.
-    scheduler.refresh(id(0));
+    scheduler.refresh(id(0), 1000);
     assert_eq!(actions(&mut scheduler, 1000), [probe(0, A)]);
-    scheduler.retransfer(id(0));
+    scheduler.retransfer(id(0), 1000);
     scheduler.probe_result(id(0), A, answer(6), 1000);
     assert_eq!(actions(&mut scheduler, 1000), [transfer(0, A, None)]);
     scheduler.transfer_result(id(0), A, TransferResult::Delivered, 1000);
@@ -288,7 +288,7 @@ fn rfc_7314_4_the_expire_option_limits_the_lifetime() {
     let expires_at = |scheduler: &RefreshScheduler| scheduler.status(id(0)).map(|status| status.expires_at_s);
     assert_eq!(expires_at(&scheduler), Some(5000), "the later of both");
     actions(&mut scheduler, 1000);
-    scheduler.refresh(id(0));
+    scheduler.refresh(id(0), 1000);
     assert_eq!(actions(&mut scheduler, 1000), [probe(0, A)]);
     scheduler.probe_result(id(0), A, ProbeResult::Answer { serial: 5, expire_s: Some(u32::MAX) }, 1000);
     assert_eq!(expires_at(&scheduler), Some(11_000), "EXPIRE of the SOA record at most");
@@ -299,7 +299,7 @@ fn rfc_7314_4_the_expire_option_limits_the_lifetime() {
 #[test]
 fn a_retransfer_ignores_serials_and_changes_that_do_not_fit_lead_to_the_whole_zone() {
     let mut scheduler = with_served_zone(1);
-    scheduler.retransfer(id(0));
+    scheduler.retransfer(id(0), 600);
     assert_eq!(actions(&mut scheduler, 600), [transfer(0, A, None)]);
     scheduler.transfer_result(id(0), A, TransferResult::Delivered, 600);
     scheduler.published(id(0), 3, TIMERS, None, 600);
@@ -339,7 +339,7 @@ fn raised_limits_of_the_intervals_apply_with_the_next_check() {
     scheduler.add(id(0), &peers(1), low, version(5, 1000, 5000), 1000);
     for (limits, check_s, expire_s) in [(low, 50, 300), (TimerLimits::default(), 1000, 10_000), (low, 50, 300)] {
         scheduler.reconfigure(id(0), &peers(1), limits);
-        scheduler.refresh(id(0));
+        scheduler.refresh(id(0), 1000);
         assert_eq!(actions(&mut scheduler, 1000), [probe(0, A)]);
         scheduler.probe_result(id(0), A, answer(5), 1000);
         let status = scheduler.status(id(0)).expect("known");
@@ -388,7 +388,7 @@ fn received_zones_wait_for_the_writer_in_bounded_number() {
     let started = actions(&mut scheduler, 1000).len() as u32;
     assert_eq!(started, 10, "the limit counts what is received");
     (0..3).for_each(|index| assert!(scheduler.transfer_result(id(index), A, TransferResult::Delivered, 1000)));
-    scheduler.retransfer(id(0));
+    scheduler.retransfer(id(0), 1000);
     scheduler.add(id(10), &peers(1), TimerLimits::default(), None, 1000);
     assert_eq!(actions(&mut scheduler, 1000), []);
     scheduler.published(id(0), 1, TIMERS, None, 1000);

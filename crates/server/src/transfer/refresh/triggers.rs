@@ -35,26 +35,47 @@ impl RefreshScheduler {
             slot.flags.set(if serial.is_some() { Flags::ANNOUNCED } else { Flags::CHECK_AGAIN });
         }
         self.quick_checks.announced(zone.index, serial);
-        self.sender_is_alive(group, from, now_s);
+        // A primary that sends NOTIFY is there.
+        self.try_primaries(group, |config| config.address.ip() == from, now_s);
         true
     }
 
-    /// A primary that sends NOTIFY is tried at once, even if it was dead.
-    fn sender_is_alive(&mut self, group: GroupId, from: IpAddr, now_s: u32) {
+    /// These primaries of a group are tried at once, even if they were dead.
+    fn try_primaries(&mut self, group: GroupId, are_meant: impl Fn(&PeerConfig) -> bool, now_s: u32) {
         let Some(group) = self.table.group(group).cloned() else { return };
         for primary in &group.primaries {
-            let is_sender = self.table.primary(*primary).is_some_and(|config| config.address.ip() == from);
-            let state = &mut self.primaries[primary.0 as usize];
-            if is_sender && state.is_dead() {
-                self.retries.remove(&(state.retry_at_s, *primary));
-                state.may_be_back(now_s);
-                self.retries.insert((state.retry_at_s, *primary));
+            if self.table.primary(*primary).is_some_and(&are_meant) {
+                self.try_primary(*primary, now_s);
             }
         }
     }
 
-    /// Checks a zone now (`zonda zone refresh`).
-    pub fn refresh(&mut self, zone: ZoneId) {
+    fn try_primary(&mut self, primary: PrimaryId, now_s: u32) {
+        let state = &mut self.primaries[primary.0 as usize];
+        if state.is_dead() {
+            self.retries.remove(&(state.retry_at_s, primary));
+            state.may_be_back(now_s);
+            self.retries.insert((state.retry_at_s, primary));
+        }
+    }
+
+    /// Certificates were replaced, for want of which primaries may have been dead.
+    pub fn tls_replaced(&mut self, now_s: u32) {
+        for primary in (0..self.primaries.len() as u32).map(PrimaryId) {
+            if self.table.primary(primary).is_some_and(|config| config.tls > 0) {
+                self.try_primary(primary, now_s);
+            }
+        }
+    }
+
+    /// Checks a zone now (`zonda zone refresh`): the operator may have repaired what made its primaries dead.
+    pub fn refresh(&mut self, zone: ZoneId, now_s: u32) {
+        let Some(group) = self.slot(zone).map(|slot| slot.group) else { return };
+        self.try_primaries(group, |_| true, now_s);
+        self.check_now(zone);
+    }
+
+    fn check_now(&mut self, zone: ZoneId) {
         let Some(slot) = self.slot(zone) else { return };
         if matches!(slot.state, ZoneState::Idle | ZoneState::Waiting) {
             self.enqueue(zone.index, Lane::Urgent);
@@ -64,12 +85,14 @@ impl RefreshScheduler {
     }
 
     /// Transfers the whole zone now, whatever its serial (`zonda zone retransfer`).
-    pub fn retransfer(&mut self, zone: ZoneId) {
+    pub fn retransfer(&mut self, zone: ZoneId, now_s: u32) {
         let Some(slot) = self.slot(zone) else { return };
         slot.flags.set(Flags::FORCED);
+        let (state, group) = (slot.state, slot.group);
+        self.try_primaries(group, |_| true, now_s);
         // A check in progress ends with this transfer.
-        if !matches!(slot.state, ZoneState::Probing | ZoneState::WaitingForTransfer) {
-            self.refresh(zone);
+        if !matches!(state, ZoneState::Probing | ZoneState::WaitingForTransfer) {
+            self.check_now(zone);
         }
     }
 

@@ -145,6 +145,32 @@ fn a_dead_primary_is_backed_off_for_all_its_zones_and_tried_by_one_at_a_time() {
     assert_eq!(actions(&mut scheduler, now_s).len(), 99);
 }
 
+/// An operator who has repaired something does not wait for the end of a back-off of minutes.
+#[test]
+fn a_dead_primary_is_tried_at_once_if_an_operator_asks_or_replaces_certificates() {
+    type Trigger = fn(&mut RefreshScheduler, u32);
+    let triggers: [Trigger; 3] = [
+        |scheduler, now_s| scheduler.refresh(id(0), now_s),
+        |scheduler, now_s| scheduler.retransfer(id(0), now_s),
+        |scheduler, now_s| scheduler.tls_replaced(now_s),
+    ];
+    for trigger in triggers {
+        let (mut scheduler, mut now_s) = (scheduler(), 1000);
+        let primary = PeerConfig { tls: 1, ..PeerConfig::plain(([192, 0, 2, 1], 853).into()) };
+        scheduler.add(id(0), &[primary], TimerLimits::default(), None, now_s);
+        for _ in 0..9 {
+            assert_eq!(actions(&mut scheduler, now_s), [transfer(0, A, None)]);
+            scheduler.transfer_result(id(0), A, TransferResult::PrimaryFailed, now_s);
+            assert_eq!(actions(&mut scheduler, now_s), []);
+            now_s = scheduler.next_time().expect("it is tried again");
+        }
+        now_s -= 60;
+        assert_eq!(actions(&mut scheduler, now_s), []);
+        trigger(&mut scheduler, now_s);
+        assert_eq!(actions(&mut scheduler, now_s), [transfer(0, A, None)]);
+    }
+}
+
 #[test]
 fn a_dead_primary_does_not_delay_zones_that_have_another_or_none_of_it() {
     let mut scheduler = scheduler();
@@ -212,7 +238,7 @@ fn a_probe_that_was_not_sent_does_not_bring_a_dead_primary_back() {
     }
     actions(&mut scheduler, 1000);
     (0..10).for_each(|index| scheduler.probe_result(id(index), A, ProbeResult::Timeout, 1000));
-    (0..10).for_each(|index| scheduler.refresh(id(index)));
+    (0..10).for_each(|index| _ = scheduler.notify(id(index), None, address(9), 1000));
     actions(&mut scheduler, 1000);
     let retry_at_s = scheduler.next_time().expect("it is tried again");
     let [RefreshAction::Probe { zone, .. }] = actions(&mut scheduler, retry_at_s)[..] else { panic!("one probe") };
