@@ -263,6 +263,11 @@ pub enum ZoneCommand {
     /// Transfer a whole zone now, whatever serial the primary has.
     #[command(after_help = EXIT_STATUS)]
     Retransfer(ZoneActionArguments),
+    /// Notify the secondaries of a zone now, though it has not changed (NOTIFY, RFC 1996).
+    ///
+    /// The exit status is 1 if it has neither `notify` nor `notify-ns`. Whether a secondary answers is in the log.
+    #[command(after_help = EXIT_STATUS)]
+    Notify(ZoneActionArguments),
     /// Freeze a zone: neither its file nor transfers nor updates change it until `zonda zone thaw`.
     ///
     /// It stays frozen over reloads and restarts, and does not expire.

@@ -78,6 +78,8 @@ pub enum ZoneAction {
     Refresh,
     /// Transfer the whole zone now, whatever its serial.
     Retransfer,
+    /// Notify its secondaries now.
+    Notify,
     /// Change the zone no more: not by its file, not by transfers, not by updates.
     Freeze,
     /// Change the zone again.

@@ -199,6 +199,7 @@ impl ControlService {
             let results = match action {
                 ZoneAction::Refresh => self.transfer(TransferCommand::Refresh, &page.zones),
                 ZoneAction::Retransfer => self.transfer(TransferCommand::Retransfer, &page.zones),
+                ZoneAction::Notify => self.notify(&page.zones).ok_or(WriterIsGone)?,
                 ZoneAction::Freeze => self.freeze(true, &page.zones).ok_or(WriterIsGone)?,
                 ZoneAction::Thaw => self.freeze(false, &page.zones).ok_or(WriterIsGone)?,
             };
@@ -215,7 +216,7 @@ impl ControlService {
             return writer_is_gone();
         }
         match action {
-            ZoneAction::Refresh | ZoneAction::Retransfer => ControlResponse::ZoneAction { done, failures },
+            ZoneAction::Refresh | ZoneAction::Retransfer | ZoneAction::Notify => ControlResponse::ZoneAction { done, failures },
             ZoneAction::Freeze | ZoneAction::Thaw => self.frozen(done, failures),
         }
     }
@@ -247,6 +248,15 @@ impl ControlService {
             _ => Err("the zone has no `primaries`".into()),
         };
         zones.iter().map(send).collect()
+    }
+
+    /// Notifies the secondaries of zones; `None` if there is no writer any more.
+    fn notify(&self, zones: &[(ZoneId, ZoneStatus)]) -> Option<Vec<Result<(), String>>> {
+        let (reply, results) = sync_channel(1);
+        let zones = zones.iter().map(|(id, _)| *id).collect();
+        self.writer.request_control(ControlEvent::Notify { zones, reply });
+        let result = |result: Result<(), ControlRefused>| result.map_err(|reason| reason.to_string());
+        Some(results.recv().ok()?.into_iter().map(result).collect())
     }
 
     /// Freezes or thaws zones; `None` if there is no writer any more.

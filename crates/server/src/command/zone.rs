@@ -18,6 +18,7 @@ pub fn run(command: &ZoneCommand) -> ExitCode {
         ZoneCommand::Status(arguments) => status(arguments),
         ZoneCommand::Refresh(arguments) => act(ZoneAction::Refresh, arguments),
         ZoneCommand::Retransfer(arguments) => act(ZoneAction::Retransfer, arguments),
+        ZoneCommand::Notify(arguments) => act(ZoneAction::Notify, arguments),
         ZoneCommand::Freeze(arguments) => act(ZoneAction::Freeze, arguments),
         ZoneCommand::Thaw(arguments) => act(ZoneAction::Thaw, arguments),
         ZoneCommand::Rollback(arguments) => {

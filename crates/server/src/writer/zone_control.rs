@@ -27,6 +27,13 @@ pub enum ControlEvent {
         /// Receives the results.
         reply: SyncSender<Vec<Result<(), ControlRefused>>>,
     },
+    /// Notifies the secondaries of zones. The results are in the order of the zones.
+    Notify {
+        /// The zones.
+        zones: Vec<ZoneId>,
+        /// Receives the results.
+        reply: SyncSender<Vec<Result<(), ControlRefused>>>,
+    },
     /// Asks which version a rollback returns to.
     KeptVersion {
         /// The zone.
@@ -99,6 +106,9 @@ impl Writer {
             ControlEvent::Freeze { zones, is_frozen, reply } => {
                 let freeze = |id| if is_frozen { self.zones.freeze(id) } else { self.zones.thaw(id) };
                 _ = reply.send(zones.into_iter().map(freeze).collect());
+            }
+            ControlEvent::Notify { zones, reply } => {
+                _ = reply.send(zones.into_iter().map(|id| self.zones.notify_again(id)).collect());
             }
             ControlEvent::KeptVersion { zone, serial, reply } => _ = reply.send(self.kept_version(zone, serial)),
             ControlEvent::FrozenZones { reply } => _ = reply.send(self.zones.frozen_zones()),

@@ -1,5 +1,8 @@
 //! `zonda zone freeze`, `thaw` and `rollback`.
 
+use std::net::UdpSocket;
+use std::time::Duration;
+
 use crate::acceptance::{folder, reload};
 use crate::catalog::wait_until;
 use crate::harness::{CommandOutput, NXDOMAIN, TestFolder, zone_text};
@@ -90,6 +93,39 @@ fn a_frozen_zone_that_was_removed_and_added_again_is_not_frozen_after_a_restart(
     daemon.kill();
     let _daemon = folder.serve(&["--config", "zonda.toml"]);
     assert!(status(&folder)["frozen"] == false);
+}
+
+/// A secondary that has lost its zone, or that was added, does not wait for the next change.
+#[test]
+fn secondaries_are_notified_again_on_request() {
+    const OPCODE_NOTIFY: u8 = 4;
+    let target = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+    target.set_read_timeout(Some(Duration::from_secs(30))).expect("a socket");
+    let address = target.local_addr().expect("it is bound");
+    let more = "[[zone]]\nname = \"b.example\"\nfile = \"b.zone\"\n";
+    let folder = folder(&format!("notify = [\"{address}\"]\n{more}"), &zone_text(1, "192.0.2.1"));
+    folder.write("b.zone", &zone_text(1, "192.0.2.1"));
+    let _daemon = folder.serve(&["--config", "zonda.toml"]);
+    // Returns the ID of a NOTIFY, and answers it so that it is not repeated.
+    let notified = || {
+        let mut message = [0; 512];
+        let (len, from) = target.recv_from(&mut message).expect("a NOTIFY");
+        assert_eq!(message[2] >> 3, OPCODE_NOTIFY);
+        message[2] |= 0x80;
+        target.send_to(&message[..len], from).expect("loopback");
+        [message[0], message[1]]
+    };
+    let first = notified();
+    assert_eq!(zone(&folder, &["notify"]).status, 0);
+    let mut second = notified();
+    if second == first {
+        // It was sent again before its answer had arrived.
+        second = notified();
+    }
+    assert_ne!(second, first);
+    let others = folder.run(&["zone", "notify", "b.example", "c.example", "--config", "zonda.toml"]);
+    assert!(others.err.contains("b.example.: the zone has neither `notify` nor `notify-ns`"), "{others:?}");
+    assert!(others.status == 1 && others.err.contains("c.example.: this is not a zone of this server"), "{others:?}");
 }
 
 #[test]

@@ -312,12 +312,17 @@ impl ZoneRegistry {
     /// RFC 1996 3.11: reports that the version of a zone is published. Not earlier: a secondary asks for the serial as soon as it gets NOTIFY, and one
     /// that finds the old serial does not ask again for a long time.
     fn announce(&mut self, id: ZoneId) {
+        self.notify_secondaries(id);
+        self.write_text(id);
+    }
+
+    /// Has NOTIFY sent for the version of a zone, if it has one.
+    pub(super) fn notify_secondaries(&mut self, id: ZoneId) {
         let Some(entry) = self.zones.get(id) else { return };
         if let Some(version) = entry.served.zone() {
             let policy = &entry.source.policy;
             let name_servers = if policy.notify_ns { self.name_server_addresses(version) } else { Vec::new() };
             self.hooks.published(id, version, policy, &name_servers);
-            self.write_text(id);
         }
     }
 

@@ -36,6 +36,12 @@ pub enum ControlRefused {
     /// It has no version that could stay.
     #[error("the zone is not served: there is nothing to freeze")]
     NotServed,
+    /// It has no version that secondaries could transfer.
+    #[error("the zone is not served: there is nothing to announce")]
+    NotAnnounced,
+    /// It has no secondaries that this server knows.
+    #[error("the zone has neither `notify` nor `notify-ns`")]
+    NoSecondaries,
     /// No version is kept.
     #[error("no earlier version is kept; `keep-versions` says how many are, from the next change on")]
     NoVersion,
@@ -67,6 +73,20 @@ impl ZoneRegistry {
     /// Whether nothing but an operator may change this zone.
     pub fn is_frozen(&self, id: ZoneId) -> bool {
         self.controls.frozen.contains(&id)
+    }
+
+    /// Announces the version of a zone again: its secondaries may not have noticed it, or were added since.
+    pub fn notify_again(&mut self, id: ZoneId) -> Result<(), ControlRefused> {
+        let entry = self.zones.get(id).ok_or(ControlRefused::NoSuchZone)?;
+        let policy = &entry.source.policy;
+        if policy.notify.is_empty() && !policy.notify_ns {
+            return Err(ControlRefused::NoSecondaries);
+        }
+        if entry.served.zone().is_none() {
+            return Err(ControlRefused::NotAnnounced);
+        }
+        self.notify_secondaries(id);
+        Ok(())
     }
 
     /// Stops changes of a zone: by its file, by transfers and by updates, until it is thawed. It may be frozen already.
