@@ -176,12 +176,13 @@ impl ControlService {
     /// Adds what the transfer thread knows.
     fn with_refresh_status(&self, id: ZoneId, status: ZoneStatus) -> ZoneStatus {
         let Ok(Some(refresh)) = self.transfers.status(id) else { return status };
-        let RefreshStatus { primary_serial, expires_at_s, check_at_s, .. } = refresh;
+        let RefreshStatus { primary_serial, expires_at_s, check_at_s, problem, .. } = refresh;
         let has_version = refresh.serial.is_some();
         ZoneStatus {
             primary_serial: (has_version || primary_serial != 0).then_some(primary_serial),
             expires_at: has_version.then(|| rfc3339(expires_at_s.into())),
             refresh_at: check_at_s.map(|at_s| rfc3339(at_s.into())),
+            problem: status.problem.or(problem),
             ..status
         }
     }
@@ -216,7 +217,9 @@ impl ControlService {
             return writer_is_gone();
         }
         match action {
-            ZoneAction::Refresh | ZoneAction::Retransfer | ZoneAction::Notify => ControlResponse::ZoneAction { done, failures },
+            ZoneAction::Refresh | ZoneAction::Retransfer | ZoneAction::Notify => {
+                ControlResponse::ZoneAction { done, failures }
+            }
             ZoneAction::Freeze | ZoneAction::Thaw => self.frozen(done, failures),
         }
     }

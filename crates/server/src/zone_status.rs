@@ -68,7 +68,7 @@ pub enum ZoneServingState {
     Serving,
     /// It was not read or transferred yet; queries get SERVFAIL.
     Loading,
-    /// No primary could be reached for too long; queries get SERVFAIL.
+    /// No primary has confirmed or replaced its version for too long; queries get SERVFAIL.
     Expired,
     /// It could not be read or transferred; queries get SERVFAIL.
     Failed,

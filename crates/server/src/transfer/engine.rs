@@ -3,6 +3,7 @@
 //! The daemon's network thread and the simulation drive it: they call it with what arrived and the time, and carry out what it
 //! asks of its [`TransferIo`].
 
+mod check_failures;
 mod clock_steps;
 mod connections;
 mod link_schedule;
@@ -31,6 +32,7 @@ use super::session::{ExchangeCounts, SessionLimits, SinkError, TransferFailure, 
 use super::soa_probe::SoaProber;
 use super::soa_timers::{SoaTimers, StoredTimers};
 use crate::zone_id::ZoneId;
+use check_failures::CheckFailures;
 use clock_steps::ClockSteps;
 use fastrand::Rng;
 use link_schedule::LinkSchedule;
@@ -96,6 +98,15 @@ pub enum TransferEvent<T> {
         zone: ZoneId,
         /// The reason.
         reason: CheckFailure,
+        /// Which primary has answered what, if none has answered with a SOA record.
+        details: Option<String>,
+    },
+    /// A primary could not be asked.
+    Unreachable {
+        /// The primary.
+        primary: SocketAddr,
+        /// The reason.
+        reason: String,
     },
     /// A version was published, or a primary confirmed it: it expires later than before, and is served again if it had expired.
     Refreshed {
@@ -265,6 +276,7 @@ pub struct TransferEngine<T> {
     next_connection: u64,
     stream_targets: HashMap<PrimaryId, StreamTarget>,
     refusal_log: RefusalLog,
+    check_failures: CheckFailures,
     clock_steps: ClockSteps,
     /// The zone whose times by the new clock are reported next, after the clock was set.
     next_reported: Option<u32>,
@@ -290,6 +302,7 @@ impl<T: TransferSink> TransferEngine<T> {
             next_connection: 0,
             stream_targets: HashMap::new(),
             refusal_log: RefusalLog::default(),
+            check_failures: CheckFailures::default(),
             clock_steps: ClockSteps::default(),
             next_reported: None,
             published: Vec::new(),
@@ -311,11 +324,13 @@ impl<T: TransferSink> TransferEngine<T> {
                 self.scheduler.add(zone, &primaries, limits, version, now_s);
             }
             TransferCommand::Reconfigure { zone, primaries, limits } => {
+                self.check_failures.forget(zone);
                 self.scheduler.reconfigure(zone, &primaries, limits);
             }
             TransferCommand::Remove(zone) => {
                 self.scheduler.remove(zone);
                 self.notify.remove(zone);
+                self.check_failures.forget(zone);
                 self.apexes.remove(zone.index);
             }
             TransferCommand::NotifyReceived { zone, serial, from } => {
@@ -348,7 +363,8 @@ impl<T: TransferSink> TransferEngine<T> {
 
     /// What `zonda zone status` shows of a zone.
     pub fn status(&self, zone: ZoneId) -> Option<RefreshStatus> {
-        self.scheduler.status(zone).map(|status| self.clock_steps.status_by_clock(status))
+        let status = self.scheduler.status(zone)?;
+        Some(self.clock_steps.status_by_clock(RefreshStatus { problem: self.unreachable_primaries(zone), ..status }))
     }
 
     /// What happened to NOTIFY messages.
@@ -415,14 +431,19 @@ impl<T: TransferSink> TransferEngine<T> {
         match action {
             RefreshAction::Probe { zone, primary } => self.probe(zone, primary, now, io),
             RefreshAction::Transfer { zone, primary, from_serial, accepts_any_serial } => {
+                self.check_failures.forget(zone);
                 let purpose = RequestPurpose::Transfer { from_serial, accepts_any_serial };
                 self.link(primary).queue.push_back(Request { zone, purpose, attempts: 0 });
             }
             RefreshAction::Expire { zone } => io.event(TransferEvent::Expired { zone }),
             RefreshAction::Refreshed { zone, timers } => {
+                self.check_failures.forget(zone);
                 io.event(TransferEvent::Refreshed { zone, timers: self.clock_steps.by_clock(timers) });
             }
-            RefreshAction::CheckFailed { zone, reason } => io.event(TransferEvent::CheckFailed { zone, reason }),
+            RefreshAction::CheckFailed { zone, reason } => {
+                let details = self.check_failures.take(zone).filter(|_| reason == CheckFailure::NoAnswer);
+                io.event(TransferEvent::CheckFailed { zone, reason, details });
+            }
             RefreshAction::PrimaryUnused(primary) => self.forget(primary, io),
         }
     }
@@ -464,7 +485,10 @@ impl<T: TransferSink> TransferEngine<T> {
             link.avoid_edns(now);
             return link.queue.push_front(request);
         }
-        if from_serial.is_some() && failure.as_ref().is_some_and(may_support_axfr_only) {
+        if let Some(failure) =
+            failure.as_ref().filter(|failure| from_serial.is_some() && may_support_axfr_only(failure))
+        {
+            self.log_ixfr_failure(zone, primary, failure);
             let purpose = RequestPurpose::Transfer { from_serial: None, accepts_any_serial };
             return self.link(primary).queue.push_front(Request { purpose, ..request });
         }

@@ -22,6 +22,8 @@ pub(super) struct Link<T> {
     pub(super) active: HashMap<(ZoneId, ExchangeKind), Request>,
     /// Nothing has come from the primary since a connection ended that brought nothing.
     pub(super) is_unreachable: bool,
+    /// Why it could not be reached the last time.
+    pub(super) failure: Option<Box<str>>,
     reuse: Reuse,
     /// When full reuse is tried again, in milliseconds.
     degraded_until_ms: u64,
@@ -122,6 +124,7 @@ impl<T: TransferSink> Link<T> {
             queue: VecDeque::new(),
             active: HashMap::new(),
             is_unreachable: false,
+            failure: None,
             reuse: Reuse::Pipelined,
             degraded_until_ms: 0,
             no_udp_until_ms: 0,

@@ -50,6 +50,20 @@ pub(super) enum Authenticity {
     Unverified(TsigError),
 }
 
+/// Why the answer to a SOA query is of no use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UselessAnswer {
+    /// It is an error.
+    #[error("the primary answers {0}")]
+    Rcode(Rcode),
+    /// RFC 1034 4.3.5: an answer without authority says nothing about the zone.
+    #[error("the primary answers without authority (AA): it does not serve the zone")]
+    NotAuthoritative,
+    /// It is malformed, or has other records.
+    #[error("the answer of the primary has no SOA record of the zone")]
+    NoSoa,
+}
+
 /// RFC 7314 2: an empty EXPIRE option.
 const EXPIRE_OPTION: [u8; OPTION_HEAD_LEN] = [0, EXPIRE, 0, 0];
 /// The length of an option's code and length.
@@ -183,15 +197,21 @@ pub(super) fn is_truncated(message: &[u8]) -> bool {
     message.get(2).is_some_and(|octet| octet & 2 != 0)
 }
 
-/// The serial in the response to a SOA query, and its EXPIRE option; `None` if it has no authoritative SOA record of the zone.
-pub(super) fn soa_answer(response: &[u8], apex: NameRef<'_>) -> Option<(u32, Option<u32>)> {
-    let message = Message::parse(response).ok()?;
+/// The serial in the response to a SOA query, and its EXPIRE option.
+pub(super) fn soa_answer(response: &[u8], apex: NameRef<'_>) -> Result<(u32, Option<u32>), UselessAnswer> {
+    let rcode = header_rcode(response);
+    if rcode != Rcode::NOERROR {
+        return Err(UselessAnswer::Rcode(rcode));
+    }
+    let message = Message::parse(response).map_err(|_| UselessAnswer::NoSoa)?;
+    if !message.flags.authoritative {
+        return Err(UselessAnswer::NotAuthoritative);
+    }
     let is_soa = |record: &&wire::message::Record| record.rtype == Rtype::SOA && record.owner.as_ref() == apex;
-    // RFC 1034 4.3.5: an answer without authority says nothing about the zone.
-    let record = message.answer.iter().find(is_soa).filter(|_| message.flags.authoritative)?;
+    let serial = message.answer.iter().find(is_soa).and_then(|record| of_soa(&record.rdata));
     let option = message.edns.iter().flat_map(|edns| &edns.options).find(|option| option.code == u16::from(EXPIRE));
     let expire_s = option.and_then(|option| option.data.first_chunk()).map(|octets| u32::from_be_bytes(*octets));
-    Some((of_soa(&record.rdata)?, expire_s))
+    Ok((serial.ok_or(UselessAnswer::NoSoa)?, expire_s))
 }
 
 /// The EXPIRE option of a message of any length (RFC 7314), without reading its other records.
@@ -283,7 +303,7 @@ mod tests {
         });
         let response = message.to_wire();
         assert!(query.is_answered_by(&response));
-        assert_eq!(soa_answer(&response, apex().as_ref()), Some((7, Some(77))));
+        assert_eq!(soa_answer(&response, apex().as_ref()), Ok((7, Some(77))));
         assert_eq!(expire_option(&response), Some(77));
         assert!((0..response.len()).all(|len| expire_option(&response[..len]).is_none()));
         assert!(!query.is_answered_by(&Message { id: 6, ..message.clone() }.to_wire()));
@@ -293,8 +313,10 @@ mod tests {
         assert!(!query.is_answered_by(&other.to_wire()));
         assert!(query.is_answered_by(&Message { questions: vec![], ..message.clone() }.to_wire()));
         let lame = Message { flags: Flags { authoritative: false, ..message.flags }, ..message.clone() };
-        assert_eq!(soa_answer(&lame.to_wire(), apex().as_ref()), None);
-        let foreign = Message { answer: vec![soa("org")], ..message };
-        assert_eq!(soa_answer(&foreign.to_wire(), apex().as_ref()), None);
+        assert_eq!(soa_answer(&lame.to_wire(), apex().as_ref()), Err(UselessAnswer::NotAuthoritative));
+        let foreign = Message { answer: vec![soa("org")], ..message.clone() };
+        assert_eq!(soa_answer(&foreign.to_wire(), apex().as_ref()), Err(UselessAnswer::NoSoa));
+        let refused = Message { rcode: Rcode::REFUSED, ..message };
+        assert_eq!(soa_answer(&refused.to_wire(), apex().as_ref()), Err(UselessAnswer::Rcode(Rcode::REFUSED)));
     }
 }

@@ -391,7 +391,17 @@ impl RefreshScheduler {
             check_at_s: self.check_at_s(zone.index),
             is_expired: slot.flags.has(Flags::EXPIRED),
             failures: slot.failures,
+            problem: None,
         })
+    }
+
+    /// The primaries of a zone that is due to be checked and waits, because none of them answers; none otherwise.
+    pub fn silent_primaries(&self, zone: ZoneId) -> &[PrimaryId] {
+        let slot = self.slots.get(zone.index as usize).filter(|_| self.contains(zone));
+        let group = slot.filter(|slot| slot.state == ZoneState::Waiting).and_then(|slot| self.table.group(slot.group));
+        let primaries = group.map_or(&[][..], |group| &group.primaries[..]);
+        let are_dead = primaries.iter().all(|primary| self.primaries[primary.0 as usize].is_dead());
+        if are_dead { primaries } else { &[] }
     }
 
     /// The times to store of the next zones with a version, from this index on, and the index after them if there are more.

@@ -18,7 +18,7 @@ use wire::tsig::{TsigError, TsigKey};
 
 use super::Now;
 use super::notify_sender::NotifyId;
-use super::query::{EdnsUse, OutgoingQuery, QueryKind};
+use super::query::{EdnsUse, OutgoingQuery, QueryKind, UselessAnswer};
 use super::refresh::ProbeResult;
 use crate::zone_id::ZoneId;
 use exchange::{Exchange, Purpose};
@@ -58,6 +58,9 @@ pub enum TransferFailure {
     /// The response has this RCODE.
     #[error("the primary answers {0}")]
     Rcode(Rcode),
+    /// The answer to a SOA query is of no use.
+    #[error(transparent)]
+    Soa(#[from] UselessAnswer),
     /// RFC 6891 7: it answers FORMERR to a query with OPT.
     #[error("the primary does not know EDNS")]
     NoEdns,
@@ -128,7 +131,7 @@ pub enum SessionEvent<T> {
         zone: ZoneId,
         /// The result.
         result: ProbeResult,
-        /// Why the response is of no use, if there was one.
+        /// Why there is no serial.
         failure: Option<TransferFailure>,
     },
     /// A transfer has ended.

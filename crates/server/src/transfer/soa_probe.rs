@@ -9,7 +9,7 @@ use wire::message::{Rcode, header_rcode};
 use wire::tsig::{TsigError, TsigKey};
 
 use super::Now;
-use super::query::{Authenticity, EdnsUse, OutgoingQuery, QueryKind, is_truncated, soa_answer};
+use super::query::{Authenticity, EdnsUse, OutgoingQuery, QueryKind, UselessAnswer, is_truncated, soa_answer};
 use super::refresh::ProbeResult;
 use crate::zone_id::ZoneId;
 use fastrand::Rng;
@@ -49,6 +49,8 @@ pub(super) enum ProbeTimeout {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProbeOutcome {
     Result(ProbeResult),
+    /// The answer has no serial.
+    Useless(UselessAnswer),
     /// The answer is truncated, or the primary may refuse to answer over UDP alone: the question is repeated over a stream.
     NeedsStream,
     /// RFC 6891 7: the primary does not know EDNS. The question is repeated over a stream, without.
@@ -99,7 +101,7 @@ impl SoaProber {
     ) -> Option<(ZoneId, ProbeOutcome)> {
         let id = u16::from_be_bytes(*datagram.first_chunk()?);
         let probe = self.probes.get_mut(&id).filter(|probe| probe.query.is_answered_by(datagram))?;
-        let (zone, is_error) = (probe.zone, header_rcode(datagram) != Rcode::NOERROR);
+        let zone = probe.zone;
         match probe.query.authenticity(self.key.as_deref(), datagram, now.s.into()) {
             Authenticity::Authentic => (),
             Authenticity::SignedError(error) => {
@@ -111,13 +113,13 @@ impl SoaProber {
                 return is_first.then_some((zone, ProbeOutcome::Unverified(error)));
             }
         }
-        let outcome = match apex_of(zone).and_then(|apex| soa_answer(datagram, apex)) {
+        let outcome = match apex_of(zone).ok_or(UselessAnswer::NoSoa).and_then(|apex| soa_answer(datagram, apex)) {
             _ if is_truncated(datagram) => ProbeOutcome::NeedsStream,
             _ if probe.query.edns_is_unknown(datagram) => ProbeOutcome::NeedsNoEdns,
             // Knot 3.2 answers for catalogs over TCP only, and refuses over UDP.
             _ if header_rcode(datagram) == Rcode::REFUSED => ProbeOutcome::NeedsStream,
-            Some((serial, expire_s)) if !is_error => ProbeOutcome::Result(ProbeResult::Answer { serial, expire_s }),
-            _ => ProbeOutcome::Result(ProbeResult::Refused),
+            Ok((serial, expire_s)) => ProbeOutcome::Result(ProbeResult::Answer { serial, expire_s }),
+            Err(reason) => ProbeOutcome::Useless(reason),
         };
         self.probes.remove(&id);
         Some((zone, outcome))

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::mpsc::Sender;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use answer::ReceivedNotify;
 use tracing::{debug, error, info, warn};
@@ -39,14 +39,16 @@ pub(super) struct Secondaries {
     pools: ZonePools<FinishedTransfer>,
     last: LastTransfers,
     totals: ReceivedTotals,
-    /// The primaries that could not be reached, and why: logged once for all their zones.
-    unreachable: HashMap<SocketAddr, String>,
+    /// The primaries that could not be reached, why, and since when nothing else was heard: logged once for all their zones.
+    unreachable: HashMap<SocketAddr, (String, Instant)>,
     /// Limits the lines about zones that are not refreshed.
     check_log: RateLimitedLog,
 }
 
 /// A primary that fails may fail for all of a million zones; `zonda zone status` tells them apart.
 const CHECK_LOG: RateLimitedLog = RateLimitedLog::new(100, Duration::from_secs(60));
+/// A primary that could not be reached is tried again more often than this: if it was not, it has answered meanwhile.
+const SILENCE: Duration = Duration::from_secs(900);
 /// The most threads that build transferred zones without a command.
 const BUILD_THREADS: usize = 2;
 
@@ -90,8 +92,10 @@ impl Secondaries {
     }
 
     fn note_unreachable(&mut self, primary: SocketAddr, reason: &str) {
-        let known = self.unreachable.insert(primary, reason.into());
-        if known.as_deref() != Some(reason) {
+        let now = clock::now();
+        let known = self.unreachable.insert(primary, (reason.into(), now));
+        let is_known = |(known, at): (String, Instant)| known == reason && now.duration_since(at) < SILENCE;
+        if !known.is_some_and(is_known) {
             warn!(%primary, "no zones can be transferred from this primary: {reason}");
         }
     }
@@ -126,12 +130,14 @@ impl Writer {
                 self.note_failed(zone, &report, &reason, &problem);
             }
             TransferEvent::CheckFailed { reason: CheckFailure::Transfer, .. } => (),
-            TransferEvent::CheckFailed { zone, reason } => {
+            TransferEvent::Unreachable { primary, reason } => self.secondaries.note_unreachable(primary, &reason),
+            TransferEvent::CheckFailed { zone, reason, details } => {
+                let reason = details.map_or_else(|| reason.to_string(), |details| format!("{reason}: {details}"));
                 if let Some(left_out) = self.secondaries.check_log.permit() {
                     self.log_zone(zone, |apex| warn!(zone = %apex, left_out, "not refreshed: {reason}"));
                 }
                 if self.zones.served(zone).is_some() {
-                    self.secondaries.last.set_problem(zone, &reason.to_string());
+                    self.secondaries.last.set_problem(zone, &reason);
                 }
             }
             // It was frozen, or has lost its primaries, after the transfer thread had sent this.
@@ -148,10 +154,12 @@ impl Writer {
             }
             TransferEvent::Expired { zone } => {
                 if let Some(left_out) = self.secondaries.check_log.permit() {
-                    self.log_zone(
-                        zone,
-                        |apex| error!(zone = %apex, left_out, "expired: no primary has answered for too long"),
-                    );
+                    // Primaries may answer all the time, with versions that are refused.
+                    let (_, problem) = self.secondaries.last(zone);
+                    let reason = problem.as_deref();
+                    self.log_zone(zone, |apex| {
+                        error!(zone = %apex, left_out, reason, "expired: for too long no primary has confirmed its version or sent one that could be served");
+                    });
                 }
                 self.zones.expire(zone);
             }

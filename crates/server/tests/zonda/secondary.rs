@@ -167,6 +167,11 @@ fn a_zone_expires_without_its_primary_and_comes_back_with_any_serial() {
     wait_for(&second, "transferred", serves(9));
     drop(daemon);
     wait_for(&second, "expired", |status| status["state"] == "expired");
+    let line = secondary.wait_for_log("expired: for too long no primary has confirmed its version");
+    assert!(
+        line.contains(&format!("reason=\"no primary answered with a SOA record of the zone: {address}: ")),
+        "{line}"
+    );
     assert_eq!(secondary.ask("www.a.example").rcode(), SERVFAIL);
     let zones = |state: &str| metric(&second, &format!("zonda_zones{{state=\"{state}\"}}"));
     assert_eq!(["serving", "expired", "unavailable"].map(zones), [0, 1, 0]);
@@ -231,6 +236,27 @@ fn a_key_that_the_primary_does_not_know_is_reported() {
     wait_for(&second, "transferred with the new secret", serves(1));
     assert_ne!(secondary.ask("www.b.example").rcode(), SERVFAIL);
     assert_eq!(secondary.ask("www.b.example").rcode(), REFUSED);
+}
+
+/// Which primary gave which answer, for an operator with several.
+#[test]
+fn a_check_that_fails_names_the_primary_and_its_answer() {
+    let (first, second) = (TestFolder::new(), TestFolder::new());
+    first.write("a.zone", &zone(1, &["www"]));
+    let daemon = primary(&first);
+    let address = daemon.address;
+    let secondary = secondary(&second, &daemon, "");
+    wait_for(&second, "transferred", serves(1));
+    // The primary does not have the zone any more.
+    first.write("zonda.toml", &format!("[server]\nallow-no-zones = true\n{KEY}{SECRET}\"\n"));
+    assert_eq!(first.run(&["reload", "--config", "zonda.toml"]).status, 0);
+    let reason = format!("{address}: the primary answers REFUSED");
+    let is_explained = |problem: &str| problem.contains(&reason);
+    wait_for(&second, "explained", |status| status["problem"].as_str().is_some_and(is_explained));
+    secondary.wait_for_log(&reason);
+    // Nor is it there any more.
+    drop(daemon);
+    secondary.wait_for_log("no zones can be transferred from this primary: the connection to the primary was closed");
 }
 
 #[test]

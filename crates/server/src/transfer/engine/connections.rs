@@ -306,10 +306,13 @@ impl<T: TransferSink> TransferEngine<T> {
                 if let Some(request) = request {
                     self.stream_probe_answered(primary, request, now);
                 }
-                if let Some(TransferFailure::Tsig(error)) = failure {
-                    self.log_probe_signature(zone, primary, error);
+                if let Some(TransferFailure::Tsig(error)) = &failure {
+                    self.log_probe_signature(zone, primary, *error);
                 }
-                self.scheduler.probe_result(zone, primary, result, self.clock_steps.steady_s(now));
+                match failure {
+                    Some(failure) => self.probe_failed(zone, primary, result, failure.to_string(), now),
+                    None => self.scheduler.probe_result(zone, primary, result, self.clock_steps.steady_s(now)),
+                }
             }
             SessionEvent::Transferred { zone, sink, failure, counts } => {
                 let Some(request) = link.active.remove(&(zone, ExchangeKind::Transfer)) else {
@@ -393,8 +396,9 @@ impl<T: TransferSink> TransferEngine<T> {
     ) {
         match event {
             SessionEvent::Notified { .. } => (),
-            SessionEvent::Probed { zone, .. } => {
-                self.scheduler.probe_result(zone, primary, ProbeResult::Refused, self.clock_steps.steady_s(now));
+            SessionEvent::Probed { zone, failure, .. } => {
+                let reason = failure.as_ref().map(TransferFailure::to_string).unwrap_or_default();
+                self.probe_failed(zone, primary, ProbeResult::Refused, reason, now);
             }
             SessionEvent::Transferred { sink, failure, counts, .. } => {
                 self.transferred(primary, EndedTransfer { request, sink, failure, counts }, now, io);
@@ -412,10 +416,13 @@ impl<T: TransferSink> TransferEngine<T> {
         io: &mut impl TransferIo<Sink = T>,
     ) {
         let Request { zone, purpose, .. } = request;
-        let RequestPurpose::Transfer { from_serial, .. } = purpose else {
-            return self.scheduler.probe_result(zone, primary, ProbeResult::Timeout, self.clock_steps.steady_s(now));
-        };
         let Some(address) = self.scheduler.primary(primary).map(|config| config.address) else { return };
+        let reason = failure.to_string();
+        self.link(primary).failure = Some(reason.as_str().into());
+        let RequestPurpose::Transfer { from_serial, .. } = purpose else {
+            self.probe_failed(zone, primary, ProbeResult::Timeout, reason.clone(), now);
+            return io.event(TransferEvent::Unreachable { primary: address, reason });
+        };
         if self.scheduler.transfer_result(zone, primary, TransferResult::PrimaryFailed, self.clock_steps.steady_s(now))
         {
             let (counts, failure) = (ExchangeCounts::default(), Some(failure.clone()));

@@ -40,6 +40,9 @@ impl<T: TransferSink> TransferEngine<T> {
             Some((zone, ProbeOutcome::Result(result))) => {
                 self.scheduler.probe_result(zone, primary, result, self.clock_steps.steady_s(now));
             }
+            Some((zone, ProbeOutcome::Useless(reason))) => {
+                self.probe_failed(zone, primary, ProbeResult::Refused, reason.to_string(), now);
+            }
             // RFC 7766 5: a truncated response is asked for again over TCP.
             Some((zone, ProbeOutcome::NeedsStream)) => link.queue_probe(zone, false),
             Some((zone, ProbeOutcome::NeedsNoEdns)) => {
@@ -48,7 +51,7 @@ impl<T: TransferSink> TransferEngine<T> {
             }
             Some((zone, ProbeOutcome::SignatureRefused(error))) => {
                 self.log_probe_signature(zone, primary, error);
-                self.scheduler.probe_result(zone, primary, ProbeResult::Refused, self.clock_steps.steady_s(now));
+                self.probe_failed(zone, primary, ProbeResult::Refused, error.to_string(), now);
             }
             Some((zone, ProbeOutcome::Unverified(error))) => self.log_probe_signature(zone, primary, error),
         }

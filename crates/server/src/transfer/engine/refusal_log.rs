@@ -1,4 +1,4 @@
-//! Log lines about servers that refuse NOTIFY, and about responses that cannot be verified.
+//! Log lines about servers that refuse NOTIFY or IXFR, and about responses that cannot be verified.
 
 use std::time::Duration;
 
@@ -24,11 +24,13 @@ const SIGNATURE_HELP: &str =
 pub(super) struct RefusalLog {
     notify: RateLimitedLog,
     soa: RateLimitedLog,
+    ixfr: RateLimitedLog,
 }
 
 impl Default for RefusalLog {
     fn default() -> RefusalLog {
-        RefusalLog { notify: RateLimitedLog::new(LINES, INTERVAL), soa: RateLimitedLog::new(LINES, INTERVAL) }
+        let [notify, soa, ixfr] = [(); 3].map(|()| RateLimitedLog::new(LINES, INTERVAL));
+        RefusalLog { notify, soa, ixfr }
     }
 }
 
@@ -52,6 +54,14 @@ impl<T: TransferSink> TransferEngine<T> {
             Some(error) => {
                 tracing::warn!(%zone, %target, %rcode, left_out, "NOTIFY was refused: {error} (help: {SIGNATURE_HELP})");
             }
+        }
+    }
+
+    /// Logs why a zone is transferred as a whole: otherwise nobody would learn that a primary sends no changes, or bad ones.
+    pub(super) fn log_ixfr_failure(&mut self, zone: ZoneId, primary: PrimaryId, failure: &TransferFailure) {
+        let Some(address) = self.scheduler.primary(primary).map(|config| config.address) else { return };
+        if let (Some(zone), Some(left_out)) = (self.apexes.get(zone.index), self.refusal_log.ixfr.permit()) {
+            tracing::info!(%zone, primary = %address, left_out, "IXFR failed, the whole zone is asked for: {failure}");
         }
     }
 

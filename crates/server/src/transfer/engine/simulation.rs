@@ -153,6 +153,8 @@ struct World {
     /// The times of each zone that were reported last.
     refreshed: BTreeMap<ZoneId, StoredTimers>,
     failures: Vec<String>,
+    /// Why checks found no serial, and which primaries could not be reached.
+    check_failures: Vec<String>,
     opened: usize,
     /// Queries for whole zones.
     whole_transfers: usize,
@@ -190,6 +192,7 @@ impl World {
             expired: BTreeMap::new(),
             refreshed: BTreeMap::new(),
             failures: Vec::new(),
+            check_failures: Vec::new(),
             opened: 0,
             whole_transfers: 0,
             notified: Vec::new(),
@@ -367,7 +370,8 @@ impl TransferIo for World {
                 self.expired.remove(&zone);
                 self.refreshed.insert(zone, timers);
             }
-            TransferEvent::CheckFailed { .. } => (),
+            TransferEvent::CheckFailed { details, .. } => self.check_failures.extend(details),
+            TransferEvent::Unreachable { primary, reason } => self.check_failures.push(format!("{primary} {reason}")),
             TransferEvent::Timers(zones) => self.refreshed.extend(zones),
         }
     }

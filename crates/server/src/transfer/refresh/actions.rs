@@ -111,7 +111,7 @@ pub struct ZoneVersion {
 }
 
 /// What `zonda zone status` shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefreshStatus {
     /// The serial served or expired; `None` without a version.
     pub serial: Option<u32>,
@@ -125,4 +125,6 @@ pub struct RefreshStatus {
     pub is_expired: bool,
     /// Failed checks in a row.
     pub failures: u8,
+    /// Why it waits for its primaries, if none of them can be reached.
+    pub problem: Option<String>,
 }

@@ -95,10 +95,8 @@ impl<T: TransferSink> Exchange<T> {
         }
         let sink = match &mut self.purpose {
             Purpose::Probe(apex) => {
-                let answer = soa_answer(message, apex.as_ref()).filter(|_| rcode == Rcode::NOERROR);
-                let result =
-                    answer.map_or(ProbeResult::Refused, |(serial, expire_s)| ProbeResult::Answer { serial, expire_s });
-                return Ok(Some(ExchangeEnd::Probed(result)));
+                let (serial, expire_s) = soa_answer(message, apex.as_ref())?;
+                return Ok(Some(ExchangeEnd::Probed(ProbeResult::Answer { serial, expire_s })));
             }
             Purpose::Notify(_) => return Ok(Some(ExchangeEnd::Notified(rcode, tsig_error))),
             Purpose::Transfer(sink) => sink,
@@ -122,7 +120,8 @@ impl<T: TransferSink> Exchange<T> {
 
     /// Whether the primary will go on sending what is not wanted any more.
     pub(super) fn is_cut_off(&self, end: &ExchangeEnd) -> bool {
-        matches!(end, ExchangeEnd::Failed(failure) if !matches!(failure, TransferFailure::Rcode(_) | TransferFailure::NoEdns))
+        use TransferFailure::{NoEdns, Rcode, Soa};
+        matches!(end, ExchangeEnd::Failed(failure) if !matches!(failure, Rcode(_) | Soa(_) | NoEdns))
     }
 
     pub(super) fn has_started(&self) -> bool {
@@ -152,7 +151,9 @@ impl<T: TransferSink> Exchange<T> {
     /// The exchange of a session that ended.
     pub(super) fn into_failed(self, failure: TransferFailure, now: Now) -> SessionEvent<T> {
         match self.purpose {
-            Purpose::Probe(_) => SessionEvent::Probed { zone: self.zone, result: ProbeResult::Timeout, failure: None },
+            Purpose::Probe(_) => {
+                SessionEvent::Probed { zone: self.zone, result: ProbeResult::Timeout, failure: Some(failure) }
+            }
             Purpose::Transfer(_) | Purpose::Notify(_) => self.into_event(ExchangeEnd::Failed(failure), now),
         }
     }

@@ -1,5 +1,8 @@
 //! Whatever happens, all zones are current in the end.
 
+use std::io;
+use std::sync::Mutex;
+
 use super::*;
 
 /// Over many seeds: faults come and go, zones change, and an hour after the last fault everything is current.
@@ -299,6 +302,82 @@ fn bad_primaries_are_reported_in_clear_words_within_seconds() {
         let failures = &simulation.world.failures;
         assert!(failures.iter().any(|failure| failure.contains(words)), "{fault:?}: {failures:?}");
     }
+}
+
+/// Which primary has answered what, if a check finds no serial.
+#[test]
+fn checks_without_a_serial_say_which_primary_answers_what() {
+    for (fault, words) in [
+        (Fault::Refusing, "the primary answers REFUSED"),
+        (Fault::OtherZone, "the answer of the primary has no SOA record of the zone"),
+        (Fault::Silent, "the primary has sent nothing for 10 s"),
+        (Fault::Off, "the connection to the primary was closed: not established in time"),
+    ] {
+        let mut simulation = Simulation::new(1, &[&[1, 2]], 1);
+        simulation.run_until(10_000);
+        simulation.world.faults.extend([(1, fault), (2, Fault::Refusing)]);
+        simulation.run_until(700_000);
+        let failures = &simulation.world.check_failures;
+        let both = [format!("192.0.2.1:53: {words}"), "192.0.2.2:53: the primary answers REFUSED".into()];
+        let names_both = |failure: &String| both.iter().all(|part| failure.contains(part));
+        assert!(failures.iter().any(names_both), "{fault:?}: {failures:?}");
+    }
+}
+
+/// A zone that waits for dead primaries is not being checked, so that no check says why it is not current.
+#[test]
+fn the_status_of_a_zone_that_waits_says_why_its_primaries_cannot_be_reached() {
+    let mut simulation = Simulation::new(20, &[&[1]], 1);
+    simulation.run_until(10_000);
+    simulation.world.faults.insert(1, Fault::Off);
+    let reason =
+        "no primary can be reached: 192.0.2.1:53: the connection to the primary was closed: not established in time";
+    let problems = |simulation: &Simulation| -> Vec<String> {
+        let statuses = simulation.zones.iter().map(|(zone, ..)| simulation.engine.status(*zone));
+        statuses.filter_map(|status| status.expect("it is a secondary").problem).collect()
+    };
+    let mut found = Vec::new();
+    for second in 500..900 {
+        simulation.run_until(second * 1000);
+        found.append(&mut problems(&simulation));
+    }
+    assert!(found.iter().any(|problem| problem == reason), "{found:?}");
+    simulation.world.faults.clear();
+    simulation.run_until(2_000_000);
+    assert_eq!(problems(&simulation), [] as [String; 0]);
+}
+
+/// The lines that are logged.
+#[derive(Clone, Default)]
+struct LogText(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for LogText {
+    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("no panic").extend_from_slice(octets);
+        Ok(octets.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Otherwise nobody would learn why every change of a zone costs a whole transfer.
+#[test]
+fn the_log_says_why_a_zone_is_transferred_as_a_whole() {
+    let mut simulation = Simulation::new(1, &[&[1]], 1);
+    simulation.run_until(10_000);
+    simulation.world.faults.insert(1, Fault::NoIxfr);
+    simulation.change(0, true);
+    let text = LogText::default();
+    let log = text.clone();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || log.clone()).finish();
+    tracing::subscriber::with_default(subscriber, || simulation.run_until(700_000));
+    assert_eq!(simulation.outdated(), [] as [usize; 0]);
+    let log = String::from_utf8(text.0.lock().expect("no panic").clone()).expect("UTF-8");
+    let reason =
+        "IXFR failed, the whole zone is asked for: the primary answers NOTIMP zone=zone0.example. primary=192.0.2.1:53";
+    assert!(log.contains(reason), "{log}");
 }
 
 #[test]
