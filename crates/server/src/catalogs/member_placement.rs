@@ -1,6 +1,7 @@
 //! Where members of catalogs go: into the registry, out of it, to another catalog (`coo`), or onto the list of those that cannot be served.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
 
 use tracing::warn;
 use wire::{Name, NameRef};
@@ -8,6 +9,7 @@ use zone::catalog::CatalogMember;
 
 use crate::config::resolve::DEFAULT_TEMPLATE;
 use crate::config::value::CatalogTemplates;
+use crate::rate_limited_log::RateLimitedLog;
 use crate::zone_status::CatalogListing;
 use crate::zones::ZoneRegistry;
 use crate::zones::template_set::TemplateSet;
@@ -33,6 +35,16 @@ pub struct Placements {
     expected: BTreeMap<u32, ExpectedCatalog>,
     /// Zones that were kept for a catalog, which is placed by now: see [`Context::place_freed`].
     freed: Vec<Name>,
+    waiting_log: WaitingLog,
+}
+
+/// Limits the lines about members that are not served: a catalog may have a million of them. The status explains each.
+struct WaitingLog(RateLimitedLog);
+
+impl Default for WaitingLog {
+    fn default() -> WaitingLog {
+        WaitingLog(RateLimitedLog::new(100, Duration::from_secs(60)))
+    }
 }
 
 /// A catalog that keeps the members that it had before the restart (RFC 9432 5.2: an existing member zone wins).
@@ -231,11 +243,14 @@ impl Context<'_> {
     }
 
     fn note_waiting(&mut self, catalog: &Name, member: CatalogMember, reason: String) {
-        let waiting = self.placements.waiting.entry(member.zone.clone()).or_default();
+        let Placements { waiting, waiting_log: WaitingLog(log), .. } = &mut *self.placements;
+        let waiting = waiting.entry(member.zone.clone()).or_default();
         match waiting.iter_mut().find(|waiting| waiting.catalog == *catalog) {
             Some(known) => (known.member, known.reason) = (member, reason),
             None => {
-                warn!(zone = %member.zone, %catalog, "a member of the catalog is not served: {reason}");
+                if let Some(left_out) = log.permit() {
+                    warn!(zone = %member.zone, %catalog, left_out, "a member of the catalog is not served: {reason}");
+                }
                 waiting.push(WaitingMember { catalog: catalog.clone(), member, reason });
             }
         }

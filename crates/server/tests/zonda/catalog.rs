@@ -147,6 +147,18 @@ fn rfc_9432_5_1_a_broken_catalog_leaves_its_members_alone() {
     assert_eq!(status_of(&folder, "c")["problem"], Value::Null);
 }
 
+/// The log of a server whose catalog has a million of them must have room for other things.
+#[test]
+fn very_many_members_that_are_not_served_do_not_fill_the_log() {
+    let folder = members();
+    let config = CONSUMER.replace("template.default", "template.unused");
+    let records: String = (0..300).map(|number| format!("m{number}.zones PTR z{number}.\n")).collect();
+    let daemon = consumer(&folder, &config, &records);
+    daemon.wait_for_log("not_served=300");
+    assert_eq!(daemon.log().matches("a member of the catalog is not served").count(), 100, "{}", daemon.log());
+    assert_eq!(status_of(&folder, "z299")["state"], "not-served", "the status explains each");
+}
+
 #[test]
 fn a_member_without_a_template_is_explained() {
     let folder = members();
