@@ -71,9 +71,10 @@ pub fn check(rtype: Rtype, rdata: &[u8]) -> Result<(), RdataError> {
     if rdata.len() > MAX_RDATA_LEN {
         return Err(RdataError::Long(rdata.len() - MAX_RDATA_LEN));
     }
-    if is_plain(rtype, rdata) {
-        return Ok(());
-    }
+    if is_plain(rtype, rdata) { Ok(()) } else { check_fields(rtype, rdata) }
+}
+
+fn check_fields(rtype: Rtype, rdata: &[u8]) -> Result<(), RdataError> {
     let mut rules = Ok(());
     for field in split(rtype, rdata) {
         let (field, range) = field.map_err(|error| if is_read(rtype) { error } else { error.into_rule() })?;
@@ -82,14 +83,35 @@ pub fn check(rtype: Rtype, rdata: &[u8]) -> Result<(), RdataError> {
     rules
 }
 
-/// Whether it is a name server or an address, as most records of big zones are: without the loop over fields.
+/// Whether it is RDATA without mistakes of a type that most records of big zones have: without the loop over fields.
 #[inline]
 fn is_plain(rtype: Rtype, rdata: &[u8]) -> bool {
     match rtype {
         Rtype::NS => NameRef::from_wire(rdata).is_ok_and(|name| name.wire().len() == rdata.len()),
         Rtype::A => rdata.len() == 4,
         Rtype::AAAA => rdata.len() == 16,
+        Rtype::RRSIG => is_plain_rrsig(rdata),
+        // RFC 4034 5.1: the digest type and, after four octets, the digest.
+        Rtype::DS => matches!((rdata.get(3), rdata.len()), (Some(1), 24) | (Some(2), 36) | (Some(4), 52)),
+        Rtype::NSEC3 => is_plain_nsec3(rdata).is_some(),
         _ => false,
+    }
+}
+
+/// RFC 4034 3.1: the signature, which is not empty, follows 18 octets and the name of the signer.
+fn is_plain_rrsig(rdata: &[u8]) -> bool {
+    let rest = rdata.get(18..).unwrap_or_default();
+    NameRef::from_wire(rest).is_ok_and(|signer| signer.wire().len() < rest.len())
+}
+
+/// RFC 5155 3.2: hash algorithm 1, any salt, a hash of 20 octets, and no types or one window of them (RFC 4034 4.1.2).
+fn is_plain_nsec3(rdata: &[u8]) -> Option<()> {
+    let (&[1, _, _, _, salt_len], rest) = rdata.split_first_chunk()? else { return None };
+    let (&[20], rest) = rest.get(usize::from(salt_len)..)?.split_first_chunk()? else { return None };
+    match rest.get(20..)? {
+        [] => Some(()),
+        [_, len @ 1..=32, bitmap @ .., last] if usize::from(*len) == bitmap.len() + 1 && *last != 0 => Some(()),
+        _ => None,
     }
 }
 

@@ -64,6 +64,36 @@ fn malformed_octets_are_refused() {
     assert_eq!(check(Rtype(65280), &[0; 65536]), Err(Long(1)));
 }
 
+/// Truncated, extended, and with each octet replaced.
+#[test]
+fn rdata_that_is_plain_passes_the_check_of_each_field() {
+    let hash = "00112233445566778899aabbccddeeff00112233";
+    let mut plain = 0;
+    for (rtype, hex) in [
+        (Rtype::NS, "026e73017a00".to_owned()),
+        (Rtype::RRSIG, "002b 0d 02 00000e10 70dbd880 5e0be100 0001 026e73017a00 abcdef".to_owned()),
+        (Rtype::DS, format!("0001 08 01 {hash}")),
+        (Rtype::DS, format!("0001 0d 02 {hash} 445566778899aabbccddeeff")),
+        (Rtype::DS, format!("0001 0d 04 {hash} {hash} 1122334455667788")),
+        (Rtype::NSEC3, format!("01 01 000c 04 aabbccdd 14 {hash} 00 06 400000000002")),
+        (Rtype::NSEC3, format!("01 01 0000 00 14 {hash}")),
+    ] {
+        let rdata = octets(&hex);
+        assert!(is_plain(rtype, &rdata), "{rtype} {hex}");
+        let mut variants: Vec<Vec<u8>> = (0..rdata.len()).map(|len| rdata[..len].to_vec()).collect();
+        variants.extend([0, 1, 64].map(|octet| [&rdata[..], &[octet]].concat()));
+        for (at, octet) in (0..rdata.len()).flat_map(|at| (0..=u8::MAX).map(move |octet| (at, octet))) {
+            variants.push(rdata.clone());
+            variants.last_mut().expect("it was pushed")[at] = octet;
+        }
+        for variant in variants.iter().filter(|variant| is_plain(rtype, variant)) {
+            assert_eq!(check_fields(rtype, variant), Ok(()), "{rtype} {variant:?}");
+            plain += 1;
+        }
+    }
+    assert!(plain > 1000);
+}
+
 #[test]
 fn rfc_3597_3_octets_that_nobody_reads_can_be_served() {
     for (rtype, hex, expected) in [
