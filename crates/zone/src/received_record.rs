@@ -21,15 +21,45 @@ pub(crate) struct RecordBuffer {
 
 /// The fixed fields of a record.
 #[derive(Clone, Copy)]
-pub(crate) struct RecordHead {
+pub(crate) struct RecordHead<'m> {
     pub(crate) rtype: Rtype,
     pub(crate) class: Class,
     pub(crate) ttl: u32,
+    /// The RDATA, unless it may have compressed names: then it is in the buffer. Most of a signed zone need not be copied.
+    plain: Option<&'m [u8]>,
 }
 
-/// RFC 3597 4: receivers decompress these types, which some servers compress although only types of RFC 1035 may be.
-const FORMERLY_COMPRESSED: [Rtype; 8] =
-    [Rtype::RP, Rtype::AFSDB, Rtype::RT, Rtype::SIG, Rtype::PX, Rtype::NXT, Rtype::NAPTR, Rtype::SRV];
+impl<'r> RecordHead<'r> {
+    /// The RDATA, with its names decompressed.
+    #[inline]
+    pub(crate) fn rdata(&self, buffer: &'r RecordBuffer) -> &'r [u8] {
+        self.plain.unwrap_or(&buffer.rdata)
+    }
+}
+
+/// Whether RDATA of this type may have compressed names: that of RFC 1035 types, and of those that receivers decompress because some
+/// servers compress them (RFC 3597 4).
+fn may_be_compressed(rtype: Rtype) -> bool {
+    let is_of_rfc_1035 = matches!(
+        rtype,
+        Rtype::NS
+            | Rtype::MD
+            | Rtype::MF
+            | Rtype::CNAME
+            | Rtype::SOA
+            | Rtype::MB
+            | Rtype::MG
+            | Rtype::MR
+            | Rtype::PTR
+            | Rtype::MINFO
+            | Rtype::MX
+    );
+    is_of_rfc_1035
+        || matches!(
+            rtype,
+            Rtype::RP | Rtype::AFSDB | Rtype::RT | Rtype::SIG | Rtype::PX | Rtype::NXT | Rtype::NAPTR | Rtype::SRV
+        )
+}
 
 impl RecordBuffer {
     pub(crate) fn new() -> RecordBuffer {
@@ -56,12 +86,19 @@ impl<'m> MessageReader<'m> {
     }
 
     /// Reads a record.
-    pub(crate) fn record(&mut self, buffer: &mut RecordBuffer) -> Result<RecordHead, MessageError> {
+    pub(crate) fn record(&mut self, buffer: &mut RecordBuffer) -> Result<RecordHead<'m>, MessageError> {
         self.owner(buffer)?;
         let [t0, t1, c0, c1, ttl @ .., l0, l1] = self.fixed::<10>()?;
         let rtype = Rtype(u16::from_be_bytes([t0, t1]));
-        self.rdata(rtype, u16::from_be_bytes([l0, l1]).into(), &mut buffer.rdata)?;
-        Ok(RecordHead { rtype, class: Class(u16::from_be_bytes([c0, c1])), ttl: u32::from_be_bytes(ttl) })
+        let len = usize::from(u16::from_be_bytes([l0, l1]));
+        let plain = self.message.get(self.at..self.at + len).ok_or(MessageError::Short)?;
+        let is_plain = !may_be_compressed(rtype);
+        if !is_plain {
+            self.decompress_rdata(rtype, plain, &mut buffer.rdata)?;
+        }
+        self.at += len;
+        let class = Class(u16::from_be_bytes([c0, c1]));
+        Ok(RecordHead { rtype, class, ttl: u32::from_be_bytes(ttl), plain: is_plain.then_some(plain) })
     }
 
     fn fixed<const LEN: usize>(&mut self) -> Result<[u8; LEN], MessageError> {
@@ -86,20 +123,12 @@ impl<'m> MessageReader<'m> {
         Ok(())
     }
 
-    /// RDATA of `len` octets, with its names decompressed.
-    fn rdata(&mut self, rtype: Rtype, len: usize, out: &mut Vec<u8>) -> Result<(), MessageError> {
-        let (start, end) = (self.at, self.at + len);
-        let plain = self.message.get(start..end).ok_or(MessageError::Short)?;
-        self.at = end;
+    /// Replaces `out` by the RDATA that is next, `plain`, with its names decompressed.
+    fn decompress_rdata(&self, rtype: Rtype, plain: &[u8], out: &mut Vec<u8>) -> Result<(), MessageError> {
+        let (start, end) = (self.at, self.at + plain.len());
         out.clear();
-        let fields = rdata::fields_of(rtype);
-        let is_compressible = |form| matches!(form, Form::CompressibleName);
-        if !fields.iter().any(|field| is_compressible(field.form)) && !FORMERLY_COMPRESSED.contains(&rtype) {
-            out.extend_from_slice(plain);
-            return Ok(());
-        }
         let mut at = start;
-        for field in fields {
+        for field in rdata::fields_of(rtype) {
             at = match field.form {
                 Form::CompressibleName | Form::Name => {
                     // The name itself ends within the RDATA.
@@ -116,5 +145,22 @@ impl<'m> MessageReader<'m> {
             };
         }
         if at == end { Ok(()) } else { Err(MessageError::Rdata(rtype)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 3597 4.
+    #[test]
+    fn names_of_all_types_that_may_have_compressed_ones_are_decompressed() {
+        let is_name = |field: &rdata::RdataField| matches!(field.form, Form::CompressibleName);
+        let is_compressible = |rtype| rdata::fields_of(rtype).iter().any(is_name);
+        let compressible = (0..=u16::MAX).map(Rtype).filter(|rtype| is_compressible(*rtype));
+        assert!(compressible.clone().count() > 8 && compressible.clone().all(may_be_compressed));
+        let others = (0..=u16::MAX).map(Rtype).filter(|&rtype| may_be_compressed(rtype) && !is_compressible(rtype));
+        let listed = [Rtype::RP, Rtype::AFSDB, Rtype::RT, Rtype::SIG, Rtype::PX, Rtype::NXT, Rtype::SRV, Rtype::NAPTR];
+        assert_eq!(others.collect::<Vec<_>>(), listed);
     }
 }

@@ -253,10 +253,10 @@ impl TransferReceiver {
         Ok(())
     }
 
-    fn record(&mut self, head: RecordHead) -> Result<(), TransferError> {
+    fn record(&mut self, head: RecordHead<'_>) -> Result<(), TransferError> {
         let owner = self.buffer.owner();
         self.records += 1;
-        self.record_octets += (owner.wire().len() + 10 + self.buffer.rdata.len()) as u64;
+        self.record_octets += (owner.wire().len() + 10 + head.rdata(&self.buffer).len()) as u64;
         if self.record_octets > self.limits.max_octets {
             return Err(TransferError::TooManyOctets(self.limits.max_octets));
         }
@@ -267,7 +267,7 @@ impl TransferReceiver {
             if owner != self.apex.as_ref() {
                 return Err(TransferError::OtherZone(owner.to_owned(), self.apex.clone()));
             }
-            let serial = of_soa(&self.buffer.rdata).ok_or(MessageError::Rdata(Rtype::SOA))?;
+            let serial = of_soa(head.rdata(&self.buffer)).ok_or(MessageError::Rdata(Rtype::SOA))?;
             return self.soa(head, serial);
         }
         self.part_records += 1;
@@ -290,7 +290,7 @@ impl TransferReceiver {
         }
     }
 
-    fn soa(&mut self, head: RecordHead, serial: u32) -> Result<(), TransferError> {
+    fn soa(&mut self, head: RecordHead<'_>, serial: u32) -> Result<(), TransferError> {
         // The SOA record is one of the records.
         self.part_records = 1;
         match self.state {
@@ -331,7 +331,7 @@ impl TransferReceiver {
         Ok(())
     }
 
-    fn first_soa(&mut self, head: RecordHead, serial: u32) -> Result<(), TransferError> {
+    fn first_soa(&mut self, head: RecordHead<'_>, serial: u32) -> Result<(), TransferError> {
         if let Some(ours) = self.request.not_before
             && serial != ours
             && !is_later(serial, ours)
@@ -342,7 +342,7 @@ impl TransferReceiver {
             owner: self.buffer.owner().to_owned(),
             ttl: head.ttl,
             serial,
-            rdata: self.buffer.rdata.as_slice().into(),
+            rdata: head.rdata(&self.buffer).into(),
         });
         // RFC 1995 4: a client that is up to date gets the SOA record alone.
         let is_current = Some(serial) == self.request.ixfr_from;
@@ -375,9 +375,9 @@ impl TransferReceiver {
         self.state = ReceiveState::Full;
     }
 
-    fn push(&mut self, head: RecordHead) {
+    fn push(&mut self, head: RecordHead<'_>) {
         if let Some(builder) = &mut self.builder {
-            builder.push(self.buffer.owner(), head.rtype, head.ttl, &self.buffer.rdata);
+            builder.push(self.buffer.owner(), head.rtype, head.ttl, head.rdata(&self.buffer));
         }
     }
 
@@ -397,13 +397,13 @@ impl TransferReceiver {
         Ok(())
     }
 
-    fn push_change(&mut self, head: RecordHead) -> Result<(), TransferError> {
+    fn push_change(&mut self, head: RecordHead<'_>) -> Result<(), TransferError> {
         let owner = self.buffer.owner();
         // As in a whole zone, records that cannot be in it are skipped.
         if !owner.is_at_or_below(self.apex.as_ref()) || head.rtype.is_reserved_for_messages() {
             return Ok(());
         }
-        match rdata::check(head.rtype, &self.buffer.rdata) {
+        match rdata::check(head.rtype, head.rdata(&self.buffer)) {
             Ok(()) | Err(RdataError::Form(..)) => {
                 self.append(head);
                 Ok(())
@@ -412,9 +412,9 @@ impl TransferReceiver {
         }
     }
 
-    fn append(&mut self, head: RecordHead) {
+    fn append(&mut self, head: RecordHead<'_>) {
         let ttl = limited_ttl(head.ttl);
-        append_record(&mut self.change.bytes, self.buffer.owner(), head.rtype, ttl, &self.buffer.rdata);
+        append_record(&mut self.change.bytes, self.buffer.owner(), head.rtype, ttl, head.rdata(&self.buffer));
     }
 
     fn finish_change(&mut self) {
