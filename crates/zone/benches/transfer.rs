@@ -1,7 +1,9 @@
 //! The cost of an AXFR in either direction, without sockets: nanoseconds per record, the least of all rounds.
 //!
-//! `cargo bench -p zonda-zone --bench transfer -- [out|in] [ROUNDS]`. Two runs with different ROUNDS under callgrind give the
-//! instructions per record, which do not depend on the load of the machine.
+//! `cargo bench -p zonda-zone --bench transfer -- [out|in] [signed] [ROUNDS]`; `signed`: of a signed TLD. Two runs with different ROUNDS
+//! under callgrind give the instructions per record, which do not depend on the load of the machine.
+
+mod zone_texts;
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -18,7 +20,8 @@ fn main() {
     let arguments: Vec<_> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let rounds = arguments.iter().find_map(|argument| argument.parse().ok()).unwrap_or(5);
     let is_chosen = |what: &str| !arguments.iter().any(|other| other != what && ["out", "in"].contains(&&**other));
-    let zone = delegations(200_000);
+    let is_signed = arguments.iter().any(|argument| argument == "signed");
+    let zone = if is_signed { parse(&zone_texts::signed_delegations(100_000)) } else { parse(&delegations(200_000)) };
     let records = zone.counts().records as f64;
     let stream = messages(&zone);
     println!("# {records} records, {:.2} octets each, {} messages", octets(&stream) as f64 / records, stream.len());
@@ -40,8 +43,8 @@ fn least_ns(rounds: usize, mut work: impl FnMut()) -> f64 {
 }
 
 /// The TLD of `bench/transfers.py`: two NS records per name, a tenth of the names with glue.
-fn delegations(count: u32) -> Zone {
-    let mut text = "@ 3600 SOA ns1 host 1 3600 900 604800 300\n@ 3600 NS ns1\nns1 3600 A 192.0.2.1\n".to_owned();
+fn delegations(count: u32) -> String {
+    let mut text = zone_texts::HEAD.to_owned();
     for n in 0..count {
         let name = match n % 10 {
             0 => format!("domain{n}"),
@@ -52,6 +55,10 @@ fn delegations(count: u32) -> Zone {
             text += &format!("ns1.domain{n} 3600 A 10.1.0.1\nns2.domain{n} 3600 A 10.2.0.1\n");
         }
     }
+    text
+}
+
+fn parse(text: &str) -> Zone {
     let apex: Name = "tld.".parse().expect("a name");
     let source = Source { name: "bench".into(), bytes: text.as_bytes() };
     load::load(source, &load::LoadOptions::new(text::ParseOptions::new(apex.as_ref()))).zone.expect("a good zone")
