@@ -30,7 +30,7 @@ use crate::zone::{Zone, ZoneTables, ZoneVersion};
 pub use parallel::decode;
 
 /// The format that is written; no other is read.
-const FORMAT_VERSION: u16 = 2;
+const FORMAT_VERSION: u16 = 3;
 /// The octets of a chunk, unless a single leaf or RRset is larger.
 pub const CHUNK_LEN: usize = 256 << 10;
 
@@ -171,7 +171,7 @@ impl ImageEncoder {
                 write_short(chain.salt(), out);
             }
         }
-        let heads = zone.tables.interned.heads();
+        let heads = zone.tables.interned.own_heads();
         out.push(heads.len() as u8);
         for head in heads {
             out.extend_from_slice(&head.ttl.to_le_bytes());

@@ -8,10 +8,14 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use wire::Rtype;
 
+use crate::standard_heads;
+
 /// The interned heads and RRsets of a zone, shared by the versions that refer to them.
 #[derive(Default)]
 pub struct InternTables {
     heads: Box<[RrsetHead]>,
+    /// The heads are those of [`standard_heads`].
+    has_standard_heads: bool,
     /// The end of each RRset in `bytes`.
     ends: Box<[u32]>,
     bytes: Box<[u8]>,
@@ -35,7 +39,7 @@ struct RrsetIndex {
 }
 
 /// The most interned heads: the number is one octet, and 255 means "not interned".
-const MAX_HEADS: usize = 255;
+pub(crate) const MAX_HEADS: usize = 255;
 /// The most interned RRsets: the number has three octets.
 const MAX_RRSETS: usize = 1 << 24;
 /// The most parts of RRsets that are interned.
@@ -62,6 +66,15 @@ impl InternTables {
         &self.heads
     }
 
+    /// The heads by number that only zones with these tables have.
+    pub(crate) fn own_heads(&self) -> &[RrsetHead] {
+        if self.has_standard_heads { &[] } else { &self.heads }
+    }
+
+    fn find_head(&self, head: RrsetHead) -> Option<u8> {
+        if self.has_standard_heads { standard_heads::number_of(head) } else { find_head(&self.heads, head) }
+    }
+
     /// The tables of these heads and of RRsets given as their concatenation and the end of each; `None` if they do not fit together.
     pub(crate) fn from_parts(heads: Vec<RrsetHead>, ends: Vec<u32>, bytes: Vec<u8>) -> Option<InternTables> {
         let is_good = heads.len() <= MAX_HEADS
@@ -69,13 +82,16 @@ impl InternTables {
             && ends.is_sorted()
             && ends.last().map_or(0, |&end| end as usize) == bytes.len();
         let (heads, ends, bytes) = (heads.into(), ends.into(), bytes.into());
-        is_good.then_some(InternTables { heads, ends, bytes, index: OnceLock::new() })
+        is_good.then_some(InternTables { heads, ends, bytes, ..InternTables::default() })
     }
 
-    /// Shares the tables; all zones without interned data share an empty one.
+    /// Shares the tables; all zones without interned data share those of [`standard_heads`].
     pub(crate) fn shared(self) -> Arc<InternTables> {
-        static EMPTY: LazyLock<Arc<InternTables>> = LazyLock::new(Arc::default);
-        if self.heads.is_empty() && self.ends.is_empty() { EMPTY.clone() } else { Arc::new(self) }
+        static STANDARD: LazyLock<Arc<InternTables>> = LazyLock::new(|| {
+            let heads = standard_heads::all().collect();
+            Arc::new(InternTables { heads, has_standard_heads: true, ..InternTables::default() })
+        });
+        if self.heads.is_empty() && self.ends.is_empty() { STANDARD.clone() } else { Arc::new(self) }
     }
 
     /// How many RRsets are interned.
@@ -96,7 +112,7 @@ impl InternTables {
     /// The heap size in octets.
     pub fn heap_size(&self) -> usize {
         let index = self.index.get().map_or(0, |index| index.numbers.allocation_size());
-        size_of_val(&*self.heads) + 4 * self.ends.len() + self.bytes.len() + index
+        size_of_val(self.own_heads()) + 4 * self.ends.len() + self.bytes.len() + index
     }
 }
 
@@ -118,7 +134,7 @@ impl RrsetIndex {
 
 /// Interns heads and RRsets while a zone is built, from several threads at once.
 pub(crate) enum Interner<'t> {
-    /// Interns nothing: small zones save nothing.
+    /// Interns nothing, and knows the [`standard_heads`]: small zones save nothing more.
     Disabled,
     /// Builds new tables.
     New(Box<NewTables>),
@@ -184,8 +200,8 @@ impl Interner<'_> {
     /// The number of a head; `None` if it is not interned.
     pub(crate) fn head(&self, head: RrsetHead) -> Option<u8> {
         match self {
-            Interner::Disabled => None,
-            Interner::Existing(tables) => find_head(&tables.heads, head),
+            Interner::Disabled => standard_heads::number_of(head),
+            Interner::Existing(tables) => tables.find_head(head),
             Interner::New(tables) => {
                 let mut heads = tables.heads.lock().unwrap_or_else(PoisonError::into_inner);
                 find_head(&heads, head).or_else(|| {
@@ -277,7 +293,7 @@ impl NewTables {
         });
         let ends = ends.collect();
         let heads = self.heads.into_inner().unwrap_or_else(PoisonError::into_inner);
-        InternTables { heads: heads.into(), ends, bytes: bytes.into(), index: OnceLock::new() }
+        InternTables { heads: heads.into(), ends, bytes: bytes.into(), ..InternTables::default() }
     }
 }
 

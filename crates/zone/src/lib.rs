@@ -35,6 +35,7 @@ mod record_sorter;
 pub mod rrset;
 pub mod serial_policy;
 mod stage;
+mod standard_heads;
 pub mod suggest;
 pub mod text;
 mod transfer_error;

@@ -132,6 +132,18 @@ fn a_decoded_zone_is_the_encoded_one() {
 }
 
 #[test]
+fn the_usual_heads_of_a_small_zone_take_one_octet_and_are_not_in_its_image() {
+    let [usual, other] = [3600, 3601]
+        .map(|ttl| parse(&format!("@ {ttl} SOA ns host 1 3600 900 604800 300\n@ {ttl} NS ns.other.example.\n")));
+    let image_len = |zone| encode(zone).iter().map(Vec::len).sum::<usize>();
+    // Of two RRsets: in place of a number, its mark, a type, a TTL and a form.
+    const HEADS: usize = 2 * 6;
+    assert_eq!([other.heap_size() - usual.heap_size(), image_len(&other) - image_len(&usual)], [HEADS; 2]);
+    assert!(image_len(&usual) < 150, "{}", image_len(&usual));
+    assert_eq!(transfer(&decode(&encode(&usual)).expect("its image")), transfer(&usual));
+}
+
+#[test]
 fn leaves_of_many_chunks_are_put_in_order() {
     let text =
         (0..60_000).fold(HEAD.to_owned(), |text, n| text + &format!("x{n} 3600 A 10.0.{}.{}\n", n >> 8 & 255, n & 255));
