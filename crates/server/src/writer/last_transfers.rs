@@ -1,4 +1,4 @@
-//! What happened last to each secondary zone, for `zonda zone status`: 20 octets per zone, as there may be a million.
+//! What happened last to each secondary zone, for `zonda zone status`: 16 octets per zone, as there may be a million.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -29,12 +29,11 @@ struct Slot {
     ended_at_s: u32,
     serial: u32,
     counts: SmallCounts,
-    is_ixfr: bool,
     /// The lowest octet of the generation: a slot is emptied when its zone is removed, so that no older one is left.
     generation: u8,
 }
 
-const _: () = assert!(size_of::<Slot>() <= 20, "a million zones take 20 MB");
+const _: () = assert!(size_of::<Slot>() <= 16, "a million zones take 16 MB");
 
 impl Slot {
     fn empty(zone: ZoneId) -> Slot {
@@ -49,12 +48,17 @@ impl Slot {
 /// What was transferred, if it was little: else it is in [`LastTransfers::large`].
 #[derive(Clone, Copy, Default)]
 struct SmallCounts {
-    octets: u16,
-    records: u16,
-    duration_ms: u16,
-    primary: u16,
+    /// As octets, so that another one fits beside them.
+    octets: [u8; 2],
+    duration_ms: [u8; 2],
+    records: u8,
+    primary: u8,
+    /// The number of messages, and [`IS_IXFR`].
     messages: u8,
 }
+
+/// The transfer was an IXFR.
+const IS_IXFR: u8 = 0x80;
 
 /// What was transferred.
 #[derive(Clone, Copy)]
@@ -71,11 +75,11 @@ impl SmallCounts {
     /// `None` if they have no room.
     fn of(counts: &Counts) -> Option<SmallCounts> {
         Some(SmallCounts {
-            octets: counts.octets.try_into().ok()?,
+            octets: u16::try_from(counts.octets).ok()?.to_ne_bytes(),
             records: counts.records.try_into().ok()?,
-            duration_ms: counts.duration_ms.try_into().ok()?,
+            duration_ms: u16::try_from(counts.duration_ms).ok()?.to_ne_bytes(),
             primary: counts.primary.try_into().ok()?,
-            messages: counts.messages.try_into().ok()?,
+            messages: u8::try_from(counts.messages).ok().filter(|messages| messages & IS_IXFR == 0)?,
         })
     }
 }
@@ -83,10 +87,10 @@ impl SmallCounts {
 impl From<SmallCounts> for Counts {
     fn from(small: SmallCounts) -> Counts {
         Counts {
-            octets: small.octets.into(),
+            octets: u16::from_ne_bytes(small.octets).into(),
             records: small.records.into(),
-            messages: small.messages.into(),
-            duration_ms: small.duration_ms.into(),
+            messages: (small.messages & !IS_IXFR).into(),
+            duration_ms: u16::from_ne_bytes(small.duration_ms).into(),
             primary: small.primary.into(),
         }
     }
@@ -114,14 +118,14 @@ impl LastTransfers {
 
     /// A version was transferred and is served. A whole zone in response to IXFR is an AXFR (RFC 1995 4).
     pub(super) fn succeeded(&mut self, zone: ZoneId, report: &TransferReport, is_ixfr: bool, serial: u32, now_s: u32) {
-        let slot = Slot { serial, is_ixfr, ..self.slot_of(zone, report, now_s) };
+        let slot = Slot { serial, ..self.slot_of(zone, report, is_ixfr, now_s) };
         *self.slot(zone) = slot;
         self.troubles.remove(&zone.index);
     }
 
     /// A transfer failed, or its version was not served.
     pub(super) fn failed(&mut self, zone: ZoneId, report: &TransferReport, failure: &str, problem: &str, now_s: u32) {
-        let slot = self.slot_of(zone, report, now_s);
+        let slot = self.slot_of(zone, report, report.from_serial.is_some(), now_s);
         *self.slot(zone) = slot;
         let trouble = Trouble { failure: Some(failure.into()), problem: Some(problem.into()) };
         self.troubles.insert(zone.index, trouble);
@@ -170,7 +174,7 @@ impl LastTransfers {
         slot
     }
 
-    fn slot_of(&mut self, zone: ZoneId, report: &TransferReport, now_s: u32) -> Slot {
+    fn slot_of(&mut self, zone: ZoneId, report: &TransferReport, is_ixfr: bool, now_s: u32) -> Slot {
         let ExchangeCounts { octets, messages, duration_ms, .. } = report.counts;
         // Forgets those of another zone.
         self.slot(zone);
@@ -181,12 +185,9 @@ impl LastTransfers {
             Some(_) => self.large.remove(&zone.index),
             None => self.large.insert(zone.index, counts),
         };
-        Slot {
-            ended_at_s: now_s.max(1),
-            counts: small.unwrap_or_default(),
-            is_ixfr: report.from_serial.is_some(),
-            ..Slot::empty(zone)
-        }
+        let mut counts = small.unwrap_or_default();
+        counts.messages |= if is_ixfr { IS_IXFR } else { 0 };
+        Slot { ended_at_s: now_s.max(1), counts, ..Slot::empty(zone) }
     }
 
     fn number(&mut self, primary: SocketAddr) -> usize {
@@ -200,7 +201,7 @@ impl LastTransfers {
     fn report(&self, zone: ZoneId, slot: &Slot, failure: Option<String>) -> zone_status::TransferReport {
         let counts = self.large.get(&zone.index).copied().unwrap_or(slot.counts.into());
         zone_status::TransferReport {
-            kind: if slot.is_ixfr { "ixfr" } else { "axfr" }.into(),
+            kind: if slot.counts.messages & IS_IXFR == 0 { "axfr" } else { "ixfr" }.into(),
             primary: self.primaries[counts.primary].to_string(),
             ended_at: rfc3339(slot.ended_at_s.into()),
             serial: failure.is_none().then_some(slot.serial),
@@ -239,6 +240,14 @@ mod tests {
         last.succeeded(zone, &report(1 << 16), true, 7, 1_795_348_800);
         last.forget(zone);
         assert_eq!(last.large.len(), 0);
+        for (messages, records, large) in [(127, 255, 0), (128, 255, 1), (127, 256, 1)] {
+            let report = report(9);
+            let counts = ExchangeCounts { messages, ..report.counts };
+            last.succeeded(zone, &TransferReport { counts, records, ..report }, false, 7, 1_795_348_800);
+            let transfer = last.get(zone).0.expect("a transfer");
+            assert_eq!((transfer.kind.as_str(), transfer.messages, transfer.records), ("axfr", messages, records));
+            assert_eq!(last.large.len(), large, "{messages} messages, {records} records");
+        }
     }
 
     #[test]
