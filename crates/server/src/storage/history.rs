@@ -37,12 +37,13 @@ impl<D: Disk> Store<D> {
     /// The image of a zone. `None` if it has none.
     pub fn image(&self, zone: StoredZone) -> Option<Result<ImageReader<D::File>, ImageReadError>> {
         let slot = self.index.zones.get(zone.0 as usize).filter(|slot| slot.image.is_some())?;
-        if slot.image_file > 0 {
-            return Some(self.image_of_file(slot.image_file, slot.image_len));
+        let (file, len) = (self.index.image_file(zone.0), self.index.image_len(zone.0));
+        if file > 0 {
+            return Some(self.image_of_file(file, len));
         }
         let segment = self.segments.get(&slot.image.segment)?;
-        let start = u64::from(slot.image.offset) + (FIXED_LEN + usize::from(slot.name_len)) as u64;
-        let end = start + u64::from(slot.image_len);
+        let start = u64::from(slot.image.offset) + (FIXED_LEN + usize::from(slot.name_len())) as u64;
+        let end = start + u64::from(len);
         Some(Ok(ImageReader::new(segment.file.clone(), segment_name(slot.image.segment), start, end)))
     }
 

@@ -297,7 +297,7 @@ impl<D: Disk> Store<D> {
         for (index, found) in zones.iter_mut().enumerate() {
             let number = index as u32;
             let has_lost = found.settle(&tails, recovery);
-            self.index.slot(number).name_len = found.name.1;
+            self.index.slot(number).set_name_len(found.name.1);
             if found.newest <= found.removed {
                 free.push(number);
                 continue;
@@ -306,8 +306,7 @@ impl<D: Disk> Store<D> {
             let image = found.image.map(|image| (image.header, image.location, image.len));
             let timers = found.timers.map(|(_, location, _)| location);
             self.index.restore(number, image, timers, changes, &self.limits);
-            let slot = self.index.slot(number);
-            (slot.serial, slot.has_version) = (found.serial.unwrap_or(0), found.serial.is_some());
+            self.index.slot(number).set_serial(found.serial);
             if has_lost {
                 // A new image replaces the lost changes.
                 self.index.ask_for_image(number);
@@ -340,7 +339,7 @@ impl<D: Disk> Store<D> {
     /// durable. Fails if this user may not open one of the others. Somebody can correct that, so its zone and the updates in it are not
     /// given up, as they are if the image is damaged or gone.
     fn check_images(&mut self, images: &[u32]) -> Result<(), StoreError> {
-        let used: HashSet<u32> = self.index.zones.iter().map(|slot| slot.image_file).collect();
+        let used: HashSet<u32> = self.index.image_files().map(|(file, _)| file).collect();
         let (used, unused): (Vec<u32>, Vec<u32>) = images.iter().copied().partition(|number| used.contains(number));
         self.index.dead_images.extend(unused);
         for number in used {

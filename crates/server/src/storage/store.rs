@@ -149,7 +149,7 @@ impl<D: Disk> Store<D> {
     ) -> Result<u64, ChangeRefused> {
         let (from, to) = serials;
         let slot = self.index.slot(zone.0);
-        match slot.has_version {
+        match slot.has_version() {
             false => return Err(ChangeRefused::NoImage { from, to }),
             true if slot.serial != from => return Err(ChangeRefused::Gap { from, to, last: slot.serial }),
             true => slot.serial = to,
@@ -179,8 +179,7 @@ impl<D: Disk> Store<D> {
         };
         // A snapshot of an older version leaves the newest one as it is.
         if base + 1 >= self.next_sequence {
-            let slot = self.index.slot(zone.0);
-            (slot.serial, slot.has_version) = (serial, true);
+            self.index.slot(zone.0).set_serial(Some(serial));
         }
         let sequence = match image {
             StoredImage::Inline(frames) => self.append(RecordKind::Image, zone, name, (serial, 0, base), &[frames]),
@@ -206,7 +205,7 @@ impl<D: Disk> Store<D> {
 
     /// Removes a zone; returns the sequence number. Its number may be given to another zone after the next sync.
     pub fn remove(&mut self, zone: StoredZone, name: NameRef<'_>) -> u64 {
-        self.index.slot(zone.0).has_version = false;
+        self.index.slot(zone.0).set_serial(None);
         self.append(RecordKind::Removed, zone, name, (0, 0, 0), &[])
     }
 
@@ -229,7 +228,7 @@ impl<D: Disk> Store<D> {
 
     /// Whether a zone still needs a new image.
     pub fn is_image_due(&self, zone: StoredZone) -> bool {
-        self.index.zones.get(zone.0 as usize).is_some_and(|slot| slot.is_due)
+        self.index.zones.get(zone.0 as usize).is_some_and(|slot| slot.is_due())
     }
 
     /// The zones whose changes have outgrown their image since the last call: a new snapshot is due.
@@ -290,7 +289,7 @@ impl<D: Disk> Store<D> {
 
     /// The sequence number of the last change in a snapshot of this serial; `None` if changes lead past it already.
     fn base_of(&self, zone: StoredZone, serial: u32) -> Option<u64> {
-        let slot = self.index.zones.get(zone.0 as usize).filter(|slot| slot.has_version);
+        let slot = self.index.zones.get(zone.0 as usize).filter(|slot| slot.has_version());
         if slot.is_none_or(|slot| slot.serial == serial) {
             // Nothing that was lost to damage comes back after the image of the newest version.
             return Some(self.next_sequence - 1);

@@ -37,22 +37,21 @@ pub struct StoreUsage {
 impl<D: Disk> Store<D> {
     /// What is held of a zone; `None` if it has no image.
     pub fn zone_usage(&self, zone: StoredZone) -> Option<ZoneUsage> {
-        let slot = self.index.zones.get(zone.0 as usize).filter(|slot| slot.image.is_some())?;
+        self.index.zones.get(zone.0 as usize).filter(|slot| slot.image.is_some())?;
         let changes = self.index.changes(zone.0);
         Some(ZoneUsage {
-            image_octets: slot.image_len.into(),
+            image_octets: self.index.image_len(zone.0).into(),
             change_octets: changes.map_or(0, |changes| changes.required_len),
             history_octets: changes.map_or(0, |changes| changes.history_len),
         })
     }
 
-    /// What is held of all zones. It looks at each: a few milliseconds for a million.
+    /// What is held of all zones.
     pub fn usage(&self) -> StoreUsage {
-        let images = self.index.zones.iter().filter(|slot| slot.image_file > 0);
         StoreUsage {
             log_octets: self.segments.values().map(|segment| u64::from(segment.len)).sum(),
             live_octets: self.index.live.values().sum(),
-            image_octets: images.map(|slot| u64::from(slot.image_len)).sum(),
+            image_octets: self.index.image_files().map(|(_, len)| u64::from(len)).sum(),
             history_octets: self.index.history_total,
             dropped_changes: self.index.dropped.0,
             dropped_octets: self.index.dropped.1,

@@ -1,4 +1,5 @@
-//! Where the records of each zone are: the only thing that the store keeps in memory per zone, 32 octets unless the zone has changes.
+//! Where the records of each zone are: the only thing that the store keeps in memory per zone, 24 octets unless the zone has changes or a
+//! large image.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -24,20 +25,58 @@ impl Location {
 #[derive(Default)]
 pub(super) struct ZoneSlot {
     pub(super) image: Location,
-    /// The number of the file that has the image; 0: the record itself has it.
-    pub(super) image_file: u32,
-    /// The octets of the image, at most `u32::MAX`.
-    pub(super) image_len: u32,
     pub(super) timers: Location,
     /// The serial that the last image or change leads to, durable or not. Void without `has_version`.
     pub(super) serial: u32,
-    pub(super) has_version: bool,
-    pub(super) name_len: u8,
-    /// A new image was asked for.
-    pub(super) is_due: bool,
+    /// From the highest bit: the length of the name (8 bits), whether there is a serial, whether a new image was asked for, and the octets
+    /// of the image (22 bits), or [`LARGE`].
+    packed: u32,
 }
 
-const _: () = assert!(size_of::<ZoneSlot>() <= 32);
+const _: () = assert!(size_of::<ZoneSlot>() <= 24, "a million zones take 24 MB");
+
+const NAME_SHIFT: u32 = 24;
+const HAS_VERSION: u32 = 1 << 23;
+const IS_DUE: u32 = 1 << 22;
+/// In place of the octets of an image: it is one of [`ZoneIndex::large_images`].
+const LARGE: u32 = IS_DUE - 1;
+
+/// An image that has a file, or more octets than a slot has room for.
+#[derive(Clone, Copy)]
+struct LargeImage {
+    /// The number of the file; 0: the record itself has the image.
+    file: u32,
+    /// At most `u32::MAX`.
+    len: u32,
+}
+
+impl ZoneSlot {
+    pub(super) fn name_len(&self) -> u8 {
+        (self.packed >> NAME_SHIFT) as u8
+    }
+
+    pub(super) fn set_name_len(&mut self, len: u8) {
+        self.packed = self.packed & !(0xff << NAME_SHIFT) | u32::from(len) << NAME_SHIFT;
+    }
+
+    pub(super) fn has_version(&self) -> bool {
+        self.packed & HAS_VERSION != 0
+    }
+
+    /// Sets the serial, or that there is none.
+    pub(super) fn set_serial(&mut self, serial: Option<u32>) {
+        self.serial = serial.unwrap_or(0);
+        self.set(HAS_VERSION, serial.is_some());
+    }
+
+    pub(super) fn is_due(&self) -> bool {
+        self.packed & IS_DUE != 0
+    }
+
+    fn set(&mut self, flag: u32, is_set: bool) {
+        self.packed = self.packed & !flag | if is_set { flag } else { 0 };
+    }
+}
 
 /// The changes of a zone, oldest first: each starts at the serial that the one before it ends at.
 #[derive(Default)]
@@ -65,6 +104,7 @@ pub(super) struct ChangeEntry {
 #[derive(Default)]
 pub(super) struct ZoneIndex {
     pub(super) zones: Vec<ZoneSlot>,
+    large_images: HashMap<u32, LargeImage>,
     /// The changes of the zones that have any.
     changes: HashMap<u32, Box<ZoneChanges>>,
     /// The octets of each segment that are still needed.
@@ -92,6 +132,35 @@ impl ZoneIndex {
         &mut self.zones[index]
     }
 
+    /// The number of the file that has the image of a zone; 0: its record has it.
+    pub(super) fn image_file(&self, zone: u32) -> u32 {
+        self.large_images.get(&zone).map_or(0, |image| image.file)
+    }
+
+    /// The octets of the image of a zone, at most `u32::MAX`.
+    pub(super) fn image_len(&self, zone: u32) -> u32 {
+        match self.zones.get(zone as usize).map_or(0, |slot| slot.packed & LARGE) {
+            LARGE => self.large_images.get(&zone).map_or(0, |image| image.len),
+            len => len,
+        }
+    }
+
+    /// The images that have a file: its number, and their octets.
+    pub(super) fn image_files(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.large_images.values().filter(|image| image.file > 0).map(|image| (image.file, image.len))
+    }
+
+    fn set_image(&mut self, zone: u32, image: Location, file: u32, len: u32) {
+        let is_small = file == 0 && len < LARGE;
+        let slot = self.slot(zone);
+        slot.image = image;
+        slot.packed = slot.packed & !LARGE | if is_small { len } else { LARGE };
+        match is_small {
+            true => self.large_images.remove(&zone),
+            false => self.large_images.insert(zone, LargeImage { file, len }),
+        };
+    }
+
     /// The changes of a zone, if it has any.
     pub(super) fn changes(&self, zone: u32) -> Option<&ZoneChanges> {
         self.changes.get(&zone).map(Box::as_ref)
@@ -99,7 +168,7 @@ impl ZoneIndex {
 
     /// Takes a record that is durable at `location`.
     pub(super) fn add(&mut self, header: &RecordHeader, location: Location, image_len: u64, limits: &StoreLimits) {
-        self.slot(header.zone).name_len = header.name_len;
+        self.slot(header.zone).set_name_len(header.name_len);
         match header.kind {
             RecordKind::Image => self.add_image(header, location, image_len),
             RecordKind::Change => self.add_change(header, location, limits),
@@ -114,9 +183,8 @@ impl ZoneIndex {
 
     fn add_image(&mut self, header: &RecordHeader, location: Location, image_len: u64) {
         self.release_image(header.zone);
-        let slot = self.slot(header.zone);
-        (slot.image, slot.image_file, slot.is_due) = (location, header.to, false);
-        slot.image_len = u32::try_from(image_len).unwrap_or(u32::MAX);
+        self.set_image(header.zone, location, header.to, u32::try_from(image_len).unwrap_or(u32::MAX));
+        self.slot(header.zone).set(IS_DUE, false);
         self.keep(location, header.record_len());
         let Some(mut changes) = self.changes.remove(&header.zone) else { return };
         if header.base == header.sequence {
@@ -152,7 +220,7 @@ impl ZoneIndex {
         changes: Vec<ChangeEntry>,
         limits: &StoreLimits,
     ) {
-        let name_len = self.slot(zone).name_len;
+        let name_len = self.slot(zone).name_len();
         if let Some(timers) = timers {
             self.slot(zone).timers = timers;
             self.keep(timers, record_len(name_len.into(), super::timers::TIMERS_LEN));
@@ -172,7 +240,7 @@ impl ZoneIndex {
 
     /// Asks for a new image once the changes after the image are too long.
     fn check_size(&mut self, zone: u32, limits: &StoreLimits) {
-        let image_len = self.slot(zone).image_len;
+        let image_len = self.image_len(zone);
         let threshold = limits.min_changes_len.max(u64::from(image_len) / limits.image_share);
         if self.changes(zone).is_some_and(|changes| changes.required_len > threshold) {
             self.ask_for_image(zone);
@@ -181,14 +249,15 @@ impl ZoneIndex {
 
     /// Notes that the zone needs a new image.
     pub(super) fn ask_for_image(&mut self, zone: u32) {
-        if !std::mem::replace(&mut self.slot(zone).is_due, true) {
+        if !self.slot(zone).is_due() {
+            self.slot(zone).set(IS_DUE, true);
             self.due.push(zone);
         }
     }
 
     /// Asks for the image again: it could not be written.
     pub(super) fn ask_again(&mut self, zone: u32) {
-        if self.zones.get(zone as usize).is_some_and(|slot| slot.is_due) {
+        if self.zones.get(zone as usize).is_some_and(ZoneSlot::is_due) {
             self.due.push(zone);
         }
     }
@@ -223,7 +292,7 @@ impl ZoneIndex {
     fn remove(&mut self, zone: u32) {
         self.release_image(zone);
         let slot = std::mem::take(self.slot(zone));
-        self.release(slot.timers, record_len(slot.name_len.into(), super::timers::TIMERS_LEN));
+        self.release(slot.timers, record_len(slot.name_len().into(), super::timers::TIMERS_LEN));
         if let Some(changes) = self.changes.remove(&zone) {
             self.history_total -= changes.history_len;
             changes.entries.iter().for_each(|entry| self.release(entry.location, entry.len as usize));
@@ -231,13 +300,13 @@ impl ZoneIndex {
     }
 
     fn release_image(&mut self, zone: u32) {
+        let (file, len) = (self.image_file(zone), self.image_len(zone));
         let slot = self.slot(zone);
-        let (image, file, len) =
-            (std::mem::take(&mut slot.image), std::mem::take(&mut slot.image_file), slot.image_len);
+        let (image, name_len) = (slot.image, slot.name_len());
+        self.set_image(zone, Location::default(), 0, 0);
         let payload_len = if file > 0 { IMAGE_REFERENCE_LEN } else { len as usize };
-        let len = record_len(slot.name_len.into(), payload_len);
         self.dead_images.extend((file > 0).then_some(file));
-        self.release(image, len);
+        self.release(image, record_len(name_len.into(), payload_len));
     }
 
     /// Whether the record at `location` is still needed; history counts if `keep_history`.
@@ -318,7 +387,8 @@ impl ZoneIndex {
         let changes = self.changes.values();
         let changes =
             changes.map(|changes| size_of::<ZoneChanges>() + changes.entries.capacity() * size_of::<ChangeEntry>());
-        self.zones.capacity() * size_of::<ZoneSlot>() + changes.sum::<usize>()
+        let large_images = self.large_images.capacity() * size_of::<(u32, LargeImage)>();
+        self.zones.capacity() * size_of::<ZoneSlot>() + large_images + changes.sum::<usize>()
     }
 }
 
@@ -371,5 +441,32 @@ impl ZoneChanges {
         let len = |range: std::ops::Range<usize>| self.entries.range(range).map(|entry| u64::from(entry.len)).sum();
         (self.history_len, self.required_len) =
             (len(0..self.history_count), len(self.history_count..self.entries.len()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_packed_in_a_slot_does_not_affect_the_rest() {
+        let mut index = ZoneIndex::default();
+        let image = Location { segment: 1, offset: 8 };
+        for (file, len) in [(0, 0), (0, LARGE - 1), (0, LARGE), (7, 3), (7, u32::MAX), (0, 5)] {
+            index.set_image(4, image, file, len);
+            index.slot(4).set_name_len(255);
+            index.slot(4).set_serial(Some(9));
+            index.ask_for_image(4);
+            let slot = index.slot(4);
+            assert_eq!((slot.name_len(), slot.serial, slot.has_version(), slot.is_due()), (255, 9, true, true));
+            assert_eq!((index.image_file(4), index.image_len(4)), (file, len));
+            index.slot(4).set_name_len(1);
+            index.slot(4).set_serial(None);
+            index.slot(4).set(IS_DUE, false);
+            let slot = index.slot(4);
+            assert_eq!((slot.name_len(), slot.has_version(), slot.is_due()), (1, false, false));
+            assert_eq!((index.image_file(4), index.image_len(4)), (file, len));
+        }
+        assert_eq!((index.image_files().count(), index.large_images.len()), (0, 0));
     }
 }
