@@ -18,6 +18,7 @@ pub struct ServedZone {
     extras: Arc<ZoneExtras>,
     /// When a secondary zone expires, in seconds since 1970; 0 if this server is a primary.
     expires_at_s: AtomicU32,
+    slot: u32,
 }
 
 // A server may have a million zones: with the counts of its `Arc` and the allocator's header this takes six times 16 octets.
@@ -69,7 +70,17 @@ impl ZoneExtras {
 impl ServedZone {
     /// A zone that does not expire.
     pub fn new(state: ZoneState, extras: Arc<ZoneExtras>) -> ServedZone {
-        ServedZone { state, extras, expires_at_s: AtomicU32::new(0) }
+        ServedZone { state, extras, expires_at_s: AtomicU32::new(0), slot: 0 }
+    }
+
+    /// Sets the number of the zone for whoever publishes it. Its later versions have the same one.
+    pub fn set_slot(&mut self, slot: u32) {
+        self.slot = slot;
+    }
+
+    /// The number that [`Self::set_slot`] has set; 0 before.
+    pub fn slot(&self) -> u32 {
+        self.slot
     }
 
     /// The same zone with another version, which these changes lead to. Without changes its history begins anew; it has at most
@@ -98,13 +109,14 @@ impl ServedZone {
     }
 
     fn with_extras(&self, state: ZoneState, extras: Arc<ZoneExtras>) -> ServedZone {
-        ServedZone { state, extras, expires_at_s: AtomicU32::new(self.expires_at_s.load(Ordering::Relaxed)) }
+        let expires_at_s = AtomicU32::new(self.expires_at_s.load(Ordering::Relaxed));
+        ServedZone { state, extras, expires_at_s, slot: self.slot }
     }
 
     /// The zone with this apex, which has expired.
     pub fn expired(&self) -> ServedZone {
         let extras = self.extras.with_history(ZoneHistory::new());
-        ServedZone::new(ZoneState::Expired(self.apex().to_owned()), extras)
+        ServedZone { slot: self.slot, ..ServedZone::new(ZoneState::Expired(self.apex().to_owned()), extras) }
     }
 
     /// Who may transfer it or announce changes.
@@ -213,6 +225,19 @@ mod tests {
         let served = ServedZone::new(ZoneState::Loaded(zone_of(4)), extras);
         assert_eq!(served.changes_since(2).map(<[EncodedChange]>::len), Some(2));
         assert!(served.changes_since(4).is_none() && served.changes_since(9).is_none());
+    }
+
+    #[test]
+    fn later_versions_have_the_same_slot() {
+        let mut first = ServedZone::new(ZoneState::Loaded(zone_of(4)), Arc::default());
+        first.set_slot(7);
+        let later = [
+            first.with_version(zone_of(5), &[], 0),
+            first.with_rebuilt(zone_of(4)),
+            first.with_acls(ZoneState::Loaded(zone_of(4)), &Arc::default(), true),
+            first.expired(),
+        ];
+        assert_eq!(later.map(|zone| zone.slot()), [7; 4]);
     }
 
     #[test]

@@ -68,7 +68,6 @@ impl BatchedPublisher {
     }
 
     /// What is published now.
-    #[cfg(test)]
     pub fn current(&self) -> Arc<Served> {
         self.publisher.current()
     }
@@ -230,7 +229,8 @@ mod tests {
         reader.add_argument(name.parse().expect("a name"), Path::new("file"));
         let config = reader.finish().expect("no mistakes").zones.remove(0);
         let acl = Acls::default().of(&config.source.policy);
-        zones.insert(ZoneEntry::new(config.name, Arc::new(config.source), acl)).expect("it is new")
+        let entry = ZoneEntry::new(config.name, Arc::new(config.source), acl);
+        zones.insert(entry, &ZoneMap::default()).expect("it is new")
     }
 
     #[test]

@@ -129,7 +129,7 @@ impl ZoneRegistry {
 
     /// The zone with this apex.
     pub fn find(&self, apex: NameRef<'_>) -> Option<ZoneId> {
-        self.zones.find(apex)
+        self.zones.find(apex, &self.publisher.current().zones)
     }
 
     /// What is served of a zone, or will be with the next step.
@@ -154,6 +154,7 @@ impl ZoneRegistry {
         let configured = self.step_configuration();
         self.start_due_loads();
         self.publisher.publish_changes(&self.zones);
+        self.forget_published();
         self.report_changes();
         // The last loaded zone completes a batch. Transferred zones come one by one, and no batch has an end.
         let is_complete = self.loads.has_batch() && self.is_settled();
@@ -168,6 +169,14 @@ impl ZoneRegistry {
     pub fn publish(&mut self) {
         self.publisher.publish(&self.zones);
         self.announce_loaded();
+    }
+
+    /// Leaves it to the published map to find the zones that it has.
+    fn forget_published(&mut self) {
+        // A configuration may add a million zones, which are all published at its end.
+        if self.configuring.is_none() {
+            self.zones.forget_published(&self.publisher.current().zones);
+        }
     }
 
     /// Whether [`ZoneRegistry::step`] has more to do at once.

@@ -96,6 +96,7 @@ impl ZoneRegistry {
         self.changed_keys = HashSet::new();
         self.loads.begin_reload(self.zones.len());
         self.publisher.publish_draft(&self.zones);
+        self.forget_published();
         self.announce_loaded();
         job.reports
     }
@@ -113,7 +114,7 @@ impl ZoneRegistry {
                 self.reconfigure(id, config.name, source, extras, &mut job.reports);
                 id
             }
-            None => match self.zones.insert(ZoneEntry::new(config.name, source, extras)) {
+            None => match self.insert_entry(ZoneEntry::new(config.name, source, extras)) {
                 Some(id) => {
                     self.loads.zone_added(id);
                     self.publisher.draft_insert(&self.zones, id);
@@ -129,10 +130,15 @@ impl ZoneRegistry {
         job.next_slot = id.index as usize + 1;
     }
 
+    /// Adds a zone to the slab. Returns `None` if there is one with this apex.
+    pub(super) fn insert_entry(&mut self, entry: ZoneEntry) -> Option<ZoneId> {
+        self.zones.insert(entry, &self.publisher.current().zones)
+    }
+
     /// The zone with this apex; it is probably in slot `hint`.
     fn find_configured(&self, apex: NameRef<'_>, hint: usize) -> Option<ZoneId> {
         let hinted = self.zones.id_at(hint).filter(|id| self.zones.get(*id).is_some_and(|e| e.served.apex() == apex));
-        hinted.or_else(|| self.zones.find(apex))
+        hinted.or_else(|| self.find(apex))
     }
 
     /// A configured zone wins over one of another origin.

@@ -131,7 +131,8 @@ impl ZoneRegistry {
     /// The start is complete: what was frozen before and is no zone any more is forgotten.
     pub(super) fn forget_frozen_names(&mut self) {
         let (zones, before) = (&self.zones, self.controls.frozen_before.len());
-        self.controls.frozen_before.retain(|apex| zones.find(apex.as_ref()).is_some());
+        let published = self.publisher.current();
+        self.controls.frozen_before.retain(|apex| zones.find(apex.as_ref(), &published.zones).is_some());
         self.controls.has_removed_frozen |= self.controls.frozen_before.len() < before;
     }
 

@@ -85,7 +85,7 @@ impl ZoneRegistry {
         extras: Arc<ZoneExtras>,
         origin: ZoneOrigin,
     ) -> Option<ZoneId> {
-        let id = self.zones.insert(ZoneEntry::new(apex, source, extras))?;
+        let id = self.insert_entry(ZoneEntry::new(apex, source, extras))?;
         self.origins.set(id.index as usize, origin);
         self.loads.zone_added(id);
         self.publisher.draft_insert(&self.zones, id);

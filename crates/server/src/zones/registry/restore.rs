@@ -162,8 +162,8 @@ impl ZoneRegistry {
     /// The start is complete: what is stored of zones that were not added is removed. Zones are added in the meantime by
     /// configurations and catalogs.
     pub fn forget_stored_zones(&mut self) {
-        let zones = &self.zones;
-        self.journal.forget_others(&|apex| zones.find(apex).is_some());
+        let (zones, published) = (&self.zones, self.publisher.current());
+        self.journal.forget_others(&|apex| zones.find(apex, &published.zones).is_some());
         self.forget_frozen_names();
     }
 
