@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """One secondary with very many tiny zones: arrival, memory, connections, refresh, NOTIFY and stop, as a table.
 
-usage: bench/scale.py [ZONES=1000000] [--nsd PROGRAM] [--probe-rate N] [--refresh-s N] [--keep FOLDER]
+usage: bench/scale.py [ZONES=1000000] [--nsd PROGRAM] [--own-records] [--probe-rate N] [--refresh-s N] [--keep FOLDER]
 
 `zonda-load xfr serve` is the primary, or NSD; `zonda` starts without any zone data and transfers all zones, which have a SOA and an NS
 record each. Steps: all zones are transferred; idle; every zone is refreshed once, unchanged; every zone is notified of a new serial, and
 transferred again (not from NSD); SIGTERM; a start with what is stored, without a primary. Each line: seconds, CPU seconds of the
 secondary, microseconds of CPU time per zone, and how much of it each thread used (the threads that answer the probe are in it). Memory is the proportional set size; "over empty" subtracts that of a server without zones.
 Connections are those that the primary accepted. The exit status is 1 if a zone is missing at the end.
+
+All zones have the same records, and so share one leaf in the secondary's memory; with `--own-records` each has another MINIMUM, and a
+file of its own.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from pathlib import Path
 from server_process import LOAD, ZONDA, ServerProcess
 
 PORT, PRIMARY_PORT = map(int, os.environ.get("PORTS", "5397 5398").split())  # of the secondary and its primary
-ZONE = "$TTL 3600\n@ SOA ns.example. host.example. {serial} 86400 5 604800 300\n@ NS ns.example.\n"
+ZONE = "$TTL 3600\n@ SOA ns.example. host.example. {serial} 86400 5 604800 {minimum}\n@ NS ns.example.\n"
 
 
 @dataclass
@@ -65,7 +68,7 @@ class Secondary(ServerProcess):
 @contextmanager
 def primary(folder: Path, serial: int) -> Iterator[dict[str, int]]:
     """A primary whose zones have this serial; its counters are in the dictionary at the end."""
-    (folder / "tiny.zone").write_text(ZONE.format(serial=serial))
+    write_zone_files(folder, serial)
     command = [LOAD, "xfr", "serve", "--listen", "127.0.0.1", "--port", str(PRIMARY_PORT), "--zones", str(folder / "primary.list")]
     counters: dict[str, int] = {}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -82,7 +85,7 @@ def primary(folder: Path, serial: int) -> Iterator[dict[str, int]]:
 @contextmanager
 def nsd_primary(folder: Path, program: Path) -> Iterator[dict[str, int]]:
     """NSD as a primary of the same zones; it counts nothing. All zones share one file."""
-    (folder / "tiny.zone").write_text(ZONE.format(serial=1))
+    write_zone_files(folder, 1)
     names = (folder / "names").read_text().split()
     (folder / "nsd.zones").write_text("# NSD zone list\n# name pattern\n" + "".join(f"add {name} tiny\n" for name in names))
     (folder / "last").write_text(names[-1] + "\n")
@@ -132,17 +135,30 @@ def wait_for(port: int, names: Path, serial: int, rate: int) -> float:
     return summary["zonda"]["arrival"]["max"] / 1e9
 
 
-def write_lists(folder: Path, zones: int) -> None:
+def write_lists(folder: Path, zones: int, own_records: bool) -> None:
     """The lists of zones for the three programs."""
     names = [f"z{number}.test" for number in range(zones)]
+    files = [zone_file(folder, number if own_records else 0) for number in range(zones)]
     (folder / "names").write_text("\n".join(names) + "\n")
-    (folder / "primary.list").write_text("".join(f"{name} {folder / 'tiny.zone'}\n" for name in names))
+    (folder / "primary.list").write_text("".join(f"{name} {file}\n" for name, file in zip(names, files, strict=True)))
     (folder / "secondary.list").write_text("\n".join(names) + "\n")
+    (folder / "files").write_text(str(zones if own_records else 1))
+
+
+def zone_file(folder: Path, number: int) -> Path:
+    """A file of the primary."""
+    return folder / ("tiny.zone" if number == 0 else f"tiny{number}.zone")
+
+
+def write_zone_files(folder: Path, serial: int) -> None:
+    """The files of the primary: zones with this serial, each with another MINIMUM."""
+    for number in range(int((folder / "files").read_text())):
+        zone_file(folder, number).write_text(ZONE.format(serial=serial, minimum=300 + number))
 
 
 def empty_memory(folder: Path, arguments: argparse.Namespace) -> float:
     """The memory of a server with one zone."""
-    write_lists(folder, 1)
+    write_lists(folder, 1, own_records=False)
     with primary(folder, 1), secondary(folder, arguments.refresh_s, state_folder(folder)) as server:
         wait_for(PORT, folder / "names", 1, arguments.probe_rate)
         time.sleep(2)
@@ -166,7 +182,7 @@ def notify(folder: Path, arguments: argparse.Namespace) -> str:
 def measure(folder: Path, arguments: argparse.Namespace) -> list[Step]:
     """All steps."""
     steps: list[Step] = []
-    write_lists(folder, arguments.zones)
+    write_lists(folder, arguments.zones, arguments.own_records)
     state, serial = state_folder(folder), 1
 
     def all_answered() -> str:
@@ -217,11 +233,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("zones", nargs="?", type=int, default=1_000_000)
     parser.add_argument("--nsd", type=Path, help="the program nsd, to be the primary")
+    parser.add_argument("--own-records", action="store_true", help="give each zone another MINIMUM and a file: about 4 kB of disk for each")
     parser.add_argument("--probe-rate", type=int, default=20_000, help="queries per second that look for the zones")
     parser.add_argument("--notify-rate", type=int, default=20_000, help="NOTIFYs per second")
     parser.add_argument("--refresh-s", type=int, default=120, help="the refresh interval of every zone")
     parser.add_argument("--keep", type=Path, help="a folder for the configuration and the log, which stay there")
     arguments = parser.parse_args()
+    if arguments.nsd and arguments.own_records:
+        parser.error("--own-records is not for --nsd, whose zones share one file")
     with tempfile.TemporaryDirectory(prefix="zonda-scale-") as temporary:
         folder = arguments.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)

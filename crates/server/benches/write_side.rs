@@ -1,7 +1,8 @@
 //! The cost of the write side: a million idle zones, adding and removing one, and changes of records, without sockets and disk.
 //!
 //! `cargo bench -p zonda-server --bench write_side` prints CPU time of the writer's thread and resident memory. Arguments choose
-//! sections (`idle`, `spread`, `one`); `zones=N` and `records=N` the sizes.
+//! sections (`idle`, `spread`, `one`); `zones=N` and `records=N` the sizes. With `serials=own`, zones differ in their serials, and so share
+//! no records in memory.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::HashMap;
@@ -41,7 +42,8 @@ fn main() {
         value.map_or(1_000_000, |value| value.parse().expect("a number"))
     };
     if is_chosen("idle") || is_chosen("spread") {
-        many_zones(size("zones"), is_chosen("spread"));
+        let own_serials = arguments.iter().any(|argument| argument == "serials=own");
+        many_zones(size("zones"), is_chosen("spread"), own_serials);
     }
     if is_chosen("one") {
         one_zone(size("records"));
@@ -50,7 +52,7 @@ fn main() {
 
 //----------- sections ---------------------------------------------------------
 
-fn many_zones(count: u32, spread: bool) {
+fn many_zones(count: u32, spread: bool, own_serials: bool) {
     let (mut bench, mut timers) = (Bench::new(), ZoneTimers::default());
     let (before, allocated) = (resident_octets(), ALLOCATED.load(Relaxed));
     let begin = cpu_ns();
@@ -59,7 +61,8 @@ fn many_zones(count: u32, spread: bool) {
     report("configure, us per zone", us_each(configured - begin, count));
     let ids: Vec<ZoneId> = (0..count).map(|number| bench.find(number)).collect();
     for (number, id) in ids.iter().enumerate() {
-        bench.zones.replace(*id, tiny_zone(number as u32), &[]);
+        let serial = if own_serials { number as u32 + 1 } else { 1 };
+        bench.zones.replace(*id, tiny_zone(number as u32, serial), &[]);
         timers.set(id.index, 1_000_000 + number as u32);
     }
     let begin = cpu_ns();
@@ -236,8 +239,8 @@ fn configs(numbers: std::ops::Range<u32>) -> Vec<ZoneConfig> {
     reader.finish().unwrap_or_else(|mistakes| panic!("{mistakes:?}")).zones
 }
 
-fn tiny_zone(number: u32) -> Zone {
-    zone(&apex(number), HEAD)
+fn tiny_zone(number: u32, serial: u32) -> Zone {
+    zone(&apex(number), &HEAD.replace(" host 1 ", &format!(" host {serial} ")))
 }
 
 fn zone(apex: &Name, text: &str) -> Zone {
