@@ -1,8 +1,15 @@
 //! Why primaries gave no serial, for the log and for `zonda zone status`: which primary, and what it answered.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 
-use super::*;
+use super::super::Now;
+use super::super::primary::PrimaryId;
+use super::super::refresh::ProbeResult;
+use super::super::session::TransferSink;
+use super::TransferEngine;
+use crate::zone_id::ZoneId;
 
 /// The reasons of the checks in progress, by the index of the zone.
 #[derive(Default)]

@@ -7,7 +7,7 @@ use wire::tsig::TsigError;
 
 use super::super::notify_sender::NotifyAnswer;
 use super::super::primary::PrimaryId;
-use super::super::session::TransferSink;
+use super::super::session::{TransferFailure, TransferSink};
 use super::TransferEngine;
 use crate::rate_limited_log::RateLimitedLog;
 use crate::zone_id::ZoneId;

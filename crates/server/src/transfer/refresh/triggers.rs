@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use wire::serial::is_later;
 
-use super::super::primary::GroupId;
+use super::super::primary::{GroupId, PeerConfig, PrimaryId};
 use super::RefreshScheduler;
 use super::actions::RefreshAction;
 use super::zone_slot::{Flags, Lane, ZoneState};
