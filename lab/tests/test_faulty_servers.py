@@ -206,7 +206,7 @@ def test_zones_that_never_arrive_are_censored(measure: Any) -> None:
         metric="transfer_s",
         primary=PrimarySpec("null-primary"),
         zones=ZoneSpec("tiny", zones=5, records=0),
-        timing=TimingSpec(finish_s=1.0, censored=True, retries=0),
+        timing=TimingSpec(finish_s=5.0, censored=True, retries=0),
     )
     assert record.metrics["zones_missing"] == 2
     assert (record.bound("transfer_s"), record.bound("zones_per_s")) == ("at least", "at most")
