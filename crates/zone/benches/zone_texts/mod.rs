@@ -19,10 +19,11 @@ pub fn delegations(count: u32) -> String {
     })
 }
 
-/// A TLD signed with NSEC3 and opt-out: the delegations above, of which 40 % are signed.
-pub fn signed_delegations(count: u32) -> String {
+/// A TLD signed with NSEC3 and opt-out: the delegations above, of which 40 % are signed. `octet` makes the pseudo-random octets of
+/// signatures, digests and hashes.
+pub fn signed_delegations(count: u32, octet: fn(u32) -> u8) -> String {
     let octets = |seed: u32, len: u32| -> Vec<u8> {
-        (0..len).map(|at| (scramble(seed.wrapping_mul(977).wrapping_add(at)) >> 16) as u8).collect()
+        (0..len).map(|at| octet(seed.wrapping_mul(977).wrapping_add(at))).collect()
     };
     let signature = |seed, covered| {
         let octets = BASE64.encode(&octets(seed, 64));
