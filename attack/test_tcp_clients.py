@@ -14,7 +14,6 @@ from pathlib import Path
 import dns.message
 import dns.rcode
 import pytest
-
 from servers import reserve_port
 
 from daemon import HOST, TINY_ZONE

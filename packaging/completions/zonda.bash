@@ -52,6 +52,9 @@ _zonda() {
             zonda__subcmd__zone,freeze)
                 cmd="zonda__subcmd__zone__subcmd__freeze"
                 ;;
+            zonda__subcmd__zone,notify)
+                cmd="zonda__subcmd__zone__subcmd__notify"
+                ;;
             zonda__subcmd__zone,refresh)
                 cmd="zonda__subcmd__zone__subcmd__refresh"
                 ;;
@@ -287,7 +290,7 @@ _zonda() {
             return 0
             ;;
         zonda__subcmd__zone)
-            opts="-h --help status refresh retransfer freeze thaw rollback add remove export"
+            opts="-h --help status refresh retransfer notify freeze thaw rollback add remove export"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -353,6 +356,28 @@ _zonda() {
             return 0
             ;;
         zonda__subcmd__zone__subcmd__freeze)
+            opts="-h --config --state-dir --all --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --state-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        zonda__subcmd__zone__subcmd__notify)
             opts="-h --config --state-dir --all --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

@@ -152,6 +152,17 @@ _arguments "${_arguments_options[@]}" : \
 '*::zones -- The zones:_default' \
 && ret=0
 ;;
+(notify)
+_arguments "${_arguments_options[@]}" : \
+'--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml (or ~/.config/zonda/zonda.toml) and /etc/zonda/zonda.toml\]]:FILE:_files' \
+'(--config)--state-dir=[The state-dir of the running zonda, instead of the configuration'\''s]:FOLDER:_files' \
+'()--all[All zones]' \
+'--json[Print one JSON object]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'*::zones -- The zones:_default' \
+&& ret=0
+;;
 (freeze)
 _arguments "${_arguments_options[@]}" : \
 '--config=[The configuration file \[default\: the first that exists of \$XDG_CONFIG_HOME/zonda/zonda.toml (or ~/.config/zonda/zonda.toml) and /etc/zonda/zonda.toml\]]:FILE:_files' \
@@ -303,6 +314,7 @@ _zonda__subcmd__zone_commands() {
 'status:Show which serial is served, what the primary has, when the zone expires, and the last transfer' \
 'refresh:Ask the primaries of a zone for its serial now, and transfer it if it is later' \
 'retransfer:Transfer a whole zone now, whatever serial the primary has' \
+'notify:Notify the secondaries of a zone now, though it has not changed (NOTIFY, RFC 1996)' \
 'freeze:Freeze a zone\: neither its file nor transfers nor updates change it until \`zonda zone thaw\`' \
 'thaw:Let a frozen zone change again\: read its file if that has changed, and ask its primaries' \
 'rollback:Serve an earlier version of a zone again\: the previous one, or another one that \`keep-versions\` keeps' \
@@ -326,6 +338,11 @@ _zonda__subcmd__zone__subcmd__export_commands() {
 _zonda__subcmd__zone__subcmd__freeze_commands() {
     local commands; commands=()
     _describe -t commands 'zonda zone freeze commands' commands "$@"
+}
+(( $+functions[_zonda__subcmd__zone__subcmd__notify_commands] )) ||
+_zonda__subcmd__zone__subcmd__notify_commands() {
+    local commands; commands=()
+    _describe -t commands 'zonda zone notify commands' commands "$@"
 }
 (( $+functions[_zonda__subcmd__zone__subcmd__refresh_commands] )) ||
 _zonda__subcmd__zone__subcmd__refresh_commands() {
