@@ -23,8 +23,9 @@ use wire::{Name, NameRef, Rtype};
 
 use crate::canonical_key::{KeyCheck, KeyInfo};
 use crate::denial::{Denial, Nsec3Chain};
-use crate::intern::{InternTables, RrsetHead};
+use crate::intern::InternTables;
 use crate::rrset::NodeValidator;
+use crate::rrset_head::RrsetHead;
 use crate::tree::{LeafError, LeafLoader};
 use crate::zone::{Zone, ZoneTables, ZoneVersion};
 pub use parallel::decode;

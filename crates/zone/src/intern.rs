@@ -6,30 +6,20 @@ use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
-use wire::Rtype;
 
-use crate::standard_heads;
+use crate::rrset_head::{self, RrsetHead};
 
 /// The interned heads and RRsets of a zone, shared by the versions that refer to them.
 #[derive(Default)]
 pub struct InternTables {
     heads: Box<[RrsetHead]>,
-    /// The heads are those of [`standard_heads`].
+    /// The heads are those of [`rrset_head`].
     has_standard_heads: bool,
     /// The end of each RRset in `bytes`.
     ends: Box<[u32]>,
     bytes: Box<[u8]>,
     /// Built at the first change of the zone, so that a zone that never changes does not pay for it.
     index: OnceLock<RrsetIndex>,
-}
-
-/// What the stored form of an RRset begins with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RrsetHead {
-    pub(crate) ttl: u32,
-    pub(crate) rtype: Rtype,
-    /// How the rest is stored, and the number of records: see [`rrset`](crate::rrset).
-    pub(crate) form: u8,
 }
 
 /// Finds the number of an interned RRset.
@@ -72,7 +62,7 @@ impl InternTables {
     }
 
     fn find_head(&self, head: RrsetHead) -> Option<u8> {
-        if self.has_standard_heads { standard_heads::number_of(head) } else { find_head(&self.heads, head) }
+        if self.has_standard_heads { rrset_head::standard_number(head) } else { find_head(&self.heads, head) }
     }
 
     /// The tables of these heads and of RRsets given as their concatenation and the end of each; `None` if they do not fit together.
@@ -85,10 +75,10 @@ impl InternTables {
         is_good.then_some(InternTables { heads, ends, bytes, ..InternTables::default() })
     }
 
-    /// Shares the tables; all zones without interned data share those of [`standard_heads`].
+    /// Shares the tables; all zones without interned data share those of [`rrset_head`].
     pub(crate) fn shared(self) -> Arc<InternTables> {
         static STANDARD: LazyLock<Arc<InternTables>> = LazyLock::new(|| {
-            let heads = standard_heads::all().collect();
+            let heads = rrset_head::standard_heads().collect();
             Arc::new(InternTables { heads, has_standard_heads: true, ..InternTables::default() })
         });
         if self.heads.is_empty() && self.ends.is_empty() { STANDARD.clone() } else { Arc::new(self) }
@@ -134,7 +124,7 @@ impl RrsetIndex {
 
 /// Interns heads and RRsets while a zone is built, from several threads at once.
 pub(crate) enum Interner<'t> {
-    /// Interns nothing, and knows the [`standard_heads`]: small zones save nothing more.
+    /// Interns nothing, and knows the [`rrset_head`]: small zones save nothing more.
     Disabled,
     /// Builds new tables.
     New(Box<NewTables>),
@@ -200,7 +190,7 @@ impl Interner<'_> {
     /// The number of a head; `None` if it is not interned.
     pub(crate) fn head(&self, head: RrsetHead) -> Option<u8> {
         match self {
-            Interner::Disabled => standard_heads::number_of(head),
+            Interner::Disabled => rrset_head::standard_number(head),
             Interner::Existing(tables) => tables.find_head(head),
             Interner::New(tables) => {
                 let mut heads = tables.heads.lock().unwrap_or_else(PoisonError::into_inner);

@@ -34,8 +34,9 @@ mod write;
 use wire::name::labels_end;
 use wire::{NameRef, Rtype};
 
-use crate::intern::{InternTables, RrsetHead};
+use crate::intern::InternTables;
 use crate::owner_case::{self, MIXED, UPPER};
+use crate::rrset_head::RrsetHead;
 pub use crate::stage::RECORD_HEAD_LEN;
 pub use compression::MAX_RRSET_OFFSET;
 pub(crate) use encode::NodeEncoder;

@@ -8,8 +8,9 @@ use super::recurring::{InternedRrset, RecurringRrsets};
 use super::signature::SignatureHeads;
 use super::{COUNT, FULL_HEAD, INTERNED, RECORD_HEAD_LEN, RdataLayout, SHARED_HEAD, SIGNED, rdata_layout};
 use crate::canonical_form::canonical_cmp;
-use crate::intern::{Interner, RrsetHead};
+use crate::intern::Interner;
 use crate::owner_case::OwnerCase;
+use crate::rrset_head::RrsetHead;
 use crate::stage::StagedRecord;
 
 /// As many octets as most nodes have: a zone of few records makes each buffer for one or two.

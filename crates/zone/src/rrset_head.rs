@@ -1,9 +1,16 @@
-//! Heads of RRsets that most small zones have. The program knows their numbers, so that a zone without tables of its own stores one
-//! octet for them instead of seven.
+//! The heads of stored RRsets, and those that most small zones have. The program knows the numbers of these, so that a zone without
+//! tables of its own stores one octet for them instead of seven.
 
 use wire::Rtype;
 
-use crate::intern::RrsetHead;
+/// What the stored form of an RRset begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RrsetHead {
+    pub(crate) ttl: u32,
+    pub(crate) rtype: Rtype,
+    /// How the rest is stored, and the number of records: see [`rrset`](crate::rrset).
+    pub(crate) form: u8,
+}
 
 /// Types, and how many records the set has. Images contain numbers that depend on this list and on [`TTLS`]: a change of either needs
 /// another format version.
@@ -30,13 +37,13 @@ const SHAPES: [(Rtype, u8); 17] = [
 const TTLS: [u32; 15] =
     [60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 14_400, 21_600, 28_800, 43_200, 86_400, 172_800];
 
-/// The heads by number.
-pub(crate) fn all() -> impl Iterator<Item = RrsetHead> {
+/// The heads of most small zones, by number.
+pub(crate) fn standard_heads() -> impl Iterator<Item = RrsetHead> {
     SHAPES.iter().flat_map(|&(rtype, form)| TTLS.map(|ttl| RrsetHead { ttl, rtype, form }))
 }
 
 /// The number of a head, if it is one of these.
-pub(crate) fn number_of(head: RrsetHead) -> Option<u8> {
+pub(crate) fn standard_number(head: RrsetHead) -> Option<u8> {
     let shape = SHAPES.iter().position(|&shape| shape == (head.rtype, head.form))?;
     let ttl = TTLS.iter().position(|&ttl| ttl == head.ttl)?;
     Some((shape * TTLS.len() + ttl) as u8)
@@ -49,10 +56,10 @@ mod tests {
 
     #[test]
     fn each_head_has_its_number() {
-        let heads: Vec<RrsetHead> = all().collect();
+        let heads: Vec<RrsetHead> = standard_heads().collect();
         assert!(heads.len() <= MAX_HEADS);
-        assert!(heads.iter().enumerate().all(|(number, &head)| number_of(head) == Some(number as u8)));
-        let of = |ttl, rtype, form| number_of(RrsetHead { ttl, rtype, form });
+        assert!(heads.iter().enumerate().all(|(number, &head)| standard_number(head) == Some(number as u8)));
+        let of = |ttl, rtype, form| standard_number(RrsetHead { ttl, rtype, form });
         assert_eq!(
             [of(61, Rtype::A, 1), of(60, Rtype::A, 3), of(60, Rtype::PTR, 2), of(60, Rtype::A, 0x41)],
             [None; 4]
