@@ -190,12 +190,12 @@ fn a_list_names_many_zones() {
 #[test]
 fn a_produced_catalog_lists_zones_and_its_consumer_serves_them() {
     let (first, second) = (folder(), TestFolder::new());
-    // A port that the consumer listens on, known before the producer starts.
-    let port = std::net::UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port").port();
+    // What the consumer listens on, known before the producer starts: no other test uses this address.
+    let listen = std::net::UdpSocket::bind("127.0.94.1:0").and_then(|socket| socket.local_addr()).expect("a port");
     let config = |more: &str| {
         format!(
             "[template.default]\nfile = \"zones/{{name}}.zone\"\nallow-transfer = [\"127.0.0.1\"]\ncatalog-member = \"p.\"\n\
-             catalog-group = \"g\"\n[[zone]]\nname = \"p.\"\ncatalog = \"produce\"\nnotify = [\"127.0.0.1:{port}\"]\n\
+             catalog-group = \"g\"\n[[zone]]\nname = \"p.\"\ncatalog = \"produce\"\nnotify = [\"{listen}\"]\n\
              [[zone]]\nname = \"own\"\n{more}"
         )
     };
@@ -207,7 +207,7 @@ fn a_produced_catalog_lists_zones_and_its_consumer_serves_them() {
         "zonda.toml",
         &format!("[template.g]\n{primary}[[zone]]\nname = \"p.\"\ncatalog = \"consume\"\ncatalog-templates = {{ g = \"g\" }}\n{primary}"),
     );
-    let consumer = second.serve(&["--config", "zonda.toml", "--listen", &format!("127.0.0.1:{port}")]);
+    let consumer = second.serve(&["--config", "zonda.toml", "--listen", &listen.to_string()]);
     wait_for_rcode(&consumer, "own", NOERROR);
     assert_eq!(zone(&first, &["add", "a", "b"]).status, 0);
     wait_for_rcode(&consumer, "a", NOERROR);
@@ -230,7 +230,7 @@ fn a_produced_catalog_lists_zones_and_its_consumer_serves_them() {
     assert!(serial(&first) >= before);
     // RFC 9432 5.1: the members of a stored catalog are served before any primary answers.
     drop((consumer, _producer));
-    let consumer = second.serve(&["--config", "zonda.toml", "--listen", &format!("127.0.0.1:{port}")]);
+    let consumer = second.serve(&["--config", "zonda.toml", "--listen", &listen.to_string()]);
     wait_for_rcode(&consumer, "b", NOERROR);
     wait_for_rcode(&consumer, "own", NOERROR);
     assert!(consumer.ask("www.b").has("192.0.2.1"));
