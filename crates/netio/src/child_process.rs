@@ -174,9 +174,11 @@ mod tests {
         assert_eq!(spawn("nul\0l"), Err(io::ErrorKind::InvalidInput));
     }
 
-    /// Signals of this process are blocked, and the runtime of Rust ignores SIGPIPE.
+    /// Signals of this process are blocked, the runtime of Rust ignores SIGPIPE, and who started it may ignore SIGHUP (nohup).
     #[test]
     fn a_child_has_no_blocked_or_ignored_signals() {
+        // SAFETY: the action is a constant.
+        unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
         let _blocked = Signals::block().expect("blocking is always allowed");
         for (name, number) in [("TERM", libc::SIGTERM), ("HUP", libc::SIGHUP), ("PIPE", libc::SIGPIPE)] {
             let (status, _) = run(shell(&format!("kill -s {name} $$; exit 0")), "");

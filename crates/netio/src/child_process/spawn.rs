@@ -140,11 +140,11 @@ impl Attributes {
         };
         let flags = libc::POSIX_SPAWN_SETPGROUP | libc::POSIX_SPAWN_SETSIGMASK | libc::POSIX_SPAWN_SETSIGDEF;
         let mut signals = MaybeUninit::uninit();
-        // SAFETY: `attributes` is initialized, and `signals` by its first call; the number is a valid signal.
+        // SAFETY: `attributes` is initialized, and `signals` by its first call.
         unsafe {
             libc::sigemptyset(signals.as_mut_ptr());
             check(libc::posix_spawnattr_setsigmask(&mut attributes.0, signals.as_ptr()))?;
-            libc::sigaddset(signals.as_mut_ptr(), libc::SIGPIPE);
+            libc::sigfillset(signals.as_mut_ptr());
             check(libc::posix_spawnattr_setsigdefault(&mut attributes.0, signals.as_ptr()))?;
             check(libc::posix_spawnattr_setpgroup(&mut attributes.0, 0))?;
             check(libc::posix_spawnattr_setflags(&mut attributes.0, flags as libc::c_short))?;
