@@ -62,7 +62,7 @@ class Daemon:
             try:
                 if condition():
                     return
-            except (OSError, dns.exception.DNSException):
+            except (OSError, EOFError, dns.exception.DNSException):
                 pass
             assert self.process is None or self.process.poll() is None, f"zonda ended:\n{self.log_text()}"
             assert time.monotonic() < deadline, f"not within {timeout_s} s:\n{self.log_text()}"
