@@ -38,27 +38,9 @@ impl<'r> RecordHead<'r> {
 }
 
 /// Whether RDATA of this type may have compressed names: that of RFC 1035 types, and of those that receivers decompress because some
-/// servers compress them (RFC 3597 4).
+/// servers compress them (RFC 3597 4). The other types with names in the list of RFC 4034 6.2 never have.
 fn may_be_compressed(rtype: Rtype) -> bool {
-    let is_of_rfc_1035 = matches!(
-        rtype,
-        Rtype::NS
-            | Rtype::MD
-            | Rtype::MF
-            | Rtype::CNAME
-            | Rtype::SOA
-            | Rtype::MB
-            | Rtype::MG
-            | Rtype::MR
-            | Rtype::PTR
-            | Rtype::MINFO
-            | Rtype::MX
-    );
-    is_of_rfc_1035
-        || matches!(
-            rtype,
-            Rtype::RP | Rtype::AFSDB | Rtype::RT | Rtype::SIG | Rtype::PX | Rtype::NXT | Rtype::NAPTR | Rtype::SRV
-        )
+    rdata::is_canonicalized(rtype) && !matches!(rtype, Rtype::KX | Rtype::DNAME | Rtype::A6 | Rtype::RRSIG)
 }
 
 impl RecordBuffer {
