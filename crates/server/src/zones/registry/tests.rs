@@ -109,6 +109,21 @@ impl Bench {
         self.zones.latest_reload()
     }
 
+    /// The id of a configured zone.
+    pub(super) fn id(&self, apex: &str) -> ZoneId {
+        let apex: Name = apex.parse().expect("a name");
+        self.zones.find(apex.as_ref()).expect("it is configured")
+    }
+
+    /// Hands over the stored version of a configured zone.
+    fn restore(&mut self, apex: &str, serial: u32, timers: Option<Timers>) -> ZoneId {
+        let (id, apex): (ZoneId, Name) = (self.id(apex), apex.parse().expect("a name"));
+        let version = loaded(apex.as_ref(), serial).zone.expect("a version");
+        let restored = RestoredZone { version, history: Vec::new(), timers };
+        self.zones.handle_journal(JournalEvent::Restored(id, Some(Box::new(restored))));
+        id
+    }
+
     /// Does what the writer does until `condition` holds; returns what became of zones meanwhile.
     pub(super) fn run_until(&mut self, condition: impl Fn(&Bench) -> bool) -> Vec<ZoneReport> {
         let (begin, mut reports) = (Instant::now(), Vec::new());
@@ -317,7 +332,7 @@ fn a_zone_that_was_frozen_before_and_was_removed_is_not_frozen_when_it_is_added_
         bench.gate.open("a", 1);
         bench.configure(&[(name, "a")]);
         bench.run_until(|bench| bench.serial(name) == Some(1));
-        let id = bench.zones.find(name.parse::<Name>().expect("a name").as_ref()).expect("it is configured");
+        let id = bench.id(name);
         assert!(!bench.zones.is_frozen(id), "{name}");
     }
 }
@@ -347,11 +362,7 @@ fn a_restored_secondary_without_times_is_served_once_a_primary_confirms_it() {
         bench.zones.set_journal(Box::new(StoredJournal(Arc::clone(&stored))));
         bench.zones.configure([with_primary_key("a.", "key.")].into());
         bench.zones.step(Instant::now());
-        let apex: Name = "a.".parse().expect("a name");
-        let id = bench.zones.find(apex.as_ref()).expect("it is configured");
-        let version = loaded(apex.as_ref(), 5).zone.expect("a version");
-        let restored = RestoredZone { version, history: Vec::new(), timers };
-        bench.zones.handle_journal(JournalEvent::Restored(id, Some(Box::new(restored))));
+        let id = bench.restore("a.", 5, timers);
         bench.zones.step(Instant::now());
         bench.zones.publish();
         assert_eq!(bench.serial("a."), Some(serial), "{timers:?}");
@@ -420,8 +431,7 @@ fn a_zone_whose_stored_version_is_being_read_is_loading() {
     let mut bench = Bench::new(&[]);
     bench.zones.set_journal(Box::new(OneVersionJournal(true)));
     bench.configure(&[("a.", "a")]);
-    let apex: Name = "a.".parse().expect("a name");
-    let id = bench.zones.find(apex.as_ref()).expect("it is configured");
+    let id = bench.id("a.");
     let state = |bench: &Bench| bench.zones.status_at(id.index as usize).map(|(_, status)| status.state);
     assert_eq!(state(&bench), Some(ZoneServingState::Loading));
     bench.zones.handle_journal(JournalEvent::Restored(id, None));
@@ -441,11 +451,7 @@ fn the_file_of_a_secondary_does_not_replace_what_is_stored() {
         bench.gate.open("file", 7);
         bench.zones.configure([with_primary_key("a.", "key.")].into());
         bench.zones.step(Instant::now());
-        let apex: Name = "a.".parse().expect("a name");
-        let id = bench.zones.find(apex.as_ref()).expect("it is configured");
-        let version = loaded(apex.as_ref(), 5).zone.expect("a version");
-        let restored = RestoredZone { version, history: Vec::new(), timers };
-        bench.zones.handle_journal(JournalEvent::Restored(id, Some(Box::new(restored))));
+        bench.restore("a.", 5, timers);
         bench.run_until(|bench| bench.zones.is_idle());
         bench.zones.publish();
         assert_eq!((bench.serial("a."), bench.gate.begun("file")), (Some(serial), 0), "{timers:?}");

@@ -45,10 +45,6 @@ pub(super) fn change_set(apex: &str, from: u32, to: u32, records: u32) -> Change
 pub(super) type Results = Receiver<Result<ChangedZone, ChangeRefusal>>;
 
 impl Bench {
-    pub(super) fn id(&self, apex: &str) -> ZoneId {
-        self.zones.find(name(apex).as_ref()).expect("it is configured")
-    }
-
     /// Begins a change, which is not published before the next step.
     fn change(&mut self, apex: &str, (from, to): (u32, u32), records: u32, order: PublishOrder) -> Results {
         let (sender, results) = channel();
