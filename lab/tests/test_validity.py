@@ -241,6 +241,12 @@ def test_a_server_that_waits_for_its_own_writes_is_not_disturbed() -> None:
     assert reasons(telemetry(io=0.2, load_disk=4096)) == ["something waited for a disk 20% of the time"]
 
 
+def test_a_disk_that_stands_still_is_not_the_work_of_a_server_that_uses_it() -> None:
+    """E15: 1,000 zones took 12.1 s instead of 0.1, while the disk of the machine stalled and the server stored 7 MB."""
+    assert reasons(telemetry(io=0.9, server_disk=400_000)) == ["something waited for a disk 90% of the time"]
+    assert reasons(telemetry(io=0.9, server_disk=4_000_000)) == []
+
+
 def test_ticks_that_always_hit_periodic_work_are_bounded_by_the_measured_idle_time() -> None:
     """1,000 handshakes a second were charged 1.2 busy CPUs of 2 by ticks 4 ms apart, with both CPUs 80 % idle."""
     seen = telemetry()

@@ -23,6 +23,8 @@ WRONG = "answers are wrong"  # text printed by zonda-load; `wrong` has the numbe
 STEAL = 0.01  # share of CPU time taken by the hypervisor
 FOREIGN_CORES = 0.10  # CPUs used by programs outside the experiment
 IO_PRESSURE = 0.05  # share of the time with a task waiting for I/O
+SLOW_DISK = 1e6  # octets per second of the slowest disk that still measures the server
+SLOW_FSYNC_S = 0.5  # the longest wait for a server that stores little
 CPU_WAIT = 0.02  # share of the window in which the generator may wait for a CPU of its own
 FAR_CPU_WAIT = 0.2  # the same with a delayed link, whose program shares the generator's CPU, but per answer at most ...
 FAR_WAIT = 0.01  # ... this share of the delay, so that latencies hardly notice
@@ -233,10 +235,15 @@ def machine_reasons(telemetry: Telemetry, seconds: float, own_cores: float) -> l
         found.append(f"the hypervisor took {steal:.1%} of the CPU time")
     if (foreign := telemetry.busy_cores() - own_cores) > FOREIGN_CORES + telemetry.tick_error_cores():
         found.append(f"other programs used {foreign:.2f} CPUs")
-    waiting = telemetry.grown(lambda sample: sample["psi"]["io"]) / 1e6 / seconds
-    # A server that makes what it has got durable waits for the disk itself: that is measured, and is no disturbance.
-    if waiting > IO_PRESSURE and not telemetry.used_disk("server"):
-        found.append(f"something waited for a disk {waiting:.0%} of the time")
+    waited_s = telemetry.grown(lambda sample: sample["psi"]["io"]) / 1e6
+    if waited_s > IO_PRESSURE * seconds and waited_s > _own_disk_s(telemetry):
+        found.append(f"something waited for a disk {waited_s / seconds:.0%} of the time")
     if (late := float(telemetry.gauge(lambda sample: sample["late"]).max()) / 1e9) > LATE_SAMPLE_S:
         found.append(f"telemetry came {late:.1f} s late")
     return found
+
+
+def _own_disk_s(telemetry: Telemetry) -> float:
+    """How long a server may wait for the disk because of its own data: that is measured, and is no disturbance."""
+    octets = telemetry.disk_octets("server")
+    return SLOW_FSYNC_S + octets / SLOW_DISK if octets else 0.0

@@ -129,10 +129,10 @@ class Telemetry:
         waits = [s["processes"][label].get("wait_ns", 0) for s in self.samples if label in s["processes"]]
         return max(0, max(waits) - waits[0]) / 1e9 if waits else 0.0
 
-    def used_disk(self, label: str) -> bool:
-        """Whether a labelled process tree has read from or written to a disk."""
+    def disk_octets(self, label: str) -> int:
+        """What a labelled process tree has read from and written to disks."""
         found = [s["processes"].get(label, {}).get("disk_octets", 0) for s in self.samples]
-        return bool(found) and max(found) > found[0]
+        return max(found) - found[0] if found else 0
 
     def thread_shares(self, label: str) -> dict[str, Floats]:
         """The share of a core used by each thread of a process tree, by thread id."""
