@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{TrySendError, sync_channel};
+use std::sync::mpsc::{RecvError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
 use answer::{OccasionalReader, Served};
@@ -20,7 +20,7 @@ use crate::transfer::engine::TransferCommand;
 use crate::transfer::network::TransferHandle;
 use crate::transfer::refresh::RefreshStatus;
 use crate::write_help::write_help;
-use crate::writer::{ControlEvent, EditRequest, StatusPage, StatusRequest, WriterHandle};
+use crate::writer::{ControlEvent, ControlResults, EditRequest, StatusPage, StatusRequest, WriterHandle};
 use crate::zone_id::ZoneId;
 use crate::zone_status::{ZoneStatus, rfc3339};
 use crate::zones::ControlRefused;
@@ -69,11 +69,7 @@ impl FrozenZones {
     }
 
     fn store(&self) -> io::Result<()> {
-        let names = || {
-            let (reply, names) = sync_channel(1);
-            self.writer.request_control(ControlEvent::FrozenZones { reply });
-            names.recv().ok()
-        };
+        let names = || self.writer.ask(|reply| ControlEvent::FrozenZones { reply }).recv().ok();
         self.file.write(names).inspect_err(|error| {
             error!(
                 help = write_help(error, "the state-dir"),
@@ -150,14 +146,13 @@ impl ControlService {
     fn page(&self, zones: Vec<String>, from: u32) -> Result<StatusPage, WriterIsGone> {
         let (reply, page) = sync_channel(1);
         self.writer.request_status(StatusRequest { zones, from: from as usize, reply });
-        page.recv().map_err(|_| WriterIsGone)
+        Ok(page.recv()?)
     }
 
     /// Adds what the storage thread knows.
     fn add_journal(&self, zones: &mut [(ZoneId, ZoneStatus)]) {
-        let (reply, usage) = sync_channel(1);
         let ids = zones.iter().map(|(id, _)| *id).collect();
-        self.writer.request_control(ControlEvent::JournalOf { zones: ids, reply });
+        let usage = self.writer.ask(|reply| ControlEvent::JournalOf { zones: ids, reply });
         let usage = usage.recv_timeout(MAX_DISK_WAIT).unwrap_or_default();
         for ((_, status), usage) in zones.iter_mut().zip(usage) {
             status.journal = usage;
@@ -166,9 +161,8 @@ impl ControlService {
 
     /// The metrics of the listeners, of zones and of the journal.
     fn metrics(&self) -> ControlResponse {
-        let ((reply, totals), (usage_reply, usage)) = (sync_channel(1), sync_channel(1));
-        self.writer.request_control(ControlEvent::Totals { reply });
-        self.writer.request_control(ControlEvent::Journal { reply: usage_reply });
+        let totals = self.writer.ask(|reply| ControlEvent::Totals { reply });
+        let usage = self.writer.ask(|reply| ControlEvent::Journal { reply });
         let (totals, usage) = (totals.recv().ok(), usage.recv_timeout(MAX_DISK_WAIT).ok());
         ControlResponse::Metrics(metrics::render(&self.counters, totals, usage))
     }
@@ -200,9 +194,11 @@ impl ControlService {
             let results = match action {
                 ZoneAction::Refresh => self.transfer(TransferCommand::Refresh, &page.zones),
                 ZoneAction::Retransfer => self.transfer(TransferCommand::Retransfer, &page.zones),
-                ZoneAction::Notify => self.notify(&page.zones).ok_or(WriterIsGone)?,
-                ZoneAction::Freeze => self.freeze(true, &page.zones).ok_or(WriterIsGone)?,
-                ZoneAction::Thaw => self.freeze(false, &page.zones).ok_or(WriterIsGone)?,
+                ZoneAction::Notify => {
+                    self.control(&page.zones, |zones, reply| ControlEvent::Notify { zones, reply })?
+                }
+                ZoneAction::Freeze => self.freeze(true, &page.zones)?,
+                ZoneAction::Thaw => self.freeze(false, &page.zones)?,
             };
             for ((_, ZoneStatus { name, .. }), result) in page.zones.into_iter().zip(results) {
                 match result {
@@ -253,22 +249,20 @@ impl ControlService {
         zones.iter().map(send).collect()
     }
 
-    /// Notifies the secondaries of zones; `None` if there is no writer any more.
-    fn notify(&self, zones: &[(ZoneId, ZoneStatus)]) -> Option<Vec<Result<(), String>>> {
-        let (reply, results) = sync_channel(1);
-        let zones = zones.iter().map(|(id, _)| *id).collect();
-        self.writer.request_control(ControlEvent::Notify { zones, reply });
-        let result = |result: Result<(), ControlRefused>| result.map_err(|reason| reason.to_string());
-        Some(results.recv().ok()?.into_iter().map(result).collect())
+    /// Freezes or thaws zones.
+    fn freeze(&self, is_frozen: bool, zones: &[(ZoneId, ZoneStatus)]) -> Result<Vec<Result<(), String>>, WriterIsGone> {
+        self.control(zones, |zones, reply| ControlEvent::Freeze { zones, is_frozen, reply })
     }
 
-    /// Freezes or thaws zones; `None` if there is no writer any more.
-    fn freeze(&self, is_frozen: bool, zones: &[(ZoneId, ZoneStatus)]) -> Option<Vec<Result<(), String>>> {
-        let (reply, results) = sync_channel(1);
-        let zones = zones.iter().map(|(id, _)| *id).collect();
-        self.writer.request_control(ControlEvent::Freeze { zones, is_frozen, reply });
-        let result = |result: Result<(), ControlRefused>| result.map_err(|reason| reason.to_string());
-        Some(results.recv().ok()?.into_iter().map(result).collect())
+    /// Has the writer do something about zones. The results are in the order of the zones.
+    fn control(
+        &self,
+        zones: &[(ZoneId, ZoneStatus)],
+        event: impl FnOnce(Vec<ZoneId>, SyncSender<ControlResults>) -> ControlEvent,
+    ) -> Result<Vec<Result<(), String>>, WriterIsGone> {
+        let ids = zones.iter().map(|(id, _)| *id).collect();
+        let results = self.writer.ask(|reply| event(ids, reply)).recv()?;
+        Ok(results.into_iter().map(|result| result.map_err(|reason| reason.to_string())).collect())
     }
 
     //----------- adding and removing ------------------------------------------
@@ -309,12 +303,12 @@ impl ControlService {
         let (mut done, mut frozen) = (0, 0);
         for zone in zones {
             match self.roll_back_one(&zone, to) {
-                None => return writer_is_gone(),
-                Some(Ok(is_frozen)) => {
+                Err(WriterIsGone) => return writer_is_gone(),
+                Ok(Ok(is_frozen)) => {
                     done += 1;
                     frozen += usize::from(is_frozen);
                 }
-                Some(Err(reason)) => failures.push(ZoneFailure { zone: zone.1.name, reason: reason.to_string() }),
+                Ok(Err(reason)) => failures.push(ZoneFailure { zone: zone.1.name, reason: reason.to_string() }),
             }
         }
         match self.frozen_zones.store() {
@@ -326,15 +320,18 @@ impl ControlService {
         }
     }
 
-    /// Serves an earlier version again; returns whether the zone is frozen for that. `None` if there is no writer any more.
-    fn roll_back_one(&self, zone: &(ZoneId, ZoneStatus), serial: Option<u32>) -> Option<Result<bool, ControlRefused>> {
+    /// Serves an earlier version again; returns whether the zone is frozen for that.
+    fn roll_back_one(
+        &self,
+        zone: &(ZoneId, ZoneStatus),
+        serial: Option<u32>,
+    ) -> Result<Result<bool, ControlRefused>, WriterIsGone> {
         let (id, status) = zone;
         let (mut result, mut is_frozen) = (Err(ControlRefused::Changed), status.is_frozen);
         // Updates may come faster than the version can be made.
         for _ in 0..MAX_ROLLBACK_ATTEMPTS {
-            let (reply, kept) = sync_channel(1);
-            self.writer.request_control(ControlEvent::KeptVersion { zone: *id, serial, reply });
-            let kept = match kept.recv().ok()? {
+            let kept = self.writer.ask(|reply| ControlEvent::KeptVersion { zone: *id, serial, reply });
+            let kept = match kept.recv()? {
                 Ok(kept) => kept,
                 Err(reason) => {
                     result = Err(reason);
@@ -346,9 +343,8 @@ impl ControlService {
                 self.freeze(true, std::slice::from_ref(zone))?;
                 is_frozen = true;
             }
-            let (reply, served) = sync_channel(1);
-            self.writer.request_control(ControlEvent::RollBack { zone: *id, rollback, reply });
-            result = served.recv().ok()?;
+            let served = self.writer.ask(|reply| ControlEvent::RollBack { zone: *id, rollback, reply });
+            result = served.recv()?;
             if result != Err(ControlRefused::Changed) {
                 break;
             }
@@ -356,7 +352,7 @@ impl ControlService {
         if result.is_err() && is_frozen && !status.is_frozen {
             self.freeze(false, std::slice::from_ref(zone))?;
         }
-        Some(result.map(|_| is_frozen))
+        Ok(result.map(|_| is_frozen))
     }
 
     //----------- export -------------------------------------------------------
@@ -413,6 +409,13 @@ fn parse_name(zone: String) -> Result<Name, ZoneFailure> {
 
 /// There is no writer any more.
 struct WriterIsGone;
+
+/// The writer drops the requests that it has not answered.
+impl From<RecvError> for WriterIsGone {
+    fn from(_: RecvError) -> WriterIsGone {
+        WriterIsGone
+    }
+}
 
 /// The names in pages: the status of one page takes the writer about a millisecond.
 fn pages_of(mut zones: Vec<String>) -> impl Iterator<Item = Vec<String>> {

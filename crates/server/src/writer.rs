@@ -65,7 +65,7 @@ use zone_log::ZoneLog;
 pub use added_zones::EditRequest;
 pub use event_queue::{EventQueue, ReloadRequest, WriterHandle, queue};
 pub use reload::log_finding;
-pub use zone_control::ControlEvent;
+pub use zone_control::{ControlEvent, ControlResults};
 pub use zone_requests::{StatusPage, StatusRequest};
 
 /// How often the writer looks for stuck reads, shows progress and frees replaced versions, while there are any.

@@ -206,9 +206,12 @@ impl WriterHandle {
         _ = self.events.send(WriterEvent::StatusRequested(request));
     }
 
-    /// Requests control of zones: at most [`crate::control::CLIENTS`] wait for it.
-    pub fn request_control(&self, event: ControlEvent) {
-        // Without a writer the reply is dropped, which the client notices.
-        _ = self.events.send(WriterEvent::ControlRequested(Box::new(event)));
+    /// Requests control of zones: at most [`crate::control::CLIENTS`] wait for it. `event` makes the request, with where its reply goes;
+    /// the receiver gets that, or an error if the writer has ended.
+    pub fn ask<T>(&self, event: impl FnOnce(SyncSender<T>) -> ControlEvent) -> Receiver<T> {
+        let (reply, received) = sync_channel(1);
+        // Without a writer the reply is dropped, which the receiver notices.
+        _ = self.events.send(WriterEvent::ControlRequested(Box::new(event(reply))));
+        received
     }
 }

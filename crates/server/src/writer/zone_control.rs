@@ -18,21 +18,21 @@ use crate::zones::{ControlRefused, Rollback};
 
 /// A request about zones, or about all of them together.
 pub enum ControlEvent {
-    /// Freezes or thaws zones. The results are in the order of the zones.
+    /// Freezes or thaws zones.
     Freeze {
         /// The zones.
         zones: Vec<ZoneId>,
         /// Whether they are frozen from now on.
         is_frozen: bool,
         /// Receives the results.
-        reply: SyncSender<Vec<Result<(), ControlRefused>>>,
+        reply: SyncSender<ControlResults>,
     },
-    /// Notifies the secondaries of zones. The results are in the order of the zones.
+    /// Notifies the secondaries of zones.
     Notify {
         /// The zones.
         zones: Vec<ZoneId>,
         /// Receives the results.
-        reply: SyncSender<Vec<Result<(), ControlRefused>>>,
+        reply: SyncSender<ControlResults>,
     },
     /// Asks which version a rollback returns to.
     KeptVersion {
@@ -75,6 +75,9 @@ pub enum ControlEvent {
         reply: SyncSender<Result<u32, ControlRefused>>,
     },
 }
+
+/// The results for some zones, in their order.
+pub type ControlResults = Vec<Result<(), ControlRefused>>;
 
 /// A version that can be served again.
 pub struct KeptVersion {
