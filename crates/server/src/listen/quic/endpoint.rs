@@ -4,11 +4,8 @@
 //! and new ones are accepted. An attempt to connect is not accepted without a proof of its address (Retry, RFC 9000 8.1.2) while there are
 //! many handshakes, its client has many connections, or the table is full.
 
-use super::super::client_counts::client;
 use super::super::counters::ListenerCounters;
-use super::super::handshake_share::HandshakeShare;
 use super::super::limits::TRANSFERS_PER_CLIENT;
-use super::super::network_lanes::NetworkLanes;
 use super::super::panic_guard::catch_panic;
 use super::super::tcp_responder::TcpResponder;
 use super::super::worker_setup::WorkerSetup;
@@ -16,6 +13,7 @@ use super::super::{QuicConfig, Responder};
 use super::DoqError;
 use super::connection::{QuicConnection, Turn};
 use super::connection_table::ConnectionTable;
+use super::key_exchange_queue::{KeyExchangeQueue, Waiting};
 use super::late_streams::LateStreams;
 use super::transport::{QuicShared, server_config, transport, with_tls};
 use crate::rate_limited_log::RateLimitedLog;
@@ -33,11 +31,6 @@ use std::time::{Duration, Instant};
 /// Handshakes in progress above which addresses are verified first: more than 500 new clients per second with a round-trip time of
 /// 100 ms.
 const RETRY_ABOVE: usize = 50;
-/// Attempts to connect, and datagrams before a key exchange, that may wait for the next rounds. Networks take turns, and share the places;
-/// clients repeat what is dropped.
-const WAITING: usize = 256;
-/// Of these, those of one client.
-const WAITING_PER_CLIENT: usize = WAITING / 4;
 /// Datagrams or bursts that a connection sends in a turn.
 const TURN_TRANSMITS: usize = 8;
 /// The octets of an established connection that waits: 26,400 measured after 17 queries.
@@ -63,23 +56,6 @@ pub(super) trait DatagramQueue {
     fn queue(&mut self, socket: usize, transmit: &Transmit);
 }
 
-/// What waits for its turn, because a key exchange may follow: the costly step of a handshake.
-enum Waiting {
-    /// An attempt to connect, with the number of its socket.
-    Attempt(usize, Incoming),
-    /// A datagram of a connection whose ClientHello is not complete, with its index and the client.
-    Datagram(u32, IpAddr, ConnectionEvent),
-}
-
-impl Waiting {
-    fn peer(&self) -> IpAddr {
-        match self {
-            Waiting::Attempt(_, incoming) => incoming.remote_address().ip(),
-            Waiting::Datagram(_, peer, _) => *peer,
-        }
-    }
-}
-
 /// The connections of a thread.
 pub(super) struct QuicEndpoint<R> {
     endpoint: Endpoint,
@@ -88,9 +64,7 @@ pub(super) struct QuicEndpoint<R> {
     tls_config: Arc<rustls::ServerConfig>,
     config: Arc<ServerConfig>,
     table: ConnectionTable,
-    waiting: NetworkLanes<Waiting>,
-    handshake_share: HandshakeShare,
-    began: Instant,
+    key_exchanges: KeyExchangeQueue,
     /// Connections that get a turn.
     ready: BTreeSet<u32>,
     responder: TcpResponder<R>,
@@ -127,9 +101,7 @@ impl<R: Responder> QuicEndpoint<R> {
             tls,
             tls_config,
             config,
-            waiting: NetworkLanes::new(),
-            handshake_share: HandshakeShare::new(share as u32, 0),
-            began: now,
+            key_exchanges: KeyExchangeQueue::new(share as u32, now),
             ready: BTreeSet::new(),
             late: LateStreams::default(),
             counters,
@@ -163,9 +135,7 @@ impl<R: Responder> QuicEndpoint<R> {
         if !self.ready.is_empty() {
             return Some(now);
         }
-        let wait_ms = || self.handshake_share.until_left_ms().into();
-        let handshake = (!self.waiting.is_empty()).then(|| now + Duration::from_millis(wait_ms()));
-        self.table.next_timer().into_iter().chain(handshake).min()
+        self.table.next_timer().into_iter().chain(self.key_exchanges.next_turn(now)).min()
     }
 
     /// The number of connections.
@@ -177,7 +147,7 @@ impl<R: Responder> QuicEndpoint<R> {
     /// The number of attempts to connect, and of datagrams before a key exchange, that wait.
     #[cfg(test)]
     pub(super) fn waiting(&self) -> usize {
-        self.waiting.len()
+        self.key_exchanges.len()
     }
 
     /// The memory of all connections besides what each has, in octets.
@@ -205,10 +175,7 @@ impl<R: Responder> QuicEndpoint<R> {
     fn deliver(&mut self, index: u32, event: ConnectionEvent, now: Instant) {
         let connection = self.table.get(index).filter(|connection| connection.is_before_key_exchange());
         if let Some(peer) = connection.map(|connection| connection.peer.ip()) {
-            if self.may_wait(peer) {
-                self.waiting.push(Waiting::Datagram(index, peer, event), peer);
-            }
-            return;
+            return self.enqueue(Waiting::Datagram(index, peer, event));
         }
         let begin = self.begin_step(index);
         self.handle_event(index, event, now);
@@ -224,11 +191,10 @@ impl<R: Responder> QuicEndpoint<R> {
     fn consider(&mut self, socket: usize, incoming: Incoming, out: &mut impl DatagramQueue) {
         let peer = incoming.remote_address().ip();
         // Attempts that wait are accepted without another check.
-        let attempts = self.waiting_of(peer).filter(|waiting| matches!(waiting, Waiting::Attempt(..))).count();
-        let connections = self.table.connections_of(peer) + attempts;
-        let is_busy = self.table.handshaking() + self.waiting.len() >= RETRY_ABOVE;
+        let connections = self.table.connections_of(peer) + self.key_exchanges.attempts_of(peer);
+        let is_busy = self.table.handshaking() + self.key_exchanges.len() >= RETRY_ABOVE;
         // Nobody may have connections closed in the name of another.
-        let is_full = self.table.len() + self.waiting.len() >= self.max_connections;
+        let is_full = self.table.len() + self.key_exchanges.len() >= self.max_connections;
         if self.is_stopping {
             self.endpoint.ignore(incoming);
         } else if !incoming.remote_address_validated() && (is_busy || is_full || connections >= self.max_per_client / 2)
@@ -247,24 +213,16 @@ impl<R: Responder> QuicEndpoint<R> {
             self.counters.refused.add(1);
             let transmit = self.endpoint.refuse(incoming, out.buffer(socket));
             out.queue(socket, &transmit);
-        } else if self.may_wait(peer) {
-            self.waiting.push(Waiting::Attempt(socket, incoming), peer);
         } else {
-            self.endpoint.ignore(incoming);
+            self.enqueue(Waiting::Attempt(socket, incoming));
         }
     }
 
-    /// What waits of the client of `peer`.
-    fn waiting_of(&self, peer: IpAddr) -> impl Iterator<Item = &Waiting> {
-        self.waiting.of_network(peer).filter(move |waiting| client(waiting.peer()) == client(peer))
-    }
-
-    /// Whether something more of `peer` may wait. Where too much does, the network with most of it makes room.
-    fn may_wait(&mut self, peer: IpAddr) -> bool {
-        if self.waiting_of(peer).count() >= WAITING_PER_CLIENT {
-            return false;
+    /// Lets something wait for its turn, or drops it, or something else.
+    fn enqueue(&mut self, waiting: Waiting) {
+        if let Some(dropped) = self.key_exchanges.push(waiting) {
+            self.ignore(dropped);
         }
-        self.waiting.len() < WAITING || self.waiting.make_room_for(peer).map(|dropped| self.ignore(dropped)).is_some()
     }
 
     fn ignore(&mut self, waiting: Waiting) {
@@ -275,20 +233,15 @@ impl<R: Responder> QuicEndpoint<R> {
 
     /// Begins one handshake, or continues one, which may cost half a millisecond, if their share of the processor allows it.
     fn handshake_turn(&mut self, now: Instant, out: &mut impl DatagramQueue) {
-        let now_ms = now.saturating_duration_since(self.began).as_millis() as u32;
-        if self.waiting.is_empty() || !self.handshake_share.is_left(now_ms) {
-            return;
-        }
-        if let Some(waiting) = self.waiting.pop() {
-            let begin = Some(clock::thread_cpu());
-            let done = catch_panic(|| match waiting {
-                Waiting::Attempt(socket, incoming) => self.accept(socket, incoming, now, out),
-                // Another connection that has the index since cannot decrypt it.
-                Waiting::Datagram(index, _, event) => self.handle_event(index, event, now),
-            });
-            self.counters.panics.add(usize::from(done.is_none()));
-            self.charge(begin);
-        }
+        let Some(waiting) = self.key_exchanges.next(now) else { return };
+        let begin = Some(clock::thread_cpu());
+        let done = catch_panic(|| match waiting {
+            Waiting::Attempt(socket, incoming) => self.accept(socket, incoming, now, out),
+            // Another connection that has the index since cannot decrypt it.
+            Waiting::Datagram(index, _, event) => self.handle_event(index, event, now),
+        });
+        self.counters.panics.add(usize::from(done.is_none()));
+        self.charge(begin);
     }
 
     /// The processor time before a step of a connection, if it is in its handshake.
@@ -300,7 +253,7 @@ impl<R: Responder> QuicEndpoint<R> {
     /// Charges the share of the handshakes with a step.
     fn charge(&mut self, begin: Option<Duration>) {
         if let Some(begin) = begin {
-            self.handshake_share.charge(clock::thread_cpu().saturating_sub(begin));
+            self.key_exchanges.charge(clock::thread_cpu().saturating_sub(begin));
         }
     }
 
@@ -343,17 +296,9 @@ impl<R: Responder> QuicEndpoint<R> {
     /// One turn of a connection, which may be its last.
     fn turn(&mut self, index: u32, now: Instant, out: &mut impl DatagramQueue) {
         let begin = self.begin_step(index);
-        let endpoint = &mut self.endpoint;
-        let mut turn = Turn {
-            now,
-            responder: &mut self.responder,
-            late: &mut self.late,
-            counters: &self.counters,
-            tls: &self.tls,
-            idle_timeout: self.idle_timeout,
-        };
+        let (endpoint, table, mut turn) = self.parts(now);
         let state = catch_panic(|| {
-            self.table.update(index, now, |connection| {
+            table.update(index, now, |connection| {
                 let progress = connection.turn(&mut turn);
                 let is_over = handle_endpoint_events(endpoint, index, connection);
                 let is_blocked = is_over || transmit(connection, now, out);
@@ -462,7 +407,13 @@ impl<R: Responder> QuicEndpoint<R> {
     }
 
     fn change(&mut self, index: u32, now: Instant, change: impl FnOnce(&mut QuicConnection, &mut Turn<'_, R>)) {
-        let mut turn = Turn {
+        let (_, table, mut turn) = self.parts(now);
+        table.update(index, now, |connection| (change(connection, &mut turn), false));
+    }
+
+    /// What turns of connections need, each borrowed by itself.
+    fn parts(&mut self, now: Instant) -> (&mut Endpoint, &mut ConnectionTable, Turn<'_, R>) {
+        let turn = Turn {
             now,
             responder: &mut self.responder,
             late: &mut self.late,
@@ -470,7 +421,7 @@ impl<R: Responder> QuicEndpoint<R> {
             tls: &self.tls,
             idle_timeout: self.idle_timeout,
         };
-        self.table.update(index, now, |connection| (change(connection, &mut turn), false));
+        (&mut self.endpoint, &mut self.table, turn)
     }
 
     pub(super) fn warn(&mut self, what: &str) {
@@ -485,7 +436,7 @@ impl<R: Responder> QuicEndpoint<R> {
     /// Returns whether none are left.
     pub(super) fn stop(&mut self, now: Instant) -> bool {
         self.is_stopping = true;
-        while let Some(waiting) = self.waiting.pop() {
+        while let Some(waiting) = self.key_exchanges.pop() {
             self.ignore(waiting);
         }
         let finished =
