@@ -6,9 +6,9 @@ use tracing::{error, info};
 use wire::{Name, NameRef};
 use zone::Zone;
 use zone::catalog::{self, CatalogError, CatalogMember, MemberChange};
-use zone::change::ChangeSet;
 
 use super::member_placement::{Context, Placed};
+use super::member_work::{MemberPart, MemberWork, STEP};
 use crate::zone_id::ZoneId;
 use crate::zones::ZoneRegistry;
 use crate::zones::work_pool::{WorkId, WorkPool};
@@ -42,32 +42,23 @@ enum Task {
     Idle,
     /// The pool compares this version with the one applied.
     Comparing(WorkId, Zone),
-    /// Looks for zones that unchanged members have already, from this change on.
-    Checking { new: Zone, changes: Vec<MemberChange>, removed: HashSet<Name>, next: usize },
+    /// Looks for zones that unchanged members have already.
+    Checking(DuplicateSearch),
     /// Removes and adds members.
     Applying(std::vec::IntoIter<MemberChange>),
     /// The pool lists members.
     WaitingForList(WorkId),
-    /// Places the listed members; the next part of the list begins after the last one.
-    Placing { members: std::vec::IntoIter<CatalogMember>, last: Option<Box<[u8]>> },
+    /// Places the listed members.
+    Placing(MemberPart),
 }
 
-/// What the pool computes.
-pub enum MemberWork {
-    /// The difference of two versions; `None` if all members are new.
-    Compared(Result<Option<Vec<MemberChange>>, CatalogError>),
-    /// A part of the members.
-    Listed(Vec<CatalogMember>),
-    /// The first version of a produced catalog.
-    FirstVersion(Box<Zone>),
-    /// The next change of a produced catalog, and of which of its zones it changes anything.
-    Change(Box<ChangeSet>, Vec<bool>),
+/// A search for zones that unchanged members have already, from the change `next` on.
+struct DuplicateSearch {
+    new: Zone,
+    changes: Vec<MemberChange>,
+    removed: HashSet<Name>,
+    next: usize,
 }
-
-/// Members that one step adds, removes or checks: about a millisecond.
-pub const STEP: usize = 256;
-/// Members that the pool lists at once.
-pub const PART: usize = 4096;
 
 impl ConsumedCatalog {
     /// The configuration has changed: all members are placed anew.
@@ -113,7 +104,7 @@ impl ConsumedCatalog {
         self.task = match (std::mem::take(&mut self.task), result) {
             (Task::Comparing(_, new), Some(MemberWork::Compared(Ok(Some(changes))))) => {
                 let removed = changes.iter().filter_map(|change| Some(change.old.as_ref()?.zone.clone())).collect();
-                Task::Checking { new, changes, removed, next: 0 }
+                Task::Checking(DuplicateSearch { new, changes, removed, next: 0 })
             }
             (Task::Comparing(_, new), Some(MemberWork::Compared(Ok(None)))) => {
                 self.accept(new);
@@ -124,10 +115,7 @@ impl ConsumedCatalog {
                 self.reject(name, &problem.to_string());
                 Task::Idle
             }
-            (Task::WaitingForList(_), Some(MemberWork::Listed(members))) => {
-                let last = members.last().map(|member| member.label.clone());
-                Task::Placing { members: members.into_iter(), last }
-            }
+            (Task::WaitingForList(_), Some(MemberWork::Listed(part))) => Task::Placing(part),
             _ => {
                 self.reject(name, "zonda panicked while reading it; this is a bug, please report it");
                 Task::Idle
@@ -139,9 +127,9 @@ impl ConsumedCatalog {
     pub fn step(&mut self, name: &Name, context: &mut Context<'_>, pool: &WorkPool<MemberWork>) -> bool {
         match std::mem::take(&mut self.task) {
             Task::Idle => return self.begin(name, context, pool),
-            Task::Checking { new, changes, removed, next } => self.check(name, context, (new, changes, removed, next)),
+            Task::Checking(search) => self.check(name, context, search),
             Task::Applying(changes) => self.apply(name, context, changes),
-            Task::Placing { members, last } => self.place(name, context, pool, (members, last)),
+            Task::Placing(part) => self.place(name, context, pool, part),
             waiting @ (Task::Comparing(..) | Task::WaitingForList(_)) => {
                 self.task = waiting;
                 return false;
@@ -175,12 +163,8 @@ impl ConsumedCatalog {
     }
 
     /// RFC 9432 4.1: a zone that an unchanged member has must not be listed again.
-    fn check(
-        &mut self,
-        name: &Name,
-        context: &Context<'_>,
-        (new, changes, removed, next): (Zone, Vec<MemberChange>, HashSet<Name>, usize),
-    ) {
+    fn check(&mut self, name: &Name, context: &Context<'_>, search: DuplicateSearch) {
+        let DuplicateSearch { new, changes, removed, next } = search;
         let end = changes.len().min(next + STEP);
         let mut zones = changes[next..end].iter().filter_map(|change| Some(&change.new.as_ref()?.zone));
         let duplicate = zones.find(|zone| !removed.contains(*zone) && context.is_listed(name, zone)).cloned();
@@ -189,7 +173,7 @@ impl ConsumedCatalog {
                 self.reject(name.as_ref(), &CatalogError::Duplicate(zone).to_string());
                 Task::Idle
             }
-            None if end < changes.len() => Task::Checking { new, changes, removed, next: end },
+            None if end < changes.len() => Task::Checking(DuplicateSearch { new, changes, removed, next: end }),
             None => {
                 self.accept(new);
                 Task::Applying(changes.into_iter())
@@ -228,25 +212,15 @@ impl ConsumedCatalog {
 
     fn list(&mut self, pool: &WorkPool<MemberWork>, after: Option<Box<[u8]>>) {
         let Some(version) = self.applied.clone() else { return };
-        self.task = Task::WaitingForList(pool.submit(move || {
-            // The version was checked.
-            let members = catalog::members_after(&version, after.as_deref()).filter_map(Result::ok);
-            MemberWork::Listed(members.take(PART).collect())
-        }));
+        self.task = Task::WaitingForList(MemberPart::list(pool, version, after));
     }
 
-    fn place(
-        &mut self,
-        name: &Name,
-        context: &mut Context<'_>,
-        pool: &WorkPool<MemberWork>,
-        (mut members, last): (std::vec::IntoIter<CatalogMember>, Option<Box<[u8]>>),
-    ) {
-        for member in members.by_ref().take(STEP) {
+    fn place(&mut self, name: &Name, context: &mut Context<'_>, pool: &WorkPool<MemberWork>, mut part: MemberPart) {
+        for member in part.take_step() {
             self.place_one(name, context, member);
         }
-        match last {
-            _ if members.len() > 0 => self.task = Task::Placing { members, last },
+        match part.last {
+            _ if !part.is_taken() => self.task = Task::Placing(part),
             Some(last) => self.list(pool, Some(last)),
             None => self.report(name, context),
         }

@@ -5,6 +5,7 @@
 
 mod consumed_catalog;
 mod member_placement;
+mod member_work;
 mod produced_catalog;
 mod removed_zones;
 #[cfg(test)]
@@ -25,9 +26,9 @@ use crate::zones::work_pool::{WorkId, WorkPool};
 use crate::zones::zone_origin::ZoneOrigin;
 use crate::zones::{ZoneNotice, ZoneRegistry};
 use consumed_catalog::ConsumedCatalog;
-pub use consumed_catalog::MemberWork;
-use consumed_catalog::STEP;
-use member_placement::Placements;
+use member_placement::{Context, Placements};
+pub use member_work::MemberWork;
+use member_work::STEP;
 use produced_catalog::ProducedCatalog;
 
 /// The catalogs of this server.
@@ -104,7 +105,7 @@ impl Catalogs {
         self.sweep = Some(0);
     }
 
-    /// The template of this name, for a zone that is added; the reason why there is none otherwise.
+    /// The templates, for a zone that is added.
     pub fn templates(&self) -> &TemplateSet {
         &self.templates
     }
@@ -151,9 +152,7 @@ impl Catalogs {
 
     /// A zone that was not a member is gone: the first catalog that lists it serves it now.
     pub fn zone_freed(&mut self, zone: &Name, zones: &mut ZoneRegistry) {
-        let mut context =
-            member_placement::Context { templates: &self.templates, placements: &mut self.placements, zones };
-        context.place_next(zone);
+        Context { templates: &self.templates, placements: &mut self.placements, zones }.place_next(zone);
     }
 
     /// Whether all members of all consumed catalogs are in the registry.
@@ -201,8 +200,7 @@ impl Catalogs {
             self.sweep_slots(slot, zones);
             return true;
         }
-        let mut context =
-            member_placement::Context { templates: &self.templates, placements: &mut self.placements, zones };
+        let mut context = Context { templates: &self.templates, placements: &mut self.placements, zones };
         let mut has_more = context.place_freed(STEP);
         for (name, catalog) in &mut self.consumed {
             has_more |= catalog.step(name, &mut context, &self.pool);

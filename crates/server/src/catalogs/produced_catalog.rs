@@ -16,14 +16,14 @@ use zone::serial_policy::SerialPolicy;
 use zone::zone_builder::{ZoneBuilder, ZoneBuilderOptions};
 use zone::{CheckMode, Zone};
 
-use super::consumed_catalog::{MemberWork, PART, STEP};
+use super::member_work::{MemberPart, MemberWork};
 use super::removed_zones::RemovedZones;
 use super::{CatalogEvent, EventSink};
 use crate::clock;
 use crate::config::ZonePolicy;
 use crate::zone_id::ZoneId;
 use crate::zones::work_pool::{WorkId, WorkPool};
-use crate::zones::{ProposedChange, PublishOrder, ZoneChange, ZoneRegistry};
+use crate::zones::{ChangeRefusal, ChangedZone, ProposedChange, PublishOrder, ZoneChange, ZoneRegistry};
 
 /// A catalog that this server makes.
 #[derive(Default)]
@@ -67,7 +67,7 @@ enum Task {
     /// The pool lists members.
     WaitingForList(WorkId),
     /// Looks for listed members that are zones no more.
-    Comparing { members: std::vec::IntoIter<CatalogMember>, last: Option<Box<[u8]>> },
+    Comparing(MemberPart),
     /// The pool has made something.
     Made(MemberWork),
 }
@@ -120,10 +120,7 @@ impl ProducedCatalog {
     /// Takes the result of that job.
     pub fn finish_work(&mut self, result: Option<MemberWork>) {
         self.task = match result {
-            Some(MemberWork::Listed(members)) => {
-                let last = members.last().map(|member| member.label.clone());
-                Task::Comparing { members: members.into_iter(), last }
-            }
+            Some(MemberWork::Listed(part)) => Task::Comparing(part),
             Some(made) => Task::Made(made),
             None => {
                 error!("zonda panicked while making a catalog; this is a bug, please report it");
@@ -187,7 +184,7 @@ impl ProducedCatalog {
         match std::mem::take(&mut self.task) {
             Task::Idle if !is_complete || self.due(now).is_some() => return false,
             Task::Idle => return self.begin(name, id, zones, pool),
-            Task::Comparing { members, last } => self.compare(name, id, zones, pool, (members, last)),
+            Task::Comparing(part) => self.compare(name, id, zones, pool, part),
             Task::Made(MemberWork::FirstVersion(_)) if zones.is_frozen(id) => self.wait_for_thaw(name),
             Task::Made(MemberWork::FirstVersion(version)) => {
                 info!(catalog = %name, serial = version.serial(), "catalog produced");
@@ -247,7 +244,7 @@ impl ProducedCatalog {
             let (name, batch) = (name.clone(), self.changing.clone());
             self.task = Task::Making(pool.submit(move || own_version(name.as_ref(), &base, batch, serial, are_reset)));
         } else if std::mem::take(&mut self.needs_relisting) {
-            self.task = list(pool, base, None);
+            self.task = Task::WaitingForList(MemberPart::list(pool, base, None));
         } else if !self.pending.is_empty() {
             self.changing = std::iter::from_fn(|| self.pending.pop_first()).take(BATCH).collect();
             let batch = self.changing.clone();
@@ -274,9 +271,9 @@ impl ProducedCatalog {
         id: ZoneId,
         zones: &ZoneRegistry,
         pool: &WorkPool<MemberWork>,
-        (mut members, last): (std::vec::IntoIter<CatalogMember>, Option<Box<[u8]>>),
+        mut part: MemberPart,
     ) {
-        for member in members.by_ref().take(STEP) {
+        for member in part.take_step() {
             if !is_own(&member) {
                 (self.is_foreign, self.needs_relisting) = (true, true);
                 return;
@@ -291,19 +288,12 @@ impl ProducedCatalog {
                 Some(_) => (),
             }
         }
-        self.task = match (last, zones.latest(id)) {
-            (last, _) if members.len() > 0 => Task::Comparing { members, last },
-            (Some(last), Some(version)) => list(pool, version.clone(), Some(last)),
+        self.task = match (part.last.clone(), zones.latest(id)) {
+            _ if !part.is_taken() => Task::Comparing(part),
+            (Some(last), Some(version)) => Task::WaitingForList(MemberPart::list(pool, version.clone(), Some(last))),
             _ => Task::Idle,
         };
     }
-}
-
-fn list(pool: &WorkPool<MemberWork>, version: Zone, after: Option<Box<[u8]>>) -> Task {
-    Task::WaitingForList(pool.submit(move || {
-        let members = catalog::members_after(&version, after.as_deref()).filter_map(Result::ok);
-        MemberWork::Listed(members.take(PART).collect())
-    }))
 }
 
 fn groups(group: Option<&str>) -> Vec<Box<[u8]>> {
@@ -412,7 +402,7 @@ fn listed(zone: &Name, listing: &Listing, old: Option<&CatalogMember>, serial: u
 
 fn zone_change(zone: ZoneId, change: Box<ChangeSet>, name: &Name, events: &EventSink) -> ZoneChange {
     let (catalog, events) = (name.clone(), events.clone());
-    let done = Box::new(move |result: Result<crate::zones::ChangedZone, crate::zones::ChangeRefusal>| {
+    let done = Box::new(move |result: Result<ChangedZone, ChangeRefusal>| {
         if let Ok(changed) = &result {
             info!(%catalog, serial = changed.serial, "catalog changed");
         }
