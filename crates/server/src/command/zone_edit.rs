@@ -60,9 +60,6 @@ fn names(zones: &[Name], list: Option<&Path>) -> Result<Vec<(Name, Option<String
     Ok(zones)
 }
 
-/// The octets of JSON around each zone.
-const JSON_OVERHEAD: usize = 16;
-
 /// Sends the zones in requests of a size that the daemon accepts, and reports the results of all.
 fn edit<T>(
     daemon: &RunningDaemon,
@@ -73,16 +70,7 @@ fn edit<T>(
 ) -> ExitCode {
     let state_dir = daemon.state_dir();
     let mut result = ActionReport { done: 0, failures: Vec::new() };
-    let mut zones = zones.into_iter().peekable();
-    while zones.peek().is_some() {
-        let (mut batch, mut octets) = (Vec::new(), 0);
-        // A backslash takes two octets in JSON.
-        while let Some(zone) =
-            zones.next_if(|zone| octets + 2 * len(zone) + JSON_OVERHEAD < MAX_REQUEST_LEN as usize / 2)
-        {
-            octets += 2 * len(&zone) + JSON_OVERHEAD;
-            batch.push(zone);
-        }
+    for batch in batches(zones, len) {
         match request(&state_dir, &make(batch)) {
             Ok(ControlResponse::ZoneAction { done, failures }) => {
                 result.done += done;
@@ -93,4 +81,39 @@ fn edit<T>(
         }
     }
     report(result, is_json)
+}
+
+/// The octets of the zones in a request: with the rest of it, less than [`MAX_REQUEST_LEN`].
+const MAX_BATCH_LEN: usize = MAX_REQUEST_LEN as usize / 2;
+/// The octets of JSON around each zone.
+const JSON_OVERHEAD: usize = 16;
+
+/// The zones in batches for one request each. A zone that is too long for any is alone in its batch: the daemon says so.
+fn batches<T>(zones: Vec<T>, len: impl Fn(&T) -> usize) -> impl Iterator<Item = Vec<T>> {
+    // A backslash takes two octets in JSON.
+    let len = move |zone: &T| 2 * len(zone) + JSON_OVERHEAD;
+    let mut zones = zones.into_iter().peekable();
+    std::iter::from_fn(move || {
+        let first = zones.next()?;
+        let (mut octets, mut batch) = (len(&first), vec![first]);
+        while let Some(zone) = zones.next_if(|zone| octets + len(zone) < MAX_BATCH_LEN) {
+            octets += len(&zone);
+            batch.push(zone);
+        }
+        Some(batch)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zones_are_sent_in_batches_and_none_is_held_back_for_its_length() {
+        let lens = |zones: Vec<usize>| batches(zones, |len| *len).map(|batch| batch.len()).collect::<Vec<_>>();
+        assert_eq!(lens(vec![]), [] as [usize; 0]);
+        assert_eq!(lens(vec![20; 100]), [100]);
+        assert_eq!(lens(vec![100_000; 5]), [2, 2, 1]);
+        assert_eq!(lens(vec![1, MAX_BATCH_LEN, 1]), [1, 1, 1]);
+    }
 }
