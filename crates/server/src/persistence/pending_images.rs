@@ -28,7 +28,7 @@ const RETRY: Duration = Duration::from_secs(5);
 pub struct PendingImages {
     /// In the order of their requests.
     waiting: VecDeque<ZoneId>,
-    /// Zones in `waiting` that were removed. Another zone may have the slot by their turn.
+    /// Zones in `waiting` that were removed or withdrawn. Another zone may have the slot by their turn.
     removed: HashSet<ZoneId>,
     active: HashMap<ZoneId, ActiveImage>,
     /// Zones whose changes wait for the image.
@@ -89,7 +89,10 @@ pub struct EndedImage {
 impl PendingImages {
     /// A zone needs an image.
     pub fn request(&mut self, zone: ZoneId) {
-        self.waiting.push_back(zone);
+        // One that was withdrawn has its place still: with two of them, the next removal would leave one.
+        if !self.removed.remove(&zone) {
+            self.waiting.push_back(zone);
+        }
     }
 
     /// The next zone whose image is to be written; `None` while enough are. [`Self::begin`] or [`Self::remove`] must follow.
@@ -290,5 +293,18 @@ mod tests {
         images.request(next);
         assert_eq!((images.next(), images.next()), (Some(next), None));
         assert!(images.remove(next).is_none() && images.is_empty() && images.removed.is_empty());
+    }
+
+    #[test]
+    fn a_zone_that_is_withdrawn_twice_gets_no_turn() {
+        let mut images = PendingImages::default();
+        let zone = ZoneId { index: 5, generation: 1 };
+        for _ in 0..2 {
+            images.request(zone);
+            images.await_image(zone, true);
+            assert!(images.withdraw(zone).is_some_and(|image| image.is_none()));
+        }
+        assert_eq!(images.next(), None);
+        assert!(images.is_empty() && images.removed.is_empty());
     }
 }
