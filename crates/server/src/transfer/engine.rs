@@ -5,7 +5,9 @@
 
 mod check_failures;
 mod clock_steps;
+mod commands;
 mod connections;
+mod events;
 mod link_schedule;
 mod notify_streams;
 mod probes;
@@ -14,214 +16,30 @@ mod refusal_log;
 mod simulation;
 
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 
 use wire::message::Rcode;
-use wire::{Name, NameRef};
 
 use super::Now;
 use super::apex_table::ApexTable;
 use super::link::{ConnectionId, Link, Request, RequestPurpose};
 use super::notify_sender::{NotifyCounters, NotifySender};
-use super::primary::{PeerConfig, PrimaryId, SecondaryLimits, SizeLimits};
+use super::primary::PrimaryId;
 use super::refresh::{
-    CheckFailure, RefreshAction, RefreshLimits, RefreshScheduler, RefreshStatus, TransferResult, ZoneVersion,
+    CheckFailure, ProbeResult, RefreshAction, RefreshLimits, RefreshScheduler, RefreshStatus, TransferResult,
+    ZoneVersion,
 };
 use super::session::{ExchangeCounts, SessionLimits, SinkError, TransferFailure, TransferSink};
 use super::soa_probe::SoaProber;
-use super::soa_timers::{SoaTimers, StoredTimers};
+use super::soa_timers::StoredTimers;
 use crate::zone_id::ZoneId;
 use check_failures::CheckFailures;
 use clock_steps::ClockSteps;
+pub use commands::TransferCommand;
+pub use events::{RequestedTransfer, TransferEvent, TransferIo, TransferReport};
 use fastrand::Rng;
 use link_schedule::LinkSchedule;
 use notify_streams::StreamTarget;
 use refusal_log::RefusalLog;
-
-/// What the engine asks of the network and of the writer.
-pub trait TransferIo {
-    /// What receives the messages of a transfer.
-    type Sink: TransferSink;
-
-    /// Sends a datagram from the socket that is connected to this primary.
-    fn send_probe(&mut self, primary: PrimaryId, config: &PeerConfig, datagram: &[u8]);
-    /// Sends a NOTIFY.
-    fn send_notify(&mut self, target: &PeerConfig, datagram: &[u8]);
-    /// Nothing more is sent to this primary: its socket for probes may be closed.
-    fn forget(&mut self, primary: PrimaryId);
-    /// Opens a connection; the result is [`TransferEngine::connected`] or [`TransferEngine::closed`], never within this call.
-    fn connect(&mut self, connection: ConnectionId, config: &PeerConfig);
-    /// Closes a connection, of which nothing more is reported.
-    fn close(&mut self, connection: ConnectionId);
-    /// What is to receive the messages of a transfer.
-    fn new_sink(&mut self, transfer: RequestedTransfer<'_>) -> Self::Sink;
-    /// Something for the writer.
-    fn event(&mut self, event: TransferEvent<Self::Sink>);
-}
-
-/// A transfer that is asked for.
-#[derive(Clone, Copy, Debug)]
-pub struct RequestedTransfer<'a> {
-    /// The zone.
-    pub apex: NameRef<'a>,
-    /// The serial that changes are asked from; `None` for AXFR.
-    pub from_serial: Option<u32>,
-    /// Whether a serial that is not later is accepted.
-    pub accepts_any_serial: bool,
-    /// How large the zone may be.
-    pub limits: SizeLimits,
-}
-
-/// What the writer must know.
-pub enum TransferEvent<T> {
-    /// A version was received. The writer must answer with [`TransferCommand::Published`], [`TransferCommand::Rejected`] or
-    /// [`TransferCommand::Outdated`].
-    Received {
-        /// The zone.
-        zone: ZoneId,
-        /// What received it.
-        sink: T,
-        /// How it went.
-        report: TransferReport,
-    },
-    /// A transfer failed; the version served stays.
-    Failed {
-        /// The zone.
-        zone: ZoneId,
-        /// How it went.
-        report: TransferReport,
-    },
-    /// A check found nothing to transfer, for this reason. The zone is checked again later.
-    CheckFailed {
-        /// The zone.
-        zone: ZoneId,
-        /// The reason.
-        reason: CheckFailure,
-        /// Which primary has answered what, if none has answered with a SOA record.
-        details: Option<String>,
-    },
-    /// A primary could not be asked.
-    Unreachable {
-        /// The primary.
-        primary: SocketAddr,
-        /// The reason.
-        reason: String,
-    },
-    /// A version was published, or a primary confirmed it: it expires later than before, and is served again if it had expired.
-    Refreshed {
-        /// The zone.
-        zone: ZoneId,
-        /// The times to store.
-        timers: StoredTimers,
-    },
-    /// The zone must not be served any more (RFC 1034 4.3.5).
-    Expired {
-        /// The zone.
-        zone: ZoneId,
-    },
-    /// The times of some zones, for the EXPIRE option (RFC 7314 3.2) and to be stored: the clock was set, or
-    /// [`TransferCommand::ReportTimers`] has asked for them.
-    Timers(Vec<(ZoneId, StoredTimers)>),
-}
-
-/// How a transfer went.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TransferReport {
-    /// The primary.
-    pub primary: SocketAddr,
-    /// The serial that changes were asked from; `None` for AXFR.
-    pub from_serial: Option<u32>,
-    /// Its counts.
-    pub counts: ExchangeCounts,
-    /// Records received.
-    pub records: u64,
-    /// Why it failed.
-    pub failure: Option<TransferFailure>,
-}
-
-/// What the writer and others ask of the engine.
-#[derive(Debug)]
-pub enum TransferCommand {
-    /// A secondary zone was configured.
-    Add {
-        /// The zone.
-        zone: ZoneId,
-        /// Its apex.
-        apex: Name,
-        /// Its primaries.
-        primaries: Arc<[PeerConfig]>,
-        /// Its limits.
-        limits: SecondaryLimits,
-        /// Its stored version.
-        version: Option<ZoneVersion>,
-    },
-    /// The configuration of a zone changed.
-    Reconfigure {
-        /// The zone.
-        zone: ZoneId,
-        /// Its primaries.
-        primaries: Arc<[PeerConfig]>,
-        /// Its limits.
-        limits: SecondaryLimits,
-    },
-    /// The zone was removed.
-    Remove(ZoneId),
-    /// A NOTIFY that the access list permits arrived.
-    NotifyReceived {
-        /// The zone.
-        zone: ZoneId,
-        /// The serial of its SOA record, if it has one.
-        serial: Option<u32>,
-        /// The sender.
-        from: IpAddr,
-    },
-    /// Check the zone now.
-    Refresh(ZoneId),
-    /// Transfer the whole zone now.
-    Retransfer(ZoneId),
-    /// A received version was published.
-    Published {
-        /// The zone.
-        zone: ZoneId,
-        /// Its serial.
-        serial: u32,
-        /// The intervals of its SOA record.
-        timers: SoaTimers,
-        /// The EXPIRE option in its report.
-        expire_s: Option<u32>,
-    },
-    /// A received version was not published.
-    Rejected {
-        /// The zone.
-        zone: ZoneId,
-        /// Whether its changes did not fit the version served, or led to another one than that of the primary.
-        needs_whole_zone: bool,
-    },
-    /// The zone was changed while the version was built on what it was before.
-    Outdated {
-        /// The zone.
-        zone: ZoneId,
-    },
-    /// Report the times of a zone.
-    ReportTimers {
-        /// The zone.
-        zone: ZoneId,
-    },
-    /// The TLS settings of primaries were replaced.
-    TlsReplaced,
-    /// A version of any zone was published: send NOTIFY.
-    SendNotify {
-        /// The zone.
-        zone: ZoneId,
-        /// Its apex.
-        apex: Name,
-        /// The RDATA of its SOA record.
-        soa: Arc<[u8]>,
-        /// The targets.
-        targets: Arc<[PeerConfig]>,
-    },
-}
 
 /// The limits of the engine.
 #[derive(Clone, Copy, Debug)]
@@ -468,7 +286,17 @@ impl<T: TransferSink> TransferEngine<T> {
         io.forget(primary);
     }
 
-    //---------- Results of transfers
+    //---------- Results
+
+    /// Passes the result of a probe on to the scheduler.
+    fn probe_result(&mut self, zone: ZoneId, primary: PrimaryId, result: ProbeResult, now: Now) {
+        self.scheduler.probe_result(zone, primary, result, self.clock_steps.steady_s(now));
+    }
+
+    /// As [`TransferEngine::probe_result`], of a transfer. Returns whether the zone still wants it.
+    fn transfer_result(&mut self, zone: ZoneId, primary: PrimaryId, result: TransferResult, now: Now) -> bool {
+        self.scheduler.transfer_result(zone, primary, result, self.clock_steps.steady_s(now))
+    }
 
     fn transferred(
         &mut self,
@@ -505,8 +333,7 @@ impl<T: TransferSink> TransferEngine<T> {
         let Some(address) = self.scheduler.primary(primary).map(|config| config.address) else { return };
         let records = sink.records();
         let report = TransferReport { primary: address, from_serial, counts, records, failure };
-        let now_s = self.clock_steps.steady_s(now);
-        if !self.scheduler.transfer_result(zone, primary, result, now_s) || current.is_some() {
+        if !self.transfer_result(zone, primary, result, now) || current.is_some() {
             return;
         }
         io.event(match report.failure {

@@ -48,7 +48,7 @@ impl<T: TransferSink> TransferEngine<T> {
         if let Some(address) = address.filter(|_| self.scheduler.contains(zone)) {
             self.check_failures.add(zone, address, reason);
         }
-        self.scheduler.probe_result(zone, primary, result, self.clock_steps.steady_s(now));
+        self.probe_result(zone, primary, result, now);
     }
 
     /// Why a zone waits, if none of its primaries can be reached: they are tried again by one message at a time.

@@ -311,7 +311,7 @@ impl<T: TransferSink> TransferEngine<T> {
                 }
                 match failure {
                     Some(failure) => self.probe_failed(zone, primary, result, failure.to_string(), now),
-                    None => self.scheduler.probe_result(zone, primary, result, self.clock_steps.steady_s(now)),
+                    None => self.probe_result(zone, primary, result, now),
                 }
             }
             SessionEvent::Transferred { zone, sink, failure, counts } => {
@@ -346,9 +346,7 @@ impl<T: TransferSink> TransferEngine<T> {
                 // Two exchanges for the zone were in flight.
                 match event {
                     SessionEvent::Notified { .. } => (),
-                    SessionEvent::Probed { zone, result, .. } => {
-                        self.scheduler.probe_result(zone, primary, result, self.clock_steps.steady_s(now));
-                    }
+                    SessionEvent::Probed { zone, result, .. } => self.probe_result(zone, primary, result, now),
                     SessionEvent::Transferred { .. } => self.scheduler.transfer_abandoned(primary),
                 }
                 continue;
@@ -423,8 +421,7 @@ impl<T: TransferSink> TransferEngine<T> {
             self.probe_failed(zone, primary, ProbeResult::Timeout, reason.clone(), now);
             return io.event(TransferEvent::Unreachable { primary: address, reason });
         };
-        if self.scheduler.transfer_result(zone, primary, TransferResult::PrimaryFailed, self.clock_steps.steady_s(now))
-        {
+        if self.transfer_result(zone, primary, TransferResult::PrimaryFailed, now) {
             let (counts, failure) = (ExchangeCounts::default(), Some(failure.clone()));
             let report = TransferReport { primary: address, from_serial, counts, records: 0, failure };
             io.event(TransferEvent::Failed { zone, report });
@@ -435,21 +432,9 @@ impl<T: TransferSink> TransferEngine<T> {
     fn not_started(&mut self, primary: PrimaryId, request: Request, now: Now) {
         match request.purpose {
             RequestPurpose::Notify(_) => (),
-            RequestPurpose::Probe { .. } => {
-                self.scheduler.probe_result(
-                    request.zone,
-                    primary,
-                    ProbeResult::NotSent,
-                    self.clock_steps.steady_s(now),
-                );
-            }
+            RequestPurpose::Probe { .. } => self.probe_result(request.zone, primary, ProbeResult::NotSent, now),
             RequestPurpose::Transfer { .. } => {
-                self.scheduler.transfer_result(
-                    request.zone,
-                    primary,
-                    TransferResult::NotStarted,
-                    self.clock_steps.steady_s(now),
-                );
+                _ = self.transfer_result(request.zone, primary, TransferResult::NotStarted, now);
             }
         }
     }

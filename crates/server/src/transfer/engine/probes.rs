@@ -26,7 +26,7 @@ impl<T: TransferSink> TransferEngine<T> {
         let apex = self.apexes.get(zone.index).filter(|_| self.scheduler.contains(zone));
         match apex.and_then(|apex| link.prober.start(zone, apex, link.uses_edns(now), now)) {
             Some(datagram) => io.send_probe(primary, config, datagram),
-            None => self.scheduler.probe_result(zone, primary, ProbeResult::NotSent, self.clock_steps.steady_s(now)),
+            None => self.probe_result(zone, primary, ProbeResult::NotSent, now),
         }
     }
 
@@ -37,9 +37,7 @@ impl<T: TransferSink> TransferEngine<T> {
         let apexes = &self.apexes;
         match link.prober.receive(datagram, |zone| apexes.get(zone.index), now) {
             None => (),
-            Some((zone, ProbeOutcome::Result(result))) => {
-                self.scheduler.probe_result(zone, primary, result, self.clock_steps.steady_s(now));
-            }
+            Some((zone, ProbeOutcome::Result(result))) => self.probe_result(zone, primary, result, now),
             Some((zone, ProbeOutcome::Useless(reason))) => {
                 self.probe_failed(zone, primary, ProbeResult::Refused, reason.to_string(), now);
             }

@@ -4,12 +4,15 @@ mod tests;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
+use std::net::{IpAddr, SocketAddr};
 
 use wire::framing::{frame, split_message};
 use wire::message::{Flags, Opcode, Record};
 use wire::serial::{is_later, of_soa};
-use wire::{Class, Message, Rtype};
+use wire::{Class, Message, Name, Rtype};
 
+use super::super::primary::{PeerConfig, SecondaryLimits, SizeLimits};
+use super::super::soa_timers::SoaTimers;
 use super::*;
 
 const TIMERS: SoaTimers = SoaTimers { refresh_s: 600, retry_s: 60, expire_s: 5000 };

@@ -1,7 +1,7 @@
 //! Whatever happens, all zones are current in the end.
 
 use std::io;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use super::*;
 
