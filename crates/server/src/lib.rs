@@ -28,6 +28,8 @@ mod rate_limited_log;
 mod replace_file;
 pub mod report;
 #[cfg(test)]
+mod simulated_arrivals;
+#[cfg(test)]
 #[path = "../tests/storage/simulated_disk.rs"]
 #[expect(dead_code, reason = "the tests of the store need more of it")]
 mod simulated_disk;

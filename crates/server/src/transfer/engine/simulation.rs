@@ -1,9 +1,10 @@
 //! The engine against simulated primaries, network and writer, in simulated time.
 
+mod faults;
+mod sink;
 mod tests;
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use wire::framing::{frame, split_message};
@@ -14,118 +15,13 @@ use wire::{Class, Message, Name, Rtype};
 use super::super::primary::{PeerConfig, SecondaryLimits, SizeLimits};
 use super::super::soa_timers::SoaTimers;
 use super::*;
+use crate::simulated_arrivals::Arrivals;
+use faults::Fault;
+use sink::Sink;
 
 const TIMERS: SoaTimers = SoaTimers { refresh_s: 600, retry_s: 60, expire_s: 5000 };
 /// When 1970 began, in the simulation's milliseconds, does not matter; this is a Tuesday.
 const START_S: u32 = 1_000_000;
-
-/// What a primary does wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
-    None,
-    /// Answers nothing and refuses connections.
-    Dead,
-    /// A machine that is off: not even a RST comes. Not in [`FAULTS`], as every second dead primary is one.
-    Off,
-    /// Accepts connections and sends nothing.
-    Silent,
-    /// Loses three of four datagrams.
-    Lossy,
-    /// Answers REFUSED.
-    Refusing,
-    /// Does not know IXFR.
-    NoIxfr,
-    /// Answers the first query of a connection and closes it.
-    OnePerConnection,
-    /// Closes connections in the middle of the second transfer.
-    StopsMidway,
-    /// Sends an octet per second.
-    Trickle,
-    Garbage,
-    /// Sends another zone.
-    OtherZone,
-    /// Sends an older serial.
-    Older,
-    /// Sends an older serial in transfers alone: several servers have its address.
-    OlderTransfers,
-    /// Sets TC in all answers over UDP.
-    Truncates,
-    /// A firewall drops its datagrams.
-    NoUdp,
-    /// Answers REFUSED over UDP.
-    RefusesUdp,
-    /// Does not know EDNS.
-    NoEdns,
-}
-
-const FAULTS: [Fault; 17] = [
-    Fault::None,
-    Fault::Dead,
-    Fault::Silent,
-    Fault::Lossy,
-    Fault::Refusing,
-    Fault::NoIxfr,
-    Fault::OnePerConnection,
-    Fault::StopsMidway,
-    Fault::Trickle,
-    Fault::Garbage,
-    Fault::OtherZone,
-    Fault::Older,
-    Fault::OlderTransfers,
-    Fault::Truncates,
-    Fault::NoUdp,
-    Fault::RefusesUdp,
-    Fault::NoEdns,
-];
-
-/// Receives simulated transfers: SOA, one record, SOA.
-struct Sink {
-    apex: Name,
-    from_serial: Option<u32>,
-    accepts_any: bool,
-    serial: Option<u32>,
-    records: u64,
-}
-
-impl TransferSink for Sink {
-    fn receive(&mut self, message: &[u8]) -> Result<bool, SinkError> {
-        let contents = |what: &str| Err(SinkError::Contents(what.into()));
-        let Ok(message) = Message::parse(message) else { return contents("garbage") };
-        for record in &message.answer {
-            self.records += 1;
-            if record.owner != self.apex {
-                return contents("another zone");
-            }
-            let serial = of_soa(&record.rdata).filter(|_| record.rtype == Rtype::SOA);
-            match (self.serial, serial) {
-                (None, None) => return contents("no SOA"),
-                (Some(first), Some(last)) if first != last => return contents("another serial"),
-                (Some(_), Some(_)) => return Ok(true),
-                (None, Some(theirs)) => match self.from_serial {
-                    Some(ours) if is_later(ours, theirs) => return Err(SinkError::EarlierSerial { theirs, ours }),
-                    _ => self.serial = Some(theirs),
-                },
-                (Some(_), None) => (),
-            }
-        }
-        if self.current_serial().is_some() {
-            return Ok(true);
-        }
-        match self.serial {
-            None => contents("an empty message"),
-            Some(_) => Ok(false),
-        }
-    }
-
-    fn current_serial(&self) -> Option<u32> {
-        let serial = self.serial.filter(|_| self.records == 1)?;
-        self.from_serial.filter(|from| !is_later(serial, *from)).map(|_| serial)
-    }
-
-    fn records(&self) -> u64 {
-        self.records
-    }
-}
 
 enum Arrival {
     Datagram(PrimaryId, Vec<u8>),
@@ -142,10 +38,7 @@ struct World {
     /// By how much the clock was set.
     clock_step_s: i64,
     random: Rng,
-    /// What arrives when; the index is into `arrivals`.
-    order: BinaryHeap<Reverse<(u64, u64)>>,
-    arrivals: BTreeMap<u64, Arrival>,
-    next_arrival: u64,
+    arrivals: Arrivals<Arrival>,
     /// By the last octet of the address.
     faults: BTreeMap<u8, Fault>,
     serials: BTreeMap<(u8, String), u32>,
@@ -185,9 +78,7 @@ impl World {
             now: Now { s: START_S, ms: 0 },
             clock_step_s: 0,
             random: Rng::with_seed(seed),
-            order: BinaryHeap::new(),
-            arrivals: BTreeMap::new(),
-            next_arrival: 0,
+            arrivals: Arrivals::default(),
             faults: BTreeMap::new(),
             serials: BTreeMap::new(),
             connections: BTreeMap::new(),
@@ -205,12 +96,6 @@ impl World {
     fn set_time(&mut self, ms: u64) {
         let s = i64::from(START_S) + (ms / 1000) as i64 + self.clock_step_s;
         self.now = Now { s: s as u32, ms };
-    }
-
-    fn schedule(&mut self, ms: u64, arrival: Arrival) {
-        self.order.push(Reverse((ms, self.next_arrival)));
-        self.arrivals.insert(self.next_arrival, arrival);
-        self.next_arrival += 1;
     }
 
     fn latency_ms(&mut self) -> u64 {
@@ -296,11 +181,11 @@ impl World {
         at_ms = at_ms.max(self.now.ms + self.latency_ms());
         let (chunk, pause_ms) = if fault == Fault::Trickle { (1, 1000) } else { (1 + octets.len() / 2, 1) };
         for chunk in octets.chunks(chunk) {
-            self.schedule(at_ms, Arrival::Octets(id, chunk.to_vec()));
+            self.arrivals.schedule(at_ms, Arrival::Octets(id, chunk.to_vec()));
             at_ms += pause_ms;
         }
         if stops || fault == Fault::OnePerConnection {
-            self.schedule(at_ms, Arrival::Closed(id));
+            self.arrivals.schedule(at_ms, Arrival::Closed(id));
         }
         if let Some(connection) = self.connections.get_mut(&id) {
             (connection.answered, connection.last_ms) = (answered + 1, at_ms);
@@ -318,7 +203,7 @@ impl TransferIo for World {
         }
         for answer in self.answer(from, datagram, false) {
             let at_ms = self.now.ms + self.latency_ms();
-            self.schedule(at_ms, Arrival::Datagram(primary, answer));
+            self.arrivals.schedule(at_ms, Arrival::Datagram(primary, answer));
         }
     }
 
@@ -328,7 +213,7 @@ impl TransferIo for World {
         answer.flags.response = true;
         if !self.is_lost(host(target)) {
             let at_ms = self.now.ms + self.latency_ms();
-            self.schedule(at_ms, Arrival::NotifyAnswer(target.address, answer.to_wire()));
+            self.arrivals.schedule(at_ms, Arrival::NotifyAnswer(target.address, answer.to_wire()));
         }
     }
 
@@ -342,8 +227,8 @@ impl TransferIo for World {
         match self.fault(primary) {
             Fault::Off => (),
             Fault::Dead if self.opened.is_multiple_of(2) => (),
-            Fault::Dead => self.schedule(at_ms, Arrival::Closed(id)),
-            _ => self.schedule(at_ms, Arrival::Established(id)),
+            Fault::Dead => self.arrivals.schedule(at_ms, Arrival::Closed(id)),
+            _ => self.arrivals.schedule(at_ms, Arrival::Established(id)),
         }
     }
 
@@ -352,8 +237,7 @@ impl TransferIo for World {
     }
 
     fn new_sink(&mut self, transfer: RequestedTransfer<'_>) -> Sink {
-        let RequestedTransfer { apex, from_serial, accepts_any_serial: accepts_any, .. } = transfer;
-        Sink { apex: apex.to_owned(), from_serial, accepts_any, serial: None, records: 0 }
+        Sink::new(transfer)
     }
 
     fn event(&mut self, event: TransferEvent<Sink>) {
@@ -363,7 +247,7 @@ impl TransferIo for World {
                 let is_newer = self.served.get(&zone).is_none_or(|served| is_later(serial, *served));
                 assert!(is_newer || sink.accepts_any, "serials never go back");
                 let at_ms = self.now.ms + self.latency_ms();
-                self.schedule(at_ms, Arrival::Published(zone, serial));
+                self.arrivals.schedule(at_ms, Arrival::Published(zone, serial));
             }
             TransferEvent::Failed { report, .. } => {
                 self.failures.push(report.failure.expect("it failed").to_string());
@@ -424,7 +308,7 @@ impl Simulation {
             self.engine.step(self.world.now, &mut self.world);
             self.steps += 1;
             self.read_streams();
-            let arrival = self.world.order.peek().map(|Reverse((ms, _))| *ms);
+            let arrival = self.world.arrivals.next_ms();
             let next = self.engine.next_time(self.world.now).into_iter().chain(arrival).min();
             let next = next.unwrap_or(u64::MAX).max(self.world.now.ms);
             if next > end_ms {
@@ -453,13 +337,8 @@ impl Simulation {
     }
 
     fn deliver(&mut self) {
-        while let Some(Reverse((ms, number))) = self.world.order.peek().copied() {
-            if ms > self.world.now.ms {
-                return;
-            }
-            self.world.order.pop();
-            let arrival = self.world.arrivals.remove(&number).expect("it was scheduled");
-            let now = self.world.now;
+        let now = self.world.now;
+        while let Some(arrival) = self.world.arrivals.take_due(now.ms) {
             match arrival {
                 Arrival::Datagram(primary, octets) => self.engine.probe_received(primary, &octets, now),
                 Arrival::NotifyAnswer(from, octets) => self.engine.notify_answered(from, &octets, now),

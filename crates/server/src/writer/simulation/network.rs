@@ -1,9 +1,9 @@
 //! The simulated network: datagrams and streams that are lost, delayed, reordered, cut and reset.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
+use crate::simulated_arrivals::Arrivals;
 use crate::simulated_disk::Random;
 use crate::transfer::link::ConnectionId;
 use crate::transfer::primary::PrimaryId;
@@ -69,10 +69,10 @@ pub enum Arrival {
 pub struct Network {
     pub now_ms: u64,
     pub random: Random,
-    order: BinaryHeap<Reverse<(u64, u64)>>,
-    arrivals: BTreeMap<u64, Arrival>,
-    last: u64,
+    arrivals: Arrivals<Arrival>,
     pub streams: BTreeMap<u64, Stream>,
+    /// The number of the last stream.
+    last_stream: u64,
     /// How many of 100 datagrams are lost, and in how many of 100 cases sending resets a stream.
     loss: u64,
     /// Pairs of machines that cannot reach each other, until when.
@@ -86,10 +86,9 @@ impl Network {
         Network {
             now_ms: 0,
             random,
-            order: BinaryHeap::new(),
-            arrivals: BTreeMap::new(),
-            last: 0,
+            arrivals: Arrivals::default(),
             streams: BTreeMap::new(),
+            last_stream: 0,
             loss,
             cuts: Vec::new(),
             max_latency_ms,
@@ -120,23 +119,16 @@ impl Network {
     }
 
     fn schedule(&mut self, at_ms: u64, arrival: Arrival) {
-        self.last += 1;
-        self.order.push(Reverse((at_ms, self.last)));
-        self.arrivals.insert(self.last, arrival);
+        self.arrivals.schedule(at_ms, arrival);
     }
 
     pub fn next_ms(&self) -> Option<u64> {
-        self.order.peek().map(|Reverse((ms, _))| *ms)
+        self.arrivals.next_ms()
     }
 
     /// The next arrival that is due.
     pub fn arrive(&mut self) -> Option<Arrival> {
-        let Reverse((ms, number)) = *self.order.peek()?;
-        if ms > self.now_ms {
-            return None;
-        }
-        self.order.pop();
-        self.arrivals.remove(&number)
+        self.arrivals.take_due(self.now_ms)
     }
 
     //----------- datagrams --------------------------------------------------------
@@ -165,7 +157,8 @@ impl Network {
 
     /// Opens a stream; returns its number.
     pub fn connect(&mut self, client: ProcessId, connection: ConnectionId, server: usize) -> u64 {
-        let number = self.last + 1;
+        self.last_stream += 1;
+        let number = self.last_stream;
         let stream = Stream { client, connection, server, accepted_by: None, input: Vec::new(), last_ms: [0; 2] };
         self.streams.insert(number, stream);
         let at_ms = self.now_ms + self.latency_ms();

@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
+use super::faults::FAULTS;
 use super::*;
 
 /// Over many seeds: faults come and go, zones change, and an hour after the last fault everything is current.
