@@ -1,59 +1,28 @@
 //! The zones of `zonda zone add`, kept in the state-dir: a text file that every addition and removal is appended to.
 //!
-//! The first line is `= added-zones 3`, with the version of the format; the others are `+ NAME TEMPLATE NUMBER` or `- NAME`. Each ends with a
-//! space and its checksum: the CRC-32C of what precedes that, in hexadecimal. A line counts once its newline is on disk: one that a crash has
-//! cut off is dropped. The file is rewritten without the zones that were removed at a start, and when it has doubled.
-//!
-//! Format 2 had no numbers, format 1 no first line and no checksums either. They are read, and rewritten in format 3 at the next start: until
-//! that works, a file begins with lines of the other format.
+//! The file is rewritten without the zones that were removed at a start, and when it has doubled.
 
+mod line_format;
 mod saver;
 
-use std::collections::HashMap;
-use std::fmt::{Arguments, Write as _};
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use netio::file::open_no_link;
-use tracing::{error, warn};
-use wire::{Name, NameRef};
+use tracing::warn;
 
-use crate::printable::quoted;
 use crate::replace_file::{replace_file, sync_folder};
 use crate::write_help::write_help;
+pub use line_format::{AddedZones, Addition, Contents, Edit, is_storable};
+use line_format::{complete_len, replay, text_of};
 pub use saver::{SaveRequest, Saver};
 
 /// The file in the state-dir.
 pub const ADDED_ZONES: &str = "added-zones";
-
-/// Added zones.
-pub type AddedZones = HashMap<Name, Addition>;
-
-/// How a zone was added.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Addition {
-    /// The template.
-    pub template: String,
-    /// Another one each time that this zone is added: produced catalogs show by it that it is another zone. 0 if it is not known.
-    pub number: u32,
-}
-
-impl From<&str> for Addition {
-    fn from(template: &str) -> Addition {
-        Addition { template: template.to_owned(), number: 0 }
-    }
-}
-
-/// An addition or a removal.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Edit {
-    /// The zone was added.
-    Add(Name, Addition),
-    /// The zone was removed.
-    Remove(Name),
-}
+/// A copy of a file with damaged lines, beside it.
+pub const DAMAGED_ZONES: &str = "added-zones.damaged";
 
 /// The file, open for appending.
 pub struct AddedZonesFile {
@@ -64,29 +33,6 @@ pub struct AddedZonesFile {
     /// The length after the last attempt to rewrite it.
     rewritten_len: u64,
 }
-
-/// A copy of a file with damaged lines, beside it.
-pub const DAMAGED_ZONES: &str = "added-zones.damaged";
-
-/// What the file has.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Contents {
-    /// The zones after all lines.
-    pub zones: AddedZones,
-    /// Lines were left out: there may have been more zones, and some may have been removed.
-    pub is_damaged: bool,
-    /// There is nothing else in the file.
-    is_compact: bool,
-}
-
-/// The first line of a file, without its checksum.
-const HEADER: &str = "= added-zones ";
-/// The format that is written.
-const FORMAT_VERSION: &str = "3";
-/// The other formats that have a first line.
-const EARLIER_VERSION: &str = "2";
-/// The length of a checksum, and of the space before it.
-const CHECKSUM_LEN: usize = 9;
 
 /// A file that has not grown by this much is not rewritten.
 const MIN_GROWTH: u64 = 64 << 10;
@@ -101,8 +47,7 @@ impl AddedZonesFile {
             && let Err(error) = keep_and_rewrite(path, &text, &contents)
         {
             // The disk may be full. Whichever file is there now has all zones, so its length is read anew.
-            let help = write_help(&error, "the state-dir");
-            warn!(help, "`{ADDED_ZONES}` in the state-dir cannot be rewritten, it grows until that works: {error}");
+            warn_not_rewritten(&error);
         }
         let mut file = open_no_link(path, false)?;
         text.clear();
@@ -177,106 +122,6 @@ impl AddedZonesFile {
     }
 }
 
-/// Reads all lines. Fails only if another version of zonda has written them.
-fn replay(text: &[u8]) -> io::Result<Contents> {
-    let (mut zones, mut lines, mut damage) = (AddedZones::new(), 0, Damage::default());
-    let mut is_current = false;
-    // No line after the first one with a checksum is of format 1.
-    let mut has_checksums = false;
-    let end = complete_len(text);
-    for line in text[..end].split_inclusive(|&octet| octet == b'\n') {
-        lines += 1;
-        let line = &line[..line.len() - 1];
-        let checked = checked(line);
-        has_checksums |= checked.is_some();
-        let words = checked.or_else(|| Some(line).filter(|_| !has_checksums));
-        if let Some(version) = checked.and_then(|words| words.strip_prefix(HEADER.as_bytes())) {
-            is_current = check_version(version)?;
-            continue;
-        }
-        match words.and_then(parse) {
-            Some(Edit::Add(name, addition)) => _ = zones.insert(name, addition),
-            Some(Edit::Remove(name)) => _ = zones.remove(&name),
-            None => damage.note(lines, line),
-        }
-    }
-    if end < text.len() {
-        warn!("the last line of `{ADDED_ZONES}` was cut off by a crash: it was not acknowledged");
-    }
-    damage.report();
-    let is_damaged = damage.lines > 0;
-    let is_compact = !is_damaged && end == text.len() && is_current && lines == 1 + zones.len();
-    Ok(Contents { zones, is_damaged, is_compact })
-}
-
-/// The octets before the checksum, if that is right.
-fn checked(line: &[u8]) -> Option<&[u8]> {
-    let (words, checksum) = line.split_at_checked(line.len().checked_sub(CHECKSUM_LEN)?)?;
-    (*checksum == *checksum_of(words).as_bytes()).then_some(words)
-}
-
-/// What follows the words of a line.
-fn checksum_of(words: &[u8]) -> String {
-    format!(" {:08x}", crc32c::crc32c(words))
-}
-
-/// Whether this is the version that is written; fails if it is not known.
-fn check_version(version: &[u8]) -> io::Result<bool> {
-    if [FORMAT_VERSION, EARLIER_VERSION].map(str::as_bytes).contains(&version) {
-        return Ok(version == FORMAT_VERSION.as_bytes());
-    }
-    let version = String::from_utf8_lossy(version);
-    Err(io::Error::other(format!("its format is {}: use the version of zonda that wrote it", quoted(&version))))
-}
-
-/// Lines that are left out.
-#[derive(Default)]
-struct Damage {
-    lines: usize,
-    /// The number of the first one, and its text.
-    first: Option<(usize, String)>,
-}
-
-impl Damage {
-    fn note(&mut self, number: usize, line: &[u8]) {
-        self.lines += 1;
-        self.first.get_or_insert_with(|| (number, quoted(&String::from_utf8_lossy(line))));
-    }
-
-    fn report(&self) {
-        if let Some((line, text)) = &self.first {
-            error!(
-                damaged_lines = self.lines,
-                help = format!(
-                    "compare `zonda zone status` with the zones that you added, and repeat `zonda zone add` or `zonda zone remove` for \
-                     those that differ; the damaged file is kept as `{DAMAGED_ZONES}`"
-                ),
-                "`{ADDED_ZONES}` in the state-dir is damaged at line {line}, which is left out: {text}"
-            );
-        }
-    }
-}
-
-/// The length of the lines that are complete.
-fn complete_len(text: &[u8]) -> usize {
-    text.iter().rposition(|&octet| octet == b'\n').map_or(0, |newline| newline + 1)
-}
-
-fn parse(words: &[u8]) -> Option<Edit> {
-    let mut words = words.split(|&octet| octet == b' ');
-    let (kind, name) = (words.next()?, words.next()?);
-    let name = Name::from_text(name, Some(NameRef::ROOT)).ok()?.to_lowercase();
-    let [template, number] = [words.next(), words.next()].map(|word| word.map(str::from_utf8));
-    match (kind, template, number, words.next()) {
-        (b"+", Some(template), number, None) => {
-            let number = number.map_or(Some(0), |number| number.ok()?.parse().ok())?;
-            Some(Edit::Add(name, Addition { template: template.ok()?.to_owned(), number }))
-        }
-        (b"-", None, None, None) => Some(Edit::Remove(name)),
-        _ => None,
-    }
-}
-
 /// Writes the file anew. One with damaged lines is kept under another name, or as it is if that fails.
 fn keep_and_rewrite(path: &Path, text: &[u8], contents: &Contents) -> io::Result<()> {
     if contents.is_damaged {
@@ -287,42 +132,20 @@ fn keep_and_rewrite(path: &Path, text: &[u8], contents: &Contents) -> io::Result
 
 /// Writes the file anew, with a line for each zone.
 fn rewrite(path: &Path, zones: &AddedZones) -> io::Result<()> {
-    let mut text = String::new();
-    append_line(&mut text, format_args!("{HEADER}{FORMAT_VERSION}"));
-    for (name, addition) in zones {
-        Edit::Add(name.clone(), addition.clone()).append(&mut text);
-    }
+    let text = text_of(zones);
     replace_file(path, 0o600, |mut file| file.write_all(text.as_bytes()))
 }
 
-fn append_line(text: &mut String, words: Arguments<'_>) {
-    let start = text.len();
-    // Writing to a string cannot fail.
-    _ = text.write_fmt(words);
-    let checksum = checksum_of(&text.as_bytes()[start..]);
-    text.push_str(&checksum);
-    text.push('\n');
-}
-
-impl Edit {
-    /// Appends the line.
-    pub fn append(&self, text: &mut String) {
-        match self {
-            Edit::Add(name, Addition { template, number }) => {
-                append_line(text, format_args!("+ {name} {template} {number}"))
-            }
-            Edit::Remove(name) => append_line(text, format_args!("- {name}")),
-        }
-    }
-}
-
-/// Whether a template can be written to the file.
-pub fn is_storable(template: &str) -> bool {
-    !template.is_empty() && !template.contains(|character: char| character.is_whitespace())
+fn warn_not_rewritten(error: &io::Error) {
+    let help = write_help(error, "the state-dir");
+    warn!(help, "`{ADDED_ZONES}` in the state-dir cannot be rewritten, it grows until that works: {error}");
 }
 
 #[cfg(test)]
 mod tests {
+    use wire::Name;
+
+    use super::line_format::{HEADER, append_line};
     use super::*;
 
     fn name(text: &str) -> Name {

@@ -5,9 +5,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel};
 use std::thread;
 use std::time::Duration;
 
-use tracing::{error, warn};
+use tracing::error;
 
-use super::{ADDED_ZONES, AddedZonesFile, Edit};
+use super::{AddedZonesFile, Edit, warn_not_rewritten};
 use crate::write_help::write_help;
 
 /// Edits to write, in the order in which the writer made them.
@@ -69,8 +69,7 @@ fn save_all(mut file: AddedZonesFile, requests: &Receiver<SaveRequest>) {
         // A client that has left gets no reply.
         replies.into_iter().for_each(|reply| _ = reply.send(result.clone()));
         if let Err(error) = file.rewrite_if_grown() {
-            let help = write_help(&error, "the state-dir");
-            warn!(help, "`{ADDED_ZONES}` in the state-dir cannot be rewritten, it grows until that works: {error}");
+            warn_not_rewritten(&error);
         }
     }
 }
