@@ -3,11 +3,10 @@
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use toml::Value;
 use wire::{AddressPrefix, Name, Rtype};
 use zone::suggest::nearest;
 
-use super::inline_table::{InlineTable, deserialize_entry};
+use super::inline_table::{FlagOrName, InlineTable, deserialize_entry};
 use super::key_spec::ConfigValue;
 use super::value::{DomainName, Prefix};
 use crate::printable::quoted;
@@ -54,16 +53,10 @@ impl AccessEntry {
     }
 
     fn read(table: &mut InlineTable) -> Result<AccessEntry, String> {
-        let tls = match table.value("tls") {
-            None | Some(Value::Boolean(false)) => None,
-            Some(Value::Boolean(true)) => Some(TlsRequirement::Encrypted),
-            Some(Value::String(name)) => {
-                let DomainName(name) = name.parse().map_err(|error| format!("`tls`: {error}"))?;
-                Some(TlsRequirement::ClientName(name))
-            }
-            Some(other) => {
-                return Err(format!("`tls` has the type {} and must be true or a name", other.type_str()));
-            }
+        let tls = match table.flag_or_name("tls")? {
+            None | Some(FlagOrName::Flag(false)) => None,
+            Some(FlagOrName::Flag(true)) => Some(TlsRequirement::Encrypted),
+            Some(FlagOrName::Name(name)) => Some(TlsRequirement::ClientName(name)),
         };
         let key = table.parse("key")?.map(|DomainName(name)| name);
         let address = table.parse("address")?.map(|Prefix(address)| address);

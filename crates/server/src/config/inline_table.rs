@@ -4,12 +4,20 @@ use std::str::FromStr;
 
 use serde::de::{Deserialize, Deserializer, Error};
 use toml::Value;
+use wire::Name;
 use zone::suggest::nearest;
 
+use super::value::DomainName;
 use crate::printable::quoted;
 
 /// The keys of an inline table that were not read yet.
 pub struct InlineTable(toml::Table);
+
+/// The value of a key like `tls`.
+pub enum FlagOrName {
+    Flag(bool),
+    Name(Name),
+}
 
 /// Reads an entry: a string with `from_text`, a table with `from_table`.
 pub fn deserialize_entry<'de, T, D: Deserializer<'de>>(
@@ -42,6 +50,18 @@ impl InlineTable {
             None => Ok(false),
             Some(Value::Boolean(value)) => Ok(value),
             Some(other) => Err(format!("`{key}` has the type {} and must be true or false", other.type_str())),
+        }
+    }
+
+    /// Removes a key whose value is true, false or a domain name.
+    pub fn flag_or_name(&mut self, key: &str) -> Result<Option<FlagOrName>, String> {
+        match self.value(key) {
+            None => Ok(None),
+            Some(Value::Boolean(flag)) => Ok(Some(FlagOrName::Flag(flag))),
+            Some(name @ Value::String(_)) => {
+                parse_string(key, name).map(|DomainName(name)| Some(FlagOrName::Name(name)))
+            }
+            Some(other) => Err(format!("`{key}` has the type {} and must be true or a name", other.type_str())),
         }
     }
 

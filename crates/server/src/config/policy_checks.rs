@@ -9,7 +9,7 @@ use super::catalog_checks::member_template_problem;
 use super::keys::Server;
 use super::reader::{ConfigReader, PendingZone};
 use super::resolve::{ResolvedKeys, Templates};
-use super::value::{CatalogRole, Endpoint, FilePath, TlsEndpoint};
+use super::value::{CatalogRole, DNS_PORT, Endpoint, FilePath, TlsEndpoint};
 use super::zone_checks::{error, help_for_template};
 use super::zone_config::ZonePolicy;
 use crate::printable::quoted;
@@ -76,7 +76,7 @@ impl ConfigReader {
 
     /// Where a template begins.
     pub(super) fn template_position(&self, name: &str) -> FilePosition {
-        self.set_at.get(&format!("template.{name}")).cloned().unwrap_or_default()
+        self.position_of(&format!("template.{name}"))
     }
 
     /// Warns of settings without effect, each with the first zone that has it.
@@ -93,10 +93,8 @@ impl ConfigReader {
 
     /// Checks that TLS and QUIC have what they need.
     pub(super) fn check_tls(&mut self) {
-        let Server { listen_tls, listen_quic, tls_cert, tls_key, tls_self_signed, .. } = &self.server;
-        let (has_cert, has_key) = (tls_cert.is_some(), tls_key.is_some());
-        let position = |key: &str| self.set_at.get(key).cloned().unwrap_or_default();
-        let incomplete = match (has_cert, has_key) {
+        let Server { listen_tls, listen_quic, tls_cert, tls_key, tls_self_signed, tls_ticket_keys, .. } = &self.server;
+        let incomplete = match (tls_cert.is_some(), tls_key.is_some()) {
             (false, true) => Some(("tls-key", "`tls-cert`")),
             (true, false) => Some(("tls-cert", "`tls-key`")),
             (false, false) if *tls_self_signed => None,
@@ -104,25 +102,24 @@ impl ConfigReader {
             (false, false) if !listen_quic.is_empty() => Some(("listen-quic", "`tls-cert` and `tls-key`")),
             _ => None,
         };
-        if *tls_self_signed && has_cert {
-            let message = "`tls-self-signed` and `tls-cert` are two certificates";
-            self.add_error(position("tls-self-signed"), message, "remove one of them");
-            return;
-        }
+        let has_two_certificates = *tls_self_signed && tls_cert.is_some();
         // RFC 9250 4.1.1: port 53 is never used, so that QUIC is not taken for DNS over UDP.
-        if listen_quic.iter().any(|TlsEndpoint(address)| address.port() == 53) {
-            let help = "choose another port; clients expect 853";
-            self.add_error(position("listen-quic"), "`listen-quic` has port 53, which is for DNS over UDP", help);
+        let has_dns_port = listen_quic.iter().any(|TlsEndpoint(address)| address.port() == DNS_PORT);
+        let secrets = [("tls-key", tls_key.clone()), ("tls-ticket-keys", tls_ticket_keys.clone())];
+        if has_two_certificates {
+            let message = "`tls-self-signed` and `tls-cert` are two certificates";
+            return self.add_error(self.position_of("tls-self-signed"), message, "remove one of them");
         }
-        let position = |key: &str| self.set_at.get(key).cloned().unwrap_or_default();
+        if has_dns_port {
+            let message = "`listen-quic` has port 53, which is for DNS over UDP";
+            self.add_error(self.position_of("listen-quic"), message, "choose another port; clients expect 853");
+        }
         if let Some((key, missing)) = incomplete {
-            self.add_error(position(key), format!("`{key}` needs {missing}"), format!("set {missing} too"));
+            self.add_error(self.position_of(key), format!("`{key}` needs {missing}"), format!("set {missing} too"));
         }
-        let secrets = [("tls-key", &self.server.tls_key), ("tls-ticket-keys", &self.server.tls_ticket_keys)];
-        for (key, file) in secrets.map(|(key, file)| (key, file.clone())) {
-            let position = self.set_at.get(key).cloned().unwrap_or_default();
+        for (key, file) in secrets {
             if let Some(FilePath(file)) = file {
-                self.check_secrecy(&file, &position);
+                self.check_secrecy(&file, &self.position_of(key));
             }
         }
     }
@@ -135,13 +132,12 @@ impl ConfigReader {
             addresses.find(|address| listen.iter().any(|Endpoint(other)| overlap(*address, *other)))
         };
         // Another error has port 53.
-        let of_quic = conflict(listen_quic).filter(|address| address.port() != 53);
+        let of_quic = conflict(listen_quic).filter(|address| address.port() != DNS_PORT);
         for (key, transport, address) in [("listen-tls", "TCP", conflict(listen_tls)), ("listen-quic", "UDP", of_quic)]
         {
             let Some(address) = address else { continue };
-            let position = self.set_at.get(key).cloned().unwrap_or_default();
             let message = format!("`{key}` has {address}, where `listen` has DNS over {transport}");
-            self.add_error(position, message, "choose another port; clients expect 853");
+            self.add_error(self.position_of(key), message, "choose another port; clients expect 853");
         }
     }
 }

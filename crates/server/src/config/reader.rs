@@ -36,7 +36,7 @@ pub struct ConfigReader {
     /// `[server]`.
     pub server: Server,
     /// The positions of templates and of the keys of `[server]`.
-    pub(super) set_at: HashMap<String, FilePosition>,
+    set_at: HashMap<String, FilePosition>,
     /// `[template.NAME]`.
     pub(super) templates: BTreeMap<String, Template>,
     pub(super) zones: Vec<PendingZone>,
@@ -140,6 +140,11 @@ impl ConfigReader {
     /// Adds a finding of the caller.
     pub fn add_finding(&mut self, finding: Finding) {
         self.findings.add_with(finding.severity, || finding);
+    }
+
+    /// Where a key of `[server]` is set, or `template.NAME`.
+    pub(super) fn position_of(&self, key: &str) -> FilePosition {
+        self.set_at.get(key).cloned().unwrap_or_default()
     }
 
     pub(super) fn add_error(&mut self, position: FilePosition, message: impl Into<String>, help: impl Into<String>) {

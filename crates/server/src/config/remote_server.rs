@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use toml::Value;
 use wire::Name;
 
-use super::inline_table::{InlineTable, deserialize_entry};
+use super::inline_table::{FlagOrName, InlineTable, deserialize_entry};
 use super::key_spec::ConfigValue;
 use super::value::{Address, DNS_PORT, DomainName, FilePath, TLS_PORT, parse_socket_address};
 
@@ -78,29 +78,19 @@ impl RemoteServer {
 impl RemoteTls {
     /// `None` if the table asks for no TLS; a pin, a client certificate or QUIC asks for it too.
     fn read(table: &mut InlineTable) -> Result<Option<RemoteTls>, String> {
-        let (mut tls, wanted) = match table.value("tls") {
-            None => (RemoteTls::default(), None),
-            Some(Value::Boolean(wanted)) => (RemoteTls::default(), Some(wanted)),
-            Some(Value::String(name)) => {
-                let DomainName(name) = name.parse().map_err(|error| format!("`tls`: {error}"))?;
-                (RemoteTls { name: Some(name), ..RemoteTls::default() }, Some(true))
-            }
-            Some(other) => {
-                return Err(format!("`tls` has the type {} and must be true or a name", other.type_str()));
-            }
+        let (name, wanted) = match table.flag_or_name("tls")? {
+            None => (None, None),
+            Some(FlagOrName::Flag(wanted)) => (None, Some(wanted)),
+            Some(FlagOrName::Name(name)) => (Some(name), Some(true)),
         };
-        tls.pin = table.parse("tls-pin")?;
+        let pin = table.parse("tls-pin")?;
         let path = |FilePath(path)| path;
-        tls.client = match (table.parse("tls-client-cert")?.map(path), table.parse("tls-client-key")?.map(path)) {
+        let client = match (table.parse("tls-client-cert")?.map(path), table.parse("tls-client-key")?.map(path)) {
             (Some(certificate), Some(key)) => Some((certificate, key)),
             (None, None) => None,
             _ => return Err("`tls-client-cert` and `tls-client-key` must both be set".into()),
         };
-        tls.quic = match table.value("quic") {
-            None => false,
-            Some(Value::Boolean(wanted)) => wanted,
-            Some(other) => return Err(format!("`quic` has the type {} and must be true or false", other.type_str())),
-        };
+        let tls = RemoteTls { name, pin, client, quic: table.flag("quic")? };
         match wanted {
             Some(false) if tls != RemoteTls::default() => Err("`tls = false` contradicts the other TLS keys".into()),
             Some(true) => Ok(Some(tls)),

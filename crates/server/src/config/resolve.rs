@@ -60,8 +60,7 @@ impl ConfigReader {
         self.check_tls();
         self.check_addresses();
         if self.server.listen.is_empty() {
-            let position = self.set_at.get("listen").cloned().unwrap_or_default();
-            self.add_error(position, "`listen` is empty", "name an address, or remove the key");
+            self.add_error(self.position_of("listen"), "`listen` is empty", "name an address, or remove the key");
         }
         let has_errors = self.findings.has_errors();
         let mut findings = self.findings.finish(&Arc::default());
