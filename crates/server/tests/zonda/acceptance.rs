@@ -1,6 +1,6 @@
 //! Versions that must not be published: the one served before stays, and the log, the reload and the status say why.
 
-use crate::harness::{CommandOutput, TestFolder, zone_text};
+use crate::harness::{TestFolder, eventually, zone_text};
 use crate::zone_status::status;
 
 const ZONE: &str = "[[zone]]\nname = \"a.example\"\nfile = \"a.zone\"\n";
@@ -11,10 +11,6 @@ pub fn folder(settings: &str, text: &str) -> TestFolder {
     folder.write("zonda.toml", &format!("{ZONE}{settings}\n"));
     folder.write("a.zone", text);
     folder
-}
-
-pub fn reload(folder: &TestFolder) -> CommandOutput {
-    folder.run(&["reload", "--config", "zonda.toml"])
 }
 
 /// A zone with this many hosts.
@@ -29,9 +25,9 @@ fn a_file_beyond_the_limits_is_refused_and_the_old_version_stays() {
         ("max-bytes = 4000", hosts(2, 500), "octets in memory, and `max-bytes` is 4000"),
     ] {
         let folder = folder(settings, &hosts(1, 20));
-        let daemon = folder.serve(&["--config", "zonda.toml"]);
+        let daemon = folder.serve_with_config();
         folder.write("a.zone", &text);
-        let report = reload(&folder);
+        let report = folder.reload();
         assert_eq!(report.status, 1, "{}", report.out);
         assert!(report.out.contains(reason) && report.out.contains("the version from before is served"), "{report:?}");
         assert!(daemon.ask("h19.a.example").has("192.0.2.1"));
@@ -39,7 +35,7 @@ fn a_file_beyond_the_limits_is_refused_and_the_old_version_stays() {
         assert_eq!(status["serial"], 1, "{status}");
         assert!(status["problem"].as_str().is_some_and(|problem| problem.contains(reason)), "{status}");
         folder.write("a.zone", &hosts(3, 20));
-        assert_eq!(reload(&folder).status, 0);
+        assert_eq!(folder.reload().status, 0);
         assert!(crate::zone_status::status(&folder)["problem"].is_null(), "the problem is over");
     }
 }
@@ -47,11 +43,11 @@ fn a_file_beyond_the_limits_is_refused_and_the_old_version_stays() {
 #[test]
 fn a_version_that_comes_close_to_a_limit_is_reported_once() {
     let folder = folder("max-records = 1000", &hosts(1, 800));
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let daemon = folder.serve_with_config();
     for (serial, count, is_near) in [(2, 896, false), (3, 897, true), (4, 990, false), (5, 100, false), (6, 990, true)]
     {
         folder.write("a.zone", &hosts(serial, count));
-        let report = reload(&folder);
+        let report = folder.reload();
         let words = format!("it has {} records, which is close to the limit: `max-records` is 1000", count + 3);
         assert_eq!((report.status, report.out.contains(&words)), (0, is_near), "{report:?}");
     }
@@ -73,16 +69,16 @@ fn rfc_8976_4_a_file_with_a_wrong_digest_is_refused() {
     let folder = TestFolder::new();
     folder.write("zonda.toml", "[[zone]]\nname = \"example\"\nfile = \"a.zone\"\nzonemd = \"full-transfers\"\n");
     folder.write("a.zone", DIGEST);
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let daemon = folder.serve_with_config();
     assert!(daemon.ask("ns1.example").has("203.0.113.63"));
     let changed = DIGEST.replace("203.0.113.63", "203.0.113.64");
     folder.write("a.zone", &changed);
-    let report = reload(&folder);
+    let report = folder.reload();
     assert!(report.status == 1 && report.out.contains("its digest does not match its ZONEMD record"), "{report:?}");
     folder.write("a.zone", &changed.replace("admin 2018031900", "admin 2018031901"));
-    let report = reload(&folder);
+    let report = folder.reload();
     assert!(report.status == 1 && report.out.contains("its ZONEMD record is for serial 2018031900"), "{report:?}");
-    let check = folder.run(&["check", "--config", "zonda.toml"]);
+    let check = folder.run_with_config(&["check"]);
     assert!(check.status == 1 && check.out.contains("its ZONEMD record is for serial 2018031900"), "{check:?}");
     assert!(daemon.ask("ns1.example").has("203.0.113.63"));
 }
@@ -94,43 +90,42 @@ fn rfc_8976_4_another_serial_removes_the_digest() {
     let settings = "keep-versions = 2\nserial-policy = \"increment\"\nzonemd = \"full-transfers\"\n";
     folder.write("zonda.toml", &format!("[[zone]]\nname = \"example\"\nfile = \"a.zone\"\n{settings}"));
     folder.write("a.zone", DIGEST);
-    let _daemon = folder.serve(&["--config", "zonda.toml"]);
+    let _daemon = folder.serve_with_config();
     let has = |serial: u32, has_digest: bool| {
-        let text = folder.run(&["zone", "export", "example", "--config", "zonda.toml"]).out;
+        let text = folder.zone(&["export", "example"]).out;
         assert!(text.contains(&format!(" {serial} ")) && text.contains("ZONEMD") == has_digest, "{serial}: {text}");
     };
     has(2018031900, true);
     folder.write("a.zone", &zone_text(2018031909, "192.0.2.1"));
-    assert_eq!(reload(&folder).status, 0);
+    assert_eq!(folder.reload().status, 0);
     folder.write("a.zone", &DIGEST.replace("63", "64"));
-    let wrong = reload(&folder);
+    let wrong = folder.reload();
     assert!(wrong.status == 1 && wrong.out.contains("its digest does not match its ZONEMD record"), "{wrong:?}");
     for _ in 0..2 {
         folder.write("a.zone", DIGEST);
-        assert_eq!(reload(&folder).status, 0);
+        assert_eq!(folder.reload().status, 0);
         has(2018031910, false);
     }
-    let rollback = ["zone", "rollback", "example", "--to", "2018031900", "--config", "zonda.toml"];
-    assert_eq!(folder.run(&rollback).status, 0);
+    assert_eq!(folder.zone(&["rollback", "example", "--to", "2018031900"]).status, 0);
     has(2018031911, false);
 }
 
 #[test]
 fn a_changed_file_gets_a_serial_by_the_policy() {
     let folder = folder("serial-policy = \"increment\"", &zone_text(5, "192.0.2.1"));
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let daemon = folder.serve_with_config();
     for (serial, address, served) in
         [(5, "192.0.2.2", 6), (5, "192.0.2.3", 7), (5, "192.0.2.3", 7), (9, "192.0.2.4", 9), (3, "192.0.2.5", 10)]
     {
         folder.write("a.zone", &zone_text(serial, address));
-        let report = reload(&folder);
+        let report = folder.reload();
         assert!(report.status == 0 && !report.out.contains("warning"), "{report:?}");
         assert!(daemon.ask("www.a.example").has(address));
         assert_eq!(status(&folder)["serial"], served, "the file has {serial} and {address}");
     }
     let signed = zone_text(3, "192.0.2.6") + "@ DNSKEY 256 3 13 AAAA\n";
     folder.write("a.zone", &signed);
-    let report = reload(&folder);
+    let report = folder.reload();
     assert!(report.out.contains("the zone has changed, but its serial went back"), "{report:?}");
     assert_eq!(status(&folder)["serial"], 3, "a signed zone keeps the serial of its file");
 }
@@ -156,7 +151,7 @@ fn signed_by_bind(folder: &TestFolder, algorithm: &str, end: &str, serial: u32) 
     let sign = ["-S", "-x", "-o", "a.example", "-e", end, "-f", "signed.zone", "plain.zone"];
     let signed = run("dnssec-signzone", &sign)?;
     assert_eq!(signed.status, 0, "{signed:?}");
-    Some(std::fs::read_to_string(folder.path().join("signed.zone")).expect("it was written"))
+    Some(folder.read("signed.zone"))
 }
 
 const DNSSEC: &str = "dnssec-check = \"refuse\"\ndnssec-scope = \"zone\"";
@@ -169,7 +164,7 @@ fn rfc_4035_5_3_versions_with_bad_signatures_are_refused() {
             return crate::harness::report_skipped("needs dnssec-keygen and dnssec-signzone");
         };
         folder.write("a.zone", &good);
-        let daemon = folder.serve(&["--config", "zonda.toml"]);
+        let daemon = folder.serve_with_config();
         assert!(daemon.ask("www.a.example").has("192.0.2.1"), "{algorithm}: {}", daemon.log());
         let expiring = signed_by_bind(&folder, algorithm, "now+600", 2).expect("as before");
         let changed = signed_by_bind(&folder, algorithm, "now+86400", 3).expect("as before");
@@ -180,7 +175,7 @@ fn rfc_4035_5_3_versions_with_bad_signatures_are_refused() {
             (&zone_text(4, "192.0.2.4"), "it has no DNSKEY records, and the version served is signed"),
         ] {
             folder.write("a.zone", text);
-            let report = reload(&folder);
+            let report = folder.reload();
             assert!(report.status == 1 && report.out.contains(reason), "{algorithm}: {}", report.out);
             assert_eq!(status(&folder)["serial"], 1);
         }
@@ -193,7 +188,7 @@ fn bad_signatures_may_be_a_warning_only() {
     let text = zone_text(1, "192.0.2.1")
         + "@ DNSKEY 257 3 13 GojIhhXUN/u4v54ZQqGSnyhWJwaubCvTmeexv7bR6edbkrSqQpF64cYbcB7wNcP+e+MAnLr+Wi9xMWyQLc8NAA==\n";
     folder.write("a.zone", &text);
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let daemon = folder.serve_with_config();
     assert!(daemon.ask("www.a.example").has("192.0.2.1"));
     daemon.wait_for_log("validators will not accept it: the");
 }
@@ -202,24 +197,22 @@ fn bad_signatures_may_be_a_warning_only() {
 fn a_zone_is_written_as_text_on_request() {
     let folder = folder("write-file = \"text/{name}.txt\"", &zone_text(1, "192.0.2.1"));
     folder.write("text/other", "");
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let daemon = folder.serve_with_config();
     let written = |wanted: &str| {
-        let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
-        loop {
-            let text = std::fs::read_to_string(folder.path().join("text/a.example.txt")).unwrap_or_default();
-            if text.contains(wanted) {
-                return text;
-            }
-            assert!(std::time::Instant::now() < end, "{wanted} is not in {text}: {}", daemon.log());
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
+        let mut text = String::new();
+        let is_written = eventually(|| {
+            text = std::fs::read_to_string(folder.path().join("text/a.example.txt")).unwrap_or_default();
+            text.contains(wanted)
+        });
+        assert!(is_written, "{wanted} is not in {text}: {}", daemon.log());
+        text
     };
     let text = written("www 3600 IN A 192.0.2.1");
     assert!(text.starts_with("; the text of zone a.example., ") && text.contains("\n$ORIGIN a.example.\n"), "{text}");
     // Three versions within the interval are written once, the last of them.
     for serial in 2..5 {
         folder.write("a.zone", &zone_text(serial, &format!("192.0.2.{serial}")));
-        assert_eq!(reload(&folder).status, 0);
+        assert_eq!(folder.reload().status, 0);
     }
     let begin = std::time::Instant::now();
     written("www 3600 IN A 192.0.2.4");
@@ -228,12 +221,8 @@ fn a_zone_is_written_as_text_on_request() {
     assert_eq!(files.len(), 2, "nothing else is left: {files:?}");
     // A file that a reload asks for does not wait for the next version.
     folder.write("zonda.toml", &format!("{ZONE}write-file = \"text/other.txt\"\n"));
-    assert_eq!(reload(&folder).status, 0);
-    let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
-    while !folder.path().join("text/other.txt").exists() {
-        assert!(std::time::Instant::now() < end, "it is not written: {}", daemon.log());
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    assert_eq!(folder.reload().status, 0);
+    daemon.wait_until("written", || folder.path().join("text/other.txt").exists());
 }
 
 #[test]
@@ -268,14 +257,14 @@ fn text_files_that_would_destroy_a_file_are_refused() {
         ),
     ] {
         folder.write("zonda.toml", &config);
-        let check = folder.run(&["check", "--config", "zonda.toml"]);
+        let check = folder.run_with_config(&["check"]);
         assert!(check.status == 1 && check.out.contains(mistake), "{mistake}: {check:?}");
     }
     // A secondary starts with what it had, and others may be added with a template like that.
     let own = "write-file = \"{name}.zone\"\nfile = \"{name}.zone\"\nprimaries = [\"192.0.2.1\"]\n";
     folder.write("zonda.toml", &format!("{}[[zone]]\nname = \"b\"\n{own}", template(own)));
     folder.write("b.zone", &zone_text(1, "192.0.2.1"));
-    let config = folder.run(&["config", "--config", "zonda.toml"]);
+    let config = folder.run_with_config(&["config"]);
     assert_eq!(config.status, 0, "{config:?}");
 }
 
@@ -287,10 +276,10 @@ fn the_text_of_an_added_zone_replaces_no_zone_file() {
     folder.write("own/b.txt", &zone_text(1, "192.0.2.1"));
     let template = "[template.default]\nfile = \"zones/{name}.zone\"\nwrite-file = \"own/{name}.txt\"\n";
     folder.write("zonda.toml", &format!("[[zone]]\nname = \"a.example\"\nfile = \"own/b.txt\"\n{template}"));
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
-    assert_eq!(folder.run(&["zone", "add", "b", "--config", "zonda.toml"]).status, 0);
+    let daemon = folder.serve_with_config();
+    assert_eq!(folder.zone(&["add", "b"]).status, 0);
     let line = daemon.wait_for_log("the text cannot be written to");
     assert!(line.contains("zone=b.") && line.contains("help: move it away, or set another `write-file`"), "{line}");
-    let kept = std::fs::read_to_string(folder.path().join("own/b.txt")).expect("it is there");
+    let kept = folder.read("own/b.txt");
     assert_eq!(kept, zone_text(1, "192.0.2.1"));
 }

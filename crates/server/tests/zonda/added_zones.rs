@@ -3,8 +3,7 @@
 use std::io::Write;
 use std::process::Stdio;
 
-use crate::catalog::{wait_for_rcode, wait_until};
-use crate::harness::{CommandOutput, Daemon, NOERROR, REFUSED, TestFolder, outcome};
+use crate::harness::{NOERROR, REFUSED, TestFolder, outcome};
 use crate::zone_status::status_of;
 
 const CONFIG: &str = "[template.default]\nfile = \"zones/{name}.zone\"\n[template.none]\n\
@@ -17,36 +16,28 @@ fn folder() -> TestFolder {
     folder
 }
 
-fn zone(folder: &TestFolder, arguments: &[&str]) -> CommandOutput {
-    folder.run(&[&["zone"], arguments, &["--config", "zonda.toml"]].concat())
-}
-
-fn serve(folder: &TestFolder) -> Daemon {
-    folder.serve(&["--config", "zonda.toml"])
-}
-
 #[test]
 fn added_zones_survive_reloads_and_kill_9() {
     let folder = folder();
-    let daemon = serve(&folder);
-    let added = zone(&folder, &["add", "a", "B."]);
+    let daemon = folder.serve_with_config();
+    let added = folder.zone(&["add", "a", "B."]);
     assert_eq!(added.status, 0, "{}", added.err);
-    wait_for_rcode(&daemon, "a", NOERROR);
-    wait_for_rcode(&daemon, "b", NOERROR);
-    assert_eq!(folder.run(&["reload", "--config", "zonda.toml"]).status, 0);
+    daemon.wait_for_rcode("a", NOERROR);
+    daemon.wait_for_rcode("b", NOERROR);
+    assert_eq!(folder.reload().status, 0);
     assert!(daemon.ask("www.a").has("192.0.2.1"));
     assert_eq!(status_of(&folder, "a")["template"], "default");
-    let removed = zone(&folder, &["remove", "a", "--json"]);
+    let removed = folder.zone(&["remove", "a", "--json"]);
     assert_eq!(removed.status, 0, "{}", removed.err);
     assert!(removed.out.contains("\"done\": 1"), "{}", removed.out);
-    wait_for_rcode(&daemon, "a", REFUSED);
+    daemon.wait_for_rcode("a", REFUSED);
     // Drop kills it.
     drop(daemon);
     let saved = folder.path().join("state/zonda/added-zones");
     let mut file = std::fs::File::options().append(true).open(&saved).expect("the file");
     file.write_all(b"+ c. defa").expect("space");
-    let daemon = serve(&folder);
-    wait_for_rcode(&daemon, "b", NOERROR);
+    let daemon = folder.serve_with_config();
+    daemon.wait_for_rcode("b", NOERROR);
     assert_eq!((daemon.ask("www.a").rcode(), daemon.ask("www.c").rcode()), (REFUSED, REFUSED));
     let text = std::fs::read_to_string(&saved).expect("text");
     assert!(
@@ -55,27 +46,27 @@ fn added_zones_survive_reloads_and_kill_9() {
     );
     // The configuration wins, and later removes it.
     folder.write("zonda.toml", &(CONFIG.to_owned() + "[[zone]]\nname = \"b\"\nfile = \"zones/c.zone\"\n"));
-    assert_eq!(folder.run(&["reload", "--config", "zonda.toml"]).status, 0);
+    assert_eq!(folder.reload().status, 0);
     daemon.wait_for_log("the zone is configured now");
     folder.write("zonda.toml", CONFIG);
-    assert_eq!(folder.run(&["reload", "--config", "zonda.toml"]).status, 0);
-    wait_for_rcode(&daemon, "b", REFUSED);
+    assert_eq!(folder.reload().status, 0);
+    daemon.wait_for_rcode("b", REFUSED);
 }
 
 #[test]
 fn a_damaged_line_of_added_zones_is_reported_and_the_others_are_served() {
     let folder = folder();
-    let daemon = serve(&folder);
-    assert_eq!(zone(&folder, &["add", "a", "b", "c"]).status, 0);
+    let daemon = folder.serve_with_config();
+    assert_eq!(folder.zone(&["add", "a", "b", "c"]).status, 0);
     drop(daemon);
     let saved = folder.path().join("state/zonda/added-zones");
     let text = std::fs::read_to_string(&saved).expect("text");
     let line = 1 + text.lines().position(|line| line.starts_with("+ b. ")).expect("it was added");
     // One bit: the zone r. instead of b.
     std::fs::write(&saved, text.replace("+ b. ", "+ r. ")).expect("space");
-    let daemon = serve(&folder);
-    wait_for_rcode(&daemon, "a", NOERROR);
-    wait_for_rcode(&daemon, "c", NOERROR);
+    let daemon = folder.serve_with_config();
+    daemon.wait_for_rcode("a", NOERROR);
+    daemon.wait_for_rcode("c", NOERROR);
     assert_eq!(daemon.ask("www.b").rcode(), REFUSED);
     let log = daemon.log();
     let message =
@@ -85,8 +76,8 @@ fn a_damaged_line_of_added_zones_is_reported_and_the_others_are_served() {
         log.contains("damaged_lines=1") && log.contains("the damaged file is kept as `added-zones.damaged`"),
         "{log}"
     );
-    assert_eq!(zone(&folder, &["add", "b"]).status, 0);
-    wait_for_rcode(&daemon, "b", NOERROR);
+    assert_eq!(folder.zone(&["add", "b"]).status, 0);
+    daemon.wait_for_rcode("b", NOERROR);
 }
 
 #[test]
@@ -96,10 +87,10 @@ fn what_cannot_be_added_or_removed_is_explained() {
     folder.write("m.zone", text);
     let catalog = "[[zone]]\nname = \"m\"\nfile = \"m.zone\"\ncatalog = \"consume\"\n";
     folder.write("zonda.toml", &(CONFIG.to_owned() + catalog));
-    let daemon = serve(&folder);
-    wait_for_rcode(&daemon, "c", NOERROR);
-    assert_eq!(zone(&folder, &["add", "a"]).status, 0);
-    let added = zone(&folder, &["add", "a", "own", "c", "b", "--template", "none"]);
+    let daemon = folder.serve_with_config();
+    daemon.wait_for_rcode("c", NOERROR);
+    assert_eq!(folder.zone(&["add", "a"]).status, 0);
+    let added = folder.zone(&["add", "a", "own", "c", "b", "--template", "none"]);
     assert_eq!(added.status, 1);
     for reason in [
         "a.: the zone was added already, with the template default",
@@ -109,17 +100,17 @@ fn what_cannot_be_added_or_removed_is_explained() {
     ] {
         assert!(added.err.contains(reason), "{reason}: {}", added.err);
     }
-    let removed = zone(&folder, &["remove", "own", "c", "b"]);
+    let removed = folder.zone(&["remove", "own", "c", "b"]);
     assert_eq!(removed.status, 1);
     for reason in ["own.: the zone is configured: remove it", "c.: the zone is a member", "b.: this is not a zone of"] {
         assert!(removed.err.contains(reason), "{reason}: {}", removed.err);
     }
     // A catalog that lists the zone, too, serves it once it is removed.
     folder.write("m.zone", &(text.replace(" 1 1 1 ", " 2 1 1 ") + "2.zones PTR a.\n"));
-    assert_eq!(folder.run(&["reload", "--config", "zonda.toml"]).status, 0);
-    wait_until("listed", &daemon, || status_of(&folder, "a")["catalogs"][0]["problem"].is_string());
-    assert_eq!(zone(&folder, &["remove", "a"]).status, 0);
-    wait_until("a member", &daemon, || status_of(&folder, "a")["catalogs"][0]["problem"].is_null());
+    assert_eq!(folder.reload().status, 0);
+    daemon.wait_until("listed", || status_of(&folder, "a")["catalogs"][0]["problem"].is_string());
+    assert_eq!(folder.zone(&["remove", "a"]).status, 0);
+    daemon.wait_until("a member", || status_of(&folder, "a")["catalogs"][0]["problem"].is_null());
 }
 
 /// Otherwise the log of each start would report it, until somebody edits a file of the state-dir.
@@ -128,23 +119,23 @@ fn an_added_zone_whose_template_is_gone_is_removed_or_comes_back_with_it() {
     let folder = folder();
     let template = "[template.t]\nfile = \"zones/{name}.zone\"\n";
     folder.write("zonda.toml", &format!("{template}{CONFIG}"));
-    let daemon = serve(&folder);
-    assert_eq!(zone(&folder, &["add", "a", "b", "--template", "t"]).status, 0);
-    wait_for_rcode(&daemon, "b", NOERROR);
+    let daemon = folder.serve_with_config();
+    assert_eq!(folder.zone(&["add", "a", "b", "--template", "t"]).status, 0);
+    daemon.wait_for_rcode("b", NOERROR);
     daemon.kill();
     folder.write("zonda.toml", CONFIG);
-    let daemon = serve(&folder);
+    let daemon = folder.serve_with_config();
     daemon.wait_for_log("a zone that was added is not served");
-    let removed = zone(&folder, &["remove", "a"]);
+    let removed = folder.zone(&["remove", "a"]);
     assert_eq!(removed.status, 0, "{}", removed.err);
-    assert_eq!(zone(&folder, &["remove", "a"]).status, 1, "it is gone");
+    assert_eq!(folder.zone(&["remove", "a"]).status, 1, "it is gone");
     folder.write("zonda.toml", &format!("{template}{CONFIG}"));
-    assert_eq!(folder.run(&["reload", "--config", "zonda.toml"]).status, 0);
-    wait_for_rcode(&daemon, "b", NOERROR);
+    assert_eq!(folder.reload().status, 0);
+    daemon.wait_for_rcode("b", NOERROR);
     assert_eq!(daemon.ask("www.a").rcode(), REFUSED);
     daemon.kill();
-    let daemon = serve(&folder);
-    wait_for_rcode(&daemon, "b", NOERROR);
+    let daemon = folder.serve_with_config();
+    daemon.wait_for_rcode("b", NOERROR);
     assert_eq!(daemon.ask("www.a").rcode(), REFUSED);
 }
 
@@ -152,29 +143,29 @@ fn an_added_zone_whose_template_is_gone_is_removed_or_comes_back_with_it() {
 #[test]
 fn without_a_control_socket_the_state_dir_is_used_and_locked() {
     let folder = folder();
-    let daemon = serve(&folder);
-    assert_eq!(zone(&folder, &["add", "a"]).status, 0);
+    let daemon = folder.serve_with_config();
+    assert_eq!(folder.zone(&["add", "a"]).status, 0);
     daemon.kill();
     let socket = folder.path().join("state/zonda/control.sock");
     std::fs::remove_file(&socket).expect("it is there");
     std::fs::create_dir(&socket).expect("a folder");
-    let daemon = serve(&folder);
+    let daemon = folder.serve_with_config();
     daemon.wait_for_log("cannot reach this daemon");
-    wait_for_rcode(&daemon, "a", NOERROR);
-    let other = serve(&folder);
+    daemon.wait_for_rcode("a", NOERROR);
+    let other = folder.serve_with_config();
     other.wait_for_log(&format!("another zonda (process {}) uses the state-dir", daemon.id()));
 }
 
 #[test]
 fn a_list_names_many_zones() {
     let folder = folder();
-    let daemon = serve(&folder);
+    let daemon = folder.serve_with_config();
     let count = 20_000;
     let list: String = (0..count).map(|number| format!("n{number}.example # a comment\n")).collect();
     folder.write("list", &("a default\n".to_owned() + &list));
-    let added = zone(&folder, &["add", "--list", "list", "--json"]);
+    let added = folder.zone(&["add", "--list", "list", "--json"]);
     assert!(added.out.contains("\"done\": 20001"), "{} {}", added.out, added.err);
-    wait_for_rcode(&daemon, "a", NOERROR);
+    daemon.wait_for_rcode("a", NOERROR);
     let mut command = folder.zonda(&["zone", "remove", "--list", "-", "--config", "zonda.toml", "--json"]);
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("zonda runs");
@@ -183,7 +174,7 @@ fn a_list_names_many_zones() {
     assert!(removed.out.contains("\"done\": 20000"), "{} {}", removed.out, removed.err);
     assert_eq!(daemon.ask("www.n7.example").rcode(), REFUSED);
     let wrong = folder.write("list", "a..b\n");
-    let failed = zone(&folder, &["add", "--list", wrong.to_str().expect("text")]);
+    let failed = folder.zone(&["add", "--list", wrong.to_str().expect("text")]);
     assert!(failed.status == 1 && failed.err.contains("list:1: `a..b` is not a domain name"), "{}", failed.err);
 }
 
@@ -200,43 +191,43 @@ fn a_produced_catalog_lists_zones_and_its_consumer_serves_them() {
         )
     };
     first.write("zonda.toml", &config(""));
-    let producer = serve(&first);
+    let producer = first.serve_with_config();
     producer.wait_for_log("catalog produced");
     let primary = format!("primaries = [\"{}\"]\n", producer.address);
     second.write(
         "zonda.toml",
         &format!("[template.g]\n{primary}[[zone]]\nname = \"p.\"\ncatalog = \"consume\"\ncatalog-templates = {{ g = \"g\" }}\n{primary}"),
     );
-    let consumer = second.serve(&["--config", "zonda.toml", "--listen", &listen.to_string()]);
-    wait_for_rcode(&consumer, "own", NOERROR);
-    assert_eq!(zone(&first, &["add", "a", "b"]).status, 0);
-    wait_for_rcode(&consumer, "a", NOERROR);
-    wait_for_rcode(&consumer, "b", NOERROR);
+    let consumer = second.serve_at(&listen.to_string());
+    consumer.wait_for_rcode("own", NOERROR);
+    assert_eq!(first.zone(&["add", "a", "b"]).status, 0);
+    consumer.wait_for_rcode("a", NOERROR);
+    consumer.wait_for_rcode("b", NOERROR);
     let kind = |folder: &TestFolder| status_of(folder, "p.")["last-transfer"]["kind"].clone();
     assert_eq!(kind(&second), "ixfr");
-    assert_eq!(zone(&first, &["remove", "a"]).status, 0);
-    wait_for_rcode(&consumer, "a", REFUSED);
+    assert_eq!(first.zone(&["remove", "a"]).status, 0);
+    consumer.wait_for_rcode("a", REFUSED);
     first.write("zonda.toml", &config("[[zone]]\nname = \"c\"\n"));
-    assert_eq!(first.run(&["reload", "--config", "zonda.toml"]).status, 0);
-    wait_for_rcode(&consumer, "c", NOERROR);
+    assert_eq!(first.reload().status, 0);
+    consumer.wait_for_rcode("c", NOERROR);
     // A restart lists the same zones, with a later serial.
     let serial = |folder: &TestFolder| status_of(folder, "p.")["serial"].as_u64().expect("a serial");
     let (before, address) = (serial(&first), producer.address.to_string());
     drop(producer);
     // Serials are the time, or the next number after changes in the same second.
     std::thread::sleep(std::time::Duration::from_secs(3));
-    let _producer = first.serve(&["--config", "zonda.toml", "--listen", &address]);
-    wait_until("produced again", &consumer, || status_of(&first, "p.")["serial"].is_number());
+    let _producer = first.serve_at(&address);
+    consumer.wait_until("produced again", || status_of(&first, "p.")["serial"].is_number());
     assert!(serial(&first) >= before);
     // RFC 9432 5.1: the members of a stored catalog are served before any primary answers.
     drop((consumer, _producer));
-    let consumer = second.serve(&["--config", "zonda.toml", "--listen", &listen.to_string()]);
-    wait_for_rcode(&consumer, "b", NOERROR);
-    wait_for_rcode(&consumer, "own", NOERROR);
+    let consumer = second.serve_at(&listen.to_string());
+    consumer.wait_for_rcode("b", NOERROR);
+    consumer.wait_for_rcode("own", NOERROR);
     assert!(consumer.ask("www.b").has("192.0.2.1"));
-    let _producer = first.serve(&["--config", "zonda.toml", "--listen", &address]);
-    wait_until("produced again", &consumer, || status_of(&first, "p.")["serial"].is_number());
-    let export = zone(&first, &["export", "p."]).out;
+    let _producer = first.serve_at(&address);
+    consumer.wait_until("produced again", || status_of(&first, "p.")["serial"].is_number());
+    let export = first.zone(&["export", "p."]).out;
     assert_eq!(export.matches(" PTR ").count(), 3, "{export}");
     assert!(consumer.ask("www.b").has("192.0.2.1") && consumer.ask("www.own").has("192.0.2.1"));
 }
@@ -252,9 +243,9 @@ fn rfc_9432_5_6_a_consumer_that_was_away_resets_a_zone_that_was_added_again() {
          [[zone]]\nname = \"p.\"\ncatalog = \"produce\"\n[[zone]]\nname = \"own\"\n[server]\nstate-dir = \"kept\"\n",
     );
     first.write_zone("a", 5, "192.0.2.5");
-    let producer = serve(&first);
+    let producer = first.serve_with_config();
     producer.wait_for_log("catalog produced");
-    assert_eq!(zone(&first, &["add", "a"]).status, 0);
+    assert_eq!(first.zone(&["add", "a"]).status, 0);
     let primaries = format!("primaries = [\"{}\"]\n", producer.address);
     second.write(
         "zonda.toml",
@@ -262,11 +253,11 @@ fn rfc_9432_5_6_a_consumer_that_was_away_resets_a_zone_that_was_added_again() {
             "[template.default]\n{primaries}[[zone]]\nname = \"p.\"\ncatalog = \"consume\"\n{primaries}[server]\nstate-dir = \"kept\"\n"
         ),
     );
-    let consumer = serve(&second);
-    wait_until("transferred", &consumer, || consumer.ask("www.a").has("192.0.2.5"));
+    let consumer = second.serve_with_config();
+    consumer.wait_until("transferred", || consumer.ask("www.a").has("192.0.2.5"));
     drop(consumer);
     let labels = || -> Vec<String> {
-        let export = zone(&first, &["export", "p."]).out;
+        let export = first.zone(&["export", "p."]).out;
         export.lines().filter(|line| line.contains(" PTR ")).map(str::to_owned).collect()
     };
     let before = labels();
@@ -274,18 +265,18 @@ fn rfc_9432_5_6_a_consumer_that_was_away_resets_a_zone_that_was_added_again() {
     // A restart keeps the labels.
     let address = producer.address.to_string();
     drop(producer);
-    let producer = first.serve(&["--config", "zonda.toml", "--listen", &address]);
-    wait_for_rcode(&producer, "a", NOERROR);
-    assert_eq!(zone(&first, &["add", "b"]).status, 0);
-    wait_until("listed", &producer, || labels().len() == 3);
+    let producer = first.serve_at(&address);
+    producer.wait_for_rcode("a", NOERROR);
+    assert_eq!(first.zone(&["add", "b"]).status, 0);
+    producer.wait_until("listed", || labels().len() == 3);
     assert!(before.iter().all(|line| labels().contains(line)), "{before:?} {:?}", labels());
     first.write_zone("a", 1, "192.0.2.1");
-    assert_eq!((zone(&first, &["remove", "a"]).status, zone(&first, &["add", "a"]).status), (0, 0));
+    assert_eq!((first.zone(&["remove", "a"]).status, first.zone(&["add", "a"]).status), (0, 0));
     let listed = |name: &str, lines: &[String]| lines.iter().find(|line| line.ends_with(name)).cloned();
-    wait_until("listed again", &producer, || labels().len() == 3 && listed(" a.", &labels()) != listed(" a.", &before));
+    producer.wait_until("listed again", || labels().len() == 3 && listed(" a.", &labels()) != listed(" a.", &before));
     assert_eq!(listed(" own.", &labels()), listed(" own.", &before));
-    let consumer = serve(&second);
-    wait_until("transferred anew", &consumer, || consumer.ask("www.a").has("192.0.2.1"));
+    let consumer = second.serve_with_config();
+    consumer.wait_until("transferred anew", || consumer.ask("www.a").has("192.0.2.1"));
 }
 
 /// RFC 9432 5.6: what was acknowledged counts, whether the catalog was changed before the end or not.
@@ -297,31 +288,31 @@ fn rfc_9432_5_6_a_zone_gets_another_label_though_the_producer_is_killed_before_t
         "[template.default]\nfile = \"zones/{name}.zone\"\ncatalog-member = \"p.\"\n\
          [[zone]]\nname = \"p.\"\ncatalog = \"produce\"\n[[zone]]\nname = \"own\"\n[server]\nstate-dir = \"kept\"\n",
     );
-    let daemon = serve(&folder);
+    let daemon = folder.serve_with_config();
     daemon.wait_for_log("catalog produced");
-    assert_eq!(zone(&folder, &["add", "a", "b"]).status, 0);
+    assert_eq!(folder.zone(&["add", "a", "b"]).status, 0);
     let labels = || -> Vec<String> {
-        let export = zone(&folder, &["export", "p."]).out;
+        let export = folder.zone(&["export", "p."]).out;
         export.lines().filter(|line| line.contains(" PTR ")).map(str::to_owned).collect()
     };
-    wait_until("listed", &daemon, || labels().len() == 3);
+    daemon.wait_until("listed", || labels().len() == 3);
     let before = labels();
     // A frozen catalog does not change.
-    assert_eq!(zone(&folder, &["freeze", "p."]).status, 0);
-    assert_eq!((zone(&folder, &["remove", "a"]).status, zone(&folder, &["add", "a"]).status), (0, 0));
+    assert_eq!(folder.zone(&["freeze", "p."]).status, 0);
+    assert_eq!((folder.zone(&["remove", "a"]).status, folder.zone(&["add", "a"]).status), (0, 0));
     daemon.kill();
-    let daemon = serve(&folder);
-    wait_until("frozen", &daemon, || status_of(&folder, "p.")["frozen"] == true);
+    let daemon = folder.serve_with_config();
+    daemon.wait_until("frozen", || status_of(&folder, "p.")["frozen"] == true);
     assert_eq!(labels(), before);
-    assert_eq!(zone(&folder, &["thaw", "p."]).status, 0);
+    assert_eq!(folder.zone(&["thaw", "p."]).status, 0);
     let kept = || labels().iter().filter(|line| before.contains(line)).count();
-    wait_until("listed again", &daemon, || labels().len() == 3 && kept() == 2);
+    daemon.wait_until("listed again", || labels().len() == 3 && kept() == 2);
     assert!(!labels().iter().any(|line| line.ends_with(" a.") && before.contains(line)), "{before:?} {:?}", labels());
     // Only once.
     let after = labels();
     daemon.kill();
-    let daemon = serve(&folder);
-    assert_eq!(zone(&folder, &["add", "c"]).status, 0);
-    wait_until("listed", &daemon, || labels().len() == 4);
+    let daemon = folder.serve_with_config();
+    assert_eq!(folder.zone(&["add", "c"]).status, 0);
+    daemon.wait_until("listed", || labels().len() == 4);
     assert!(after.iter().all(|line| labels().contains(line)), "{after:?} {:?}", labels());
 }

@@ -8,7 +8,7 @@ fn a_good_configuration_and_its_zones_pass() {
     let folder = TestFolder::new();
     folder.write_zone("example.com", 1, "192.0.2.1");
     folder.write("zonda.toml", "[[zone]]\nname = \"example.com\"\nfile = \"zones/{name}.zone\"\n");
-    let outcome = folder.run(&["check", "--config", "zonda.toml"]);
+    let outcome = folder.run_with_config(&["check"]);
     assert_eq!((outcome.status, outcome.out.as_str()), (0, "1 zones read, 0 errors, 0 warnings\n"), "{}", outcome.err);
 }
 
@@ -52,7 +52,7 @@ fn all_errors_of_a_configuration_are_reported_in_one_run() {
     folder.write("zonda.toml", MANY_MISTAKES);
     folder.write("more/b.toml", "include = []\n[server]\nlisten = [\"::1\"]\n");
     folder.write("more/a.toml", "[server\n");
-    let outcome = folder.run(&["check", "--config", "zonda.toml"]);
+    let outcome = folder.run_with_config(&["check"]);
     assert_eq!(outcome.status, 1);
     for expected in [
         "zonda.toml:1:1: error: there is no key `colour` here (help: zonda.toml(5) lists the keys: `zonda man zonda.toml`)",
@@ -107,7 +107,7 @@ fn a_secret_in_the_wrong_place_is_not_quoted() {
         (format!("workers = \"{secret}\""), "`workers`: this has the type string (help: write a whole number "),
     ] {
         folder.write("zonda.toml", &format!("[server]\n{line}\n"));
-        let outcome = folder.run(&["check", "--config", "zonda.toml"]);
+        let outcome = folder.run_with_config(&["check"]);
         assert!(outcome.out.contains(expected), "{line}: {}", outcome.out);
         assert!(!outcome.out.contains(secret), "{line}: {}", outcome.out);
     }
@@ -145,7 +145,7 @@ fn records_that_break_a_rule_are_errors_with_strict_checks_only() {
     let config =
         "[template.default]\nchecks = \"strict\"\n[[zone]]\nname = \"odd.example\"\nfile = \"zones/{name}.zone\"\n";
     folder.write("zonda.toml", config);
-    assert_eq!(folder.run(&["check", "--config", "zonda.toml"]).status, 1, "as `zonda serve` does");
+    assert_eq!(folder.run_with_config(&["check"]).status, 1, "as `zonda serve` does");
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn missing_files_are_named() {
 fn an_empty_listen_is_an_error() {
     let folder = TestFolder::new();
     folder.write("zonda.toml", "[server]\nlisten = []\n");
-    let outcome = folder.run(&["check", "--config", "zonda.toml"]);
+    let outcome = folder.run_with_config(&["check"]);
     assert_eq!(outcome.status, 1);
     assert!(outcome.out.starts_with("zonda.toml:2:1: error: `listen` is empty"), "{}", outcome.out);
 }
@@ -269,7 +269,7 @@ fn the_documented_form_of_the_configuration_is_accepted() {
         folder.write(name, &std::fs::read_to_string(file).expect("a file of the test"));
     }
     folder.write("zonda.toml", DOCUMENTED_FORM);
-    let outcome = folder.run(&["check", "--config", "zonda.toml"]);
+    let outcome = folder.run_with_config(&["check"]);
     assert_eq!(outcome.status, 0, "{outcome:?}");
     assert!(outcome.out.ends_with(" 0 errors, 2 warnings\n"), "{outcome:?}");
     assert!(outcome.out.contains("`allow-update` has no effect"), "{outcome:?}");

@@ -4,8 +4,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::acceptance::{folder, reload};
-use crate::harness::{SERVFAIL, TestFolder, zone_text};
+use crate::acceptance::folder;
+use crate::harness::{SERVFAIL, TestFolder, eventually, zone_text};
 use crate::zone_status::{serves, status, wait_for};
 
 /// A script of the folder.
@@ -24,7 +24,7 @@ fn checked(arguments: &str, settings: &str) -> TestFolder {
 #[test]
 fn a_command_sees_the_zone_and_decides() {
     let folder = checked("\"./check\", \"{zone}\", \"x={file}\"", "");
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let daemon = folder.serve_with_config();
     assert!(daemon.ask("www.a.example").has("192.0.2.1"));
     // Everything that a check may want to know; the name of the file is gone with it.
     script(
@@ -33,20 +33,20 @@ fn a_command_sees_the_zone_and_decides() {
          echo \"$1 $ZONDA_ZONE $ZONDA_SERIAL $file\" > arguments\necho 'no good' >&2; echo more >&2; exit 3",
     );
     folder.write("a.zone", &zone_text(2, "192.0.2.2"));
-    let report = reload(&folder);
+    let report = folder.reload();
     assert_eq!(report.status, 1, "{}", report.out);
     let reason = "check ended with exit status 3: no good; more";
     assert!(report.out.contains(reason), "{}", report.out);
     assert!(daemon.ask("www.a.example").has("192.0.2.1"));
     assert!(status(&folder)["problem"].as_str().is_some_and(|problem| problem.contains(reason)));
-    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).expect("the script wrote it");
+    let read = |name: &str| folder.read(name);
     assert!(read("seen").contains("www 3600 IN A 192.0.2.2"), "{}", read("seen"));
     assert_eq!(read("mode"), "600\n");
     let arguments = read("arguments");
     let path = arguments.trim_end().strip_prefix("a.example. a.example. 2 ").expect("the name, twice, and the serial");
     assert!(path.starts_with('/') && !Path::new(path).exists(), "{path}");
     script(&folder, "exit 0");
-    assert_eq!(reload(&folder).status, 0, "a version that was refused is asked about again");
+    assert_eq!(folder.reload().status, 0, "a version that was refused is asked about again");
     assert!(daemon.ask("www.a.example").has("192.0.2.2"));
 }
 
@@ -56,12 +56,12 @@ fn a_command_may_read_the_text_from_standard_input_or_not_at_all() {
     script(&folder, "grep -q 192.0.2.2 && exit 7; exit 0");
     let hosts: String = (0..50_000).map(|host| format!("h{host} A 192.0.2.9\n")).collect();
     folder.write("a.zone", &(zone_text(1, "192.0.2.1") + &hosts));
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let daemon = folder.serve_with_config();
     folder.write("a.zone", &(zone_text(2, "192.0.2.2") + &hosts));
-    assert!(reload(&folder).out.contains("exit status 7"));
+    assert!(folder.reload().out.contains("exit status 7"));
     // It ends with most of the text unread.
     script(&folder, "exit 0");
-    assert_eq!(reload(&folder).status, 0);
+    assert_eq!(folder.reload().status, 0);
     assert!(daemon.ask("www.a.example").has("192.0.2.2"));
 }
 
@@ -69,10 +69,10 @@ fn a_command_may_read_the_text_from_standard_input_or_not_at_all() {
 #[test]
 fn a_command_can_end_what_it_started() {
     let folder = checked("\"./check\"", "check-timeout-s = 5");
-    let _daemon = folder.serve(&["--config", "zonda.toml"]);
+    let _daemon = folder.serve_with_config();
     script(&folder, "sleep 600 & kill $!; wait $!; exit 7");
     folder.write("a.zone", &zone_text(2, "192.0.2.2"));
-    let report = reload(&folder);
+    let report = folder.reload();
     assert!(report.out.contains("check ended with exit status 7"), "{}", report.out);
 }
 
@@ -80,7 +80,7 @@ fn a_command_can_end_what_it_started() {
 #[test]
 fn a_killed_daemon_leaves_no_text_of_zones_behind() {
     let folder = checked("\"./check\", \"{file}\"", "");
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let daemon = folder.serve_with_config();
     script(&folder, "echo \"$1\" > file.new && mv file.new file; sleep 3; exit 1");
     folder.write("a.zone", &zone_text(2, "192.0.2.2"));
     daemon.signal("HUP");
@@ -89,7 +89,7 @@ fn a_killed_daemon_leaves_no_text_of_zones_behind() {
     daemon.kill();
     assert!(Path::new(&file).exists(), "nobody could remove it");
     script(&folder, "exit 0");
-    let _daemon = folder.serve(&["--config", "zonda.toml"]);
+    let _daemon = folder.serve_with_config();
     assert!(!Path::new(&file).exists());
 }
 
@@ -97,7 +97,7 @@ fn a_killed_daemon_leaves_no_text_of_zones_behind() {
 #[test]
 fn a_command_ends_when_the_daemon_stops() {
     let folder = checked("\"./check\"", "");
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let daemon = folder.serve_with_config();
     // The one in the background keeps the pipe open, and the group.
     script(&folder, "sleep 600 & echo $$ > group.new && mv group.new group; exec sleep 600");
     folder.write("a.zone", &zone_text(2, "192.0.2.2"));
@@ -105,11 +105,7 @@ fn a_command_ends_when_the_daemon_stops() {
     let path = folder.path().join("group");
     let group = read_when_written(&path);
     daemon.stop();
-    let end = Instant::now() + Duration::from_secs(20);
-    while processes_of(&group) > 0 && Instant::now() < end {
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    assert_eq!(processes_of(&group), 0, "of group {group}");
+    assert!(eventually(|| processes_of(&group) == 0), "of group {group}");
 }
 
 /// How many processes of a group run.
@@ -126,14 +122,8 @@ fn processes_of(group: &str) -> usize {
 
 /// The contents of a file, once it is there.
 fn read_when_written(path: &Path) -> String {
-    let end = Instant::now() + Duration::from_secs(20);
-    loop {
-        match std::fs::read_to_string(path) {
-            Ok(text) => return text.trim().into(),
-            Err(error) => assert!(Instant::now() < end, "{}: {error}", path.display()),
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    assert!(eventually(|| path.exists()), "{} is not written", path.display());
+    std::fs::read_to_string(path).expect("it is there").trim().into()
 }
 
 #[test]
@@ -150,13 +140,13 @@ fn a_hostile_command_harms_only_its_zone() {
     ];
     let folder = checked("\"./check\"", "check-timeout-s = 1\n[[zone]]\nname = \"b.example\"\nfile = \"b.zone\"\n");
     folder.write("b.zone", &zone_text(1, "192.0.2.1"));
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let daemon = folder.serve_with_config();
     for (serial, (text, reason)) in (2..).zip(hostile) {
         script(&folder, text);
         folder.write("a.zone", &zone_text(serial, "192.0.2.2"));
         folder.write("b.zone", &zone_text(serial, "192.0.2.3"));
         let begin = Instant::now();
-        let report = reload(&folder);
+        let report = folder.reload();
         assert!(report.status == 1 && report.out.contains(reason), "{text}: {}", report.out);
         assert!(begin.elapsed() < Duration::from_secs(10), "{text}");
         assert!(daemon.ask("www.a.example").has("192.0.2.1"), "{text}");
@@ -172,18 +162,18 @@ fn a_hostile_command_harms_only_its_zone() {
 #[test]
 fn a_command_that_cannot_be_run_refuses_every_version() {
     let folder = checked("\"./missing\"", "");
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let daemon = folder.serve_with_config();
     assert_eq!(daemon.ask("www.a.example").rcode(), SERVFAIL);
     let problem = status(&folder)["problem"].to_string();
     assert!(problem.contains("missing cannot be run: No such file or directory"), "{problem}");
     folder.write("missing", "#!/bin/sh\nexit 0\n");
-    let report = reload(&folder);
+    let report = folder.reload();
     assert!(report.status == 1 && report.out.contains("cannot be run: Permission denied"), "{report:?}");
     assert!(report.out.contains("help: make it executable"), "{report:?}");
     // A shell would run it, the system does not.
     let path = folder.write("missing", "exit 0\n");
     std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).expect("it is ours");
-    let report = reload(&folder);
+    let report = folder.reload();
     assert!(
         report.status == 1 && report.out.contains("help: begin a script with a line like `#!/bin/sh`"),
         "{report:?}"
@@ -194,16 +184,12 @@ fn a_command_that_cannot_be_run_refuses_every_version() {
 fn a_zone_that_waits_for_its_command_delays_no_other() {
     let folder = checked("\"./check\"", "[[zone]]\nname = \"b.example\"\nfile = \"b.zone\"\n");
     folder.write("b.zone", &zone_text(1, "192.0.2.1"));
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let daemon = folder.serve_with_config();
     script(&folder, "while [ ! -e go ]; do sleep 0.1; done");
     folder.write("a.zone", &zone_text(2, "192.0.2.2"));
     folder.write("b.zone", &zone_text(2, "192.0.2.2"));
     let mut waiting = folder.zonda(&["reload", "--config", "zonda.toml"]).spawn().expect("zonda runs");
-    let end = Instant::now() + Duration::from_secs(30);
-    while !daemon.ask("www.b.example").has("192.0.2.2") {
-        assert!(Instant::now() < end, "{}", daemon.log());
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    daemon.wait_until("reloaded", || daemon.ask("www.b.example").has("192.0.2.2"));
     assert!(daemon.ask("www.a.example").has("192.0.2.1"));
     assert!(waiting.try_wait().expect("it is ours").is_none(), "the reload waits for the command");
     folder.write("go", "");
@@ -215,7 +201,7 @@ fn a_zone_that_waits_for_its_command_delays_no_other() {
 #[test]
 fn a_transfer_whose_primaries_changed_while_it_was_checked_is_not_served() {
     let (first, second) = (folder("allow-transfer = [\"127.0.0.1\"]", &zone_text(1, "192.0.2.1")), TestFolder::new());
-    let primary = first.serve(&["--config", "zonda.toml"]);
+    let primary = first.serve_with_config();
     let settings = "check-command = [\"./check\"]\nmin-refresh-s = 1\nmin-retry-s = 1\n";
     let configure = |primary: &str| {
         let zone = format!("[[zone]]\nname = \"a.example\"\nprimaries = [\"{primary}\"]\n{settings}");
@@ -223,21 +209,21 @@ fn a_transfer_whose_primaries_changed_while_it_was_checked_is_not_served() {
     };
     configure(&primary.address.to_string());
     script(&second, "exit 0");
-    let daemon = second.serve(&["--config", "zonda.toml"]);
+    let daemon = second.serve_with_config();
     wait_for(&second, "transferred", serves(1));
     script(&second, "echo > begun; while [ ! -e go ]; do sleep 0.1; done; echo > ended");
     first.write("a.zone", &zone_text(2, "192.0.2.2"));
-    assert_eq!(reload(&first).status, 0);
-    assert_eq!(second.run(&["zone", "refresh", "a.example", "--config", "zonda.toml"]).status, 0);
+    assert_eq!(first.reload().status, 0);
+    assert_eq!(second.zone(&["refresh", "a.example"]).status, 0);
     read_when_written(&second.path().join("begun"));
     // Nobody listens there.
     configure("127.0.0.1:1");
-    assert_eq!(reload(&second).status, 0);
+    assert_eq!(second.reload().status, 0);
     second.write("go", "");
     read_when_written(&second.path().join("ended"));
     std::thread::sleep(Duration::from_secs(1));
     assert!(daemon.ask("www.a.example").has("192.0.2.1"), "{}", daemon.log());
     configure(&primary.address.to_string());
-    assert_eq!(reload(&second).status, 0);
+    assert_eq!(second.reload().status, 0);
     wait_for(&second, "transferred again", serves(2));
 }

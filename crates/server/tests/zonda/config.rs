@@ -32,7 +32,7 @@ fn templates_and_includes_are_resolved() {
     let folder = TestFolder::new();
     folder.write("zonda.toml", TEXT);
     folder.write("zones.d/10.toml", "[[zone]]\nname = \".\"\nfile = \"here\"\nprimaries = [\"192.0.2.1\"]\n");
-    let outcome = folder.run(&["config", "--config", "zonda.toml", "--json"]);
+    let outcome = folder.run_with_config(&["config", "--json"]);
     assert_eq!(outcome.status, 0, "{}", outcome.err);
     let value: serde_json::Value = serde_json::from_str(&outcome.out).expect("JSON");
     let expected = serde_json::json!([
@@ -66,7 +66,7 @@ fn limits_come_from_templates() {
 fn the_printed_configuration_can_be_read() {
     let folder = TestFolder::new();
     folder.write("zonda.toml", &TEXT.replace("cookie-secrets", "# cookie-secrets"));
-    let first = folder.run(&["config", "--config", "zonda.toml"]).out;
+    let first = folder.run_with_config(&["config"]).out;
     folder.write("again.toml", &first);
     let second = folder.run(&["config", "--config", "again.toml"]);
     assert_eq!(second.status, 0, "{}", second.err);
@@ -146,7 +146,7 @@ fn transfers_folder(text: &str) -> TestFolder {
 #[test]
 fn keys_transfers_and_catalogs_have_their_documented_form() {
     let folder = transfers_folder(TRANSFERS);
-    let outcome = folder.run(&["config", "--config", "zonda.toml", "--json"]);
+    let outcome = folder.run_with_config(&["config", "--json"]);
     assert_eq!(outcome.status, 0, "{}", outcome.err);
     let value: serde_json::Value = serde_json::from_str(&outcome.out).expect("JSON");
     let keys = serde_json::json!([
@@ -182,7 +182,7 @@ fn keys_transfers_and_catalogs_have_their_documented_form() {
 fn a_key_that_every_user_can_read_is_reported() {
     let folder = transfers_folder(TRANSFERS);
     let warns = || {
-        let err = folder.run(&["config", "--config", "zonda.toml"]).err;
+        let err = folder.run_with_config(&["config"]).err;
         err.lines().any(|line| line.contains("can open the secret") && line.contains("key.pem"))
     };
     for (mode, expected) in [(0o644, true), (0o640, false)] {
@@ -200,7 +200,7 @@ fn a_printed_configuration_with_tables_in_lists_can_be_read() {
     let folder = transfers_folder(
         &text.replace("template.secondary", "template.default").replace("\"secondary\"", "\"default\""),
     );
-    let first = folder.run(&["config", "--config", "zonda.toml"]).out;
+    let first = folder.run_with_config(&["config"]).out;
     folder.write("again.toml", &(first.clone() + "\n[template.default]\nprimaries = [\"192.0.2.1\"]\n"));
     let second = folder.run(&["config", "--config", "again.toml"]);
     assert_eq!(second.status, 0, "{}", second.err);
@@ -215,13 +215,13 @@ fn update_rights_are_printed_as_they_are_written() {
     let primary = zone("a", "allow-update = [\"::1\", { address = \"192.0.2.1\", signed = true }]");
     let secondary = zone("b", "primaries = [\"192.0.2.1\"]\nallow-update = [\"::1\"]\nforward-updates = true");
     folder.write("zonda.toml", &format!("[server]\nstate-dir = \"state\"\n{primary}{secondary}"));
-    let outcome = folder.run(&["config", "--config", "zonda.toml", "--json"]);
+    let outcome = folder.run_with_config(&["config", "--json"]);
     let value: serde_json::Value = serde_json::from_str(&outcome.out).expect("JSON");
     let expected = serde_json::json!(["::1/128", {"address": "192.0.2.1/32", "signed": true}]);
     assert_eq!((&value["zone"][0]["allow-update"], outcome.err.as_str()), (&expected, ""));
     let useless = zone("a", "forward-updates = true") + &secondary.replace("forward-updates = true", "");
     folder.write("zonda.toml", &useless);
-    let outcome = folder.run(&["config", "--config", "zonda.toml"]);
+    let outcome = folder.run_with_config(&["config"]);
     assert_eq!(outcome.status, 0, "{}", outcome.err);
     for setting in ["`forward-updates` has no effect", "`allow-update` has no effect"] {
         assert!(outcome.err.contains(setting), "{setting}: {}", outcome.err);
@@ -234,7 +234,7 @@ fn a_produced_catalog_takes_no_file_of_the_default_template() {
     let text = "[template.default]\nfile = \"{name}.zone\"\ncatalog-member = \"c.\"\ncatalog-group = \"g\"\n\
                 [[zone]]\nname = \"c.\"\ncatalog = \"produce\"\n[[zone]]\nname = \"a.\"\n";
     folder.write("zonda.toml", text);
-    let outcome = folder.run(&["config", "--config", "zonda.toml", "--json"]);
+    let outcome = folder.run_with_config(&["config", "--json"]);
     let value: serde_json::Value = serde_json::from_str(&outcome.out).expect("JSON");
     let zones = serde_json::json!([
         {"name": "a.", "file": "a.zone", "catalog-member": "c.", "catalog-group": "g"},
@@ -250,7 +250,7 @@ const KEY: &str = "[[key]]\nname = \"transfer.example\"\nalgorithm = \"hmac-sha2
 fn assert_mistakes(mistakes: &[(String, &str)]) {
     for (text, expected) in mistakes {
         let folder = transfers_folder(text);
-        let outcome = folder.run(&["config", "--config", "zonda.toml"]);
+        let outcome = folder.run_with_config(&["config"]);
         assert_ne!(outcome.status, 0, "{text}");
         assert!(outcome.err.contains(expected), "{text}\nexpected: {expected}\nfound: {}", outcome.err);
         assert!(!outcome.err.contains("SECRET"), "{}", outcome.err);
@@ -409,7 +409,7 @@ fn updates_by_templates_need_a_state_dir() {
     let folder = TestFolder::new();
     let zones = "[template.default]\nfile = \"{name}.zone\"\nallow-update = [\"::1\"]\n[[zone]]\nname = \"a\"\n";
     folder.write("zonda.toml", zones);
-    let outcome = folder.run(&["config", "--config", "zonda.toml"]);
+    let outcome = folder.run_with_config(&["config"]);
     assert_eq!(outcome.err.matches("`allow-update` needs").count(), 1, "once for the zone: {}", outcome.err);
     // None of these templates is used for zones that are added and updated here.
     for text in [
@@ -418,7 +418,7 @@ fn updates_by_templates_need_a_state_dir() {
         "[template.a]\nallow-update = [\"::1\"]\nforward-updates = true\nprimaries = [\"192.0.2.1\"]\n".into(),
     ] {
         folder.write("zonda.toml", &text);
-        let outcome = folder.run(&["config", "--config", "zonda.toml"]);
+        let outcome = folder.run_with_config(&["config"]);
         assert_eq!(outcome.status, 0, "{text}: {}", outcome.err);
     }
 }

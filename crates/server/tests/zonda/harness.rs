@@ -16,6 +16,8 @@ use tempfile::TempDir;
 /// Long enough for a loaded machine; a passing test never waits this long.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
+const CONFIG: [&str; 2] = ["--config", "zonda.toml"];
+
 /// The temporary folder of a test.
 pub struct TestFolder(TempDir);
 
@@ -50,6 +52,11 @@ impl TestFolder {
         path
     }
 
+    /// The text of a file that is there.
+    pub fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
     /// Writes `zones/NAME.zone`: an SOA record with this serial, an NS record, and `www`.
     pub fn write_zone(&self, name: &str, serial: u32, address: &str) {
         self.write(&format!("zones/{name}.zone"), &zone_text(serial, address));
@@ -70,10 +77,41 @@ impl TestFolder {
         outcome(self.zonda(arguments).output().expect("zonda runs"))
     }
 
+    /// As [`Self::run`], with the configuration in `zonda.toml`.
+    pub fn run_with_config(&self, arguments: &[&str]) -> CommandOutput {
+        self.run(&[arguments, &CONFIG].concat())
+    }
+
+    pub fn reload(&self) -> CommandOutput {
+        self.run_with_config(&["reload"])
+    }
+
+    /// Runs `zonda zone` with these arguments.
+    pub fn zone(&self, arguments: &[&str]) -> CommandOutput {
+        self.run_with_config(&[&["zone"], arguments].concat())
+    }
+
+    /// The value of a metric.
+    pub fn metric(&self, name: &str) -> u64 {
+        let output = self.run_with_config(&["metrics"]);
+        let line = output.out.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name}: {} {}", output.out, output.err))
+    }
+
     /// Starts `zonda serve` on a port that the kernel chooses and waits until it is ready.
     pub fn serve(&self, arguments: &[&str]) -> Daemon {
         let arguments = [&["serve", "--listen", "127.0.0.1:0"], arguments].concat();
         Daemon::start(self, self.zonda(&arguments))
+    }
+
+    /// As [`Self::serve`], with the configuration in `zonda.toml`.
+    pub fn serve_with_config(&self) -> Daemon {
+        self.serve(&CONFIG)
+    }
+
+    /// As [`Self::serve_with_config`], at this address, where an earlier daemon was.
+    pub fn serve_at(&self, address: &str) -> Daemon {
+        self.serve(&[&CONFIG[..], &["--listen", address]].concat())
     }
 
     /// As [`Self::serve`], where neither systemd nor the configuration gives a state-dir. `None` if this user, root, may not hide the default
@@ -110,6 +148,18 @@ impl TestFolder {
         }
         Some(Daemon::start(self, command))
     }
+}
+
+/// Whether this becomes true before the time for it is over.
+pub fn eventually(mut is_true: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + TIMEOUT;
+    while !is_true() {
+        if Instant::now() > end {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    true
 }
 
 /// Whether this user may have mounts of its own.
@@ -166,7 +216,7 @@ impl Daemon {
         let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
         let mut daemon = Daemon { child, log, collector: Some(collector), notifications, address: unknown };
         daemon.wait_for_notification("READY=1");
-        daemon.address = listening(&daemon.wait_for_log("listening")).expect("an address");
+        daemon.address = daemon.wait_for_address("listening");
         daemon
     }
 
@@ -203,6 +253,22 @@ impl Daemon {
                 None => std::thread::sleep(Duration::from_millis(5)),
             }
         }
+    }
+
+    #[track_caller]
+    pub fn wait_until(&self, what: &str, is_done: impl FnMut() -> bool) {
+        assert!(eventually(is_done), "not {what}: {}", self.log());
+    }
+
+    /// Waits until queries for a host in a zone have this RCODE.
+    #[track_caller]
+    pub fn wait_for_rcode(&self, zone: &str, rcode: u8) {
+        self.wait_until(&format!("{zone} rcode {rcode}"), || self.ask(&format!("www.{zone}")).rcode() == rcode);
+    }
+
+    /// Waits for a log line that contains `what`, and returns the address in it.
+    pub fn wait_for_address(&self, what: &str) -> SocketAddr {
+        listening(&self.wait_for_log(what)).expect("an address")
     }
 
     /// Sends a signal, given by name, with the shell's built-in `kill`: a minimal system lacks the program.

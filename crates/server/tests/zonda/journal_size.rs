@@ -10,13 +10,6 @@ use crate::zone_status::{status, wait_for};
 
 const UPDATES: u8 = 200;
 
-/// The value of a metric.
-pub fn metric(folder: &TestFolder, name: &str) -> u64 {
-    let output = folder.run(&["metrics", "--config", "zonda.toml"]);
-    let line = output.out.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name}: {} {}", output.out, output.err))
-}
-
 /// Whether the transfer from this serial has changes, or the whole zone (RFC 1995 4).
 fn is_incremental(client: &mut Client, serial: u32) -> bool {
     let mut soa = record("a.example", Class::IN, Rtype::SOA, &[]);
@@ -38,7 +31,7 @@ fn the_history_of_a_zone_is_limited_in_memory_and_on_disk() {
         "[server]\nstate-dir = \"state\"\n[[zone]]\nname = \"a.example\"\nfile = \"zones/a.example.zone\"\n\
          allow-transfer = [\"127.0.0.1\"]\nallow-update = [\"127.0.0.1\"]\nmax-journal-bytes = 2000\n",
     );
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let daemon = folder.serve_with_config();
     assert_eq!(status(&folder)["journal"], serde_json::Value::Null, "a small file is read again");
     let mut client = Client::new(daemon.address);
     for number in 0..UPDATES {
@@ -54,13 +47,13 @@ fn the_history_of_a_zone_is_limited_in_memory_and_on_disk() {
     let status = wait_for(&folder, "stored", is_snapshot);
     let octets = |key: &str| status["journal"][key].as_u64().unwrap_or_else(|| panic!("{key}: {status}"));
     assert!(octets("history-octets") <= 2000 && octets("image-octets") > 200, "{status}");
-    assert_eq!(metric(&folder, "zonda_journal_history_octets"), octets("history-octets"));
-    assert!(metric(&folder, "zonda_journal_dropped_changes_total") > 10);
-    assert!(metric(&folder, "zonda_journal_dropped_octets_total") > 2000);
-    assert!(metric(&folder, "zonda_journal_log_octets") >= metric(&folder, "zonda_journal_live_octets"));
-    assert_eq!(metric(&folder, "zonda_updates_total{transport=\"tcp\"}"), u64::from(UPDATES));
+    assert_eq!(folder.metric("zonda_journal_history_octets"), octets("history-octets"));
+    assert!(folder.metric("zonda_journal_dropped_changes_total") > 10);
+    assert!(folder.metric("zonda_journal_dropped_octets_total") > 2000);
+    assert!(folder.metric("zonda_journal_log_octets") >= folder.metric("zonda_journal_live_octets"));
+    assert_eq!(folder.metric("zonda_updates_total{transport=\"tcp\"}"), u64::from(UPDATES));
     daemon.kill();
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let daemon = folder.serve_with_config();
     let mut client = Client::new(daemon.address);
     assert!(is_incremental(&mut client, newest - 2) && !is_incremental(&mut client, newest - 20));
 }

@@ -3,9 +3,9 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::harness::{Daemon, TestFolder, report_skipped};
+use crate::harness::{Daemon, TestFolder, eventually, report_skipped};
 
 const ZONES: usize = 10_000;
 /// Octets a zone in anonymous memory, if all zones have the same records and share them, and if each has its own. They were 1,660 when
@@ -23,8 +23,6 @@ const RECORDS: u64 = 400_000;
 const MAX_PEAK: f64 = 1.7;
 /// By then what only loading needs has been freed.
 const TIME_TO_FREE: Duration = Duration::from_secs(1);
-/// Replaced data is freed soon after a load.
-const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A server of this many zones, which have two records each, with different serials if the zones differ.
 fn serve(folder: &TestFolder, zones: usize, differ: bool) -> Daemon {
@@ -36,7 +34,7 @@ fn serve(folder: &TestFolder, zones: usize, differ: bool) -> Daemon {
     let template = format!("[template.default]\nfile = \"{file}\"\nallow-transfer = [\"127.0.0.0/8\"]\n");
     folder.write("zonda.toml", &format!("zone-list = [\"zones.list\"]\n{template}"));
     write_list(folder, zones);
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let daemon = folder.serve_with_config();
     daemon.wait_for_log(&format!("served={zones} "));
     daemon
 }
@@ -46,11 +44,9 @@ fn secondary(folder: &TestFolder, zones: usize, primary: &Daemon) -> Daemon {
     let template = format!("[template.default]\nprimaries = [\"{}\"]\n", primary.address);
     folder.write("zonda.toml", &format!("zone-list = [\"zones.list\"]\n{template}"));
     write_list(folder, zones);
-    let (daemon, begin) = (folder.serve(&["--config", "zonda.toml"]), Instant::now());
-    while daemon.log().matches("zone received").count() < zones {
-        assert!(begin.elapsed() < TIMEOUT, "zones are missing");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let daemon = folder.serve_with_config();
+    let received = || daemon.log().matches("zone received").count();
+    assert!(eventually(|| received() >= zones), "{} of {zones} zones", received());
     daemon
 }
 
@@ -69,7 +65,7 @@ fn serve_big(folder: &TestFolder) -> Daemon {
     let apex = "$TTL 3600\n@ SOA ns.example. host.example. 1 3600 900 604800 300\n@ NS ns.example.\n";
     folder.write("big.test.zone", &(apex.to_owned() + &records.collect::<String>()));
     folder.write("zonda.toml", "[[zone]]\nname = \"big.test\"\nfile = \"big.test.zone\"\n");
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let daemon = folder.serve_with_config();
     daemon.wait_for_log("served=1 ");
     daemon
 }
@@ -104,7 +100,7 @@ fn an_idle_tcp_connection_takes_no_more_than_its_slot() {
     folder.write_zone("example.com", 1, "192.0.2.1");
     let server = "[server]\ntcp-workers = 1\ntcp-connections-per-client = 10000\ntcp-idle-timeout-ms = 600000\n";
     folder.write("zonda.toml", &format!("{server}[[zone]]\nname = \"example.com\"\nfile = \"zones/{{name}}.zone\"\n"));
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let daemon = folder.serve_with_config();
     let connect = |_| {
         let mut connection = TcpStream::connect(daemon.address).expect("loopback");
         connection.write_all(QUERY).expect("open");
@@ -167,14 +163,12 @@ fn check_secondary(differ: bool) {
 
 /// Waits until a zone takes no more than `max` octets: those of `zones` more than a daemon with so little memory has.
 fn expect_octets(daemon: &Daemon, (zones, few): (usize, impl Fn() -> usize), max: usize) {
-    let begin = Instant::now();
-    loop {
-        let octets = anonymous(daemon).saturating_sub(few()) / zones;
-        if octets <= max {
-            println!("a zone takes {octets} octets");
-            break;
-        }
-        assert!(begin.elapsed() < TIMEOUT, "a zone takes {octets} octets");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let mut octets = 0;
+    // Replaced data is freed soon after a load.
+    let is_little = eventually(|| {
+        octets = anonymous(daemon).saturating_sub(few()) / zones;
+        octets <= max
+    });
+    println!("a zone takes {octets} octets");
+    assert!(is_little, "a zone takes {octets} octets");
 }

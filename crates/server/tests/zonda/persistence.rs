@@ -4,13 +4,14 @@ use std::fs;
 use std::io::Write;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use wire::message::{Message, Opcode, Rcode, Record};
 use wire::{Class, Name, Rtype};
 
-use crate::acceptance::reload;
-use crate::harness::{Daemon, NOERROR, NXDOMAIN, REFUSED, SERVFAIL, TestFolder, report_skipped, uninterrupted};
+use crate::harness::{
+    Daemon, NOERROR, NXDOMAIN, REFUSED, SERVFAIL, TestFolder, eventually, report_skipped, uninterrupted,
+};
 use crate::update::{self, Client};
 use crate::zone_status::{serves, status, wait_for};
 
@@ -26,7 +27,7 @@ const SLOW: &str = "3600 3600 86400";
 fn primary(folder: &TestFolder) -> Daemon {
     folder
         .write("zonda.toml", "[[zone]]\nname = \"a.example\"\nfile = \"a.zone\"\nallow-transfer = [\"127.0.0.0/8\"]\n");
-    folder.serve(&["--config", "zonda.toml"])
+    folder.serve_with_config()
 }
 
 /// Starts a secondary of the zones `a.example` and, if there are more, `b.example`...
@@ -34,7 +35,7 @@ fn secondary(folder: &TestFolder, primary: &str, names: &[&str]) -> Daemon {
     let limits = "min-refresh-s = 1\nmin-retry-s = 1\nmin-expire-s = 1\nallow-transfer = [\"127.0.0.0/8\"]\n";
     let zones = names.iter().map(|name| format!("[[zone]]\nname = \"{name}\"\nprimaries = [\"{primary}\"]\n{limits}"));
     folder.write("zonda.toml", &zones.collect::<String>());
-    folder.serve(&["--config", "zonda.toml"])
+    folder.serve_with_config()
 }
 
 /// The files of the journal whose names begin with this.
@@ -46,13 +47,9 @@ fn journal_files(folder: &TestFolder, prefix: &str) -> Vec<PathBuf> {
 
 /// Waits until the journal contains these octets: the changes are synced.
 fn wait_for_journal(folder: &TestFolder, octets: &[u8]) {
-    let end = Instant::now() + Duration::from_secs(30);
     let contains =
         |path: &PathBuf| fs::read(path).expect("it is readable").windows(octets.len()).any(|part| part == octets);
-    while !journal_files(folder, "").iter().any(contains) {
-        assert!(Instant::now() < end, "not in the journal");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    assert!(eventually(|| journal_files(folder, "").iter().any(contains)), "not in the journal");
 }
 
 /// Adds `u{number}` to the zone, or `None` without a response.
@@ -94,8 +91,8 @@ fn a_kill_at_any_moment_loses_no_acknowledged_update() {
     updated(&folder);
     let (mut next, mut acknowledged) = (0, Vec::new());
     for round in 0..8 {
-        let daemon = folder.serve(&["--config", "zonda.toml"]);
-        let export = folder.run(&["zone", "export", "a.example", "--config", "zonda.toml"]).out;
+        let daemon = folder.serve_with_config();
+        let export = folder.zone(&["export", "a.example"]).out;
         let lost = acknowledged.iter().find(|number| !export.contains(&format!("u{number} 60 IN A")));
         assert_eq!(lost, None, "round {round} of {} updates: {}", acknowledged.len(), daemon.log());
         let socket = updater(daemon.address);
@@ -120,30 +117,30 @@ fn a_kill_at_any_moment_loses_no_acknowledged_update() {
 fn a_file_wins_over_updates_only_with_a_later_serial() {
     let folder = TestFolder::new();
     updated(&folder);
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let daemon = folder.serve_with_config();
     assert_eq!(add(&updater(daemon.address), 7), Some(NOERROR));
     daemon.stop();
     // The file is as it was: the updated zone is served.
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let daemon = folder.serve_with_config();
     assert!(daemon.ask("u7.a.example").has("192.0.2.1"), "{}", daemon.log());
     let serial = status(&folder)["serial"].as_u64().expect("a serial");
     assert!(serial > 1);
     daemon.stop();
     // It was edited, and its serial is not later.
     folder.write("a.zone", &zone(1, SLOW, 2));
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let daemon = folder.serve_with_config();
     daemon.wait_for_log("is not later than");
     assert!(daemon.ask("u7.a.example").has("192.0.2.1"));
     assert_eq!(daemon.ask("h1.a.example").rcode(), NXDOMAIN);
     daemon.stop();
     folder.write("a.zone", &zone(serial as u32 + 1, SLOW, 2));
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let daemon = folder.serve_with_config();
     assert!(daemon.ask("h1.a.example").has("192.0.2.1"), "{}", daemon.log());
     assert_eq!(daemon.ask("u7.a.example").rcode(), NXDOMAIN);
     daemon.stop();
     // Without updates since it was read, any edit wins.
     folder.write("a.zone", &zone(1, SLOW, 3));
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let daemon = folder.serve_with_config();
     assert!(daemon.ask("h2.a.example").has("192.0.2.1"), "{}", daemon.log());
 }
 
@@ -159,21 +156,21 @@ fn an_unchanged_file_is_no_mistake_of_an_updated_zone() {
             // So that its files are not young.
             std::thread::sleep(Duration::from_millis(1100));
         }
-        let daemon = folder.serve(&["--config", "zonda.toml"]);
+        let daemon = folder.serve_with_config();
         assert_eq!(add(&updater(daemon.address), 7), Some(NOERROR));
         for _ in 0..2 {
-            let reload = folder.run(&["reload", "--config", "zonda.toml"]);
+            let reload = folder.reload();
             assert_eq!(reload.status, 0, "{}", reload.out);
         }
         daemon.stop();
-        let daemon = folder.serve(&["--config", "zonda.toml"]);
-        let reload = folder.run(&["reload", "--config", "zonda.toml"]);
+        let daemon = folder.serve_with_config();
+        let reload = folder.reload();
         assert_eq!(reload.status, 0, "{}", reload.out);
         assert!(daemon.ask("u7.a.example").has("192.0.2.1"));
         assert!(!daemon.log().contains("NOT LOADED"), "{}", daemon.log());
         // An edit is still one.
         folder.write(if includes { "more" } else { "a.zone" }, "more A 192.0.2.4\n; edited\n");
-        assert_eq!(folder.run(&["reload", "--config", "zonda.toml"]).status, 1);
+        assert_eq!(folder.reload().status, 1);
         assert!(daemon.ask("u7.a.example").has("192.0.2.1"));
         daemon.stop();
     }
@@ -184,28 +181,28 @@ fn an_unchanged_file_is_no_mistake_of_an_updated_zone() {
 fn other_rules_of_reading_are_no_edit_of_the_file_of_an_updated_zone() {
     let folder = TestFolder::new();
     updated(&folder);
-    let config = fs::read_to_string(folder.path().join("zonda.toml")).expect("it was written");
+    let config = folder.read("zonda.toml");
     let limit = |records: u32| {
         let zone = format!("file = \"a.zone\"\nmax-records = {records}\n");
         folder.write("zonda.toml", &config.replace("file = \"a.zone\"\n", &zone));
     };
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let daemon = folder.serve_with_config();
     assert_eq!(add(&updater(daemon.address), 7), Some(NOERROR));
     limit(100);
-    let reload = folder.run(&["reload", "--config", "zonda.toml"]);
+    let reload = folder.reload();
     assert_eq!(reload.status, 0, "{}", reload.out);
     daemon.stop();
     // The file was young when it was read first, and is not any more.
     for pause_ms in [0, 1100] {
         std::thread::sleep(Duration::from_millis(pause_ms));
         limit(200 + pause_ms as u32);
-        let daemon = folder.serve(&["--config", "zonda.toml"]);
+        let daemon = folder.serve_with_config();
         assert!(daemon.ask("u7.a.example").has("192.0.2.1"), "{}", daemon.log());
         assert!(!daemon.log().contains("was changed since"), "{}", daemon.log());
         daemon.stop();
     }
     folder.write("a.zone", &zone(1, SLOW, 2));
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let daemon = folder.serve_with_config();
     daemon.wait_for_log("was changed since");
     assert!(daemon.ask("u7.a.example").has("192.0.2.1"));
 }
@@ -214,15 +211,15 @@ fn other_rules_of_reading_are_no_edit_of_the_file_of_an_updated_zone() {
 fn secondaries_get_changes_after_a_restart_of_their_primary() {
     let (first, second) = (TestFolder::new(), TestFolder::new());
     updated(&first);
-    let daemon = first.serve(&["--config", "zonda.toml"]);
+    let daemon = first.serve_with_config();
     let address = daemon.address.to_string();
     let secondary = secondary(&second, &address, &["a.example"]);
     wait_for(&second, "transferred", serves(1));
     assert_eq!(add(&updater(daemon.address), 3), Some(NOERROR));
     let serial = status(&first)["serial"].as_u64().expect("a serial") as u32;
     daemon.kill();
-    let _daemon = first.serve(&["--config", "zonda.toml", "--listen", &address]);
-    assert_eq!(second.run(&["zone", "refresh", "a.example", "--config", "zonda.toml"]).status, 0);
+    let _daemon = first.serve_at(&address);
+    assert_eq!(second.zone(&["refresh", "a.example"]).status, 0);
     let status = wait_for(&second, "refreshed", serves(serial));
     assert_eq!(status["last-transfer"]["kind"], "ixfr", "{status}");
     drop(secondary);
@@ -273,8 +270,8 @@ fn a_secondary_serves_its_zones_after_a_restart_without_its_primary() {
         wait_for(&second, "transferred", serves(1));
         // The second version is a change.
         first.write("a.zone", &zone(2, SLOW, 4));
-        assert_eq!(first.run(&["reload", "--config", "zonda.toml"]).status, 0);
-        assert_eq!(second.run(&["zone", "refresh", "a.example", "--config", "zonda.toml"]).status, 0);
+        assert_eq!(first.reload().status, 0);
+        assert_eq!(second.zone(&["refresh", "a.example"]).status, 0);
         let expires = wait_for(&second, "refreshed", serves(2))["expires-at"].clone();
         drop(primary);
         wait_for_journal(&second, b"\x02h3\x01a\x07example\0");
@@ -300,21 +297,21 @@ fn the_file_of_a_secondary_replaces_nothing_that_a_primary_sent() {
     let primary = primary(&first);
     let of_file = "[[zone]]\nname = \"a.example\"\nfile = \"a.zone\"\n";
     second.write("zonda.toml", &format!("{of_file}primaries = [\"{}\"]\n", primary.address));
-    let daemon = second.serve(&["--config", "zonda.toml"]);
+    let daemon = second.serve_with_config();
     wait_for(&second, "transferred", serves(2));
     drop(primary);
     daemon.stop();
-    let daemon = second.serve(&["--config", "zonda.toml"]);
+    let daemon = second.serve_with_config();
     for serial in [1, 3] {
         second.write("a.zone", &zone(serial, SLOW, 1));
-        assert_eq!(reload(&second).status, 0);
+        assert_eq!(second.reload().status, 0);
         assert!(daemon.ask("h1.a.example").has("192.0.2.1"), "{}", daemon.log());
     }
     assert_eq!(status(&second)["serial"], 2);
     // Without primaries, it is the file that says what the zone is.
     second.write("a.zone", &zone(1, SLOW, 1));
     second.write("zonda.toml", of_file);
-    reload(&second);
+    second.reload();
     assert_eq!(daemon.ask("h1.a.example").rcode(), NXDOMAIN, "{}", daemon.log());
 }
 
@@ -334,7 +331,7 @@ fn an_expired_zone_stays_expired() {
     wait_for(&second, "expired", |status| status["state"] == "expired");
     first
         .write("zonda.toml", "[[zone]]\nname = \"a.example\"\nfile = \"a.zone\"\nallow-transfer = [\"127.0.0.0/8\"]\n");
-    let _primary = first.serve(&["--config", "zonda.toml", "--listen", &address]);
+    let _primary = first.serve_at(&address);
     wait_for(&second, "confirmed", serves(1));
     assert!(daemon.ask("h0.a.example").has("192.0.2.1"));
 }
@@ -365,12 +362,12 @@ fn a_large_zone_file_is_read_again_only_if_it_was_changed() {
     let folder = TestFolder::new();
     let path = folder.write("a.zone", &zone(1, SLOW, LARGE));
     folder.write("zonda.toml", "[[zone]]\nname = \"a.example\"\nfile = \"a.zone\"\n");
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let daemon = folder.serve_with_config();
     daemon.stop();
     assert!(!journal_files(&folder, "").is_empty());
     // The restart does not open it: the user may even not be allowed to.
     let text = fs::read(&path).expect("the file");
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let daemon = folder.serve_with_config();
     assert!(daemon.ask("h7.a.example").has("192.0.2.1"));
     daemon.stop();
     // With the same size and time, but another ctime.
@@ -381,7 +378,7 @@ fn a_large_zone_file_is_read_again_only_if_it_was_changed() {
     )
     .expect("it is written");
     fs::File::options().append(true).open(&path).and_then(|file| file.set_modified(modified)).expect("its time is set");
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let daemon = folder.serve_with_config();
     assert!(daemon.ask("x7.a.example").has("192.0.2.1"), "{}", daemon.log());
     assert_eq!(daemon.ask("h7.a.example").rcode(), NXDOMAIN);
 }
@@ -394,24 +391,24 @@ fn the_serial_of_a_small_zone_does_not_go_back_to_that_of_its_file() {
         let config = format!("[[zone]]\nname = \"a.example\"\nfile = \"a.zone\"\nserial-policy = \"{policy}\"\n");
         folder.write("zonda.toml", &config);
         folder.write("a.zone", &zone(5, SLOW, 1));
-        let daemon = folder.serve(&["--config", "zonda.toml"]);
+        let daemon = folder.serve_with_config();
         folder.write("a.zone", &zone(5, SLOW, 2));
-        reload(&folder);
+        folder.reload();
         let serial = status(&folder)["serial"].as_u64().expect("a serial");
         assert!(serial > 5 && daemon.ask("h1.a.example").has("192.0.2.1"), "{policy} {serial}");
         daemon.stop();
-        let daemon = folder.serve(&["--config", "zonda.toml"]);
+        let daemon = folder.serve_with_config();
         assert_eq!(status(&folder)["serial"], serial, "{policy}: {}", daemon.log());
         assert!(daemon.ask("h1.a.example").has("192.0.2.1"));
         // Edited while it is down, and while it runs.
         daemon.stop();
         folder.write("a.zone", &zone(5, SLOW, 3));
-        let daemon = folder.serve(&["--config", "zonda.toml"]);
-        crate::catalog::wait_until("read", &daemon, || daemon.ask("h2.a.example").has("192.0.2.1"));
+        let daemon = folder.serve_with_config();
+        daemon.wait_until("read", || daemon.ask("h2.a.example").has("192.0.2.1"));
         let next = status(&folder)["serial"].as_u64().expect("a serial");
         assert!(next > serial, "{policy} {next} {serial}");
         folder.write("a.zone", &zone(5, SLOW, 4));
-        reload(&folder);
+        folder.reload();
         assert!(status(&folder)["serial"].as_u64() > Some(next) && daemon.ask("h3.a.example").has("192.0.2.1"));
     }
 }
@@ -426,8 +423,8 @@ fn a_damaged_image_is_reported_and_the_zone_transferred_anew() {
     wait_for_journal(&second, b"example");
     // A later batch, without which the image may be one that a crash has cut.
     first.write("a.zone", &zone(2, SLOW, 3));
-    assert_eq!(reload(&first).status, 0);
-    assert_eq!(second.run(&["zone", "refresh", "a.example", "--config", "zonda.toml"]).status, 0);
+    assert_eq!(first.reload().status, 0);
+    assert_eq!(second.zone(&["refresh", "a.example"]).status, 0);
     wait_for(&second, "transferred", serves(2));
     daemon.stop();
     for path in journal_files(&second, "journal-") {
@@ -449,7 +446,7 @@ fn a_journal_of_another_format_or_that_cannot_be_opened_prevents_the_start() {
     let folder = TestFolder::new();
     folder.write("a.zone", &zone(1, SLOW, LARGE));
     folder.write("zonda.toml", "[[zone]]\nname = \"a.example\"\nfile = \"a.zone\"\n");
-    folder.serve(&["--config", "zonda.toml"]).stop();
+    folder.serve_with_config().stop();
     let path = journal_files(&folder, "journal-").pop().expect("a segment");
     let good = fs::read(&path).expect("it is readable");
     let arguments = ["serve", "--listen", "127.0.0.1:0", "--config", "zonda.toml"];
@@ -495,7 +492,7 @@ fn rfc_2136_3_5_updates_that_a_reload_permits_wait_for_a_journal() {
         assert_eq!((daemon.ask("x.a.example").rcode(), client.serial(over_tcp)), (NXDOMAIN, 1));
     }
     drop(daemon);
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let daemon = folder.serve_with_config();
     let answer = Client::new(daemon.address).update("all.", &message, false);
     assert_eq!(answer, Rcode::NOERROR);
 }

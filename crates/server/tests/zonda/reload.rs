@@ -15,12 +15,12 @@ fn two_zones() -> TestFolder {
 #[test]
 fn only_changed_zones_are_reported() {
     let folder = two_zones();
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
-    let nothing = folder.run(&["reload", "--config", "zonda.toml"]);
+    let daemon = folder.serve_with_config();
+    let nothing = folder.reload();
     assert_eq!(nothing.status, 0, "{}", nothing.err);
     assert!(nothing.out.starts_with("0 zones changed, 2 unchanged, 0 not loaded"), "{}", nothing.out);
     folder.write_zone("a.example", 2, "192.0.2.9");
-    let changed = folder.run(&["reload", "--config", "zonda.toml"]);
+    let changed = folder.reload();
     assert_eq!(changed.status, 0, "{}", changed.err);
     assert!(
         changed.out.starts_with("a.example.: changed, serial 1 -> 2\n1 zones changed, 1 unchanged"),
@@ -34,9 +34,9 @@ fn only_changed_zones_are_reported() {
 #[test]
 fn a_change_without_a_later_serial_is_served_with_a_warning() {
     let folder = two_zones();
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let daemon = folder.serve_with_config();
     folder.write_zone("a.example", 1, "192.0.2.9");
-    let outcome = folder.run(&["reload", "--config", "zonda.toml"]);
+    let outcome = folder.reload();
     assert_eq!(outcome.status, 0, "{}", outcome.out);
     assert!(outcome.out.contains("warning: the zone has changed, but not its serial: 1"), "{}", outcome.out);
     assert!(daemon.ask("www.a.example").has("192.0.2.9"));
@@ -45,10 +45,10 @@ fn a_change_without_a_later_serial_is_served_with_a_warning() {
 #[test]
 fn a_broken_zone_keeps_its_version_until_it_is_fixed() {
     let folder = two_zones();
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let daemon = folder.serve_with_config();
     folder.write("zones/a.example.zone", &(zone_text(2, "192.0.2.9") + "bad A nonsense\n"));
     for _ in 0..2 {
-        let outcome = folder.run(&["reload", "--config", "zonda.toml"]);
+        let outcome = folder.reload();
         assert_eq!(outcome.status, 1);
         assert!(outcome.out.contains("zones/a.example.zone:5:7: error: "), "{}", outcome.out);
         assert!(
@@ -60,7 +60,7 @@ fn a_broken_zone_keeps_its_version_until_it_is_fixed() {
     }
     daemon.wait_for_log("a.example.zone:5:7: error: ");
     folder.write_zone("a.example", 3, "192.0.2.9");
-    let outcome = folder.run(&["reload", "--config", "zonda.toml", "--json"]);
+    let outcome = folder.run_with_config(&["reload", "--json"]);
     assert_eq!(outcome.status, 0, "{}", outcome.out);
     let value: serde_json::Value = serde_json::from_str(&outcome.out).expect("JSON");
     let expected = serde_json::json!([{"zone": "a.example.", "change": "changed", "old_serial": 1, "serial": 3}]);
@@ -76,18 +76,18 @@ fn checks_are_set_by_zone_and_changed_by_a_reload() {
     }
     let strict = CONFIG.replace("[[zone]]\nname = \"b.", "[[zone]]\nchecks = \"strict\"\nname = \"b.");
     folder.write("zonda.toml", &strict);
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let daemon = folder.serve_with_config();
     daemon.wait_for_log("b.example.zone:5:1: error: an out-of-zone record is skipped: elsewhere.test.");
     daemon.wait_for_log("a.example.zone:5:1: warning: an out-of-zone record is skipped: elsewhere.test.");
     assert!(daemon.ask("www.a.example").has("192.0.2.1"));
     assert_eq!(daemon.ask("www.b.example").rcode(), SERVFAIL);
 
     folder.write("zonda.toml", &strict.replace("checks = \"strict\"", "checks = \"lenient\""));
-    assert_eq!(folder.run(&["reload", "--config", "zonda.toml"]).status, 0);
+    assert_eq!(folder.reload().status, 0);
     assert!(daemon.ask("www.b.example").has("192.0.2.1"));
 
     folder.write("zonda.toml", &CONFIG.replace("[template.default]", "[template.default]\nchecks = \"strict\""));
-    let outcome = folder.run(&["reload", "--config", "zonda.toml"]);
+    let outcome = folder.reload();
     assert_eq!(outcome.status, 1, "the files are as they were, and are read again: {}", outcome.out);
     assert!(outcome.out.contains("a.example.: NOT LOADED, the version from before is served"), "{}", outcome.out);
     assert!(daemon.ask("www.a.example").has("192.0.2.1"));
@@ -96,9 +96,9 @@ fn checks_are_set_by_zone_and_changed_by_a_reload() {
 #[test]
 fn a_zone_without_its_file_keeps_its_version() {
     let folder = two_zones();
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let daemon = folder.serve_with_config();
     std::fs::remove_file(folder.path().join("zones/a.example.zone")).expect("it was there");
-    let outcome = folder.run(&["reload", "--config", "zonda.toml"]);
+    let outcome = folder.reload();
     assert_eq!(outcome.status, 1);
     assert!(outcome.out.contains("zones/a.example.zone: error: the zone file cannot be read"), "{}", outcome.out);
     assert!(daemon.ask("www.a.example").has("192.0.2.1"));
@@ -108,9 +108,9 @@ fn a_zone_without_its_file_keeps_its_version() {
 fn zones_are_added_and_removed_with_the_configuration() {
     let folder = two_zones();
     folder.write_zone("c.example", 7, "192.0.2.3");
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let daemon = folder.serve_with_config();
     folder.write("zonda.toml", &CONFIG.replace("\"a.example\"", "\"c.example\""));
-    let outcome = folder.run(&["reload", "--config", "zonda.toml"]);
+    let outcome = folder.reload();
     assert_eq!(outcome.status, 0);
     let expected = "a.example.: removed\nc.example.: added, serial 7\n2 zones changed, 1 unchanged, 0 not loaded";
     assert!(outcome.out.starts_with(expected), "{}", outcome.out);
@@ -131,9 +131,9 @@ fn a_reload_lists_folders_again() {
 #[test]
 fn the_last_zones_are_not_removed_unless_allowed() {
     let folder = two_zones();
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let daemon = folder.serve_with_config();
     folder.write("zonda.toml", "");
-    let outcome = folder.run(&["reload", "--config", "zonda.toml"]);
+    let outcome = folder.reload();
     assert_eq!(outcome.status, 1);
     assert!(
         outcome.out.starts_with("zonda.toml: error: no zone is left of the 2 that are configured now"),
@@ -143,7 +143,7 @@ fn the_last_zones_are_not_removed_unless_allowed() {
     assert!(outcome.out.contains("set `allow-no-zones = true` in [server]"), "{}", outcome.out);
     assert!(daemon.ask("www.a.example").has("192.0.2.1"));
     folder.write("zonda.toml", "[server]\nallow-no-zones = true\n");
-    assert_eq!(folder.run(&["reload", "--config", "zonda.toml"]).status, 0);
+    assert_eq!(folder.reload().status, 0);
     assert_eq!(daemon.ask("www.a.example").rcode(), REFUSED);
 }
 
@@ -187,10 +187,10 @@ fn names_of_zone_files_need_not_be_utf8() {
 #[test]
 fn a_broken_configuration_changes_nothing() {
     let folder = two_zones();
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let daemon = folder.serve_with_config();
     folder.write_zone("a.example", 2, "192.0.2.9");
     folder.write("zonda.toml", "[server]\ncolour = \"blue\"\n");
-    let outcome = folder.run(&["reload", "--config", "zonda.toml"]);
+    let outcome = folder.reload();
     assert_eq!(outcome.status, 1);
     assert!(outcome.out.starts_with("zonda.toml:2:1: error: there is no key `colour` here"), "{}", outcome.out);
     assert!(outcome.out.ends_with("nothing was changed: fix the configuration first\n"), "{}", outcome.out);
@@ -200,9 +200,9 @@ fn a_broken_configuration_changes_nothing() {
 #[test]
 fn keys_that_need_a_restart_are_named() {
     let folder = two_zones();
-    let _daemon = folder.serve(&["--config", "zonda.toml"]);
+    let _daemon = folder.serve_with_config();
     folder.write("zonda.toml", &format!("[server]\ntcp-connections = 7\nnsid = \"x\"\n{CONFIG}"));
-    let outcome = folder.run(&["reload", "--config", "zonda.toml"]);
+    let outcome = folder.reload();
     assert_eq!(outcome.status, 0);
     assert!(outcome.out.starts_with("waiting for a restart: tcp-connections\n"), "{}", outcome.out);
 }
@@ -210,9 +210,9 @@ fn keys_that_need_a_restart_are_named() {
 #[test]
 fn changed_settings_of_a_zone_are_applied() {
     let folder = two_zones();
-    let _daemon = folder.serve(&["--config", "zonda.toml"]);
+    let _daemon = folder.serve_with_config();
     folder.write("zonda.toml", &format!("{CONFIG}allow-transfer = [\"127.0.0.1\"]\n"));
-    let outcome = folder.run(&["reload", "--config", "zonda.toml"]);
+    let outcome = folder.reload();
     assert!(outcome.out.starts_with("b.example.: settings changed\n1 zones changed, 1 unchanged"), "{}", outcome.out);
 }
 
@@ -221,9 +221,9 @@ fn a_change_of_an_included_file_is_detected() {
     let folder = two_zones();
     folder.write("zones/a.example.zone", &(zone_text(1, "192.0.2.1") + "$INCLUDE parts/more\n"));
     folder.write("zones/parts/more", "more A 192.0.2.7\n");
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let daemon = folder.serve_with_config();
     folder.write("zones/parts/more", "more A 192.0.2.8\n");
-    let outcome = folder.run(&["reload", "--config", "zonda.toml"]);
+    let outcome = folder.reload();
     assert!(outcome.out.contains("\na.example.: changed"), "{}", outcome.out);
     assert!(daemon.ask("more.a.example").has("192.0.2.8"));
 }
@@ -231,7 +231,7 @@ fn a_change_of_an_included_file_is_detected() {
 #[test]
 fn sighup_reloads_and_notifies_systemd() {
     let folder = two_zones();
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let daemon = folder.serve_with_config();
     folder.write_zone("a.example", 2, "192.0.2.9");
     folder.write("zones/b.example.zone", "nonsense\n");
     daemon.signal("HUP");
@@ -245,13 +245,13 @@ fn sighup_reloads_and_notifies_systemd() {
 fn a_zone_that_failed_at_the_start_is_loaded_by_a_reload() {
     let folder = two_zones();
     folder.write("zones/a.example.zone", "nonsense\n");
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let daemon = folder.serve_with_config();
     assert_eq!(daemon.ask("www.a.example").rcode(), SERVFAIL);
-    let failed = folder.run(&["reload", "--config", "zonda.toml"]);
+    let failed = folder.reload();
     assert_eq!(failed.status, 1);
     assert!(failed.out.contains("a.example.: NOT LOADED, answered with SERVFAIL"), "{}", failed.out);
     folder.write_zone("a.example", 1, "192.0.2.1");
-    let fixed = folder.run(&["reload", "--config", "zonda.toml"]);
+    let fixed = folder.reload();
     assert!(fixed.out.starts_with("a.example.: added, serial 1"), "{}", fixed.out);
     assert!(daemon.ask("www.a.example").has("192.0.2.1"));
 }

@@ -4,7 +4,6 @@ use std::net::UdpSocket;
 use std::time::Duration;
 
 use crate::harness::{Daemon, REFUSED, SERVFAIL, TestFolder};
-use crate::journal_size::metric;
 use crate::zone_status::{serves, status, wait_for};
 
 const SECRET: &str = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=";
@@ -22,7 +21,7 @@ fn zone(serial: u32, hosts: &[&str]) -> String {
 fn primary(folder: &TestFolder) -> Daemon {
     let config = "[[zone]]\nname = \"a.example\"\nfile = \"a.zone\"\nallow-transfer = [{ key = \"t.\" }]\n";
     folder.write("zonda.toml", &format!("{KEY}{SECRET}\"\n{config}"));
-    folder.serve(&["--config", "zonda.toml"])
+    folder.serve_with_config()
 }
 
 /// A secondary of it with more settings.
@@ -31,7 +30,7 @@ fn secondary(folder: &TestFolder, primary: &Daemon, settings: &str) -> Daemon {
     let primaries = format!("primaries = [{{ address = \"{}\", key = \"t.\" }}]\n", primary.address);
     let config = format!("{KEY}{SECRET}\"\n[[zone]]\nname = \"a.example\"\n{primaries}{limits}{settings}");
     folder.write("zonda.toml", &config);
-    folder.serve(&["--config", "zonda.toml"])
+    folder.serve_with_config()
 }
 
 #[test]
@@ -45,10 +44,10 @@ fn a_secondary_transfers_a_zone_and_follows_its_changes() {
     assert_eq!((&status["primary-serial"], &status["last-transfer"]["kind"]), (&1.into(), &"axfr".into()), "{status}");
     assert!(status["expires-at"].is_string() && status["last-transfer"]["records"] == 4, "{status}");
     first.write("a.zone", &zone(2, &["www", "new"]));
-    assert_eq!(first.run(&["reload", "--config", "zonda.toml"]).status, 0);
+    assert_eq!(first.reload().status, 0);
     wait_for(&second, "refreshed", serves(2));
     assert!(secondary.ask("new.a.example").has("192.0.2.1"));
-    let export = second.run(&["zone", "export", "a.example", "--config", "zonda.toml"]);
+    let export = second.zone(&["export", "a.example"]);
     assert!(export.out.contains("new 3600 IN A 192.0.2.1"), "{}", export.out);
     assert!(!secondary.log().contains(SECRET));
 }
@@ -67,13 +66,13 @@ fn a_notify_brings_the_changes_alone_at_once() {
     let config = "[[zone]]\nname = \"a.example\"\nfile = \"a.zone\"\nallow-transfer = [{ key = \"t.\" }]\n";
     let config = |notify: &str| format!("{KEY}{SECRET}\"\n{config}notify = [{notify}]\n");
     first.write("zonda.toml", &config(""));
-    let primary = first.serve(&["--config", "zonda.toml"]);
+    let primary = first.serve_with_config();
     let secondary = secondary(&second, &primary, "");
     wait_for(&second, "transferred", serves(1));
     let target = format!("{{ address = \"{}\", key = \"t.\" }}", secondary.address);
     first.write("zonda.toml", &config(&target));
     first.write("a.zone", &slow_zone(2, 101));
-    assert_eq!(first.run(&["reload", "--config", "zonda.toml"]).status, 0);
+    assert_eq!(first.reload().status, 0);
     let status = wait_for(&second, "notified", serves(2));
     // RFC 1995 4: the new SOA record, old SOA, new SOA, the added record, the new SOA record.
     let transfer = &status["last-transfer"];
@@ -99,12 +98,12 @@ fn a_notify_brings_the_changes_alone_at_once() {
         assert_eq!(octets(&sent), octets(&received), "{kind}");
         assert!(sent.contains(" duration_ms="), "{sent}");
     }
-    let received = |kind: &str| metric(&second, &format!("zonda_transfers_received_total{{kind=\"{kind}\"}}"));
+    let received = |kind: &str| second.metric(&format!("zonda_transfers_received_total{{kind=\"{kind}\"}}"));
     assert_eq!(["axfr", "ixfr"].map(received), [1, 1]);
-    assert!(metric(&second, "zonda_transfers_received_octets_total") > 1000);
+    assert!(second.metric("zonda_transfers_received_octets_total") > 1000);
     // The secondary has the changes for its own secondaries.
     first.write("a.zone", &slow_zone(3, 102));
-    assert_eq!(first.run(&["reload", "--config", "zonda.toml"]).status, 0);
+    assert_eq!(first.reload().status, 0);
     wait_for(&second, "notified again", serves(3));
 }
 
@@ -124,7 +123,7 @@ fn a_restart_notifies_secondaries_of_what_is_stored() {
     while target.recv(&mut [0; 512]).is_ok() {}
     target.set_nonblocking(false).expect("a socket");
     target.set_read_timeout(Some(Duration::from_secs(30))).expect("a socket");
-    let _daemon = second.serve(&["--config", "zonda.toml"]);
+    let _daemon = second.serve_with_config();
     let mut message = [0; 512];
     target.recv(&mut message).expect("a NOTIFY");
     assert_eq!(message[2] >> 3, OPCODE_NOTIFY);
@@ -151,7 +150,7 @@ fn small_zones_are_sent_as_changes_too() {
     let _secondary = secondary(&second, &primary, "");
     wait_for(&second, "transferred", serves(1));
     first.write("a.zone", &zone(2, &["new"]));
-    assert_eq!(first.run(&["reload", "--config", "zonda.toml"]).status, 0);
+    assert_eq!(first.reload().status, 0);
     let status = wait_for(&second, "refreshed", serves(2));
     // RFC 1995 4: three SOA records and the closing one around the removed and the added record.
     assert_eq!(status["last-transfer"]["records"], 6, "{status}");
@@ -173,10 +172,10 @@ fn a_zone_expires_without_its_primary_and_comes_back_with_any_serial() {
         "{line}"
     );
     assert_eq!(secondary.ask("www.a.example").rcode(), SERVFAIL);
-    let zones = |state: &str| metric(&second, &format!("zonda_zones{{state=\"{state}\"}}"));
+    let zones = |state: &str| second.metric(&format!("zonda_zones{{state=\"{state}\"}}"));
     assert_eq!(["serving", "expired", "unavailable"].map(zones), [0, 1, 0]);
     first.write("a.zone", &zone(3, &["other"]));
-    let _daemon = first.serve(&["--config", "zonda.toml", "--listen", &address]);
+    let _daemon = first.serve_at(&address);
     wait_for(&second, "back", serves(3));
     assert!(secondary.ask("other.a.example").has("192.0.2.1"));
 }
@@ -191,7 +190,7 @@ fn a_version_beyond_the_limits_is_not_served() {
     let secondary = secondary(&second, &primary, "max-shrink-percent = 50\n");
     wait_for(&second, "transferred", serves(1));
     first.write("a.zone", &zone(2, &hosts[..5]));
-    assert_eq!(first.run(&["reload", "--config", "zonda.toml"]).status, 0);
+    assert_eq!(first.reload().status, 0);
     let status = wait_for(&second, "refused", |status| status["problem"].is_string());
     assert!(status["problem"].as_str().is_some_and(|problem| problem.contains("max-shrink-percent")), "{status}");
     assert!(status["serial"] == 1 && status["primary-serial"] == 2, "{status}");
@@ -206,13 +205,13 @@ fn an_operator_forces_a_transfer_of_an_earlier_serial() {
     let _secondary = secondary(&second, &primary, "");
     wait_for(&second, "transferred", serves(9));
     first.write("a.zone", &zone(3, &["www"]));
-    assert_eq!(first.run(&["reload", "--config", "zonda.toml"]).status, 0);
+    assert_eq!(first.reload().status, 0);
     let status = wait_for(&second, "refused", |status| status["problem"].is_string());
     assert_eq!(status["serial"], 9, "{status}");
-    let forced = second.run(&["zone", "retransfer", "a.example", "--config", "zonda.toml"]);
+    let forced = second.zone(&["retransfer", "a.example"]);
     assert_eq!(forced.status, 0, "{}", forced.err);
     wait_for(&second, "forced", serves(3));
-    let none = first.run(&["zone", "refresh", "a.example", "b.example", "--config", "zonda.toml"]);
+    let none = first.zone(&["refresh", "a.example", "b.example"]);
     assert_eq!(none.status, 1);
     assert!(none.err.contains("a.example.: the zone has no `primaries`"), "{}", none.err);
     assert!(none.err.contains("b.example.: this is not a zone of this server"), "{}", none.err);
@@ -227,12 +226,12 @@ fn a_key_that_the_primary_does_not_know_is_reported() {
     let config =
         |secret: &str| format!("{KEY}{secret}\"\n[[zone]]\nname = \"a.example\"\nmin-retry-s = 1\n{primaries}");
     second.write("zonda.toml", &config(OTHER));
-    let secondary = second.serve(&["--config", "zonda.toml"]);
+    let secondary = second.serve_with_config();
     let status = wait_for(&second, "refused", |status| status["problem"].is_string());
     assert!(status["state"] == "failed" && status["serial"].is_null(), "{status}");
     assert_eq!(secondary.ask("www.a.example").rcode(), SERVFAIL);
     second.write("zonda.toml", &config(SECRET));
-    assert_eq!(second.run(&["reload", "--config", "zonda.toml"]).status, 0);
+    assert_eq!(second.reload().status, 0);
     wait_for(&second, "transferred with the new secret", serves(1));
     assert_ne!(secondary.ask("www.b.example").rcode(), SERVFAIL);
     assert_eq!(secondary.ask("www.b.example").rcode(), REFUSED);
@@ -249,7 +248,7 @@ fn a_check_that_fails_names_the_primary_and_its_answer() {
     wait_for(&second, "transferred", serves(1));
     // The primary does not have the zone any more.
     first.write("zonda.toml", &format!("[server]\nallow-no-zones = true\n{KEY}{SECRET}\"\n"));
-    assert_eq!(first.run(&["reload", "--config", "zonda.toml"]).status, 0);
+    assert_eq!(first.reload().status, 0);
     let reason = format!("{address}: the primary answers REFUSED");
     let is_explained = |problem: &str| problem.contains(&reason);
     wait_for(&second, "explained", |status| status["problem"].as_str().is_some_and(is_explained));
@@ -267,19 +266,19 @@ fn a_frozen_secondary_neither_transfers_nor_expires() {
     let secondary = secondary(&second, &primary, "keep-versions = 1\n");
     wait_for(&second, "transferred", serves(1));
     first.write("a.zone", &zone(2, &["new"]));
-    assert_eq!(first.run(&["reload", "--config", "zonda.toml"]).status, 0);
+    assert_eq!(first.reload().status, 0);
     wait_for(&second, "refreshed", serves(2));
-    let run = |command: &str| second.run(&["zone", command, "a.example", "--config", "zonda.toml"]);
+    let run = |command: &str| second.zone(&[command, "a.example"]);
     assert_eq!(run("rollback").status, 0);
     let status = status(&second);
     assert!(status["frozen"] == true && status["serial"] == 1, "{status}");
     assert!(run("refresh").err.contains("the zone is frozen"), "{:?}", run("refresh"));
     first.write("a.zone", &zone(3, &["newer"]));
-    assert_eq!(first.run(&["reload", "--config", "zonda.toml"]).status, 0);
+    assert_eq!(first.reload().status, 0);
     // Longer than its expiry.
     std::thread::sleep(Duration::from_millis(4500));
     assert!(secondary.ask("www.a.example").has("192.0.2.1"));
-    assert_eq!(second.run(&["reload", "--config", "zonda.toml"]).status, 0);
+    assert_eq!(second.reload().status, 0);
     assert_eq!(self::status(&second)["serial"], 1, "a reload does not thaw it");
     assert_eq!(run("thaw").status, 0);
     wait_for(&second, "thawed", serves(3));
@@ -294,11 +293,11 @@ fn rfc_8976_4_a_change_that_leaves_the_digest_behind_removes_it() {
     let primary = primary(&first);
     let secondary = secondary(&second, &primary, "");
     wait_for(&second, "transferred", serves(1));
-    let export = || second.run(&["zone", "export", "a.example", "--config", "zonda.toml"]).out;
+    let export = || second.zone(&["export", "a.example"]).out;
     assert!(export().contains("ZONEMD"));
     for (serial, text) in [(2, zone(2, &["www", "new"]) + &digest), (3, zone(3, &["www", "newer"]))] {
         first.write("a.zone", &text);
-        assert_eq!(first.run(&["reload", "--config", "zonda.toml"]).status, 0);
+        assert_eq!(first.reload().status, 0);
         let status = wait_for(&second, "refreshed", serves(serial));
         assert_eq!(status["last-transfer"]["kind"], "ixfr", "{status}");
         assert!(!export().contains("ZONEMD"), "serial {serial}");

@@ -135,7 +135,7 @@ fn many_missing_files_are_summarized_in_the_log() {
     let daemon = folder.serve(&["--config", "zonda.toml", "zones"]);
     daemon.wait_for_log("150 more zones are NOT LOADED; `zonda check` lists their errors");
     folder.write("zonda.toml", &zones(1000));
-    let outcome = folder.run(&["reload", "--config", "zonda.toml"]);
+    let outcome = folder.reload();
     for (wanted, count) in
         [(": removed\n", 250), (": NOT LOADED, answered with SERVFAIL\n", 250), ("cannot be read", 250)]
     {
@@ -264,7 +264,7 @@ fn privileges_are_dropped_and_reloads_still_work() {
         "zonda.toml",
         "[server]\nuser = \"nobody\"\n[[zone]]\nname = \"example.com\"\nfile = \"zones/{name}.zone\"\n",
     );
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let daemon = folder.serve_with_config();
     let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.id())).expect("it runs");
     let effective =
         status.lines().find(|line| line.starts_with("Uid:")).and_then(|line| line.split_whitespace().nth(2));

@@ -80,14 +80,14 @@ fn soa_queries_and_transfers_come_from_the_configured_address() {
     first.write("a.zone", ZONE);
     first
         .write("zonda.toml", "[[zone]]\nname = \"a.example\"\nfile = \"a.zone\"\nallow-transfer = [\"127.0.0.0/8\"]\n");
-    let primary = first.serve(&["--config", "zonda.toml"]);
+    let primary = first.serve_with_config();
     // Of the primary, or else of the zone.
     for (source, expected) in [(", source = \"127.0.0.5\"", [127, 0, 0, 5]), ("", [127, 0, 0, 7])] {
         let ((address, seen), second) = (relay(primary.address), TestFolder::new());
         let primaries = format!("primaries = [{{ address = \"{address}\"{source} }}]\n");
         let settings = "source = [\"127.0.0.7\", \"::1\"]\nmin-refresh-s = 1\nmin-retry-s = 1\n";
         second.write("zonda.toml", &format!("[[zone]]\nname = \"a.example\"\n{primaries}{settings}"));
-        let _secondary = second.serve(&["--config", "zonda.toml"]);
+        let _secondary = second.serve_with_config();
         wait_for(&second, "transferred", serves(1));
         let (mut missing, expected) = (vec![Protocol::Tcp, Protocol::Udp], IpAddr::from(expected));
         while !missing.is_empty() {
@@ -107,7 +107,7 @@ fn notify_comes_from_the_configured_address() {
     let notify = format!("notify = [{{ address = \"{first}\", source = \"127.0.0.5\" }}, \"{second}\"]\n");
     let source = "source = [\"127.0.0.7\"]\n";
     folder.write("zonda.toml", &format!("[[zone]]\nname = \"a.example\"\nfile = \"a.zone\"\n{source}{notify}"));
-    let _daemon = folder.serve(&["--config", "zonda.toml"]);
+    let _daemon = folder.serve_with_config();
     for ((udp, tcp), expected) in targets.into_iter().zip([[127, 0, 0, 5], [127, 0, 0, 7]].map(IpAddr::from)) {
         udp.set_read_timeout(Some(TIMEOUT)).expect("a socket");
         let mut message = [0; 512];

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use data_encoding::BASE64;
 use server::config::remote_server::{KeyPin, RemoteTls};
@@ -22,7 +22,6 @@ use zone::transfer_receiver::{Received, TransferLimits, TransferReceiver, Transf
 use zone::zone_builder::ZoneBuilderOptions;
 
 use crate::harness::{Daemon, TestFolder, is_root, outcome, report_skipped};
-use crate::journal_size::metric;
 use crate::test_certificates::{CertificateFiles, TestCertificates};
 
 const SOON: Duration = Duration::from_secs(20);
@@ -47,16 +46,9 @@ fn serve(folder: &TestFolder, certificates: &TestCertificates, own: &Certificate
     folder.write("zones/big.example.zone", &format!("{head}{}", records.collect::<String>()));
     let zones = zones.concat();
     folder.write("zonda.toml", &format!("{server}{zones}"));
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
-    let address = listening(&daemon, "listening for TLS");
+    let daemon = folder.serve_with_config();
+    let address = daemon.wait_for_address("listening for TLS");
     (daemon, address)
-}
-
-/// The address in that line of the log.
-fn listening(daemon: &Daemon, what: &str) -> SocketAddr {
-    let line = daemon.wait_for_log(what);
-    let (_, address) = line.split_once("address=").expect("an address");
-    address.split_whitespace().next().and_then(|address| address.parse().ok()).expect("an address")
 }
 
 fn kdig(address: SocketAddr, arguments: &[&str]) -> String {
@@ -121,7 +113,7 @@ fn a_key_that_only_root_can_read_is_warned_of_at_the_start() {
     let key = folder.path().join("key.pem");
     for (mode, is_warned) in [(0o600, true), (0o644, false)] {
         fs::set_permissions(&key, fs::Permissions::from_mode(mode)).expect("it is ours");
-        let daemon = folder.serve(&["--config", "zonda.toml"]);
+        let daemon = folder.serve_with_config();
         assert!(daemon.ask("www.example.com").has("192.0.2.1"));
         assert_eq!(daemon.log().contains("it was read as root, but reloads will fail"), is_warned, "{}", daemon.log());
     }
@@ -138,11 +130,11 @@ fn a_self_signed_certificate_is_made_once_and_the_log_has_its_pin() {
     let server = "[server]\nuser = \"nobody\"\nlisten-tls = [\"127.0.0.1:0\"]\ntls-self-signed = true\n";
     let zone = "name = \"example.com\"\nfile = \"zones/{name}.zone\"\nallow-transfer = [{ tls = true }]\n";
     folder.write("zonda.toml", &format!("{server}[[zone]]\n{zone}"));
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let daemon = folder.serve_with_config();
     let line = daemon.wait_for_log("pin=");
     let (_, pin) = line.split_once("pin=").expect("a pin");
     let KeyPin(pin) = pin.trim_end().parse().expect("a pin");
-    let address = listening(&daemon, "listening for TLS");
+    let address = daemon.wait_for_address("listening for TLS");
     assert_eq!(transfer("example.com.", address, &TlsPeers::new(None), &pinned(pin)), Ok(1));
     let (_, log) = daemon.stop();
     assert_eq!(log.matches("pin=").count(), 1, "{log}");
@@ -154,7 +146,7 @@ fn a_refused_reload_changes_no_certificate() {
     let (folder, certificates) = (TestFolder::new(), TestCertificates::new());
     let own = certificates.issue("first", &["ns1.example.net"]);
     let (_daemon, address) = serve(&folder, &certificates, &own);
-    let config = fs::read_to_string(folder.path().join("zonda.toml")).expect("it was written");
+    let config = folder.read("zonda.toml");
     let (without_zones, _) = config.split_once("[[zone]]").expect("it has zones");
     folder.write("zonda.toml", without_zones);
     let new = certificates.issue("second", &["ns1.example.net"]);
@@ -260,7 +252,7 @@ fn a_certificate_is_revoked_at_once_by_its_name_and_by_its_authority() {
     assert_eq!(open.transfer(), Some(0));
     let reload = || assert_eq!(folder.run(&["reload"]).status, 0);
 
-    let config = fs::read_to_string(folder.path().join("zonda.toml")).expect("the configuration");
+    let config = folder.read("zonda.toml");
     folder.write("zonda.toml", &config.replace("secondary.example.", "successor.example."));
     reload();
     assert_eq!(open.transfer(), Some(REFUSED), "the connection is as old as before");
@@ -310,7 +302,7 @@ fn the_transfer_thread_uses_quic() {
     let (folder, certificates) = (TestFolder::new(), TestCertificates::new());
     let own = certificates.issue("server", &["ns1.example.net"]);
     let (daemon, over_tls) = serve(&folder, &certificates, &own);
-    let address = listening(&daemon, "listening for QUIC");
+    let address = daemon.wait_for_address("listening for QUIC");
     let peers = TlsPeers::new(Some(&certificates.authority()));
     let get = |zone: &str, remote: RemoteTls| transfer(zone, address, &peers, &RemoteTls { quic: true, ..remote });
     let strict = |name: &str| RemoteTls { name: name.parse().ok(), ..RemoteTls::default() };
@@ -347,12 +339,8 @@ fn a_reload_replaces_connections_to_primaries_only_if_certificates_have_changed(
     let zone = "[[zone]]\nname = \"example.com\"\nprimaries";
     let primaries = format!("[{{ address = \"{address}\", tls = \"ns1.example.net\" }}]");
     second.write("zonda.toml", &format!("[server]\ntls-ca = \"ca.pem\"\n{zone} = {primaries}\n"));
-    let secondary = second.serve(&["--config", "zonda.toml"]);
-    let begin = Instant::now();
-    while !secondary.ask("www.example.com").has("192.0.2.1") {
-        assert!(begin.elapsed() < SOON, "{}", secondary.log());
-        thread::sleep(Duration::from_millis(10));
-    }
+    let secondary = second.serve_with_config();
+    secondary.wait_until("transferred", || secondary.ask("www.example.com").has("192.0.2.1"));
     // Checked so often that its connection is never idle for long.
     let (is_over, to) = (Arc::new(AtomicBool::new(false)), secondary.address);
     let checks = thread::spawn({
@@ -365,7 +353,7 @@ fn a_reload_replaces_connections_to_primaries_only_if_certificates_have_changed(
         }
     });
     let opened = |change: &dyn Fn(u64)| {
-        let connections = || metric(&first, "zonda_connections_total{transport=\"tls\"}");
+        let connections = || first.metric("zonda_connections_total{transport=\"tls\"}");
         let before = connections();
         for number in 0..RELOADS {
             change(number);
@@ -393,7 +381,7 @@ fn a_server_without_tls_is_reported() {
     let folder = TestFolder::new();
     folder.write_zone("example.com", 1, "192.0.2.1");
     folder.write("zonda.toml", "[[zone]]\nname = \"example.com\"\nfile = \"zones/example.com.zone\"\n");
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let daemon = folder.serve_with_config();
     let peers = TlsPeers::new(None);
     // Its TCP port takes the ClientHello for the start of a long message, and waits for the rest.
     let silent = transfer("example.com.", daemon.address, &peers, &RemoteTls::default());
@@ -410,7 +398,7 @@ fn check_reads_the_files_of_tls() {
         let server = format!("listen-tls = [\"127.0.0.1\"]\ntls-cert = \"{certificate}\"\ntls-key = \"{key}\"");
         let zone = format!("name = \"example.com\"\nfile = \"zones/example.com.zone\"\nprimaries = [{primary}]");
         folder.write("zonda.toml", &format!("[server]\n{server}\n[[zone]]\n{zone}\n"));
-        folder.run(&["check", "--config", "zonda.toml"])
+        folder.run_with_config(&["check"])
     };
     let good = check(&own, "{ address = \"192.0.2.1\", tls = true }");
     assert_eq!(good.status, 0, "{good:?}");

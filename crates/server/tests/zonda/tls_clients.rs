@@ -28,11 +28,9 @@ fn serve(folder: &TestFolder, more: &str) -> (Daemon, SocketAddr) {
     let server = format!("listen-tls = [\"127.0.0.1:0\"]\ntls-cert = \"cert.pem\"\ntls-key = \"key.pem\"\n{more}");
     let zone = "name = \"example.com\"\nfile = \"zones/example.com.zone\"";
     folder.write("zonda.toml", &format!("[server]\n{server}\n[[zone]]\n{zone}\n"));
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
-    let line = daemon.wait_for_log("listening for TLS");
-    let (_, address) = line.split_once("address=").expect("an address");
-    let address = address.split_whitespace().next().and_then(|address| address.parse().ok());
-    (daemon, address.expect("an address"))
+    let daemon = folder.serve_with_config();
+    let address = daemon.wait_for_address("listening for TLS");
+    (daemon, address)
 }
 
 /// A query for the address of `www.example.com`, and the address, which its answer ends with.

@@ -28,7 +28,7 @@ fn dig_and_kdig_transfer_with_keys_and_a_reload_changes_them() {
     let folder = TestFolder::new();
     folder.write_zone("example.com", 1, "192.0.2.1");
     folder.write("zonda.toml", &config(&[("old.", SECRET)], "old."));
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let daemon = folder.serve_with_config();
     let mut is_transferred = false;
     let (old, new) = (format!("hmac-sha256:old.:{SECRET}"), format!("hmac-sha256:new.:{OTHER}"));
     for program in ["dig", "kdig"] {

@@ -130,10 +130,10 @@ fn files_are_written_for_one_setting() {
         (0, Some("written: tuning/sysctl.d/99-zz-zonda-tune.conf"))
     );
     assert!(outcome.out.contains("note: this is a container (/.dockerenv)"), "{}", outcome.out);
-    let text = fs::read_to_string(folder.path().join("tuning/sysctl.d/99-zz-zonda-tune.conf")).expect("the file");
+    let text = folder.read("tuning/sysctl.d/99-zz-zonda-tune.conf");
     assert!(text.contains("\nnet.core.somaxconn = 4096\n"), "{text}");
     assert!(!Path::new(&folder.path().join("tuning/limits.d")).exists());
-    let kept = fs::read_to_string(folder.path().join("host/proc/sys/net/core/somaxconn")).expect("the sysctl");
+    let kept = folder.read("host/proc/sys/net/core/somaxconn");
     assert_eq!(kept, "128", "--write sets nothing");
 }
 
@@ -285,7 +285,7 @@ fn a_sysctl_is_applied_in_a_namespace() {
     let ports = String::from_utf8_lossy(&output.stdout).replace('\t', " ");
     let (before, after) = ports.trim().split_once('\n').unwrap_or_else(|| panic!("{output:?}"));
     assert_eq!(after, "1024 65535", "{output:?}");
-    let report = json(&fs::read_to_string(folder.path().join("report.json")).expect("the report"));
+    let report = json(&folder.read("report.json"));
     let change = &report["applied"][0];
     assert_eq!((&change["before"], &change["error"]), (&before.into(), &Value::Null));
     assert_eq!(change["undo"], format!("sysctl -w net.ipv4.ip_local_port_range='{before}'"));

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use wire::message::{Message, Opcode, Rcode, Record};
 use wire::serial::{is_later, of_soa};
@@ -44,7 +44,7 @@ fn primary(folder: &TestFolder, more: &str) -> Daemon {
              {{ key = \"owner.\", types = [\"SOA\", \"NS\", \"DNSKEY\"] }}]\n{more}"
         )),
     );
-    folder.serve(&["--config", "zonda.toml"])
+    folder.serve_with_config()
 }
 
 //----------- messages -------------------------------------------------------------
@@ -306,7 +306,7 @@ fn an_older_file_does_not_undo_updates_whatever_the_serial_policy_is() {
         let mut client = Client::new(daemon.address);
         assert_eq!(client.update("all.", &update(1, vec![add("x.a.example", 1)]), false), Rcode::NOERROR);
         folder.write_zone("a.example", 1, "192.0.2.9");
-        let reload = folder.run(&["reload", "--config", "zonda.toml"]);
+        let reload = folder.reload();
         assert!(reload.status == 1 && reload.out.contains("serial 1 of the file is not later"), "{policy}: {reload:?}");
         assert!(daemon.ask("x.a.example").has("192.0.2.1") && daemon.ask("www.a.example").has("192.0.2.1"), "{policy}");
         // Included files are read again after a restart.
@@ -314,11 +314,11 @@ fn an_older_file_does_not_undo_updates_whatever_the_serial_policy_is() {
         let serial = client.serial(false) + 1;
         let text = crate::harness::zone_text(serial, "192.0.2.1") + "x A 192.0.2.1\n$INCLUDE rest\n";
         folder.write("zones/a.example.zone", &text);
-        assert_eq!(folder.run(&["reload", "--config", "zonda.toml"]).status, 0, "{policy}");
+        assert_eq!(folder.reload().status, 0, "{policy}");
         assert_eq!(client.update("all.", &update(2, vec![add("y.a.example", 2)]), false), Rcode::NOERROR);
         daemon.kill();
-        let daemon = folder.serve(&["--config", "zonda.toml"]);
-        assert_eq!(folder.run(&["reload", "--config", "zonda.toml"]).status, 0, "{policy}");
+        let daemon = folder.serve_with_config();
+        assert_eq!(folder.reload().status, 0, "{policy}");
         assert!(daemon.ask("y.a.example").has("192.0.2.2"), "{policy}: {}", daemon.log());
     }
 }
@@ -334,7 +334,7 @@ fn a_secondary_forwards_updates_and_relays_the_response() {
         primary.address
     ));
     second.write("zonda.toml", &config.replace("\"all.\"", "\"other.\""));
-    let secondary = second.serve(&["--config", "zonda.toml"]);
+    let secondary = second.serve_with_config();
     let mut client = Client::new(secondary.address);
     for (last, over_tcp) in [(1, false), (2, true)] {
         let message = update(7, vec![add(&format!("f{last}.a.example"), last)]);
@@ -343,11 +343,7 @@ fn a_secondary_forwards_updates_and_relays_the_response() {
     }
     let refused = update(8, vec![add("www.a.example", 9)]);
     assert_eq!(client.update("acme.", &refused, false), Rcode::REFUSED, "the primary refuses it");
-    let end = Instant::now() + SOON;
-    while !secondary.ask("f2.a.example").has("192.0.2.2") {
-        assert!(Instant::now() < end, "{}", secondary.log());
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    secondary.wait_until("transferred", || secondary.ask("f2.a.example").has("192.0.2.2"));
     let log = secondary.wait_for_log("update forwarded");
     assert!(log.contains("client=127.0.0.1") && log.contains("rcode=NOERROR"), "{log}");
     drop(primary);
@@ -361,16 +357,12 @@ fn rfc_7766_3_a_connection_that_waits_for_its_response_is_not_idle() {
     let daemon = primary(&folder, "check-command = [\"sleep\", \"2\"]\n");
     // The zone file is checked, too.
     daemon.wait_for_log("ready");
-    folder.write("zonda.toml", &read(&folder).replace("[server]", "[server]\ntcp-idle-timeout-ms = 200"));
+    folder.write("zonda.toml", &folder.read("zonda.toml").replace("[server]", "[server]\ntcp-idle-timeout-ms = 200"));
     drop(daemon);
-    let daemon = folder.serve(&["--config", "zonda.toml"]);
+    let daemon = folder.serve_with_config();
     daemon.wait_for_log("ready");
     let mut client = Client::new(daemon.address);
     assert_eq!(client.update("all.", &update(7, vec![add("slow.a.example", 1)]), true), Rcode::NOERROR);
-}
-
-fn read(folder: &TestFolder) -> String {
-    std::fs::read_to_string(folder.path().join("zonda.toml")).expect("it was written")
 }
 
 /// The primary is reached by TLS: updates are forwarded by it, too.
@@ -384,17 +376,15 @@ fn a_secondary_forwards_updates_over_tls() {
     let server = format!("[server]\nlisten-tls = [\"127.0.0.1:0\"]\ntls-cert = \"{certificate}\"\ntls-key = \"{key}\"");
     first.write_zone("a.example", 1, "192.0.2.1");
     first.write("zonda.toml", &config(zone).replace("[server]", &server));
-    let primary = first.serve(&["--config", "zonda.toml"]);
-    let line = primary.wait_for_log("listening for TLS");
-    let (_, address) = line.split_once("address=").expect("an address");
-    let address = address.split_whitespace().next().expect("an address");
+    let primary = first.serve_with_config();
+    let address = primary.wait_for_address("listening for TLS");
     let zone = format!(
         "primaries = [{{ address = \"{address}\", tls = \"primary.example\" }}]\nmin-refresh-s = 1\nmax-refresh-s = 1\n\
          forward-updates = true\n"
     );
     let authority = format!("[server]\ntls-ca = \"{}\"", certificates.authority().display());
     second.write("zonda.toml", &config(&zone).replace("[server]", &authority));
-    let secondary = second.serve(&["--config", "zonda.toml"]);
+    let secondary = second.serve_with_config();
     secondary.wait_for_log("zone received");
     let mut client = Client::new(secondary.address);
     for (last, over_tcp) in [(1, false), (2, true)] {
@@ -415,7 +405,7 @@ fn an_update_that_is_forwarded_back_is_not_forwarded_again() {
         "zonda.toml",
         &config(&format!("file = \"zones/a.example.zone\"\nprimaries = [\"{address}\"]\nforward-updates = true\n")),
     );
-    let secondary = folder.serve(&["--config", "zonda.toml"]);
+    let secondary = folder.serve_with_config();
     let server = secondary.address;
     // Sends updates back with another ID, and passes on the response; does not answer anything else.
     std::thread::spawn(move || {
@@ -509,7 +499,7 @@ fn acknowledged_updates_survive_kills() {
             std::thread::sleep(Duration::from_millis(100 + 43 * round));
             daemon.kill();
         });
-        daemon = folder.serve(&["--config", "zonda.toml"]);
+        daemon = folder.serve_with_config();
         senders.iter().for_each(|sender| sender.check(&daemon));
     }
     let acknowledged: u32 = senders.iter().map(|sender| sender.acknowledged).sum();

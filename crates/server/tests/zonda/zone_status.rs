@@ -1,14 +1,12 @@
 //! The status of zones, as `zonda zone status --json` prints it, and waiting for it.
 
-use std::time::{Duration, Instant};
-
 use serde_json::Value;
 
-use crate::harness::TestFolder;
+use crate::harness::{TestFolder, eventually};
 
 /// The status of a zone.
 pub fn status_of(folder: &TestFolder, zone: &str) -> Value {
-    let output = folder.run(&["zone", "status", zone, "--json", "--config", "zonda.toml"]);
+    let output = folder.zone(&["status", zone, "--json"]);
     serde_json::from_str(&output.out).unwrap_or_else(|_| panic!("{} {}", output.out, output.err))
 }
 
@@ -20,15 +18,13 @@ pub fn status(folder: &TestFolder) -> Value {
 /// Waits until the status of `a.example` is as wanted; returns it.
 #[track_caller]
 pub fn wait_for(folder: &TestFolder, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-    let end = Instant::now() + Duration::from_secs(30);
-    loop {
-        let status = status(folder);
-        if wanted(&status) {
-            return status;
-        }
-        assert!(Instant::now() < end, "not {what}: {status}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let mut current = Value::Null;
+    let is_as_wanted = eventually(|| {
+        current = status(folder);
+        wanted(&current)
+    });
+    assert!(is_as_wanted, "not {what}: {current}");
+    current
 }
 
 /// Whether a status says that this serial is served.
