@@ -5,7 +5,7 @@ use wire::serial::of_soa;
 use wire::{Class, Rtype};
 
 use crate::harness::TestFolder;
-use crate::update::{Client, name, record, update};
+use crate::update_client::{Client, name, record, update};
 use crate::zone_status::{status, wait_for};
 
 const UPDATES: u8 = 200;

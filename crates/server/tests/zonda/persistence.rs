@@ -6,13 +6,12 @@ use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use wire::message::{Message, Opcode, Rcode, Record};
-use wire::{Class, Name, Rtype};
+use wire::message::Rcode;
 
 use crate::harness::{
     Daemon, NOERROR, NXDOMAIN, REFUSED, SERVFAIL, TestFolder, eventually, report_skipped, uninterrupted,
 };
-use crate::update::{self, Client};
+use crate::update_client::{self, Client};
 use crate::zone_status::{serves, status, wait_for};
 
 /// A zone with these timers and addresses.
@@ -54,12 +53,8 @@ fn wait_for_journal(folder: &TestFolder, octets: &[u8]) {
 
 /// Adds `u{number}` to the zone, or `None` without a response.
 fn add(socket: &UdpSocket, number: u16) -> Option<u8> {
-    let name = |text: &str| -> Name { text.parse().expect("a name") };
-    let owner = name(&format!("u{number}.a.example"));
-    let record = Record { owner, rtype: Rtype::A, class: Class::IN, ttl: 60, rdata: vec![192, 0, 2, 1] };
-    let query = Message::query(name("a.example"), Rtype::SOA);
-    let update = Message { id: number, opcode: Opcode::UPDATE, authority: vec![record], ..query };
-    socket.send(&update.to_wire()).ok()?;
+    let record = update_client::add(&format!("u{number}.a.example"), 1);
+    socket.send(&update_client::update(number, vec![record]).to_wire()).ok()?;
     let mut response = [0; 512];
     loop {
         let len = uninterrupted(|| socket.recv(&mut response)).ok()?;
@@ -481,12 +476,13 @@ fn rfc_2136_3_5_updates_that_a_reload_permits_wait_for_a_journal() {
         return report_skipped("this user may not mount");
     };
     let zone = "file = \"zones/a.example.zone\"\nallow-update = [{ key = \"all.\" }]\n";
-    folder.write("zonda.toml", &update::config(zone));
+    folder.write("zonda.toml", &update_client::config(zone));
     daemon.signal("HUP");
     let warning = daemon.wait_for_log("`allow-update` has no effect before a restart");
     assert!(warning.contains("(1 in all, the first is a.example.)"), "{warning}");
     daemon.wait_for_log(" reloaded ");
-    let (mut client, message) = (Client::new(daemon.address), update::update(1, vec![update::add("x.a.example", 1)]));
+    let mut client = Client::new(daemon.address);
+    let message = update_client::update(1, vec![update_client::add("x.a.example", 1)]);
     for over_tcp in [false, true] {
         assert_eq!(client.update("all.", &message, over_tcp), Rcode::SERVFAIL);
         assert_eq!((daemon.ask("x.a.example").rcode(), client.serial(over_tcp)), (NXDOMAIN, 1));
