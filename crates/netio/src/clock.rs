@@ -33,6 +33,14 @@ pub fn thread_cpu() -> Duration {
     read(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
+/// A timeout in kernel form.
+pub(crate) fn timespec(timeout: Duration) -> libc::timespec {
+    libc::timespec {
+        tv_sec: timeout.as_secs().min(i32::MAX as u64) as libc::time_t,
+        tv_nsec: timeout.subsec_nanos() as _,
+    }
+}
+
 /// Minimizes the timer slack of the calling thread, by which the kernel may prolong its waits: 50 us by default (PR_SET_TIMERSLACK(2const)).
 pub fn minimize_timer_slack() {
     // SAFETY: no pointers. It only fails for options unknown to the kernel.

@@ -66,10 +66,7 @@ impl Poll {
 
     /// As [`Poll::wait`], with the full resolution of `timeout` (epoll_pwait2(2); see [`crate::clock::minimize_timer_slack`]).
     pub fn wait_precise(&self, events: &mut Events, timeout: Duration) -> io::Result<()> {
-        let timeout = libc::timespec {
-            tv_sec: timeout.as_secs().min(i32::MAX as u64) as libc::time_t,
-            tv_nsec: timeout.subsec_nanos() as _,
-        };
+        let timeout = crate::clock::timespec(timeout);
         let fd = self.0.as_raw_fd();
         // SAFETY: both live through the call, the list has the length passed; no signal mask is given.
         events.fill(|list, len| unsafe { libc::epoll_pwait2(fd, list, len, &timeout, std::ptr::null()) })

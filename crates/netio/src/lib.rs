@@ -3,6 +3,7 @@
 //!
 //! Used by the server and the load generator.
 
+mod control_messages;
 mod send_queue;
 mod socket_address;
 mod socket_options;
@@ -25,6 +26,7 @@ pub mod udp_server;
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ptr;
 
 /// Whether a call on a non-blocking descriptor is to be repeated when that is ready: nothing is wrong with the descriptor.
 pub fn is_not_ready(error: &std::io::Error) -> bool {
@@ -42,6 +44,16 @@ pub fn unspecified(address: IpAddr) -> IpAddr {
 /// No datagrams if a socket has none, or an earlier datagram was refused (ICMP).
 fn none_if_transient(error: std::io::Error) -> std::io::Result<usize> {
     if is_not_ready(&error) || error.kind() == ErrorKind::ConnectionRefused { Ok(0) } else { Err(error) }
+}
+
+/// A header of recvmmsg(2) or sendmmsg(2) that points at nothing.
+fn empty_header() -> libc::mmsghdr {
+    // SAFETY: integers and raw pointers, for which zero is a value.
+    unsafe { std::mem::zeroed() }
+}
+
+fn empty_part() -> libc::iovec {
+    libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }
 }
 
 /// Converts the -1 of a system call into the error in errno(3).

@@ -52,10 +52,7 @@ impl Signals {
 
     /// Waits for one of the signals for at most `timeout`; `None` after that, or when interrupted.
     pub fn wait(&self, timeout: Duration) -> Option<Signal> {
-        let timeout = libc::timespec {
-            tv_sec: timeout.as_secs().min(i32::MAX as u64) as libc::time_t,
-            tv_nsec: timeout.subsec_nanos() as _,
-        };
+        let timeout = crate::clock::timespec(timeout);
         // SAFETY: both live through the call; the details of the signal are not requested.
         let number = checked(unsafe { libc::sigtimedwait(&self.set, ptr::null_mut(), &timeout) }).ok()?;
         NUMBERS.iter().find(|(known, _)| *known == number).map(|(_, signal)| *signal)

@@ -81,14 +81,22 @@ impl SocketMemory {
     }
 }
 
-/// Sets the size of a socket buffer in octets; over net.core.rmem_max or wmem_max only with CAP_NET_ADMIN.
-pub(crate) fn set_buffer(
-    fd: &OwnedFd,
-    force: libc::c_int,
-    plain: libc::c_int,
-    octets: usize,
-    name: &str,
-) -> io::Result<()> {
-    let octets = libc::c_int::try_from(octets).unwrap_or(libc::c_int::MAX);
-    set(fd, libc::SOL_SOCKET, force, octets, name).or_else(|_| set(fd, libc::SOL_SOCKET, plain, octets, name))
+/// Sets the sizes of the receive and send buffers in octets; over net.core.rmem_max and wmem_max only with CAP_NET_ADMIN.
+pub(crate) fn set_buffers(fd: &OwnedFd, receive: usize, send: usize) -> io::Result<()> {
+    for (force, plain, octets, name) in [
+        (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, receive, "SO_RCVBUF"),
+        (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, send, "SO_SNDBUF"),
+    ] {
+        let octets = libc::c_int::try_from(octets).unwrap_or(libc::c_int::MAX);
+        set(fd, libc::SOL_SOCKET, force, octets, name).or_else(|_| set(fd, libc::SOL_SOCKET, plain, octets, name))?;
+    }
+    Ok(())
+}
+
+/// Makes the kernel say which address each datagram was sent to, by a control message.
+pub(crate) fn report_destinations(fd: &OwnedFd, local: SocketAddr) -> io::Result<()> {
+    match local {
+        SocketAddr::V4(_) => set(fd, libc::IPPROTO_IP, libc::IP_PKTINFO, 1, "IP_PKTINFO"),
+        SocketAddr::V6(_) => set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1, "IPV6_RECVPKTINFO"),
+    }
 }

@@ -2,7 +2,6 @@
 //!
 //! A thread has one [`SendBatch`] and one [`ReceiveBatch`] for all its [`ClientSocket`]s, which keeps the buffers in the CPU caches.
 
-mod control_messages;
 mod receive_batch;
 mod send_batch;
 
@@ -11,7 +10,6 @@ pub use send_batch::{SendBatch, SendResult};
 
 use crate::socket_options;
 use std::io;
-use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -66,17 +64,12 @@ impl ClientSocket {
         buffer_len: usize,
     ) -> io::Result<ClientSocket> {
         let fd = socket_options::socket(server, libc::SOCK_DGRAM)?;
-        socket_options::set_buffer(&fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, buffer_len, "SO_RCVBUF")?;
-        socket_options::set_buffer(&fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, buffer_len, "SO_SNDBUF")?;
+        socket_options::set_buffers(&fd, buffer_len, buffer_len)?;
         // Linux before 5.0 does not support UDP_GRO and delivers each datagram on its own.
         let _ = socket_options::set(&fd, libc::SOL_UDP, libc::UDP_GRO, 1, "UDP_GRO");
-        match (sources, server) {
-            (None, _) => {}
-            (Some(_), SocketAddr::V4(_)) => {
-                socket_options::set(&fd, libc::IPPROTO_IP, libc::IP_PKTINFO, 1, "IP_PKTINFO")?;
-            }
-            (Some(_), SocketAddr::V6(_)) => {
-                socket_options::set(&fd, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1, "IPV6_RECVPKTINFO")?;
+        if sources.is_some() {
+            socket_options::report_destinations(&fd, server)?;
+            if server.is_ipv6() {
                 socket_options::set(&fd, libc::IPPROTO_IPV6, libc::IPV6_FREEBIND, 1, "IPV6_FREEBIND")?;
             }
         }
@@ -88,21 +81,16 @@ impl ClientSocket {
         }
         Ok(ClientSocket { fd, server, sources })
     }
-}
 
-impl ClientSocket {
     /// As [`ClientSocket::open`], from one source address.
     pub fn open_from(server: SocketAddr, source: IpAddr, buffer_len: usize) -> io::Result<ClientSocket> {
         let fd = socket_options::socket(server, libc::SOCK_DGRAM)?;
-        socket_options::set_buffer(&fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, buffer_len, "SO_RCVBUF")?;
-        socket_options::set_buffer(&fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, buffer_len, "SO_SNDBUF")?;
+        socket_options::set_buffers(&fd, buffer_len, buffer_len)?;
         socket_options::bind(&fd, SocketAddr::new(source, 0))?;
         socket_options::connect(&fd, server)?;
         Ok(ClientSocket { fd, server, sources: None })
     }
-}
 
-impl ClientSocket {
     /// Makes the kernel note when it receives each datagram (SO_TIMESTAMPNS in socket(7)). It begins some milliseconds later; until then
     /// it notes when a datagram is read.
     pub fn enable_timestamps(&self) -> io::Result<()> {
@@ -119,11 +107,6 @@ impl AsFd for ClientSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
-}
-
-fn empty_header() -> libc::mmsghdr {
-    // SAFETY: integers and raw pointers, for which zero is a value.
-    unsafe { mem::zeroed() }
 }
 
 #[cfg(test)]

@@ -3,14 +3,11 @@
 //! One [`UdpEndpoint`] per thread and address: [`UdpEndpoint::receive`], [`UdpEndpoint::datagram`] for each; and for each datagram
 //! to send [`UdpEndpoint::buffer`], [`UdpEndpoint::queue`], in the end [`UdpEndpoint::flush`].
 
-mod control;
-
-use crate::none_if_transient;
+use crate::control_messages::ControlMessages;
 use crate::send_queue::send_queued;
 use crate::socket_address::RawAddress;
-use crate::socket_options;
-use crate::udp_server::ServerSocketOptions;
-use control::ControlBuffer;
+use crate::udp_server::{self, ServerSocketOptions};
+use crate::{empty_header, empty_part, none_if_transient};
 use std::io;
 use std::mem;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -43,8 +40,9 @@ pub struct UdpEndpoint {
 struct Received {
     octets: Box<[u8]>,
     peer: RawAddress,
-    control: ControlBuffer,
+    control: ControlMessages,
     len: usize,
+    local_ip: Option<IpAddr>,
     is_truncated: bool,
 }
 
@@ -53,7 +51,7 @@ struct Outgoing {
     peer: RawAddress,
     from: Option<IpAddr>,
     segment: Option<u16>,
-    control: ControlBuffer,
+    control: ControlMessages,
 }
 
 /// A received datagram.
@@ -70,28 +68,9 @@ pub struct Datagram<'a> {
 impl UdpEndpoint {
     /// Binds a socket. Errors are those of the system calls and name the option that failed.
     pub fn bind(address: SocketAddr, options: &ServerSocketOptions) -> io::Result<UdpEndpoint> {
-        let fd = socket_options::socket(address, libc::SOCK_DGRAM | libc::SOCK_NONBLOCK)?;
-        if options.reuse_port {
-            socket_options::set(&fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1, "SO_REUSEPORT")?;
-        }
-        socket_options::set_buffer(&fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, options.receive_buffer, "SO_RCVBUF")?;
-        socket_options::set_buffer(&fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, options.send_buffer, "SO_SNDBUF")?;
         // PROBE: with the DF bit, whatever path MTU the kernel has heard of. The protocol finds out what arrives.
-        let (level, option, probe) = match address {
-            SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE),
-            SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE),
-        };
-        socket_options::set(&fd, level, option, probe, "IP_MTU_DISCOVER")?;
-        let is_wildcard = address.ip().is_unspecified();
-        if is_wildcard {
-            let (level, option) = match address {
-                SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_PKTINFO),
-                SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
-            };
-            socket_options::set(&fd, level, option, 1, "IP_PKTINFO")?;
-        }
-        socket_options::bind(&fd, address)?;
-        let socket = UdpSocket::from(fd);
+        let probe = [libc::IP_PMTUDISC_PROBE, libc::IPV6_PMTUDISC_PROBE];
+        let socket = udp_server::bind(address, options, libc::SOCK_NONBLOCK, probe)?;
         let local = socket.local_addr()?;
         let received = (0..BATCH).map(|_| Received::new()).collect();
         let outgoing = (0..BATCH).map(|_| Outgoing::new()).collect();
@@ -115,16 +94,14 @@ impl UdpEndpoint {
     /// Receives the datagrams that are available, at most [`BATCH`]; returns their number.
     pub fn receive(&mut self) -> io::Result<usize> {
         self.count = 0;
-        let mut parts = [libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; BATCH];
-        // SAFETY: integers and raw pointers, for which zero is a value.
-        let mut headers: [libc::mmsghdr; BATCH] = unsafe { mem::zeroed() };
+        let (mut parts, mut headers) = ([empty_part(); BATCH], [empty_header(); BATCH]);
         for ((received, part), header) in self.received.iter_mut().zip(&mut parts).zip(&mut headers) {
             *part = libc::iovec { iov_base: received.octets.as_mut_ptr().cast(), iov_len: received.octets.len() };
             let header = &mut header.msg_hdr;
             header.msg_name = (&raw mut received.peer).cast();
             header.msg_namelen = RawAddress::len_for(self.local);
             (header.msg_iov, header.msg_iovlen) = (part, 1);
-            received.control.set_room(header);
+            received.control.offer(header);
         }
         // SAFETY: `headers` are BATCH headers, which point at buffers of the lengths they state; all live through the call.
         let result = unsafe {
@@ -140,7 +117,7 @@ impl UdpEndpoint {
         for (received, header) in self.received.iter_mut().zip(&headers[..count]) {
             received.len = header.msg_len as usize;
             received.is_truncated = header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
-            received.control.set_len(header.msg_hdr.msg_controllen);
+            received.local_ip = received.control.read(&header.msg_hdr).destination;
         }
         self.count = count;
         Ok(count)
@@ -155,7 +132,7 @@ impl UdpEndpoint {
         (!received.is_truncated).then(|| Datagram {
             octets: &received.octets[..received.len],
             peer: received.peer.socket_addr(),
-            local_ip: received.control.local_ip(),
+            local_ip: received.local_ip,
         })
     }
 
@@ -180,7 +157,6 @@ impl UdpEndpoint {
         let outgoing = &mut self.outgoing[self.queued];
         outgoing.peer = RawAddress::from(peer);
         (outgoing.from, outgoing.segment) = (from, segment);
-        outgoing.control.write(from, segment);
         self.queued += 1;
     }
 
@@ -204,11 +180,7 @@ impl UdpEndpoint {
     /// Sends the datagrams of a burst one by one, as the kernel has rejected it with this error.
     fn send_singly(&mut self, index: usize, error: io::Error) -> io::Result<usize> {
         let Outgoing { octets, peer, from, segment, .. } = &self.outgoing[index];
-        let single = |octets: &[u8]| {
-            let mut control = ControlBuffer::new();
-            control.write(*from, None);
-            Outgoing { octets: octets.to_vec(), peer: *peer, from: *from, segment: None, control }
-        };
+        let single = |octets: &[u8]| Outgoing { octets: octets.to_vec(), peer: *peer, from: *from, ..Outgoing::new() };
         let mut singles: Vec<Outgoing> = octets.chunks(segment.map_or(1, usize::from)).map(single).collect();
         let unsent = send_queued(singles.len(), |next| send(&self.socket, self.local, &mut singles[next..]));
         if unsent == singles.len() {
@@ -227,9 +199,7 @@ impl UdpEndpoint {
 
 /// Sends at most [`BATCH`] datagrams or bursts, from the first on; returns how many the kernel accepted.
 fn send(socket: &UdpSocket, local: SocketAddr, waiting: &mut [Outgoing]) -> io::Result<usize> {
-    let mut parts = [libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; BATCH];
-    // SAFETY: integers and raw pointers, for which zero is a value.
-    let mut headers: [libc::mmsghdr; BATCH] = unsafe { mem::zeroed() };
+    let (mut parts, mut headers) = ([empty_part(); BATCH], [empty_header(); BATCH]);
     let count = waiting.len().min(BATCH);
     for ((outgoing, part), header) in waiting.iter_mut().zip(&mut parts).zip(&mut headers) {
         *part = libc::iovec { iov_base: outgoing.octets.as_mut_ptr().cast(), iov_len: outgoing.octets.len() };
@@ -237,7 +207,7 @@ fn send(socket: &UdpSocket, local: SocketAddr, waiting: &mut [Outgoing]) -> io::
         header.msg_name = (&raw mut outgoing.peer).cast();
         header.msg_namelen = RawAddress::len_for(local);
         (header.msg_iov, header.msg_iovlen) = (part, 1);
-        outgoing.control.attach(header);
+        outgoing.control.attach(outgoing.segment, outgoing.from, header);
     }
     // SAFETY: `headers` has at least `count` headers, which point at buffers of the lengths they state; all live through the call,
     // which writes to none of them but the headers.
@@ -259,14 +229,14 @@ impl AsFd for UdpEndpoint {
 
 impl Received {
     fn new() -> Received {
-        let octets = vec![0; DATAGRAM_LEN].into();
-        Received { octets, peer: RawAddress::unspecified(), control: ControlBuffer::new(), len: 0, is_truncated: false }
+        let (peer, control) = (RawAddress::unspecified(), ControlMessages::empty());
+        Received { octets: vec![0; DATAGRAM_LEN].into(), peer, control, len: 0, local_ip: None, is_truncated: false }
     }
 }
 
 impl Outgoing {
     fn new() -> Outgoing {
-        let (octets, control) = (Vec::new(), ControlBuffer::new());
+        let (octets, control) = (Vec::new(), ControlMessages::empty());
         Outgoing { octets, peer: RawAddress::unspecified(), from: None, segment: None, control }
     }
 }
@@ -274,6 +244,7 @@ impl Outgoing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::socket_options;
     use std::time::Duration;
 
     fn endpoint(address: &str) -> UdpEndpoint {

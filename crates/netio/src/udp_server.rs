@@ -4,14 +4,17 @@
 
 mod late_datagram;
 mod pktinfo;
+mod socket;
 
-pub(crate) use late_datagram::ControlLen;
 pub use late_datagram::LateDatagram;
+pub(crate) use socket::bind;
+pub use socket::{ServerSocket, ServerSocketOptions};
 
 use crate::none_if_transient;
 use crate::send_queue::send_queued;
 use crate::socket_address::RawAddress;
 use crate::socket_options;
+use crate::{empty_header, empty_part};
 use pktinfo::PktInfoControl;
 use std::io;
 use std::mem;
@@ -19,95 +22,12 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::ptr;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// The longest datagram received whole, in octets; longer ones are flagged as truncated.
 pub const REQUEST_LEN: usize = 2048;
 /// A cache line more than a power of two, so that slots do not map to the same cache sets.
 const REQUEST_STRIDE: usize = REQUEST_LEN + CACHE_LINE;
 const CACHE_LINE: usize = 64;
-
-/// The options of a server socket.
-#[derive(Clone, Copy, Debug)]
-pub struct ServerSocketOptions {
-    /// SO_REUSEPORT: several sockets share the address, and the kernel distributes clients over them.
-    pub reuse_port: bool,
-    /// SO_RCVBUF, in octets.
-    pub receive_buffer: usize,
-    /// SO_SNDBUF, in octets.
-    pub send_buffer: usize,
-    /// The longest time that [`ServerBatch::receive`] and [`ServerBatch::send`] block.
-    pub wake_interval: Duration,
-}
-
-impl Default for ServerSocketOptions {
-    /// 8 MiB hold about 10,000 datagrams: 10 ms at a million per second.
-    fn default() -> ServerSocketOptions {
-        ServerSocketOptions {
-            reuse_port: true,
-            receive_buffer: 8 << 20,
-            send_buffer: 8 << 20,
-            wake_interval: Duration::from_millis(500),
-        }
-    }
-}
-
-/// A bound UDP socket of a server.
-pub struct ServerSocket {
-    inner: UdpSocket,
-    local: SocketAddr,
-}
-
-impl ServerSocket {
-    /// Binds a socket. Errors are those of the system calls and name the option that failed.
-    pub fn bind(address: SocketAddr, options: &ServerSocketOptions) -> io::Result<ServerSocket> {
-        let fd = socket_options::socket(address, libc::SOCK_DGRAM)?;
-        if options.reuse_port {
-            socket_options::set(&fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1, "SO_REUSEPORT")?;
-        }
-        socket_options::set_buffer(&fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, options.receive_buffer, "SO_RCVBUF")?;
-        socket_options::set_buffer(&fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, options.send_buffer, "SO_SNDBUF")?;
-        // OMIT: no DF bit, and the path MTU is ignored, as a forged one would make the kernel send small fragments (RFC 9715).
-        // The response size limit avoids fragmentation.
-        if address.is_ipv4() {
-            socket_options::set(
-                &fd,
-                libc::IPPROTO_IP,
-                libc::IP_MTU_DISCOVER,
-                libc::IP_PMTUDISC_OMIT,
-                "IP_MTU_DISCOVER",
-            )?;
-        } else {
-            let omit = libc::IPV6_PMTUDISC_OMIT;
-            socket_options::set(&fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, omit, "IPV6_MTU_DISCOVER")?;
-        }
-        match address.ip() {
-            IpAddr::V4(ip) if ip.is_unspecified() => {
-                socket_options::set(&fd, libc::IPPROTO_IP, libc::IP_PKTINFO, 1, "IP_PKTINFO")?
-            }
-            IpAddr::V6(ip) if ip.is_unspecified() => {
-                socket_options::set(&fd, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1, "IPV6_RECVPKTINFO")?
-            }
-            _ => {}
-        }
-        socket_options::bind(&fd, address)?;
-        let inner = UdpSocket::from(fd);
-        inner.set_read_timeout(Some(options.wake_interval))?;
-        inner.set_write_timeout(Some(options.wake_interval))?;
-        let local = inner.local_addr()?;
-        Ok(ServerSocket { inner, local })
-    }
-
-    /// The local address, with the port that the kernel chose if it was 0.
-    pub fn local_addr(&self) -> SocketAddr {
-        self.local
-    }
-
-    /// The limit of the receive buffer in octets: the kernel doubles the SO_RCVBUF that it allows (socket(7)).
-    pub fn receive_buffer(&self) -> io::Result<u32> {
-        socket_options::SocketMemory::of(&self.inner).map(|memory| memory.receive_limit)
-    }
-}
 
 /// A socket with the buffers to receive and answer many datagrams per system call. Stays on the thread that created it.
 ///
@@ -333,19 +253,11 @@ fn request<'a>(requests: &'a [u8], index: usize, header: &libc::mmsghdr) -> &'a 
     &requests[index * REQUEST_STRIDE..][..header.msg_len as usize]
 }
 
-fn empty_header() -> libc::mmsghdr {
-    // SAFETY: integers and raw pointers, for which zero is a value.
-    unsafe { mem::zeroed() }
-}
-
-fn empty_part() -> libc::iovec {
-    libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::io::Write as _;
+    use std::time::Duration;
 
     fn options() -> ServerSocketOptions {
         ServerSocketOptions { wake_interval: Duration::from_millis(50), ..ServerSocketOptions::default() }

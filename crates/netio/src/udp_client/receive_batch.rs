@@ -1,9 +1,9 @@
 //! Receiving batches of responses (recvmmsg(2)).
 
-use super::control_messages::{CONTROL_LEN, ControlMessages, ReceivedControl};
-use super::{ClientSocket, empty_header};
-use crate::is_not_ready;
+use super::ClientSocket;
+use crate::control_messages::{ControlMessages, ReceivedControl};
 use crate::socket_address::RawAddress;
+use crate::{empty_header, is_not_ready};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr;
@@ -54,7 +54,6 @@ impl ReceiveBatch {
             part.iov_base = batch.bytes[slot * STRIDE..].as_mut_ptr().cast();
             let header = &mut batch.headers[slot].msg_hdr;
             header.msg_name = (&raw mut batch.peers[slot]).cast();
-            header.msg_control = batch.controls[slot].0.as_mut_ptr().cast();
             header.msg_iov = part;
             header.msg_iovlen = 1;
         }
@@ -78,9 +77,9 @@ impl ReceiveBatch {
         mut take: impl FnMut(ReceivedDatagram<'_>),
     ) -> io::Result<usize> {
         let name_len = if socket.sources.is_some() { RawAddress::len_for(socket.server) } else { 0 };
-        for header in &mut self.headers {
+        for (header, control) in self.headers.iter_mut().zip(&mut self.controls) {
             header.msg_hdr.msg_namelen = name_len;
-            header.msg_hdr.msg_controllen = CONTROL_LEN as _;
+            control.offer(&mut header.msg_hdr);
         }
         let slots = self.headers.len() as libc::c_uint;
         let (fd, flags) = (socket.fd.as_raw_fd(), libc::MSG_DONTWAIT as _);
@@ -104,8 +103,7 @@ impl ReceiveBatch {
     fn split(&self, index: usize, socket: &ClientSocket, take: &mut impl FnMut(ReceivedDatagram<'_>)) {
         let header = &self.headers[index];
         let bytes = &self.bytes[index * STRIDE..][..header.msg_len as usize];
-        let controls_len = header.msg_hdr.msg_controllen;
-        let ReceivedControl { destination, segment_len, received_at } = self.controls[index].read(controls_len);
+        let ReceivedControl { destination, segment_len, received_at } = self.controls[index].read(&header.msg_hdr);
         let source = match socket.sources {
             // A connected socket only receives from its server.
             None => Some(0),

@@ -1,8 +1,9 @@
 //! Sending batches of queries (sendmmsg(2)), with generic segmentation offload (UDP_SEGMENT in udp(7)).
 
-use super::control_messages::ControlMessages;
-use super::{ClientSocket, empty_header};
+use super::ClientSocket;
+use crate::control_messages::ControlMessages;
 use crate::socket_address::RawAddress;
+use crate::{empty_header, empty_part};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr;
@@ -60,7 +61,7 @@ impl SendBatch {
             at: 0,
             sends: Vec::with_capacity(slots),
             headers: vec![empty_header(); slots],
-            parts: vec![libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; slots],
+            parts: vec![empty_part(); slots],
             controls: vec![ControlMessages::empty(); slots],
             server: RawAddress::unspecified(),
             max_segments: max_segments.min(MAX_SEGMENTS),
@@ -140,12 +141,9 @@ impl SendBatch {
             let header = &mut self.headers[index].msg_hdr;
             header.msg_iov = part;
             header.msg_iovlen = 1;
-            let control = &mut self.controls[index];
             let segment = (send.count > 1).then_some(send.datagram_len as u16);
             let source = socket.sources.map(|sources| sources.at(send.source));
-            header.msg_controllen = control.fill(segment, source) as _;
-            header.msg_control =
-                if header.msg_controllen == 0 { ptr::null_mut() } else { control.0.as_mut_ptr().cast() };
+            self.controls[index].attach(segment, source, header);
             (header.msg_name, header.msg_namelen) = match socket.sources {
                 Some(_) => ((&raw mut self.server).cast(), RawAddress::len_for(socket.server)),
                 None => (ptr::null_mut(), 0),

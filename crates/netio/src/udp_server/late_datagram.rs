@@ -19,9 +19,9 @@ pub struct LateDatagram {
 
 /// The type of `msg_controllen`, which depends on the C library.
 #[cfg(target_env = "musl")]
-pub(crate) type ControlLen = libc::socklen_t;
+pub(super) type ControlLen = libc::socklen_t;
 #[cfg(not(target_env = "musl"))]
-pub(crate) type ControlLen = libc::size_t;
+pub(super) type ControlLen = libc::size_t;
 
 impl LateDatagram {
     pub(super) fn new(
@@ -41,7 +41,7 @@ impl LateDatagram {
     pub fn send(mut self, reply: &[u8]) -> io::Result<()> {
         let mut part = libc::iovec { iov_base: reply.as_ptr().cast_mut().cast(), iov_len: reply.len() };
         let name_len = RawAddress::len_for(self.peer.socket_addr());
-        let mut header = super::empty_header().msg_hdr;
+        let mut header = crate::empty_header().msg_hdr;
         header.msg_name = (&raw mut self.peer).cast();
         header.msg_namelen = name_len;
         header.msg_iov = &raw mut part;

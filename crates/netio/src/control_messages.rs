@@ -1,36 +1,50 @@
-//! Control messages of client datagrams in the layout of cmsg(3): segment length (UDP_SEGMENT, UDP_GRO in udp(7)), local address
+//! Control messages of datagrams in the layout of cmsg(3): segment length (UDP_SEGMENT, UDP_GRO in udp(7)), local address
 //! (IP_PKTINFO in ip(7), IPV6_PKTINFO in RFC 3542 6.2) and time of arrival (SO_TIMESTAMPNS in socket(7)).
 
 use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ptr;
 use std::time::Duration;
 
 /// The size of a segment length, an address with its interface, and a time.
-pub(super) const CONTROL_LEN: usize = 96;
+const CONTROL_LEN: usize = 96;
 const HEAD: usize = mem::size_of::<libc::cmsghdr>();
 
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
-pub(super) struct ControlMessages(pub(super) [u8; CONTROL_LEN]);
+pub(crate) struct ControlMessages([u8; CONTROL_LEN]);
 
-/// The control messages of a received buffer.
+/// What the control messages of a received buffer say.
 #[derive(Default)]
-pub(super) struct ReceivedControl {
+pub(crate) struct ReceivedControl {
     /// The destination address.
-    pub(super) destination: Option<IpAddr>,
+    pub(crate) destination: Option<IpAddr>,
     /// The length of each datagram but the last, if several were coalesced (UDP_GRO).
-    pub(super) segment_len: Option<usize>,
+    pub(crate) segment_len: Option<usize>,
     /// When the kernel received it, since 1970.
-    pub(super) received_at: Option<Duration>,
+    pub(crate) received_at: Option<Duration>,
 }
 
 impl ControlMessages {
-    pub(super) fn empty() -> ControlMessages {
+    pub(crate) fn empty() -> ControlMessages {
         ControlMessages([0; CONTROL_LEN])
     }
 
-    /// Writes the requested control messages; returns their length.
-    pub(super) fn fill(&mut self, segment_len: Option<u16>, source: Option<IpAddr>) -> usize {
+    /// Lets the kernel write them.
+    pub(crate) fn offer(&mut self, header: &mut libc::msghdr) {
+        header.msg_control = self.0.as_mut_ptr().cast();
+        header.msg_controllen = CONTROL_LEN as _;
+    }
+
+    /// Makes these the control messages of a datagram to send.
+    pub(crate) fn attach(&mut self, segment_len: Option<u16>, source: Option<IpAddr>, header: &mut libc::msghdr) {
+        let len = self.fill(segment_len, source);
+        header.msg_control = if len == 0 { ptr::null_mut() } else { self.0.as_mut_ptr().cast() };
+        header.msg_controllen = len as _;
+    }
+
+    /// Writes the requested ones; returns their length.
+    fn fill(&mut self, segment_len: Option<u16>, source: Option<IpAddr>) -> usize {
         let mut len = 0;
         if let Some(segment_len) = segment_len {
             len = self.push(len, libc::SOL_UDP, libc::UDP_SEGMENT, &segment_len.to_ne_bytes());
@@ -61,8 +75,11 @@ impl ControlMessages {
         at + len.next_multiple_of(8)
     }
 
-    /// Reads the messages in the first `len` octets.
-    pub(super) fn read(&self, len: usize) -> ReceivedControl {
+    /// Reads those that the kernel has written for a received datagram.
+    pub(crate) fn read(&self, header: &libc::msghdr) -> ReceivedControl {
+        // What the type is depends on the C library.
+        #[allow(clippy::unnecessary_cast)]
+        let len = header.msg_controllen as usize;
         let (mut received, mut rest) = (ReceivedControl::default(), &self.0[..len.min(CONTROL_LEN)]);
         while let Some((head, _)) = rest.split_at_checked(HEAD) {
             let message_len = usize::from_ne_bytes(*head.first_chunk().expect("a header is longer")).max(HEAD);
