@@ -101,10 +101,8 @@ impl<'m> Query<'m> {
 
     #[inline]
     fn read_sections(&mut self, qname: &mut Qname, name_end: Option<usize>) -> Option<()> {
-        let message = self.request.message;
-        let count = |at: usize| usize::from(u16::from_be_bytes([message[at], message[at + 1]]));
-        let (answers, authorities, additionals) = (count(6), count(8), count(10));
-        match count(4) {
+        let [questions, answers, authorities, additionals] = self.section_counts();
+        match questions {
             // RFC 9619: a query has one question.
             1 if answers == 0 => self.read_question(qname, name_end)?,
             0 if answers == 0 => {}
@@ -124,9 +122,8 @@ impl<'m> Query<'m> {
     #[cold]
     pub(crate) fn read_notify(&mut self, qname: &mut Qname) -> Option<Option<u32>> {
         let message = self.request.message;
-        let count = |at: usize| usize::from(u16::from_be_bytes([message[at], message[at + 1]]));
-        let (answers, authorities, additionals) = (count(6), count(8), count(10));
-        if count(4) != 1 || answers + authorities + additionals > MAX_NOTIFY_RECORDS {
+        let [questions, answers, authorities, additionals] = self.section_counts();
+        if questions != 1 || answers + authorities + additionals > MAX_NOTIFY_RECORDS {
             return None;
         }
         self.read_question(qname, None)?;
@@ -152,9 +149,8 @@ impl<'m> Query<'m> {
     #[cold]
     pub(crate) fn read_update(&mut self, qname: &mut Qname) -> Option<()> {
         let message = self.request.message;
-        let count = |at: usize| usize::from(u16::from_be_bytes([message[at], message[at + 1]]));
-        let (prerequisites, updates, additionals) = (count(6), count(8), count(10));
-        if count(4) != 1 {
+        let [zones, prerequisites, updates, additionals] = self.section_counts();
+        if zones != 1 {
             return None;
         }
         self.read_question(qname, None)?;
@@ -168,6 +164,13 @@ impl<'m> Query<'m> {
             at = RawRecord::read(message, at)?.end;
         }
         self.read_records(at, 0, additionals)
+    }
+
+    /// How many records each section has, by the header.
+    #[inline]
+    fn section_counts(&self) -> [usize; 4] {
+        let message = self.request.message;
+        [4, 6, 8, 10].map(|at| usize::from(u16::from_be_bytes([message[at], message[at + 1]])))
     }
 
     #[inline]
