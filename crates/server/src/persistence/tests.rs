@@ -118,6 +118,12 @@ impl Bench {
         self.latest = Some(version);
     }
 
+    /// As a rollback does.
+    fn store_version(&mut self, version: Zone) {
+        assert_eq!(self.persistence.store_version(ZONE, &version), Readiness::Preparing);
+        self.latest = Some(version);
+    }
+
     /// Appends the change to a version.
     fn change(&mut self, to: Zone) -> Result<Option<u64>, JournalUnavailable> {
         let change = EncodedChange::between(self.latest.as_ref().expect("there is a version"), &to);
@@ -131,6 +137,16 @@ impl Bench {
         }
         self.settle(true);
         self.restored.pop()
+    }
+
+    /// Restores the zone; returns its serial.
+    fn restored_serial(&mut self) -> Option<u32> {
+        self.restore().map(|restored| restored.version.serial())
+    }
+
+    fn advance_to_due(&mut self) {
+        let due = self.persistence.due().expect("something is due later");
+        self.advance(due - clock::now());
     }
 
     fn advance(&mut self, time: Duration) {
@@ -172,7 +188,7 @@ fn changes_while_an_image_is_written_follow_it() {
     assert_eq!(bench.change(version(2)), Ok(None), "the image is being written");
     bench.settle(true);
     let mut bench = bench.restart();
-    assert_eq!(bench.restore().expect("it is stored").version.serial(), 2);
+    assert_eq!(bench.restored_serial(), Some(2));
 }
 
 #[test]
@@ -181,7 +197,7 @@ fn a_version_that_replaces_the_one_being_written_needs_another_image() {
     bench.begin_storing(version(1));
     bench.store(version(9));
     let mut bench = bench.restart();
-    assert_eq!(bench.restore().expect("it is stored").version.serial(), 9);
+    assert_eq!(bench.restored_serial(), Some(9));
 }
 
 #[test]
@@ -195,12 +211,11 @@ fn a_disk_that_fails_refuses_what_waits_and_is_tried_again() {
     assert_eq!(bench.persistence.prepare(ZONE), Readiness::Unavailable);
     assert!(!bench.persistence.flush(), "the end of the daemon does not wait for a failing disk");
     bench.disk.set_full(false);
-    let due = bench.persistence.due().expect("it is tried again");
-    bench.advance(due - clock::now());
+    bench.advance_to_due();
     bench.settle(true);
     assert_eq!(bench.persistence.prepare(ZONE), Readiness::Ready);
     let mut bench = bench.restart();
-    assert_eq!(bench.restore().expect("it is stored").version.serial(), 1);
+    assert_eq!(bench.restored_serial(), Some(1));
 }
 
 /// A rollback. Whenever the machine crashes, what was reported as durable is what a restart finds.
@@ -212,8 +227,7 @@ fn a_stored_version_is_there_after_a_crash_once_its_number_is_durable() {
         bench.store(version(2));
         bench.begin_storing(version(3));
         bench.disk.crash_in(Some(crash_in));
-        bench.latest = Some(version(1));
-        assert_eq!(bench.persistence.store_version(ZONE, &version(1)), Readiness::Preparing);
+        bench.store_version(version(1));
         bench.settle(true);
         let number = bench.outcomes.iter().find_map(|outcome| match outcome {
             JournalOutcome::Stored(zone, number) => Some(*number).filter(|_| *zone == ZONE),
@@ -221,7 +235,7 @@ fn a_stored_version_is_there_after_a_crash_once_its_number_is_durable() {
         });
         let is_durable = number.is_some_and(|number| bench.durable >= number);
         let mut bench = bench.restart();
-        let serial = bench.restore().map(|restored| restored.version.serial());
+        let serial = bench.restored_serial();
         assert!(
             serial == Some(1) || (!is_durable && matches!(serial, Some(2 | 3))),
             "{crash_in}: {serial:?}, durable {is_durable}"
@@ -238,8 +252,7 @@ fn a_zone_takes_changes_after_a_version_that_could_not_be_stored() {
         let mut bench = Bench::new();
         bench.store(version(2));
         bench.disk.set_full(!is_late);
-        bench.latest = Some(version(1));
-        assert_eq!(bench.persistence.store_version(ZONE, &version(1)), Readiness::Preparing);
+        bench.store_version(version(1));
         bench.settle(!is_late);
         let outcomes: &[JournalOutcome] = if is_late { &[] } else { &[JournalOutcome::Unavailable(ZONE)] };
         assert_eq!(bench.outcomes, outcomes);
@@ -257,13 +270,12 @@ fn a_zone_takes_changes_after_a_version_that_could_not_be_stored() {
     // What is stored does not lead to a version that has come since.
     let mut bench = Bench::new();
     bench.store(version(2));
-    bench.latest = Some(version(1));
-    assert_eq!(bench.persistence.store_version(ZONE, &version(1)), Readiness::Preparing);
+    bench.store_version(version(1));
     bench.begin_storing(version(9));
     assert!(!bench.persistence.withdraw_version(ZONE));
     bench.settle(true);
     let mut bench = bench.restart();
-    assert_eq!(bench.restore().expect("it is stored").version.serial(), 9);
+    assert_eq!(bench.restored_serial(), Some(9));
 }
 
 /// A nearly full disk has room for changes: each would start another attempt to write a large image, which takes that room.
@@ -294,8 +306,7 @@ fn changes_that_are_durable_do_not_end_the_pause_after_an_image_that_failed() {
 fn nothing_is_left_of_a_zone_that_is_removed() {
     for is_written in [false, true] {
         let mut bench = Bench::new();
-        bench.latest = Some(version(1));
-        bench.persistence.replaced(ZONE, &version(1), &[], StoreRule::Always);
+        bench.replace(version(1));
         bench.settle(is_written);
         bench.persistence.removed(ZONE, apex().as_ref());
         bench.latest = None;
@@ -332,8 +343,7 @@ fn the_state_of_a_file_is_not_stored_before_the_version_that_was_read_from_it() 
         if is_stopping {
             assert!(bench.persistence.flush(), "an image is being written");
         } else {
-            let due = bench.persistence.due().expect("the batch is written later");
-            bench.advance(due - clock::now());
+            bench.advance_to_due();
         }
         bench.settle(false);
         let mut restarted = bench.restart();
@@ -353,13 +363,11 @@ fn the_state_of_a_file_is_not_stored_before_the_version_that_was_read_from_it() 
 fn timers_are_written_with_the_image_and_later_in_batches() {
     let mut bench = Bench::new();
     let timers = |expires_at_s| Timers { stored_at_s: 1, expires_at_s, source_serial: 1, ..Timers::default() };
-    bench.latest = Some(version(1));
-    bench.persistence.replaced(ZONE, &version(1), &[], StoreRule::Always);
+    bench.replace(version(1));
     bench.persistence.set_timers(ZONE, apex().as_ref(), timers(5));
     bench.settle(true);
     bench.persistence.set_timers(ZONE, apex().as_ref(), timers(6));
-    let due = bench.persistence.due().expect("the batch is written later");
-    bench.advance(due - clock::now());
+    bench.advance_to_due();
     bench.settle(true);
     let mut bench = bench.restart();
     let restored = bench.restore().and_then(|restored| restored.timers).expect("they are stored");
@@ -384,7 +392,7 @@ fn a_version_that_cannot_be_read_for_a_moment_is_restored() {
     bench.store(version(1));
     let mut bench = bench.restart();
     bench.disk.fail_reads(2);
-    assert_eq!(bench.restore().expect("the disk works again").version.serial(), 1);
+    assert_eq!(bench.restored_serial(), Some(1));
 }
 
 /// Of a small zone that is read from a file, or one that was never transferred, nothing else is stored.
@@ -401,7 +409,7 @@ fn the_owner_of_a_zone_is_kept_without_the_zone() {
     bench.store(version(1));
     let mut bench = bench.restart();
     assert_eq!(bench.persistence.stored_owner(apex().as_ref()), Some(8));
-    assert_eq!(bench.restore().expect("it is stored").version.serial(), 1);
+    assert_eq!(bench.restored_serial(), Some(1));
     bench.persistence.forget_others(&|zone| zone == apex().as_ref());
     bench.settle(true);
     let mut bench = bench.restart();
