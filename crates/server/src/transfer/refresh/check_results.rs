@@ -22,47 +22,44 @@ impl RefreshScheduler {
             ProbeResult::NotSent => self.primaries[primary.0 as usize].not_tried(),
             _ => self.primary_answered(primary),
         }
-        self.make_ready(primary);
-        self.wake_one(primary);
-        let Some(slot) = self.slot(zone).filter(|slot| slot.state == ZoneState::Probing).copied() else { return };
-        let Some(group) = self.table.group(slot.group).cloned() else { return };
-        let Some(position) = group.primaries.iter().position(|member| *member == primary) else { return };
-        let Some(check) = self.checks.get_mut(&zone.index).filter(|check| check.pending & 1 << position != 0) else {
-            return;
-        };
-        check.pending &= !(1 << position);
+        self.primary_has_room(primary);
+        let Some((slot, bit)) = self.probed_zone(zone, primary) else { return };
+        let Some(check) = self.checks.get_mut(&zone.index).filter(|check| check.pending & bit != 0) else { return };
+        check.pending &= !bit;
         let mut is_decided = check.pending & check.awaited == 0;
         if let ProbeResult::Answer { serial, expire_s } = result {
-            let has_failed = slot.failed & 1 << position != 0;
+            let has_failed = slot.failed & bit != 0;
             check.add(serial, expire_s, Candidate { primary, has_failed }, slot);
             let is_announced = slot.flags.has(Flags::ANNOUNCED) && !is_later(slot.primary_serial, serial);
             is_decided |= is_announced && !has_failed;
         }
         if is_decided {
-            let check = *check;
-            self.checks.remove(&zone.index);
-            self.decide(zone.index, check, now_s);
+            self.decide(zone.index, now_s);
         }
     }
 
     /// A primary has not answered two of three queries. If another one has a later version than the one served, the zone does not wait
     /// for this primary any longer.
     pub fn probe_is_slow(&mut self, zone: ZoneId, primary: PrimaryId, now_s: u32) {
-        let Some(slot) = self.slot(zone).filter(|slot| slot.state == ZoneState::Probing).copied() else { return };
-        let Some(group) = self.table.group(slot.group).cloned() else { return };
-        let Some(position) = group.primaries.iter().position(|member| *member == primary) else { return };
+        let Some((slot, bit)) = self.probed_zone(zone, primary) else { return };
         let Some(check) = self.checks.get_mut(&zone.index) else { return };
-        check.awaited &= !(1 << position);
+        check.awaited &= !bit;
         let has_news = check.best.is_some_and(|(serial, _)| !slot.is_served() || is_later(serial, slot.serial));
         if has_news && check.pending & check.awaited == 0 {
-            let check = *check;
-            self.checks.remove(&zone.index);
-            self.decide(zone.index, check, now_s);
+            self.decide(zone.index, now_s);
         }
     }
 
+    /// The zone, if its primaries are being asked, and the bit of this primary in the sets of its check.
+    fn probed_zone(&mut self, zone: ZoneId, primary: PrimaryId) -> Option<(ZoneSlot, u16)> {
+        let slot = *self.slot(zone).filter(|slot| slot.state == ZoneState::Probing)?;
+        let position = self.position(slot.group, primary)?;
+        Some((slot, 1 << position))
+    }
+
     /// The primaries that are waited for have answered: the highest serial wins.
-    fn decide(&mut self, index: u32, check: Check, now_s: u32) {
+    fn decide(&mut self, index: u32, now_s: u32) {
+        let Some(check) = self.checks.remove(&index) else { return };
         let Some((serial, Candidate { primary, has_failed })) = check.best else {
             return self.check_failed(index, CheckFailure::NoAnswer, now_s);
         };
@@ -91,8 +88,7 @@ impl RefreshScheduler {
             TransferResult::NotStarted => self.primaries[primary.0 as usize].not_tried(),
             _ => self.primary_answered(primary),
         }
-        self.make_ready(primary);
-        self.wake_one(primary);
+        self.primary_has_room(primary);
         let is_expected = self.contains(zone) && self.transfer_primary(zone.index) == Some(primary);
         let Some(slot) = self.slot(zone).filter(|slot| is_expected && slot.state == ZoneState::Transferring) else {
             return false;
@@ -105,17 +101,9 @@ impl RefreshScheduler {
             TransferResult::Current { serial, expire_s } if serial == slot.serial => {
                 self.refreshed(zone.index, expire_s, now_s);
             }
-            TransferResult::Current { .. } => {
-                // RFC 1995 2: it has no later version. Several servers may have its address: another one has answered the SOA query.
-                if !self.try_another_primary(zone.index) {
-                    self.check_failed(zone.index, CheckFailure::OlderSerial, now_s);
-                }
-            }
-            TransferResult::ZoneFailed => {
-                if !self.try_another_primary(zone.index) {
-                    self.check_failed(zone.index, CheckFailure::Transfer, now_s);
-                }
-            }
+            // RFC 1995 2: it has no later version. Several servers may have its address: another one has answered the SOA query.
+            TransferResult::Current { .. } => self.transfer_failed(zone.index, CheckFailure::OlderSerial, now_s),
+            TransferResult::ZoneFailed => self.transfer_failed(zone.index, CheckFailure::Transfer, now_s),
             TransferResult::PrimaryFailed | TransferResult::NotStarted => {
                 slot.state = ZoneState::Idle;
                 let lane = slot.lane;
@@ -130,8 +118,7 @@ impl RefreshScheduler {
         let state = &mut self.primaries[primary.0 as usize];
         state.transfers_in_flight = state.transfers_in_flight.saturating_sub(1);
         state.not_tried();
-        self.make_ready(primary);
-        self.wake_one(primary);
+        self.primary_has_room(primary);
     }
 
     /// The writer has published a version of the zone; returns the times to store. RFC 7314: `expire_s` is the EXPIRE option
@@ -229,6 +216,12 @@ impl RefreshScheduler {
         let is_idle = slot.state == ZoneState::Idle;
         self.set_timer(index, is_idle.then_some(check_at_s));
         timers
+    }
+
+    fn transfer_failed(&mut self, index: u32, reason: CheckFailure, now_s: u32) {
+        if !self.try_another_primary(index) {
+            self.check_failed(index, reason, now_s);
+        }
     }
 
     /// A transfer failed. Checks the zone again at once if a primary is left whose transfer has not failed for this check, and

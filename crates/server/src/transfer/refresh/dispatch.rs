@@ -106,14 +106,19 @@ impl RefreshScheduler {
     /// A primary has room for one more: a group with a zone that waits for it is tried.
     pub(super) fn wake_one(&mut self, primary: PrimaryId) {
         while let Some(id) = self.primaries[primary.0 as usize].blocked.pop_front() {
-            let Some(group) = self.table.group(id) else { continue };
-            let Some(position) = group.primaries.iter().position(|member| *member == primary) else { continue };
+            let Some(position) = self.position(id, primary) else { continue };
             let state = &mut self.groups[id.0 as usize];
             state.blocked_on &= !(1 << position);
             if !state.waiting.is_empty() {
                 return self.activate(id);
             }
         }
+    }
+
+    /// A probe or transfer at this primary has ended.
+    pub(super) fn primary_has_room(&mut self, primary: PrimaryId) {
+        self.make_ready(primary);
+        self.wake_one(primary);
     }
 
     pub(super) fn wake_all(&mut self, primary: PrimaryId) {
