@@ -4,6 +4,7 @@
 //! thread. A zone is stored as an image, and then as the changes after it. While its image is being written, changes wait or are
 //! collected. If the disk fails, transferred zones and files go on being served, and their images are written once it works again.
 
+mod appending;
 mod kept_owners;
 mod pending_images;
 mod recovered_zones;
@@ -29,17 +30,17 @@ use crate::printable::printable_path;
 use crate::state_dir::{JOURNAL, StateDir};
 use crate::storage::disk::{Disk, StateFolder};
 use crate::storage::{
-    Append, AppendError, AppendRecord, CommitLimits, DueImage, ImageBase, Recovery, StorageEvent, StorageHandle,
-    StorageThread, Store, StoreError, StoreLimits, StoreUsage, StoredImage, StoredZone, Timers, ZoneUsage,
+    AppendRecord, CommitLimits, DueImage, Recovery, StorageEvent, StorageHandle, StorageThread, Store, StoreError,
+    StoreLimits, StoreUsage, StoredZone, Timers, ZoneUsage,
 };
 use crate::write_help::write_help;
 use crate::zone_id::ZoneId;
 use crate::zones::journal::{
-    JournalEvent, JournalOutcome, JournalUnavailable, LatestVersion, Readiness, StoreRule, WriteDueImage, ZoneJournal,
+    JournalEvent, JournalOutcome, JournalUnavailable, LatestVersion, Readiness, StoreRule, ZoneJournal,
 };
 use crate::zones::work_pool::WorkPool;
 use kept_owners::KeptOwners;
-use pending_images::{ImageStep, PendingImages, write_image};
+use pending_images::{PendingImages, write_image};
 use recovered_zones::RecoveredZones;
 use restore::{RestoreJob, Restorer};
 use stored_zones::StoredZones;
@@ -179,132 +180,6 @@ impl<D: Disk> Persistence<D> {
             outcomes: Vec::new(),
             image_pool: WorkPool::new(IMAGE_THREADS, |_, _| ()),
         }
-    }
-
-    //----------- appending --------------------------------------------------------
-
-    fn append(&self, zone: StoredZone, apex: NameRef<'_>, record: AppendRecord) -> Result<u64, AppendError> {
-        self.storage.append(Append { zone, name: apex.to_owned(), record })
-    }
-
-    /// Appends changes that follow the stored version. If there is no room for them, the zone needs an image instead.
-    fn append_changes(&mut self, zone: ZoneId, number: StoredZone, apex: NameRef<'_>, changes: &[EncodedChange]) {
-        for change in changes {
-            if self.append(number, apex, AppendRecord::Change(change.clone())).is_err() {
-                return self.request_image(zone);
-            }
-        }
-    }
-
-    fn request_image(&mut self, zone: ZoneId) {
-        if self.stored.set_pending(zone) {
-            self.images.request(zone);
-        }
-        self.start_images();
-    }
-
-    fn start_images(&mut self) {
-        while let Some(zone) = self.images.next() {
-            self.outcomes.push(JournalOutcome::VersionNeeded(zone));
-        }
-    }
-
-    /// Appends an image that was written, and the changes since.
-    fn append_image(&mut self, zone: ZoneId) {
-        let Some((image, version)) = self.images.take_written(zone) else { return };
-        let number = self.stored.number(zone).unwrap_or_else(|| self.storage.add_zone());
-        let (apex, serial) = (version.apex().to_owned(), version.serial());
-        let record = AppendRecord::Image { serial, base: ImageBase::Replacement, image };
-        match self.storage.append_or_return(Append { zone: number, name: apex.clone(), record }) {
-            Ok(appended) => self.end_image(zone, number, apex.as_ref(), appended),
-            Err(append) => {
-                self.stored.set_number(zone, number);
-                if let AppendRecord::Image { image, .. } = append.record {
-                    self.images.block(zone, image);
-                }
-            }
-        }
-    }
-
-    /// The image was appended to the queue, with the number `appended`.
-    fn end_image(&mut self, zone: ZoneId, number: StoredZone, apex: NameRef<'_>, appended: u64) {
-        let ended = self.images.end(zone);
-        self.stored.set_number(zone, number);
-        self.stored.clear_pending(zone);
-        // Before the first change: whether a later file wins depends on them.
-        if let Some(timers) = self.timers.take(zone)
-            && self.append(number, apex, AppendRecord::Timers(timers)).is_err()
-        {
-            self.timers.put(zone, apex.to_owned(), timers);
-        }
-        self.append_changes(zone, number, apex, &ended.later);
-        if ended.is_outdated {
-            self.request_image(zone);
-        }
-        if ended.is_awaited {
-            self.outcomes.push(JournalOutcome::Stored(zone, appended));
-        }
-        if ended.has_waiting_changes {
-            self.outcomes.push(JournalOutcome::Ready(zone));
-        }
-    }
-
-    fn image_written(&mut self, zone: ZoneId, request: u64, image: io::Result<StoredImage>) {
-        match self.images.written(zone, request, image) {
-            ImageStep::Append => self.append_image(zone),
-            ImageStep::Discard(image) => self.storage.discard(image),
-            ImageStep::Failed { is_waited_for: true } => self.outcomes.push(JournalOutcome::Unavailable(zone)),
-            ImageStep::Failed { .. } | ImageStep::Nothing => (),
-        }
-        self.start_images();
-    }
-
-    /// Tries again what the storage thread had no room for.
-    fn retry(&mut self) {
-        for _ in 0..self.images.blocked_count() {
-            if let Some(zone) = self.images.next_blocked() {
-                self.append_image(zone);
-            }
-        }
-        while let Some((number, apex)) = self.removals.pop() {
-            if self.append(number, apex.as_ref(), AppendRecord::Removed).is_err() {
-                self.removals.push((number, apex));
-                break;
-            }
-        }
-        self.save_owners();
-        self.start_images();
-    }
-
-    fn flush_timers(&mut self) {
-        for (zone, apex, timers) in self.timers.take_all() {
-            let is_pending = self.stored.is_pending(zone);
-            // With the state of a file that is durable before the version that was read from it, a restart would keep the old one.
-            let waits_for_image = is_pending && !timers.is_of_secondary();
-            let Some(number) = self.stored.number(zone).filter(|_| !waits_for_image) else {
-                // Otherwise the zone is not stored.
-                if is_pending {
-                    self.timers.put_back(zone, apex, timers);
-                }
-                continue;
-            };
-            if self.append(number, apex.as_ref(), AppendRecord::Timers(timers)).is_err() {
-                self.timers.put_back(zone, apex, timers);
-            }
-        }
-    }
-
-    /// A snapshot of the latest version, which makes the changes before it history.
-    fn start_due_image(&self, write: WriteDueImage, latest: Option<LatestVersion>) {
-        // A due image that is dropped is asked for again later.
-        let Some(latest) = latest else { return };
-        self.image_pool.submit(move || {
-            let apex = latest.version.apex().to_owned();
-            if let Err(error) = write(latest) {
-                let help = write_help(&error, "the state-dir");
-                warn!(zone = %apex, %error, help, "cannot write an image of the zone; its changes are kept until that works");
-            }
-        });
     }
 }
 
