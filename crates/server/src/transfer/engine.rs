@@ -6,6 +6,7 @@
 mod check_failures;
 mod clock_steps;
 mod commands;
+mod connection_end;
 mod connections;
 mod events;
 mod link_schedule;

@@ -5,78 +5,12 @@ use super::super::link::{Connection, ConnectionId, Link, Request, RequestPurpose
 use super::super::primary::PrimaryId;
 use super::super::refresh::{ProbeResult, TransferResult};
 use super::super::session::{ExchangeCounts, ExchangeKind, Session, SessionEvent, TransferFailure, TransferSink};
+use super::connection_end::{ConnectionEnd, EndedConnection, ExchangeOutcome};
 use super::link_schedule::Attempt;
 use super::{EndedTransfer, RequestedTransfer, TransferEngine, TransferEvent, TransferIo, TransferReport};
 
 /// How often an exchange is tried again after a connection ended before its response.
 const MAX_ATTEMPTS: u8 = 3;
-
-/// Why a connection ended.
-enum ConnectionEnd {
-    /// It was not established.
-    Unreachable(String),
-    /// The primary closed it.
-    ClosedByPeer(String),
-    /// It stalled, trickles, or sends what is not wanted.
-    Broken(TransferFailure),
-}
-
-/// What a connection had done when it ended.
-struct EndedConnection {
-    failure: TransferFailure,
-    answered: u64,
-    in_flight: usize,
-    /// Nothing ever came from the primary.
-    is_unreachable: bool,
-    /// It stalls or trickles.
-    is_slow: bool,
-    /// A part of a transfer had arrived.
-    is_partial: bool,
-}
-
-/// What the end of its connection means for an exchange.
-enum ExchangeOutcome {
-    /// The primary cannot be reached.
-    Unreachable,
-    /// The exchange failed.
-    Failed,
-    /// It is tried on another connection, which counts as an attempt or not.
-    TryAgain { is_counted: bool },
-}
-
-impl EndedConnection {
-    fn new<T: TransferSink>(end: ConnectionEnd, session: &Session<T>) -> EndedConnection {
-        let was_established = !matches!(end, ConnectionEnd::Unreachable(_));
-        let failure = match end {
-            ConnectionEnd::Unreachable(reason) | ConnectionEnd::ClosedByPeer(reason) => TransferFailure::Closed(reason),
-            ConnectionEnd::Broken(failure) => failure,
-        };
-        let (answered, is_partial) = (session.answered(), session.largest_transfer() > 0);
-        let is_slow = matches!(failure, TransferFailure::Stalled(_) | TransferFailure::TooSlow(_));
-        let is_unreachable = !was_established || (is_slow && answered == 0 && !is_partial);
-        EndedConnection { failure, answered, in_flight: session.in_flight(), is_unreachable, is_slow, is_partial }
-    }
-
-    /// Whether one exchange ended it that is known: the others are not to blame, nor is pipelining.
-    fn has_culprit(&self) -> bool {
-        self.failure == TransferFailure::Unwanted || (self.is_slow && self.is_partial)
-    }
-
-    fn should_degrade(&self) -> bool {
-        self.in_flight > 0 && !self.is_unreachable && !self.has_culprit()
-    }
-
-    fn outcome_of(&self, has_started: bool) -> ExchangeOutcome {
-        let is_innocent = matches!(self.failure, TransferFailure::Unwanted | TransferFailure::OutOfProtocol);
-        if self.is_unreachable {
-            ExchangeOutcome::Unreachable
-        } else if (has_started && !is_innocent) || (self.is_slow && self.in_flight == 1) {
-            ExchangeOutcome::Failed
-        } else {
-            ExchangeOutcome::TryAgain { is_counted: !self.has_culprit() }
-        }
-    }
-}
 
 impl<T: TransferSink> TransferEngine<T> {
     //---------- Events of the network
