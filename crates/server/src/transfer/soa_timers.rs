@@ -74,19 +74,6 @@ pub struct StoredTimers {
     pub expires_at_s: u32,
 }
 
-impl StoredTimers {
-    /// As stored: 8 octets.
-    pub fn to_bytes(self) -> [u8; 8] {
-        (u64::from(self.check_at_s) << 32 | u64::from(self.expires_at_s)).to_be_bytes()
-    }
-
-    /// From the stored octets.
-    pub fn from_bytes(bytes: [u8; 8]) -> StoredTimers {
-        let both = u64::from_be_bytes(bytes);
-        StoredTimers { check_at_s: (both >> 32) as u32, expires_at_s: both as u32 }
-    }
-}
-
 /// The range that a check interval is chosen from, so that zones which were loaded together are not checked together.
 /// Earlier than the SOA record says, never later; not earlier than the configured minimum.
 pub(super) fn jittered(interval_s: u32, min_s: u32) -> RangeInclusive<u32> {
@@ -120,11 +107,5 @@ mod tests {
     fn checks_are_spread_within_the_limits() {
         assert_eq!((jittered(100, 1), jittered(100, 95), jittered(100, 100)), (90..=100, 95..=100, 100..=100));
         assert_eq!((jittered(5, 9), jittered(1, 0)), (5..=5, 1..=1));
-    }
-
-    #[test]
-    fn stored_times_are_read_back() {
-        let timers = StoredTimers { check_at_s: 0x8123_4567, expires_at_s: u32::MAX - 1 };
-        assert_eq!(StoredTimers::from_bytes(timers.to_bytes()), timers);
     }
 }
