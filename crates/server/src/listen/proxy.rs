@@ -8,7 +8,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use wire::AddressPrefix;
 
-/// The first octets of a header. As a DNS message they would be an inverse query, as a prefix a length of 3338 octets.
+/// The first octets of a header. In a datagram they would be an inverse query (RFC 3425). On a connection they would announce a message of 3338
+/// octets: a query with RCODE 13 and 2641 questions. So no client sends such a message, and from others than proxies it is refused as a header.
 const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 /// The signature, version and command, address family, length of the rest.
 const FIXED_LEN: usize = 16;
@@ -72,7 +73,7 @@ impl Proxies {
     }
 }
 
-/// Whether `octets` begin with a header, which no message does.
+/// Whether `octets` begin with a header. Fewer than 12 octets of one can still become a message.
 pub(super) fn is_header(octets: &[u8]) -> bool {
     octets.starts_with(&SIGNATURE)
 }

@@ -252,10 +252,7 @@ impl TcpConnection {
 
     fn idle_turn<R: Responder>(&mut self, responder: &mut TcpResponder<R>, input: &mut [u8]) -> io::Result<bool> {
         let Some(input) = self.receive(input)? else { return Ok(false) };
-        let (used, transfer) = responder.answer_messages(self.client(), input);
-        if proxy::is_header(&input[used..]) {
-            return Err(ProxyError::Unexpected.into());
-        }
+        let (used, transfer) = self.answer_messages(responder, input)?;
         let answers = responder.output.filled();
         let sent = self.send(answers)?;
         if used < input.len() || sent < answers.len() || transfer.is_some() {
@@ -285,7 +282,7 @@ impl TcpConnection {
             if !active.has_message() {
                 self.receive_part(active, input)?;
             }
-            let (used, transfer) = responder.answer_messages(self.client(), active.input.octets());
+            let (used, transfer) = self.answer_messages(responder, active.input.octets())?;
             active.input.consume(used);
             active.transfer = transfer;
         }
@@ -293,6 +290,21 @@ impl TcpConnection {
         let sent = self.send(answers)?;
         active.output = Buffer::from(&answers[sent..]);
         Ok(flushed > 0 || !answers.is_empty())
+    }
+
+    /// Answers the complete messages in `input`. A PROXY header is refused as soon as it can be told from a message, which begins the same
+    /// for up to 11 octets: no proxy must wait for the rest of 3338 octets.
+    fn answer_messages<R: Responder>(
+        &mut self,
+        responder: &mut TcpResponder<R>,
+        input: &[u8],
+    ) -> io::Result<(usize, Option<Box<OutgoingTransfer>>)> {
+        let (used, transfer) =
+            if proxy::is_header(input) { (0, None) } else { responder.answer_messages(self.client(), input) };
+        if proxy::is_header(&input[used..]) {
+            return Err(ProxyError::Unexpected.into());
+        }
+        Ok((used, transfer))
     }
 
     //---------- The socket, or TLS over it

@@ -105,12 +105,31 @@ fn a_proxy_that_sends_no_header_or_never_ends_it_is_refused() {
 /// Without the check it would be the start of a message of 3338 octets, and the client would wait for the idle timeout.
 #[test]
 fn connections_with_headers_are_refused_from_other_addresses() {
+    let octets = header(7);
+    let whole_message = [&octets[..], &[0; 3338]].concat();
     for options in [behind(OTHER_PROXY), config()] {
         let (running, server) = serve(&ListenConfig { idle_timeout: 4 * SOON, ..options });
+        // However it is split, and whatever follows it.
+        let splits = [&[&octets[..]][..], &[&octets[..1], &octets[1..]], &[&octets[..11], &octets[11..12]]];
+        for parts in splits.into_iter().chain([&[&whole_message[..]][..]]) {
+            let mut stream = connect(server);
+            for part in parts {
+                stream.write_all(part).expect("loopback");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            assert!(is_closed(&mut stream));
+        }
+        assert_eq!((running.tcp_totals().queries, running.tcp_totals().proxy_refused), (0, 4));
+        // What only begins like a header is a message: of 3338 octets, with the ID 0x0D0A.
+        let mut message = header(7);
+        message[11] = 0;
+        message.resize(2 + 3338, 0);
         let mut stream = connect(server);
-        stream.write_all(&header(7)).expect("loopback");
-        assert!(is_closed(&mut stream));
-        assert_eq!(running.tcp_totals().proxy_refused, 1);
+        for part in [&message[..11], &message[11..]] {
+            stream.write_all(part).expect("loopback");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(read_message(&mut stream).expect("an answer")[..2], *b"\r\n");
         assert_eq!(exchange(&mut connect(server), 5).expect("an answer"), 5);
         running.stop();
     }
