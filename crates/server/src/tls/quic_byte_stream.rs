@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::slice;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -62,7 +63,7 @@ pub(super) struct QuicByteStream {
 struct Exchange {
     id: [u8; ID_LEN],
     /// What flow control did not let pass yet.
-    output: Vec<u8>,
+    output: Bytes,
     /// The start of a message.
     input: Vec<u8>,
 }
@@ -177,8 +178,7 @@ impl QuicByteStream {
         let mut stream = self.connection.send_stream(id);
         while !exchange.output.is_empty() {
             // What is blocked is tried again, what was stopped is reported by an event.
-            let Ok(len) = stream.write(&exchange.output) else { return };
-            exchange.output.drain(..len);
+            let Ok(_) = stream.write_chunks(slice::from_mut(&mut exchange.output)) else { return };
         }
         _ = stream.finish(); // Fails if it is finished already, or stopped.
     }
@@ -279,7 +279,7 @@ impl ByteStream for QuicByteStream {
             let mut output = message.to_vec();
             let id = output[PREFIX_LEN..].first_chunk_mut::<ID_LEN>().map_or([0; ID_LEN], std::mem::take);
             used += message.len();
-            self.exchanges.insert(stream, Exchange { id, output, input: Vec::new() });
+            self.exchanges.insert(stream, Exchange { id, output: output.into(), input: Vec::new() });
             self.write_stream(stream);
         }
         self.transmit()?;

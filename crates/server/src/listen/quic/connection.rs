@@ -1,6 +1,7 @@
 //! A connection: reads the query of each stream, has it answered, and writes the response or a transfer to the stream.
 
 use super::super::Responder;
+use super::super::buffer::Buffer;
 use super::super::counters::ListenerCounters;
 use super::super::outgoing_transfer::OutgoingTransfer;
 use super::super::panic_guard::catch_panic;
@@ -67,7 +68,7 @@ enum StreamState {
     /// The response comes later; its ticket.
     Late(u32),
     /// Octets that the connection has not accepted yet, and the transfer that follows them.
-    Response(Vec<u8>, Option<Box<OutgoingTransfer>>),
+    Response(Buffer, Option<Box<OutgoingTransfer>>),
     /// Everything is written.
     Sent,
 }
@@ -243,7 +244,7 @@ impl QuicConnection {
         let stream = &mut self.streams[at];
         let accepted = self.inner.send_stream(stream.id).write(output).unwrap_or(0);
         stream.unacknowledged += accepted;
-        stream.state = StreamState::Response(output[accepted..].to_vec(), transfer);
+        stream.state = StreamState::Response(Buffer::from(&output[accepted..]), transfer);
         self.write(at, turn);
     }
 
@@ -267,7 +268,7 @@ impl QuicConnection {
     /// The response to an earlier query.
     pub(super) fn respond_late(&mut self, id: StreamId, response: &[u8]) {
         let Some(at) = self.find(id) else { return };
-        self.streams[at].state = StreamState::Response(frame(response), None);
+        self.streams[at].state = StreamState::Response(Buffer::from(&frame(response)[..]), None);
         self.wants_turn = true;
     }
 
@@ -283,14 +284,14 @@ impl QuicConnection {
             if turn.responder.stream_transfer(self.peer.ip(), source) {
                 *transfer = None;
             }
-            output.extend_from_slice(turn.responder.output.filled());
+            *output = Buffer::from(turn.responder.output.filled());
         }
         // Until nothing is accepted, or else no event would say when there is room again.
         while !output.is_empty() {
-            match self.inner.send_stream(stream.id).write(output) {
+            match self.inner.send_stream(stream.id).write(output.octets()) {
                 Ok(accepted) => {
                     stream.unacknowledged += accepted;
-                    output.drain(..accepted);
+                    output.consume(accepted);
                     progress = true;
                 }
                 // If the client has stopped the stream, the event that follows removes it.
@@ -432,7 +433,8 @@ impl Stream {
     fn memory(&self) -> usize {
         match &self.state {
             StreamState::Query(query) => query.memory(),
-            StreamState::Delayed(octets) | StreamState::Response(octets, _) => octets.capacity(),
+            StreamState::Delayed(query) => query.capacity(),
+            StreamState::Response(output, _) => output.memory(),
             StreamState::Late(_) | StreamState::Sent => 0,
         }
     }

@@ -291,6 +291,21 @@ fn clients_that_do_not_read_are_closed_when_memory_is_short() {
     world.exchange(good, &message(QUERY, LONGEST, 0));
 }
 
+#[test]
+fn what_a_client_has_received_of_a_response_is_kept_no_longer() {
+    let mut world = World::new(|_| {});
+    world.client_window = Some(1000);
+    let client = world.connect(1);
+    let id = world.ask(client, &message(QUERY, LONGEST, 0));
+    while world.clients[client].received.get(&id).is_none_or(|(octets, _)| octets.len() < 60_000) {
+        world.wait_in_steps(Duration::from_millis(1), Duration::from_millis(1));
+    }
+    // What was sent counts until the stream ends, as nothing says when it is acknowledged.
+    assert!(world.server.memory() < 60_000 + 20_000, "{} octets", world.server.memory());
+    world.run();
+    assert_eq!(world.clients[client].received[&id].0.len(), 2 + 65_535);
+}
+
 /// Sends octets of a query one by one, of which every second is lost.
 fn send_with_gaps(world: &mut World, client: usize, count: usize) {
     let id = world.send(client, &[0], false);
