@@ -31,6 +31,17 @@ const MORE_STREAMS_MEMORY: usize = (STREAMS - FIRST_STREAMS) as usize * (84 + 38
 /// acknowledged, however many there are.
 const RETIRED_IDS: u64 = 64;
 
+/// What `quinn-proto` keeps besides the octets for each piece of a response until it is acknowledged, in octets: an entry in a queue that
+/// doubles, and an allocation.
+const PIECE_MEMORY: usize = 96;
+/// Octets of a response above which a piece counts for nothing besides them.
+const PIECE_LEN: usize = 1024;
+/// A client whose flow control lets less pass at a time, on average, is refused: `quinn-proto` walks over all pieces of a stream for each that
+/// it sends. Other clients grant at least an eighth of a window of many KiB.
+const PIECE_MIN: usize = 64;
+/// Pieces of a stream that may be shorter.
+const FREE_PIECES: usize = 64;
+
 /// One connection.
 pub(super) struct QuicConnection {
     pub(super) inner: Connection,
@@ -58,6 +69,8 @@ struct Stream {
     begin: Instant,
     /// Octets written that may not be acknowledged.
     unacknowledged: usize,
+    /// In how many pieces they were accepted.
+    pieces: usize,
 }
 
 enum StreamState {
@@ -125,7 +138,7 @@ impl QuicConnection {
                 _ => false,
             };
         }
-        self.end_slow_queries(turn);
+        self.end_costly_streams(turn);
         if self.streams.is_empty() {
             self.streams = Vec::new();
         }
@@ -148,7 +161,7 @@ impl QuicConnection {
             && let Some(id) = self.inner.streams().accept(Dir::Bi)
         {
             let state = StreamState::Query(QueryStream::default());
-            self.streams.push(Stream { id, state, begin: turn.now, unacknowledged: 0 });
+            self.streams.push(Stream { id, state, begin: turn.now, unacknowledged: 0, pieces: 0 });
             progress |= self.read(id, turn);
         }
         if !self.may_open_more() && self.streams.len() >= FIRST_STREAMS as usize / 2 {
@@ -190,12 +203,12 @@ impl QuicConnection {
         }
     }
 
-    /// Ends the streams of queries that take too long, which other queries would keep open.
-    fn end_slow_queries<R: Responder>(&mut self, turn: &mut Turn<'_, R>) {
+    /// Ends the streams of queries that take too long, which other queries would keep open, and of responses in too many pieces.
+    fn end_costly_streams<R: Responder>(&mut self, turn: &mut Turn<'_, R>) {
         let is_slow = |stream: &Stream| stream.is_query() && turn.now >= stream.begin + turn.idle_timeout;
-        let slow: Vec<StreamId> =
-            self.streams.iter().filter(|stream| is_slow(stream)).map(|stream| stream.id).collect();
-        for id in slow {
+        let is_costly = |stream: &&Stream| is_slow(stream) || stream.has_many_pieces();
+        let costly: Vec<StreamId> = self.streams.iter().filter(is_costly).map(|stream| stream.id).collect();
+        for id in costly {
             self.cancel(id, DoqError::ExcessiveLoad, turn);
         }
     }
@@ -244,6 +257,7 @@ impl QuicConnection {
         let stream = &mut self.streams[at];
         let accepted = self.inner.send_stream(stream.id).write(output).unwrap_or(0);
         stream.unacknowledged += accepted;
+        stream.pieces += usize::from(accepted > 0);
         stream.state = StreamState::Response(Buffer::from(&output[accepted..]), transfer);
         self.write(at, turn);
     }
@@ -290,8 +304,9 @@ impl QuicConnection {
         while !output.is_empty() {
             match self.inner.send_stream(stream.id).write(output.octets()) {
                 Ok(accepted) => {
-                    stream.unacknowledged += accepted;
                     output.consume(accepted);
+                    stream.unacknowledged += accepted;
+                    stream.pieces += 1;
                     progress = true;
                 }
                 // If the client has stopped the stream, the event that follows removes it.
@@ -423,6 +438,11 @@ impl Stream {
         matches!(self.state, StreamState::Query(_))
     }
 
+    /// Whether its response was accepted in more pieces than a client may cause.
+    fn has_many_pieces(&self) -> bool {
+        self.pieces > FREE_PIECES + self.unacknowledged / PIECE_MIN
+    }
+
     fn transfer(&self) -> Option<&OutgoingTransfer> {
         match &self.state {
             StreamState::Response(_, transfer) => transfer.as_deref(),
@@ -431,12 +451,13 @@ impl Stream {
     }
 
     fn memory(&self) -> usize {
-        match &self.state {
+        let waiting = match &self.state {
             StreamState::Query(query) => query.memory(),
             StreamState::Delayed(query) => query.capacity(),
             StreamState::Response(output, _) => output.memory(),
             StreamState::Late(_) | StreamState::Sent => 0,
-        }
+        };
+        waiting + self.pieces.saturating_sub(self.unacknowledged / PIECE_LEN) * PIECE_MEMORY
     }
 }
 

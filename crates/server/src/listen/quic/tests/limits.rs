@@ -306,6 +306,20 @@ fn what_a_client_has_received_of_a_response_is_kept_no_longer() {
     assert_eq!(world.clients[client].received[&id].0.len(), 2 + 65_535);
 }
 
+/// `quinn-proto` keeps an entry for each piece, and walks over them for each packet.
+#[test]
+fn a_client_that_grants_few_octets_at_a_time_gets_no_large_response() {
+    for (window, expected) in [(8, StreamEnd::Reset(code(DoqError::ExcessiveLoad))), (100, StreamEnd::Finished)] {
+        let mut world = World::new(|_| {});
+        world.client_window = Some(window);
+        let client = world.connect(1);
+        let id = world.ask(client, &message(QUERY, LONGEST, 0));
+        world.run();
+        assert_eq!(world.clients[client].received[&id].1, expected, "{window} octets at a time");
+        world.exchange(client, &message(QUERY, 0, 1));
+    }
+}
+
 /// Sends octets of a query one by one, of which every second is lost.
 fn send_with_gaps(world: &mut World, client: usize, count: usize) {
     let id = world.send(client, &[0], false);
