@@ -72,6 +72,8 @@ pub(super) struct TcpResponder<R> {
     now_s: u32,
     /// Messages answered in one turn of this round.
     turn_messages: usize,
+    /// The digests after which a turn of several inputs answers no more.
+    digests_max: u64,
     transfer_log: RateLimitedLog,
 }
 
@@ -89,6 +91,7 @@ impl<R: Responder> TcpResponder<R> {
             idle_ds,
             now_s: 0,
             turn_messages: TURN_MESSAGES,
+            digests_max: 0,
             transfer_log: RateLimitedLog::new(TRANSFER_LINES, TRANSFER_LINES_INTERVAL),
         }
     }
@@ -109,6 +112,16 @@ impl<R: Responder> TcpResponder<R> {
     pub(super) fn end_round(&mut self) {
         self.responder.log_refused();
         self.counters.copy_from(self.responder.counters());
+    }
+
+    /// A turn of several inputs begins, each of which is a message, as over QUIC.
+    pub(super) fn begin_turn(&mut self) {
+        self.digests_max = self.digests() + TURN_DIGESTS;
+    }
+
+    /// Whether the turn of several inputs may go on.
+    pub(super) fn may_answer(&self) -> bool {
+        self.digests() < self.digests_max
     }
 
     /// Answers the complete messages in `input`, in order, into the empty output, until a bound of the turn is reached or a

@@ -76,7 +76,7 @@ struct Stream {
 enum StreamState {
     /// The query is not complete.
     Query(QueryStream),
-    /// A query that waits for the end of the handshake.
+    /// A query that waits for the end of the handshake, or for the next turn.
     Delayed(Vec<u8>),
     /// The response comes later; its ticket.
     Late(u32),
@@ -117,6 +117,7 @@ impl QuicConnection {
     /// accepted.
     pub(super) fn turn<R: Responder>(&mut self, turn: &mut Turn<'_, R>) -> bool {
         let mut progress = false;
+        turn.responder.begin_turn();
         // RFC 9000 10.2: all streams end with the connection. None is answered after that, nor waits for a late response, which the
         // next connection with this index would get.
         if self.inner.is_closed() {
@@ -126,6 +127,7 @@ impl QuicConnection {
             for at in 0..self.streams.len() {
                 progress |= self.write(at, turn);
             }
+            progress |= !self.inner.is_handshaking() && self.answer_delayed(turn);
         }
         while let Some(event) = self.inner.poll() {
             progress |= match event {
@@ -228,6 +230,12 @@ impl QuicConnection {
             self.streams[at].state = StreamState::Delayed(query);
             return false;
         }
+        // The queries of a turn may all be costly ones: the other connections have their turns first, as over TCP.
+        if !turn.responder.may_answer() {
+            self.streams[at].state = StreamState::Delayed(query);
+            self.wants_turn = true;
+            return false;
+        }
         turn.responder.output.clear();
         let ticket = turn.late.next_ticket();
         turn.responder.late.begin_turn(ticket);
@@ -268,13 +276,18 @@ impl QuicConnection {
         if let Some(chain) = chain.and_then(|chain| chain.downcast::<Vec<CertificateDer<'static>>>().ok()) {
             self.client = (!chain.is_empty()).then(|| turn.tls.client_certificate((*chain).into()));
         }
+        self.answer_delayed(turn);
+        true
+    }
+
+    /// Answers the queries that have waited. Returns whether any was answered.
+    fn answer_delayed<R: Responder>(&mut self, turn: &mut Turn<'_, R>) -> bool {
         let delayed = self.streams.iter_mut().filter_map(|stream| match &mut stream.state {
             StreamState::Delayed(query) => Some((stream.id, std::mem::take(query))),
             _ => None,
         });
         let delayed: Vec<(StreamId, Vec<u8>)> = delayed.collect();
-        delayed.into_iter().for_each(|(id, query)| _ = self.answer(id, query, turn));
-        true
+        delayed.into_iter().fold(false, |progress, (id, query)| self.answer(id, query, turn) | progress)
     }
 
     //---------- Responses

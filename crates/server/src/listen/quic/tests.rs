@@ -41,6 +41,8 @@ const CLIENT_NAMES: u8 = 2;
 const PANIC: u8 = 3;
 const DROP: u8 = 4;
 const TRANSFER: u8 = 5;
+/// As many NSEC3 digests as one turn of a connection may cost.
+const EXPENSIVE: u8 = 6;
 
 impl Responder for Scripted {
     fn refresh(&mut self) {}
@@ -63,6 +65,7 @@ impl Responder for Scripted {
             PANIC => panic!("as the query commands"),
             DROP => return Response::Drop,
             TRANSFER => return transfer(request, out),
+            EXPENSIVE => self.0.nsec3_digests += 4096,
             _ => {}
         }
         Response::Send(if request.message[4] == LONGEST { out.len() } else { len })

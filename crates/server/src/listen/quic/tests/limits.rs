@@ -291,6 +291,24 @@ fn clients_that_do_not_read_are_closed_when_memory_is_short() {
     world.exchange(good, &message(QUERY, LONGEST, 0));
 }
 
+/// As over TCP: the queries of a connection arrive at once, and may cost a hundred milliseconds together.
+#[test]
+fn costly_queries_of_a_connection_wait_for_the_turns_of_others() {
+    let mut world = World::new(|_| {});
+    let [hostile, other] = [1, 2].map(|number| world.connect(number));
+    let asked: Vec<_> = (0..15).map(|number| world.ask(hostile, &message(QUERY, EXPENSIVE, number))).collect();
+    let id = world.ask(other, &message(QUERY, 0, 7));
+    world.deliver_to_server();
+    world.deliver_to_clients();
+    assert_eq!(world.totals().queries, 2, "one of each connection");
+    assert_eq!(world.clients[other].received[&id].1, StreamEnd::Finished);
+    world.run();
+    for (number, id) in (0..).zip(asked) {
+        let (octets, end) = &world.clients[hostile].received[&id];
+        assert_eq!((octets[15], end), (number, &StreamEnd::Finished));
+    }
+}
+
 #[test]
 fn what_a_client_has_received_of_a_response_is_kept_no_longer() {
     let mut world = World::new(|_| {});
