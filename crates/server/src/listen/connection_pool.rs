@@ -159,6 +159,21 @@ impl ConnectionPool {
         Some(connection)
     }
 
+    /// Removes a connection for another pool with the same shared counts, in which it stays until [`ConnectionPool::receive`]: else a client
+    /// could have more while the other thread is busy.
+    pub(super) fn hand_over(&mut self, index: u32) -> Option<TcpConnection> {
+        let connection = self.remove(index)?;
+        self.limit.add();
+        self.clients.add(connection.peer());
+        Some(connection)
+    }
+
+    /// Takes a connection that was handed over out of the shared counts, before this pool makes room for it.
+    pub(super) fn receive(&mut self, connection: &TcpConnection) {
+        self.limit.remove();
+        self.clients.remove(connection.peer());
+    }
+
     /// Counts a connection for the client that its proxy has named.
     pub(super) fn set_peer(&mut self, index: u32, peer: IpAddr) {
         let Some(connection) = &mut self.slots[index as usize].connection else { return };
@@ -328,6 +343,21 @@ mod tests {
         assert_eq!(second.adopt(first.remove(0).expect("it was accepted"), 1000), Some(0));
         assert_eq!((second.age_ms(0, 1000), second.expired(1099, 100)), (0, None));
         assert_eq!(second.expired(1100, 100), Some(0));
+    }
+
+    #[test]
+    fn a_connection_between_two_pools_counts_for_its_client() {
+        let (mut first, _listener) = pool(1);
+        let peer = first.get(0).expect("it was accepted").peer();
+        let mut second =
+            ConnectionPool::new(4, SharedCounts { limit: first.limit.clone(), clients: first.clients.clone() });
+        let connection = first.hand_over(0).expect("it was accepted");
+        // The count of a client may be too high.
+        let counted = |pool: &ConnectionPool| (pool.connections_of(peer) > 0, pool.limit.occupancy(4).0);
+        assert_eq!(counted(&first), (true, 1));
+        second.receive(&connection);
+        assert_eq!(counted(&first), (false, 0));
+        assert_eq!((second.adopt(connection, 0), counted(&first)), (Some(0), (true, 1)));
     }
 
     #[test]

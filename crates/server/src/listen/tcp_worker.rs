@@ -265,7 +265,7 @@ impl<R: Responder> TcpWorker<R> {
             return self.enforce_limits(index);
         }
         self.counters.resumed.add(usize::from(connection.is_resumed()));
-        let (Route::Give(_, threads), Some(connection)) = (&self.route, self.pool.remove(index)) else { return };
+        let (Route::Give(_, threads), Some(connection)) = (&self.route, self.pool.hand_over(index)) else { return };
         self.given = self.given.wrapping_add(1);
         threads[self.given % threads.len()].give(connection);
     }
@@ -278,6 +278,7 @@ impl<R: Responder> TcpWorker<R> {
             self.release_descriptors();
         }
         for connection in handover.take() {
+            self.pool.receive(&connection);
             self.make_room_if_full();
             let Some(index) = self.pool.adopt(connection, self.now_ms) else { continue };
             let Some(connection) = self.pool.get(index) else { continue };

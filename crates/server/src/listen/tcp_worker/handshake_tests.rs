@@ -26,6 +26,7 @@ impl Responder for Echo {
 /// The thread, which is not running, and where its connections go.
 struct Server {
     worker: TcpWorker<Echo>,
+    shared: SharedCounts,
     handover: Arc<Handover>,
     address: SocketAddr,
     settings: ClientTls,
@@ -40,10 +41,15 @@ fn waker() -> Arc<Waker> {
     Arc::new(Waker::new().expect("eventfd"))
 }
 
-fn worker(listeners: Vec<Listener>, route: Route, waker: Arc<Waker>, config: &ListenConfig) -> TcpWorker<Echo> {
+fn worker(
+    listeners: Vec<Listener>,
+    route: Route,
+    waker: Arc<Waker>,
+    shared: &SharedCounts,
+    config: &ListenConfig,
+) -> TcpWorker<Echo> {
     let setup = WorkerSetup { responder: Echo::default(), counters: Arc::default(), waker };
-    let shared = SharedCounts::new(config.connections, 1);
-    TcpWorker::new(setup, listeners, route, shared, config).expect("epoll")
+    TcpWorker::new(setup, listeners, route, shared.clone(), config).expect("epoll")
 }
 
 impl Server {
@@ -53,9 +59,10 @@ impl Server {
         let files = ServerTlsFiles { own: OwnCertificate::SelfSigned, authorities: None, ticket_keys: None };
         let tls = Arc::new(ServerTls::read(&files).expect("no files"));
         let handover = Handover::new(waker());
-        let worker = worker(vec![listener], Route::Give(tls, vec![handover.clone()]), waker(), config);
+        let shared = SharedCounts::new(config.connections, 1);
+        let worker = worker(vec![listener], Route::Give(tls, vec![handover.clone()]), waker(), &shared, config);
         let settings = ClientTls::read(&RemoteTls::default(), None).expect("no files");
-        Server { worker, handover, address, settings }
+        Server { worker, shared, handover, address, settings }
     }
 
     /// A client that has sent nothing.
@@ -184,7 +191,8 @@ fn without_descriptors_idle_connections_are_closed_and_no_handshakes() {
     server.handover = Handover::new(waker.clone());
     let Route::Give(_, threads) = &mut server.worker.route else { panic!("it does handshakes") };
     threads[0] = server.handover.clone();
-    let mut serving = worker(Vec::new(), Route::Take(server.handover.clone()), waker, &config(40));
+    let route = Route::Take(server.handover.clone());
+    let mut serving = worker(Vec::new(), route, waker, &server.shared, &config(4));
     // One handshake that is complete, and one that is not.
     let mut idle = server.connect();
     server.rounds(2);
