@@ -57,6 +57,16 @@ def test_responses_over_quic_are_those_of_their_queries(quic, load, tmp_path) ->
     assert set(result["response_rcodes"]) == {"NOERROR", "NXDOMAIN"}, result
 
 
+def test_queries_over_quic_are_sent_at_a_rate(quic, load, tmp_path) -> None:
+    server, port = quic
+    more = ["--connections", "20", "--query-rate", "300", "--seconds", "2"]
+    done = subprocess.run(command(load, tmp_path, port, *more), capture_output=True, text=True, check=False)
+    result = summary(done.stdout)
+    assert result["zonda"]["loop"] == "open" and 570 <= result["zonda"]["scheduled"] <= 630, result
+    assert (result["timeouts"], result["zonda"]["missed"], result["zonda"]["wrong"]) == (0, 0, 0), result
+    assert result["responses"] + result["interrupted"] == result["zonda"]["scheduled"], done.stderr + server.log_text()
+
+
 def resumed_by_metrics(server: Daemon) -> int:
     """The number of resumed QUIC handshakes that the server reports."""
     done = subprocess.run([program(), "metrics", "--config", server.config], capture_output=True, text=True, check=True)

@@ -1,4 +1,5 @@
-//! DNS over QUIC (RFC 9250) in a closed loop: a stream for each query, over open connections, or over new ones for few queries each.
+//! DNS over QUIC (RFC 9250), a stream for each query: in a closed loop over open connections, or over new ones for few queries each, or at a
+//! rate over open ones.
 //!
 //! The connections are those of `quic/clients.rs`, as are those of hostile clients.
 
@@ -31,8 +32,10 @@ pub struct QuicConfig<'q> {
     pub connections: usize,
     /// Connections opened per second, until all are open.
     pub rate: f64,
-    /// Queries outstanding on each connection; 0: the connections are idle.
+    /// Queries outstanding on each connection in a closed loop; 0: the connections are idle, or asked at a rate.
     pub outstanding: usize,
+    /// Queries per second in an open loop, on each connection in turn.
+    pub query_rate: Option<f64>,
     /// After this many responses a connection is closed and another one opened; 0: never.
     pub queries_per_connection: u64,
     /// How long queries are sent but not counted, once all connections are open.
@@ -78,9 +81,10 @@ impl QuicConfig<'_> {
         let mut result = QuicResult { open: load.open, opening: begun.elapsed(), ..QuicResult::default() };
         on_opened(&result);
         load.outstanding = self.outstanding;
+        load.schedule = self.query_rate.map(|rate| QuerySchedule::new(Instant::now(), rate));
         load.ask_everywhere();
         load.turn_until(Instant::now() + self.warm_up, stop)?;
-        if self.outstanding > 0 {
+        if self.asks() {
             load.metrics = Metrics::default();
         }
         let since = Instant::now();
@@ -92,12 +96,38 @@ impl QuicConfig<'_> {
         result.metrics = load.metrics;
         Ok(result)
     }
+
+    /// Whether it sends queries.
+    pub fn asks(&self) -> bool {
+        self.outstanding > 0 || self.query_rate.is_some()
+    }
+}
+
+/// The queries of an open loop: one for each interval, whatever became of those before.
+struct QuerySchedule {
+    next: Instant,
+    interval: Duration,
+}
+
+impl QuerySchedule {
+    fn new(first: Instant, rate: f64) -> QuerySchedule {
+        QuerySchedule { next: first, interval: Duration::from_secs_f64(1.0 / rate) }
+    }
+
+    /// When the next query should have been sent, if that time has come; after that it is the turn of the one after it.
+    fn due(&mut self, now: Instant) -> Option<Instant> {
+        let due = Some(self.next).filter(|next| *next <= now)?;
+        self.next += self.interval;
+        Some(due)
+    }
 }
 
 struct QuicLoad<'q> {
     config: &'q QuicConfig<'q>,
     /// 0 while connections are opened.
     outstanding: usize,
+    /// Nothing while connections are opened, and in a closed loop.
+    schedule: Option<QuerySchedule>,
     clients: QuicClients<'q>,
     /// What each of the clients asks.
     askers: Vec<Asker>,
@@ -117,6 +147,8 @@ struct Asker {
 /// A query and its response.
 struct Exchange {
     query: u32,
+    /// When it should have been sent; in a closed loop, when it was.
+    intended: Instant,
     sent: Instant,
     input: Vec<u8>,
 }
@@ -126,6 +158,7 @@ impl<'q> QuicLoad<'q> {
         Ok(QuicLoad {
             config,
             outstanding: 0,
+            schedule: None,
             clients: QuicClients::new(config.server, None, config.tls, config.connections)?,
             askers: Vec::with_capacity(config.connections),
             open: 0,
@@ -155,11 +188,11 @@ impl<'q> QuicLoad<'q> {
     /// Counts the queries without a response at the end: old ones are lost, as those to a server that has died.
     fn record_unanswered(&mut self, end: Instant) {
         for exchange in self.askers.iter().flat_map(|asker| asker.exchanges.values()) {
-            let waited = end.saturating_duration_since(exchange.sent);
-            if waited < TIMEOUT {
+            let waited_ns = |since: Instant| end.saturating_duration_since(since).as_nanos() as u64;
+            if end.saturating_duration_since(exchange.sent) < TIMEOUT {
                 self.metrics.interrupted += 1;
             } else {
-                self.metrics.record_timeout(waited.as_nanos() as u64, waited.as_nanos() as u64);
+                self.metrics.record_timeout(waited_ns(exchange.intended), waited_ns(exchange.sent));
             }
         }
     }
@@ -175,10 +208,27 @@ impl<'q> QuicLoad<'q> {
     fn turn(&mut self) -> io::Result<()> {
         let is_opening = self.clients.len() < self.config.connections;
         let longest = if is_opening { Duration::from_millis(1) } else { MAX_WAIT };
-        for number in self.clients.turn(longest)? {
+        let next = self.schedule.as_ref().map(|schedule| schedule.next.saturating_duration_since(Instant::now()));
+        for number in self.clients.turn(next.map_or(longest, |next| next.min(longest)))? {
             self.advance(number);
         }
+        self.ask_due();
         Ok(())
+    }
+
+    /// Sends the queries of the schedule that are due, on each connection in turn.
+    fn ask_due(&mut self) {
+        while let Some(intended) = self.schedule.as_mut().and_then(|schedule| schedule.due(Instant::now())) {
+            let number = self.next_query as usize % self.clients.len();
+            if self.ask_once(number, intended) {
+                self.metrics.scheduled += 1;
+                self.clients.transmit(number);
+            } else {
+                // The server has closed the connection, or answers nothing on it.
+                self.metrics.record_missed(TIMEOUT.as_nanos() as u64);
+                self.skip_query();
+            }
+        }
     }
 
     fn ask_everywhere(&mut self) {
@@ -221,25 +271,40 @@ impl<'q> QuicLoad<'q> {
         None
     }
 
+    /// Sends as many queries on a connection as may be outstanding.
     fn ask(&mut self, number: usize) {
-        let (client, asker) = (self.clients.client(number), &mut self.askers[number]);
         let limit = self.config.queries_per_connection;
-        while client.is_established
-            && asker.exchanges.len() < self.outstanding
-            && (limit == 0 || asker.responses + (asker.exchanges.len() as u64) < limit)
-            && let Some(id) = client.connection.streams().open(Dir::Bi)
-        {
-            let query = self.next_query;
-            self.next_query = (query + 1) % self.config.queries.len() as u32;
-            let message = self.config.queries.at(query).message;
-            // RFC 9250 4.2.1: the ID is 0, as in all encoded queries. A query is far shorter than the window.
-            let framed = frame(message);
-            let mut stream = client.connection.send_stream(id);
-            if stream.write(&framed) == Ok(framed.len()) && stream.finish().is_ok() {
-                asker.exchanges.insert(id, Exchange { query, sent: Instant::now(), input: Vec::new() });
-                self.metrics.record_sent(message.len(), 0);
-            }
+        while {
+            let asker = &self.askers[number];
+            asker.exchanges.len() < self.outstanding
+                && (limit == 0 || asker.responses + (asker.exchanges.len() as u64) < limit)
+        } && self.ask_once(number, Instant::now())
+        {}
+    }
+
+    /// Sends a query on a connection, if that has a stream for it.
+    fn ask_once(&mut self, number: usize, intended: Instant) -> bool {
+        let (query, client) = (self.next_query, self.clients.client(number));
+        if !client.is_established {
+            return false;
         }
+        let Some(id) = client.connection.streams().open(Dir::Bi) else { return false };
+        let message = self.config.queries.at(query).message;
+        // RFC 9250 4.2.1: the ID is 0, as in all encoded queries. A query is far shorter than the window.
+        let framed = frame(message);
+        let mut stream = client.connection.send_stream(id);
+        if stream.write(&framed) != Ok(framed.len()) || stream.finish().is_err() {
+            return false;
+        }
+        self.skip_query();
+        let sent = Instant::now();
+        self.askers[number].exchanges.insert(id, Exchange { query, intended, sent, input: Vec::new() });
+        self.metrics.record_sent(message.len(), sent.saturating_duration_since(intended).as_nanos() as u64);
+        true
+    }
+
+    fn skip_query(&mut self) {
+        self.next_query = (self.next_query + 1) % self.config.queries.len() as u32;
     }
 
     fn record_loss(&mut self, number: usize, reason: String) {
@@ -293,16 +358,31 @@ impl Asker {
 impl Exchange {
     /// Counts and checks the response: one message with ID 0 and the question (RFC 9250 4.2).
     fn record(&self, queries: &Queries, metrics: &mut Metrics) {
-        let latency_ns = self.sent.elapsed().as_nanos() as u64;
+        let [intended_ns, sent_ns] = [self.intended, self.sent].map(|since| since.elapsed().as_nanos() as u64);
         let query = queries.at(self.query);
         match split_message(&self.input) {
             Some((response, [])) if response.len() >= HEADER_LEN => {
-                metrics.record_response(response, latency_ns, latency_ns);
+                metrics.record_response(response, intended_ns, sent_ns);
                 if response[..2] != [0, 0] || !matches_question(query.question(), response) {
                     metrics.record_wrong(|| format!("a response to another question than query {}", self.query));
                 }
             }
-            _ => metrics.record_timeout(latency_ns, latency_ns),
+            _ => metrics.record_timeout(intended_ns, sent_ns),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_are_due_at_their_times_however_late_they_are_sent() {
+        let begin = Instant::now();
+        let at = |ms| begin + Duration::from_millis(ms);
+        let mut schedule = QuerySchedule::new(begin, 100.0);
+        assert_eq!(schedule.due(at(0)), Some(at(0)));
+        assert_eq!(schedule.due(at(9)), None);
+        assert_eq!([35, 35, 35, 35].map(|ms| schedule.due(at(ms))), [Some(at(10)), Some(at(20)), Some(at(30)), None]);
     }
 }

@@ -41,6 +41,9 @@ pub struct QuicArguments {
     /// Number of outstanding queries on all connections together; 0: they are idle
     #[arg(long, value_name = "N", default_value_t = 200)]
     outstanding: u32,
+    /// Open loop: queries per second, on each connection in turn
+    #[arg(long, value_name = "RATE", value_parser = rate, conflicts_with_all = ["outstanding", "queries_per_connection"])]
+    query_rate: Option<f64>,
     /// Close a connection after this many queries, and open another one; 0: never
     #[arg(long, default_value_t = 0, value_name = "N")]
     queries_per_connection: u32,
@@ -62,20 +65,27 @@ pub fn run(arguments: &QuicArguments, stop: &AtomicBool) -> Result<Validity, Com
         tls: &arguments.tls.config(arguments.server, arguments.resume, Purpose::Transfers)?,
         connections: arguments.connections as usize,
         rate: arguments.rate,
-        outstanding: arguments.outstanding.div_ceil(arguments.connections) as usize,
+        outstanding: match arguments.query_rate {
+            Some(_) => 0,
+            None => arguments.outstanding.div_ceil(arguments.connections) as usize,
+        },
+        query_rate: arguments.query_rate,
         queries_per_connection: arguments.queries_per_connection.into(),
         warm_up: Duration::from_secs_f64(arguments.warm_up),
         duration: Duration::from_secs_f64(arguments.seconds),
         queries: &queries,
     };
-    let header = ReportHeader { connections: Some("quic_conn"), timeout: TIMEOUT, ..ReportHeader::closed("quic") };
+    let loop_kind = if arguments.query_rate.is_some() { "open" } else { "closed" };
+    let connections = Some("quic_conn");
+    let header =
+        ReportHeader { loop_kind, transport: "quic", connections, timeout: TIMEOUT, ..ReportHeader::default() };
     let reporter = Reporter::new(header);
     let run = config.run(stop, |opened| {
         let message = format!("{} connections are open", opened.open);
         reporter.event("open", &message, json!({"open": opened.open, "seconds": opened.opening.as_secs_f64()}));
     });
     let result = run.map_err(CommandError::system("asking over QUIC"))?;
-    let mut invalid_because = if arguments.outstanding > 0 { result.metrics.invalid_because() } else { Vec::new() };
+    let mut invalid_because = if config.asks() { result.metrics.invalid_because() } else { Vec::new() };
     let missing = config.connections.saturating_sub(result.open);
     if missing > 0 {
         let why = result.metrics.handshake_failure.as_deref().unwrap_or("no answer");
