@@ -3,13 +3,15 @@
 
 usage: bench/beside.py [--rounds N] [--seconds S] [--rate N] [--only KIND ...] [--json FILE]
 
-Disturbances are the hostile clients of `zonda-load hostile` (floods of reset connections and TLS handshakes, 15,000 silent connections and
-others) and AXFRs, one after another. Each runs against the server, and against a process beside it that does as little as possible:
-`zonda-load sink`, for AXFR the null primary `zonda-load xfr serve`. The server, with default limits, and that process share CPU 0, all
-clients CPU 1. So the two windows differ in the disturbed process only, and the ratio of their p99 is what the server adds.
+Disturbances are the hostile clients of `zonda-load hostile` (floods of reset connections and of TLS and QUIC handshakes, 15,000 silent TCP and
+1,000 silent QUIC connections, and others) and AXFRs, one after another. Each runs against the server, and against a process beside it that does
+as little as possible: `zonda-load sink`, for AXFR the null primary `zonda-load xfr serve`. The sink has no QUIC: there the process beside is
+another `zonda`, so that the ratio shows only what its threads delay each other. The server, with default limits, and that process share CPU 0,
+all clients CPU 1. So the two windows differ in the disturbed process only, and the ratio of their p99 is what the server adds.
 
-Well-behaved clients ask over UDP, by default so fast that the server uses 30 % of CPU 0, and on 20 open TCP and 20 open TLS connections. These are
-open before the disturbance, which begins half a second before the window. A round has a quiet window and two for each kind, in random order.
+Well-behaved clients ask over UDP, by default so fast that the server uses 30 % of CPU 0, and on 20 open connections each of TCP, TLS and QUIC.
+These are open before the disturbance, which begins half a second before the window. A round has a quiet window and two for each kind, in random
+order.
 
 p50, p99       from when a query should have been sent, so they include waiting for CPU 1. Medians of the rounds
 ratio of p99   server to beside in the same round: median, least, most. The target is met if the median is no larger; `!` marks the others
@@ -18,6 +20,7 @@ since sending  the ratio from the time of sending, which over UDP ends when the 
 The second table is about the disturbed server, the largest of the rounds. Held at the end of the window: files, resident memory, kernel
 memory of its TCP sockets, and objects in the kernel of both ends (slab). `peak` is the largest sum of TCP buffers of both ends. `back` is the
 time until files and buffers were as before: 10 s, the idle timeout, if clients of a flood had gone before the kernel opened their connections.
+QUIC connections have neither files nor TCP buffers: only resident memory shows them.
 What stayed then: files, and the growth of resident memory in the first and in the last round; a leak grows in every round. `done` is
 connections opened, or MB transferred, from the server and beside; `closed` is those that the server closed itself.
 
@@ -55,14 +58,20 @@ from transfers import (
 sys.path.append(str(ROOT / "lab"))
 from zonda_lab.rig import kernel_memory
 
-PORT, TLS_PORT, SINK_PORT, SINK_TLS_PORT, PRIMARY_PORT = 5381, 5382, 5383, 5384, 5385
-#: Connections of each kind, opened during the window and held.
-HELD = {"half-query": 1000, "byte-a-second": 1000, "never-read": 400, "random": 1000, "silence": 15_000}
-#: Connections per second, each reset once it is established.
-FLOODS = {"reset": 2000, "handshake": 500}
+PRIMARY_PORT, SECOND_PORT = 5385, 5386
+#: Where each transport is attacked.
+PORTS = {
+    "server": {"udp": 5381, "tcp": 5381, "tls": 5382, "quic": 5387},
+    "beside": {"tcp": 5383, "tls": 5384, "quic": 5388},
+}
+PORT, SINK_PORT = PORTS["server"]["tcp"], PORTS["beside"]["tcp"]
+#: Connections of each kind, opened during the window and held. The names of those over QUIC begin with it.
+HELD = {"half-query": 1000, "byte-a-second": 1000, "never-read": 400, "random": 1000, "silence": 15_000, "quic-silence": 1000}
+#: Connections per second, each closed once it is established, over TCP and TLS by a reset.
+FLOODS = {"reset": 2000, "handshake": 500, "quic-handshake": 300}
 KINDS = [*HELD, *FLOODS, "axfr"]
-TRANSPORTS = ("udp", "tcp", "tls")
-#: Queries per second on the open TCP connections, and on those of TLS.
+TRANSPORTS = ("udp", "tcp", "tls", "quic")
+#: Queries per second on the open connections of each transport.
 CONNECTION_RATE = 500
 LOAD_SHARE = 0.3
 #: Of the zone that is transferred, which has 8 MB.
@@ -99,6 +108,14 @@ def summary(out: Path) -> dict:
     return json.loads(found[-1])
 
 
+def server_config(folder: Path, port: int, quic_port: int, more: str = "") -> str:
+    """A server of the root zone over UDP, TCP and QUIC, and what another line says."""
+    return (
+        f'[server]\nlisten = ["127.0.0.1:{port}"]\nlisten-quic = ["127.0.0.1:{quic_port}"]\ntls-self-signed = true\n{more}\nworkers = 1\n'
+        f'tcp-workers = 1\nstate-dir = "{folder}/state-{port}"\n\n[[zone]]\nname = "."\nfile = "{folder}/root.zone"\n\n'
+    )
+
+
 @contextmanager
 def processes(folder: Path) -> Iterator[ServerProcess]:
     """The server and the processes beside it, all of which answer."""
@@ -106,16 +123,16 @@ def processes(folder: Path) -> Iterator[ServerProcess]:
     write_zone(folder / "tld.zone", DELEGATIONS)
     (folder / "zones").write_text(f"tld {folder}/tld.zone\n")
     (folder / "names").write_text("tld\n" * 100_000)
-    config = (
-        f'[server]\nlisten = ["127.0.0.1:{PORT}"]\nlisten-tls = ["127.0.0.1:{TLS_PORT}"]\ntls-self-signed = true\nworkers = 1\n'
-        f'tcp-workers = 1\nstate-dir = "{folder}/state"\n\n[[zone]]\nname = "."\nfile = "{folder}/root.zone"\n\n'
+    listen_tls = f'listen-tls = ["127.0.0.1:{PORTS["server"]["tls"]}"]'
+    config = server_config(folder, PORT, PORTS["server"]["quic"], listen_tls) + (
         f'[[zone]]\nname = "tld"\nfile = "{folder}/tld.zone"\nallow-transfer = ["127.0.0.0/8"]\n'
     )
+    second = serving(folder / "second", server_config(folder, SECOND_PORT, PORTS["beside"]["quic"]))
     listen = ["--listen", "127.0.0.1", "--port"]
-    sink = started([LOAD, "sink", *listen, str(SINK_PORT), "--tls-port", str(SINK_TLS_PORT)], folder / "sink", cpu=0)
+    sink = started([LOAD, "sink", *listen, str(SINK_PORT), "--tls-port", str(PORTS["beside"]["tls"])], folder / "sink", cpu=0)
     primary = started([LOAD, "xfr", "serve", *listen, str(PRIMARY_PORT), "--zones", f"{folder}/zones"], folder / "primary", cpu=0)
-    with serving(folder, config) as server, sink, primary:
-        for port, name in ((PORT, "."), (PORT, "tld"), (SINK_PORT, "."), (PRIMARY_PORT, "tld")):
+    with serving(folder, config) as server, second, sink, primary:
+        for port, name in ((PORT, "."), (PORT, "tld"), (SECOND_PORT, "."), (SINK_PORT, "."), (PRIMARY_PORT, "tld")):
             wait_until_answered(port, question(name, SOA), seconds=20)
         wait_until_idle(server)
         yield server
@@ -133,24 +150,25 @@ class Bench:
 
     def clients(self, transport: str, *pace: str) -> list[str]:
         """The command of well-behaved clients."""
-        port = str(TLS_PORT if transport == "tls" else PORT)
-        asked = ["--server", "127.0.0.1", "--port", port, "--transport", transport, "--queries", f"{self.folder}/queries"]
+        target = ["--server", "127.0.0.1", "--port", str(PORTS["server"][transport]), "--queries", f"{self.folder}/queries"]
+        timing = ["--seconds", str(self.seconds), "--warm-up", str(WARM_UP_S)]
+        if transport == "quic":
+            return [LOAD, "quic", *target, *timing, "--query-rate", str(CONNECTION_RATE)]
         # No intervals: each would be a long line.
-        timing = ["--seconds", str(self.seconds), "--warm-up", str(WARM_UP_S), "--interval", "100000"]
-        return [LOAD, "query", *asked, *timing, *pace, *(["--kernel-timestamps"] if transport == "udp" else [])]
+        timing += ["--transport", transport, "--interval", "100000"]
+        return [LOAD, "query", *target, *timing, *pace, *(["--kernel-timestamps"] if transport == "udp" else [])]
 
     def disturbance(self, kind: str, place: str) -> list[str]:
         """The command of clients that disturb the server, or the process beside it."""
-        at_server = place == "server"
         to = ["--server", "127.0.0.1", "--port"]
         if kind == "axfr":
-            return [LOAD, "xfr", "pull", *to, str(PORT if at_server else PRIMARY_PORT), "--zones", f"{self.folder}/names"]
+            return [LOAD, "xfr", "pull", *to, str(PORT if place == "server" else PRIMARY_PORT), "--zones", f"{self.folder}/names"]
         rate = FLOODS.get(kind) or HELD[kind] / self.seconds
-        to.append(str((TLS_PORT if at_server else SINK_TLS_PORT) if kind == "handshake" else PORT if at_server else SINK_PORT))
-        to += ["--transport", "tls" if kind == "handshake" else "tcp"]
+        transport = "quic" if kind.startswith("quic-") else "tls" if kind == "handshake" else "tcp"
+        to += [str(PORTS[place][transport]), "--transport", transport]
         pace = ["--rate", str(rate), "--connections", str(HELD.get(kind) or int(rate * (self.seconds + 30))), "--seconds", "600"]
         # So many addresses that none has more connections than the server allows one client by default.
-        return [LOAD, "hostile", "--kind", kind, *to, *pace, "--sources", "16", "--source-prefix", "127.1.0.0/16"]
+        return [LOAD, "hostile", "--kind", kind.removeprefix("quic-"), *to, *pace, "--sources", "16", "--source-prefix", "127.1.0.0/16"]
 
     def resources(self) -> dict[str, float]:
         """The server's files and memory, and the kernel memory of both ends of all TCP connections, in octets."""
@@ -232,7 +250,7 @@ class Bench:
 
 def socket_octets() -> int:
     """Kernel memory of the server's TCP sockets: received, reserved, not acknowledged, options, backlog."""
-    command = ["ss", "-Htnm", f"( sport = :{PORT} or sport = :{TLS_PORT} )"]
+    command = ["ss", "-Htnm", f"( sport = :{PORT} or sport = :{PORTS['server']['tls']} )"]
     listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     # Memory that the kernel has reserved for a socket may be negative, which ss shows as a number near 2^32.
     return sum(int(octets) for found in SOCKET_MEMORY.findall(listed) for octets in found if int(octets) < 1 << 31)
@@ -250,8 +268,8 @@ def latency(result: dict) -> dict:
 def show_latencies(bench: Bench, kinds: list[str]) -> None:
     """The first table."""
     spread = f"{'median':>8}{'least':>7}{'most':>7}"
-    print(f"\n{'':18}{'p50, us':^24}{'p99, us':^24}{'ratio of p99':^22}{'':8}{'since sending':^22}")
-    print(f"{'':18}" + f"{'quiet':>8}{'server':>8}{'beside':>8}" * 2 + f"{spread}{'target':>8}{spread}")
+    print(f"\n{'':19}{'p50, us':^24}{'p99, us':^24}{'ratio of p99':^22}{'':8}{'since sending':^22}")
+    print(f"{'':19}" + f"{'quiet':>8}{'server':>8}{'beside':>8}" * 2 + f"{spread}{'target':>8}{spread}")
     for kind, transport in ((kind, transport) for kind in kinds for transport in TRANSPORTS):
         places = [bench.windows("quiet", ""), bench.windows(kind, "server"), bench.windows(kind, "beside")]
         values = {name: [[window["latency"][transport][name] for window in place] for place in places] for name in ("p50", "p99", "sent_p99")}
@@ -262,7 +280,7 @@ def show_latencies(bench: Bench, kinds: list[str]) -> None:
             if name == "p99":
                 target = 2.0 if kind != "axfr" else 1.2 if transport == "udp" else None
                 cells += f"{target:7.1f}{' ' if median(ratios) <= target else '!'}" if target else f"{'':8}"
-        print(f"{kind:14}{transport:4}{cells}")
+        print(f"{kind:15}{transport:4}{cells}")
 
 
 def show_resources(bench: Bench, kinds: list[str]) -> None:
@@ -317,7 +335,7 @@ def main() -> None:
             bench.rounds.append([bench.measure(*window) for window in random.sample(windows, len(windows))])
         growth = {name: value - before[name] for name, value in bench.resources().items()}
     share = median(window["cpu"] for window in bench.windows("quiet", ""))
-    print(f"{bench.rate:.0f} queries per second over UDP, {CONNECTION_RATE} each over TCP and TLS: {share:.0%} of CPU 0 in quiet windows")
+    print(f"{bench.rate:.0f} queries per second over UDP, {CONNECTION_RATE} each over TCP, TLS and QUIC: {share:.0%} of CPU 0 in quiet windows")
     show_latencies(bench, arguments.only)
     show_resources(bench, arguments.only)
     show_notes(bench)
