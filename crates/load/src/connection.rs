@@ -20,9 +20,21 @@ pub struct Connection {
 impl Connection {
     /// Starts to connect, without waiting; see [`tcp::connect`]. Poll for [`Interest::Writable`] first.
     pub fn connect(server: SocketAddr, local: Option<SocketAddr>, tls: Option<&TlsConfig>) -> io::Result<Connection> {
+        Connection::over(tcp::connect(server, local)?, tls)
+    }
+
+    /// As [`Connection::connect`], with TCP fast open; see [`tcp::connect_fast_open`].
+    pub fn connect_fast_open(
+        server: SocketAddr,
+        local: Option<SocketAddr>,
+        tls: Option<&TlsConfig>,
+    ) -> io::Result<Connection> {
+        Connection::over(tcp::connect_fast_open(server, local)?, tls)
+    }
+
+    fn over(stream: TcpStream, tls: Option<&TlsConfig>) -> io::Result<Connection> {
         let session = tls.map(TlsConfig::new_session).transpose().map_err(io::Error::other)?;
-        let tls = session.map(|session| Box::new(session.into()));
-        Ok(Connection { stream: tcp::connect(server, local)?, tls })
+        Ok(Connection { stream, tls: session.map(|session| Box::new(session.into())) })
     }
 
     /// A connection that a client opened. Poll for [`Interest::Readable`] first; with TLS it is not established yet.

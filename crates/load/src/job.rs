@@ -30,6 +30,8 @@ pub struct Job {
     pub connections: usize,
     /// A TCP connection is closed after this many queries; 0: never.
     pub queries_per_connection: u32,
+    /// Whether the first query of a TCP connection goes with the SYN where the server allows it (RFC 7413).
+    pub fast_open: bool,
     /// A connection is closed when it has had no outstanding query for so long. Every captured client then has a
     /// connection of its own, instead of those of the capture.
     pub idle_timeout: Option<Duration>,
@@ -123,6 +125,7 @@ impl Job {
             keep_ports: false,
             connections: 1,
             queries_per_connection: 0,
+            fast_open: false,
             sources: None,
             burst_len: 1,
             sort_by_length: false,

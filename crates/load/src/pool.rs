@@ -36,6 +36,8 @@ pub struct PoolConfig {
     /// Whether to prefer established connections. In a closed loop, all queries that may be outstanding would otherwise
     /// soon wait for connections that are still opening.
     pub prefer_established: bool,
+    /// Whether the first query of a connection goes with the SYN where the server allows it.
+    pub fast_open: bool,
     pub sources: Option<Sources>,
     pub tls: Option<TlsConfig>,
     /// A connection is closed when it has had no outstanding query for so long.
@@ -168,17 +170,18 @@ impl ConnectionPool {
     /// Connects from the address of a captured client, or from the next one in turn.
     fn connect(&mut self, end: Option<ClientEnd>) -> io::Result<Connection> {
         let turn = end.map_or(self.opened, |end| end.client);
+        let connect = if self.config.fast_open { Connection::connect_fast_open } else { Connection::connect };
         let address = self.config.sources.map(|sources| sources.at(turn % sources.count));
         if let Some(port) = end.map(|end| end.port).filter(|port| *port > 0) {
             let any = || netio::unspecified(self.server.ip());
             let local = SocketAddr::new(address.unwrap_or_else(any), port);
-            match Connection::connect(self.server, Some(local), self.config.tls.as_ref()) {
+            match connect(self.server, Some(local), self.config.tls.as_ref()) {
                 Err(error) if is_port_unavailable(&error) => self.ports_replaced += 1,
                 result => return result,
             }
         }
         let local = address.map(|address| SocketAddr::new(address, 0));
-        Connection::connect(self.server, local, self.config.tls.as_ref())
+        connect(self.server, local, self.config.tls.as_ref())
     }
 
     fn token(&self, id: u32) -> u64 {

@@ -138,6 +138,7 @@ fn bad_input_is_reported_in_one_line_before_anything_is_sent() {
         ),
         (format!("--queries {} --rate 1 --source-prefix ::/64", two.display()), "--source-prefix is of another".into()),
         (format!("--queries {}", two.display()), "--rate".into()),
+        (format!("--queries {} --rate 1 --fast-open", two.display()), "--fast-open is for TCP and TLS".into()),
         (format!("--queries {} --rate -3", two.display()), "a number from 0.000001 to".into()),
         (format!("--queries {} --rate 1e300", two.display()), "a number from 0.000001 to".into()),
         (format!("--queries {} --rate 1 --interval 1e-10", two.display()), "a number from 0.001 to".into()),

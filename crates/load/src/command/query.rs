@@ -57,6 +57,10 @@ pub struct QueryArguments {
     /// Close a connection after this many queries; 0: never
     #[arg(long, default_value_t = 0, value_name = "N")]
     queries_per_connection: u32,
+    /// Send the first query of a TCP connection, or the TLS ClientHello, with the SYN once the server has given a cookie (TCP fast open, RFC
+    /// 7413); times of handshakes then end before the SYN is sent
+    #[arg(long)]
+    fast_open: bool,
     /// Send up to this many UDP queries as the segments of one send (UDP_SEGMENT), which also changes what the server
     /// receives; 1: every query is a datagram of its own
     #[arg(long = "burst", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=MAX_BURST_LEN as i64))]
@@ -184,6 +188,9 @@ impl QueryArguments {
             (None, None | Some(QueryTransport::Udp)) => Transport::Udp,
             (None, Some(QueryTransport::Tcp | QueryTransport::Tls)) => Transport::Tcp,
         };
+        if self.fast_open && transport == Transport::Udp {
+            return Err(CommandError::Input("--fast-open is for TCP and TLS".into()));
+        }
         Ok(Job {
             server: self.target.address(),
             transport,
@@ -194,6 +201,7 @@ impl QueryArguments {
             keep_ports: self.client_ports,
             connections: self.connections as usize,
             queries_per_connection: self.queries_per_connection,
+            fast_open: self.fast_open,
             sources: self.target.sources()?,
             burst_len: self.burst_len.into(),
             sort_by_length: self.sort_by_length,
