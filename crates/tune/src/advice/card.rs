@@ -26,6 +26,21 @@ const NO_RING: &str = "`ethtool` is missing or prints nothing, or the card has n
 /// Queries from 1,000 addresses, as a server has them: with one address there is nothing to steer.
 const MANY_SOURCES: &[&str] = &["zonda, source addresses 1,000", "nsd, source addresses 1,000"];
 
+/// Why polling is off.
+const NO_POLLING: &str = "under load the queue is never empty, and idle servers need no microseconds";
+
+const BUSY_POLLING: Setting = Setting {
+    place: Place::Sysctl,
+    rule: "left at 0: polling burns a processor for a few microseconds of latency; it does nothing where the driver has no queue to poll",
+    sources: &[says(
+        Kernel,
+        "50 is a starting point where latency is everything; a socket has SO_BUSY_POLL for itself",
+    )],
+    risk: "processors are busy all the time",
+    condition: "cards whose driver supports it (a NAPI ID), which namespaces joined by veth have not",
+    ..CARD
+};
+
 pub(super) const SETTINGS: &[Setting] = &[
     Setting {
         name: "net.core.default_qdisc",
@@ -182,18 +197,13 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "net.core.busy_poll",
-        place: Place::Sysctl,
-        rule: "left at 0: polling burns a processor for a few microseconds of latency",
-        compute: |case| {
-            case.default(
-                "net.core.busy_poll",
-                "0",
-                "under load the queue is never empty, and idle servers need no microseconds",
-            )
-        },
-        sources: &[says(Kernel, "50 is a starting point where latency is everything")],
-        risk: "processors are busy all the time",
-        ..CARD
+        compute: |case| case.default("net.core.busy_poll", "0", NO_POLLING),
+        ..BUSY_POLLING
+    },
+    Setting {
+        name: "net.core.busy_read",
+        compute: |case| case.default("net.core.busy_read", "0", NO_POLLING),
+        ..BUSY_POLLING
     },
 ];
 

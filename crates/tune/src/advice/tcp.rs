@@ -165,15 +165,19 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "net.ipv4.tcp_fastopen",
-        rule: "left: 1 lets clients use it; server side needs 2 or 3 and a server that asks for it",
+        rule: "left: 1 lets clients use it; the server side needs 3 and a server that asks for it, or 1027 for every listener",
         compute: |case| {
-            case.leave("net.ipv4.tcp_fastopen", "few resolvers send data in the SYN, and middleboxes drop it")
+            case.leave(
+                "net.ipv4.tcp_fastopen",
+                "it saves a round trip on a new connection, but few resolvers send data in the SYN, and middleboxes drop it",
+            )
         },
         sources: &[says(
             super::sources::Document::KnotManual,
             "2 or 3 for the server side, 1 or 3 for the client side",
         )],
-        risk: "data in a SYN can be replayed",
+        risk: "data in a SYN can be replayed; whoever shares the address of a client can have answers of many KB sent to it",
+        condition: "one query for each connection, over a distance",
         ..TCP
     },
     Setting {

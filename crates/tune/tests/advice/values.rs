@@ -395,6 +395,7 @@ fn harmful_values_are_set_back() {
         ("net.ipv4.tcp_abort_on_overflow", "1", "0"),
         ("net.core.rmem_default", "67108864", "212992"),
         ("net.core.busy_poll", "50", "0"),
+        ("net.core.busy_read", "50", "0"),
         ("net.ipv4.tcp_synack_retries", "1", "5"),
         ("net.ipv4.tcp_fin_timeout", "15", "60"),
         ("net.ipv4.tcp_orphan_retries", "1", "0"),
