@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
+import socket
 import subprocess
+import threading
 import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import dns.message
 import dns.query
 import dns.rcode
+import dns.update
+from client import framed
 from servers import HOST, Zonda, reserve_port
 
 START_TIMEOUT_S = 30.0
@@ -46,6 +54,10 @@ class Daemon:
         self.process: subprocess.Popen[bytes] | None = None
         self.log = folder / "log"
 
+    def configure(self, text: str) -> None:
+        """Adds lines to the end of the configuration."""
+        self.config.write_text(self.config.read_text() + text)
+
     def start(self, wait_for: str | None = "example", **popen: object) -> Daemon:
         """Starts the server and waits until the zone `wait_for` answers, if one is named."""
         with self.log.open("wb") as log:
@@ -74,10 +86,34 @@ class Daemon:
         send = dns.query.tcp if tcp else dns.query.udp
         return send(query, HOST, timeout=timeout_s, port=self.port)
 
+    def serial(self, zone: str, timeout_s: float = 1.0) -> int | None:
+        """The served serial of a zone, `None` if the response is an error."""
+        response = self.ask(zone, "SOA", timeout_s)
+        return response.answer[0][0].serial if response.rcode() == dns.rcode.NOERROR else None
+
+    def update(self, zone: str, owner: str) -> dns.rcode.Rcode:
+        """The response code of an update that adds an address."""
+        message = dns.update.UpdateMessage(zone)
+        message.add(owner, 60, "A", "192.0.2.1")
+        return dns.query.tcp(message, HOST, timeout=30, port=self.port).rcode()
+
+    def run(self, *words: str, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
+        """Runs a command of `zonda` for this server; the exit status is not checked."""
+        command = [program(), *words, "--config", self.config]
+        return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+
     def reload(self, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
         """Runs `zonda reload`; the exit status is not checked."""
-        command = [program(), "reload", "--config", self.config]
-        return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+        return self.run("reload", timeout_s=timeout_s)
+
+    @contextmanager
+    def control_clients(self, count: int) -> Iterator[list[socket.socket]]:
+        """Clients of the control socket, which say nothing by themselves."""
+        with ExitStack() as stack:
+            clients = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(count)]
+            for client in clients:
+                client.connect(str(self.state_dir / "control.sock"))
+            yield clients
 
     def cpu_s(self) -> float:
         """CPU time of the process, in seconds."""
@@ -98,6 +134,12 @@ class Daemon:
         assert self.process, "not started"
         return self.process.pid
 
+    def kill(self) -> None:
+        """Kills the server, as a crash would."""
+        assert self.process, "not started"
+        self.process.kill()
+        self.process.wait()
+
     def stop(self, timeout_s: float = 10.0) -> int | None:
         """Stops the server with SIGTERM, then SIGKILL after `timeout_s`; returns its exit status."""
         if self.process is None:
@@ -107,6 +149,34 @@ class Daemon:
             try:
                 self.process.wait(timeout_s)
             except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
+                self.kill()
         return self.process.returncode
+
+
+def framed_query(name: str, rtype: str = "A", **options: object) -> bytes:
+    """A query with its length, as for TCP and QUIC."""
+    return framed(dns.message.make_query(name, rtype, **options).to_wire())
+
+
+def limit_descriptors(limit: int) -> Callable[[], None]:
+    """What a child process runs first, to have no more descriptors."""
+    return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+
+
+@contextmanager
+def repeated(action: Callable[[], object], threads: int = 1) -> Iterator[None]:
+    """Repeats an action in threads of its own while the block runs; raises what an action has raised."""
+    ends = threading.Event()
+
+    def repeat() -> None:
+        while not ends.is_set():
+            action()
+
+    with ThreadPoolExecutor(threads) as pool:
+        running = [pool.submit(repeat) for _ in range(threads)]
+        try:
+            yield
+        finally:
+            ends.set()
+    for one in running:
+        one.result()

@@ -7,24 +7,20 @@ import ssl
 import time
 from collections.abc import Callable
 
-import dns.message
 import pytest
 
 quic_configuration = pytest.importorskip("aioquic.quic.configuration", reason="aioquic is not installed")
 from aioquic.quic import events  # noqa: E402 - the line above skips without it
 from aioquic.quic.connection import QuicConnection  # noqa: E402
 
-from daemon import HOST  # noqa: E402
+from daemon import HOST, framed_query  # noqa: E402
 
 PROTOCOL_ERROR, EXCESSIVE_LOAD = 2, 4  # RFC 9250 4.3
 
 
 def framed(name: str = "www.example.", rtype: str = "A", message_id: int = 0) -> bytes:
-    """A query with its length."""
-    query = dns.message.make_query(name, rtype)
-    query.id = message_id
-    wire = query.to_wire()
-    return len(wire).to_bytes(2, "big") + wire
+    """A query with its length; RFC 9250 4.2.1: the message ID is 0."""
+    return framed_query(name, rtype, id=message_id)
 
 
 class QuicClient:

@@ -13,7 +13,7 @@ import dns.query
 import dns.rcode
 import pytest
 
-from daemon import HOST, Daemon, program
+from daemon import HOST, Daemon
 from test_hostile_primaries import SERVED, Primary, primary, served  # noqa: F401
 
 YEARS_S = 10 * 365 * 86_400
@@ -60,7 +60,7 @@ class SteppedDaemon:
         subprocess.run([compiler, "-shared", "-fPIC", "-o", self.library, source], check=True, capture_output=True)
         self.server: Daemon = daemon()
         zone = f'[[zone]]\nname = "victim"\nmin-retry-s = 1\nmax-refresh-s = 4\nprimaries = ["{HOST}:{port}"]\n{more}'
-        self.server.config.write_text(self.server.config.read_text() + zone)
+        self.server.configure(zone)
 
     def start(self) -> Daemon:
         environment = os.environ | {"LD_PRELOAD": str(self.library), "CLOCK_STEP": str(self.step)}
@@ -94,7 +94,7 @@ def test_setting_the_clock_neither_expires_zones_nor_delays_refreshes(daemon, tm
     primary.is_up = True
     # Without NOTIFY: its own refresh finds it, within `max-refresh-s` and a backed-off attempt.
     server.wait_until(lambda: served(server) == SERVED + 1, timeout_s=60)
-    status = subprocess.run([program(), "zone", "status", "victim.", "--config", server.config], capture_output=True, text=True, check=False)
+    status = server.run("zone", "status", "victim.")
     assert status.stdout.startswith("victim.: serving"), status
     assert server.ask("www.example.").rcode() == dns.rcode.NOERROR
     assert "panicked" not in server.log.read_text()

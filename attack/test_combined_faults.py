@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
-import threading
 import time
+from contextlib import suppress
 
 import pytest
 
-from daemon import TINY_ZONE, program
+from daemon import TINY_ZONE, program, repeated
 from test_local_users import needs_root
 from test_slow_zone_files import blocked, serial
 
@@ -20,7 +19,7 @@ def test_reloads_during_a_stuck_read_take_little_memory(daemon):
     server = daemon({"example": TINY_ZONE, "stuck": TINY_ZONE})
     # Every pending load reports each of these.
     absent = "".join(f'[[zone]]\nname = "absent{number}"\nfile = "absent/{number}"\n' for number in range(300))
-    server.config.write_text(server.config.read_text() + absent)
+    server.configure(absent)
     server.start()
     os.utime(server.zones / "stuck.zone")
     with blocked(server.zones / "stuck.zone"):
@@ -33,28 +32,16 @@ def test_reloads_during_a_stuck_read_take_little_memory(daemon):
 @pytest.mark.slow
 def test_slow_control_clients_do_not_delay_others(daemon):
     server = daemon().start()
-    slow = [socket.socket(socket.AF_UNIX) for _ in range(8)]
-    for one in slow:
-        one.connect(str(server.state_dir / "control.sock"))
-    is_done = threading.Event()
+    with server.control_clients(8) as slow:
 
-    def trickle() -> None:
-        while not is_done.wait(0.5):
+        def trickle() -> None:
+            time.sleep(0.5)
             for one in slow:
-                try:
+                with suppress(OSError):  # it was closed
                     one.send(b" ")
-                except OSError:
-                    return
 
-    trickling = threading.Thread(target=trickle)
-    trickling.start()
-    try:
-        assert server.reload(timeout_s=10).returncode == 0
-    finally:
-        is_done.set()
-        trickling.join()
-        for one in slow:
-            one.close()
+        with repeated(trickle):
+            assert server.reload(timeout_s=10).returncode == 0
 
 
 def test_a_state_dir_with_a_long_path_accepts_reloads(daemon):
@@ -96,9 +83,8 @@ def test_added_and_removed_zones_do_not_delay_others(daemon):
     server = daemon({"a": TINY_ZONE, "lastofthem": TINY_ZONE})
     broken = server.folder / "broken"
     broken.write_text(TINY_ZONE + "".join(f"h{number} A 192.0.2.1\n" for number in range(20_000)) + "h A 1.2.3\n")
+    server.configure("".join(f'[[zone]]\nname = "b{number:06}"\nfile = "{broken}"\n' for number in range(1500)))
     config = server.config.read_text()
-    config += "".join(f'[[zone]]\nname = "b{number:06}"\nfile = "{broken}"\n' for number in range(1500))
-    server.config.write_text(config)
     server.start("a")
     more = [f'[[zone]]\nname = "m{number}"\nfile = "{server.zones}/a.zone"\n' for number in range(2)]
     for number in range(100):

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import shutil
-import subprocess
-import threading
 from contextlib import suppress
 from pathlib import Path
 
 import dns.exception
-import dns.query
 import dns.rcode
-import dns.update
 import pytest
 
-from daemon import HOST, START_TIMEOUT_S, TINY_ZONE, Daemon, program
-from test_slow_zone_files import serial
-from test_state_and_control import kill, zone_command
+from daemon import START_TIMEOUT_S, TINY_ZONE, Daemon, repeated
 
 FLIPS = 6
 
@@ -29,18 +24,12 @@ def server_with_added_zone(daemon) -> Daemon:
     for name in ("added", "removed"):
         (server.zones / f"{name}.zone").write_text(TINY_ZONE)
     template = f"[template.more]\nfile = '{server.zones}/{{name}}.zone'\nallow-update = ['127.0.0.1']\nkeep-versions = 9\n"
-    server.config.write_text(server.config.read_text() + template)
+    server.configure(template)
     server.start()
     for words in (("add", "removed.", "--template", "more"), ("add", "added.", "--template", "more"), ("remove", "removed.")):
-        assert zone_command(server, *words).returncode == 0
-    assert update(server, "first") == dns.rcode.NOERROR
+        assert server.run("zone", *words).returncode == 0
+    assert server.update("added.", "first") == dns.rcode.NOERROR
     return server
-
-
-def update(server: Daemon, owner: str) -> dns.rcode.Rcode:
-    message = dns.update.UpdateMessage("added.")
-    message.add(owner, 60, "A", "192.0.2.1")
-    return dns.query.tcp(message, HOST, timeout=30, port=server.port).rcode()
 
 
 def start_without(server: Daemon, name: str) -> None:
@@ -54,7 +43,7 @@ def start_without(server: Daemon, name: str) -> None:
 @pytest.mark.parametrize("what", ["file", "template"])
 def test_updates_of_an_added_zone_survive_a_start_without_it(daemon, what: str):
     server = server_with_added_zone(daemon)
-    kill(server)
+    server.kill()
     path = server.state_dir / "added-zones" if what == "file" else server.config
     aside = path.with_name("aside")
     path.rename(aside)
@@ -73,12 +62,12 @@ def test_updates_of_an_added_zone_survive_a_start_without_it(daemon, what: str):
 def test_added_zones_are_served_although_their_file_cannot_be_rewritten(daemon):
     """As on a full disk: the new file would need the name of a folder."""
     server = server_with_added_zone(daemon)
-    kill(server)
+    server.kill()
     (server.state_dir / ".added-zones.new").mkdir()
     server.start("added")
     assert server.ask("first.added.").answer, server.log_text()
-    assert zone_command(server, "add", "removed.", "--template", "more").returncode == 0
-    kill(server)
+    assert server.run("zone", "add", "removed.", "--template", "more").returncode == 0
+    server.kill()
     server.start("added")
     assert server.ask("removed.", "SOA").rcode() == dns.rcode.NOERROR
 
@@ -90,9 +79,9 @@ def versions(server: Daemon, rounds: int) -> list[set[str]]:
         if number > 0:
             server.start("added")
         names = names | {f"n{number}"}
-        assert update(server, f"n{number}") == dns.rcode.NOERROR
+        assert server.update("added.", f"n{number}") == dns.rcode.NOERROR
         found.append(names)
-        kill(server)
+        server.kill()
     return found
 
 
@@ -117,8 +106,8 @@ def test_of_wrong_journal_files_only_sound_versions_are_served(daemon, how: str)
     served = {owner for owner in expected[-1] if server.ask(f"{owner}.added.").answer}
     assert served in expected
     assert served == expected[-1] or "damaged" in server.log.read_text()
-    assert update(server, "after") == dns.rcode.NOERROR
-    kill(server)
+    assert server.update("added.", "after") == dns.rcode.NOERROR
+    server.kill()
     server.start("added")
     assert server.ask("after.added.").answer
 
@@ -126,29 +115,21 @@ def test_of_wrong_journal_files_only_sound_versions_are_served(daemon, how: str)
 @pytest.mark.slow
 def test_kills_while_versions_are_rolled_back_take_no_serial_back(daemon):
     server = server_with_added_zone(daemon)
-    latest, ends = 0, threading.Event()
+    latest, numbers = 0, itertools.count()
 
     def send() -> None:
-        number = 0
-        while not ends.is_set():
-            number += 1
-            with suppress(OSError, EOFError, dns.exception.DNSException):
-                update(server, f"n{number}")
+        with suppress(OSError, EOFError, dns.exception.DNSException):
+            server.update("added.", f"n{next(numbers)}")
 
-    client = threading.Thread(target=send)
-    client.start()
-    try:
+    with repeated(send):
         for number in range(30):
-            zone_command(server, "rollback", "added.")
-            before, latest = latest, serial(server, "added")
+            server.run("zone", "rollback", "added.")
+            before, latest = latest, server.serial("added.")
             assert latest >= before
             if number % 10 == 9:
-                kill(server)
+                server.kill()
                 server.start("added")
-                assert serial(server, "added") >= latest, server.log_text()
-    finally:
-        ends.set()
-        client.join()
+                assert server.serial("added.") >= latest, server.log_text()
     assert "panicked" not in server.log.read_text()
 
 
@@ -163,9 +144,9 @@ def flipped(path: Path, at: int) -> None:
 def test_flipped_bits_of_the_journal_are_never_served(daemon):
     server = server_with_added_zone(daemon)
     for number in range(3):
-        assert update(server, f"n{number}") == dns.rcode.NOERROR
-    assert zone_command(server, "rollback", "added.").returncode == 0
-    kill(server)
+        assert server.update("added.", f"n{number}") == dns.rcode.NOERROR
+    assert server.run("zone", "rollback", "added.").returncode == 0
+    server.kill()
     good = server.state_dir.with_name("good")
     shutil.copytree(server.state_dir, good, ignore=shutil.ignore_patterns("control.sock"))
     journal = max((good / "journal").glob("journal-*"))
@@ -177,15 +158,14 @@ def test_flipped_bits_of_the_journal_are_never_served(daemon):
         server.start("added")
         words = server.log.read_text()
         assert "damaged" in words or "has cut the journal" in words, at
-        export = [program(), "zone", "export", "added.", "--config", server.config]
-        text = subprocess.run(export, capture_output=True, text=True, timeout=30, check=True).stdout
+        text = server.run("zone", "export", "added.").stdout
         served = {line.split()[0].removesuffix(".added.") for line in text.splitlines() if line[0] not in "$;"}
         assert served <= owners, (at, text)
-        assert update(server, "after") == dns.rcode.NOERROR, at
-        kill(server)
+        assert server.update("added.", "after") == dns.rcode.NOERROR, at
+        server.kill()
         server.start("added")
         assert server.ask("after.added.").answer, at
-        kill(server)
+        server.kill()
 
 
 # ---------- images in files of their own ----------
@@ -196,10 +176,10 @@ BIG_ZONE = TINY_ZONE + "".join(f"h{number} A 10.{number >> 16}.{number >> 8 & 25
 def server_with_image_file(daemon) -> tuple[Daemon, Path]:
     """A server that was killed, whose zone `added.` was updated once, and the file with its image."""
     server = daemon({"added": BIG_ZONE})
-    server.config.write_text(server.config.read_text() + "allow-update = ['127.0.0.1']\n")
+    server.configure("allow-update = ['127.0.0.1']\n")
     server.start("added")
-    assert update(server, "first") == dns.rcode.NOERROR
-    kill(server)
+    assert server.update("added.", "first") == dns.rcode.NOERROR
+    server.kill()
     (image,) = (server.state_dir / "journal").glob("image-*")
     return server, image
 
@@ -228,11 +208,11 @@ def test_damaged_images_are_reported_and_the_file_is_served(daemon):
         assert "the image is damaged" in server.log.read_text(), at
         server.wait_until(lambda: server.ask("www.added.").answer)
         assert not server.ask("first.added.").answer, "it was lost with the image"
-        assert update(server, "first") == dns.rcode.NOERROR
-        kill(server)
+        assert server.update("added.", "first") == dns.rcode.NOERROR
+        server.kill()
         server.start("added")
         assert server.ask("first.added.").answer, at
-        kill(server)
+        server.kill()
         (image,) = (server.state_dir / "journal").glob("image-*")
 
 

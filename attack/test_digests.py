@@ -55,7 +55,7 @@ def primary() -> Iterator[DigestPrimary]:
 def secondary(daemon, primary: Primary, mode: str) -> Daemon:
     server = daemon()
     zone = f'[[zone]]\nname = "victim"\nmin-retry-s = 1\nprimaries = ["{HOST}:{primary.port}"]\nzonemd = "{mode}"\n'
-    server.config.write_text(server.config.read_text() + zone)
+    server.configure(zone)
     server.start()
     server.wait_until(lambda: served(server) == SERVED)
     return server

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 import socket
 import struct
-import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import dns.exception
@@ -17,6 +17,7 @@ import dns.query
 import dns.rcode
 import dns.update
 import pytest
+from client import framed
 
 from daemon import HOST, Daemon
 from test_hostile_primaries import SERVED, Primary, served
@@ -25,10 +26,6 @@ PATIENCE_S = 20.0  # longer than all primaries of a zone may take
 CLIENTS = 60  # more than updates of one zone are forwarded at once
 
 Respond = Callable[[bytes], Iterator[bytes]]
-
-
-def framed(octets: bytes) -> bytes:
-    return struct.pack(">H", len(octets)) + octets
 
 
 def answered(update: bytes, rcode: int = 0) -> bytes:
@@ -133,7 +130,7 @@ def secondary(daemon, *ports: int, server: str = "") -> Daemon:
     server = daemon(server=server)
     primaries = ", ".join(f'"{HOST}:{port}"' for port in ports)
     zone = f'[[zone]]\nname = "victim"\nforward-updates = true\nmin-retry-s = 1\nprimaries = [{primaries}]\n'
-    server.config.write_text(server.config.read_text() + zone)
+    server.configure(zone)
     return server.start()
 
 
@@ -153,20 +150,12 @@ def test_a_hostile_primary_of_forwarded_updates_harms_only_their_clients(daemon,
     server.wait_until(lambda: served(server) == SERVED)
     memory_mb = server.rss_mb()
     primary.attack = attack
-    answers: list[dns.message.Message | None] = [None] * CLIENTS
-
-    def client(number: int) -> None:
-        answers[number] = send(server, number, tcp=number % 2 == 0)
-
-    clients = [threading.Thread(target=client, args=(number,)) for number in range(CLIENTS)]
-    for one in clients:
-        one.start()
-    for _ in range(20):  # the zones are answered meanwhile
-        assert server.ask("www.example.").rcode() == dns.rcode.NOERROR
-        assert served(server) == SERVED
-    for one in clients:
-        one.join(2 * PATIENCE_S)
-        assert not one.is_alive()
+    with ThreadPoolExecutor(CLIENTS) as clients:
+        sent = clients.map(lambda number: send(server, number, tcp=number % 2 == 0), range(CLIENTS))
+        for _ in range(20):  # the zones are answered meanwhile
+            assert server.ask("www.example.").rcode() == dns.rcode.NOERROR
+            assert served(server) == SERVED
+    answers = list(sent)
     assert primary.updates >= 1
     forged = [answer for answer in answers if answer and answer.rcode() == dns.rcode.NOERROR]
     # Response codes are the primary's to choose; all else is no response.
@@ -208,7 +197,7 @@ def test_servers_that_forward_to_each_other_answer(daemon, primary: UpdatedPrima
             '[[zone]]\nname = "victim"\nforward-updates = true\nallow-transfer = ["127.0.0.1"]\n'
             f'primaries = ["{HOST}:{other.port}", "{HOST}:{primary.port}"]\n'
         )
-        server.config.write_text(server.config.read_text() + zone)
+        server.configure(zone)
         server.start()
     primary.attack = stalls
     for server in (one, two):

@@ -45,11 +45,10 @@ class SmallDisk:
         (self.server.zones / "added.zone").write_text(TINY_ZONE)
         for number in range(200):
             (self.server.zones / f"z{number}.zone").write_text(TINY_ZONE)
-        self.server.config.write_text(
-            self.server.config.read_text()
-            + f"[[zone]]\nname = 'added'\nfile = '{self.server.zones}/added.zone'\nallow-update = ['127.0.0.1']\n"
-            + f"write-file = '{self.server.state_dir}/{{name}}.text'\n"
-            + f"[template.more]\nfile = '{self.server.zones}/{{name}}.zone'\n"
+        self.server.configure(
+            f"[[zone]]\nname = 'added'\nfile = '{self.server.zones}/added.zone'\nallow-update = ['127.0.0.1']\n"
+            f"write-file = '{self.server.state_dir}/{{name}}.text'\n"
+            f"[template.more]\nfile = '{self.server.zones}/{{name}}.zone'\n"
         )
         self.server.state_dir.mkdir()
         script = RUN.format(

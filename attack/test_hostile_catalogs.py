@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Iterator
 
@@ -12,7 +11,7 @@ import dns.rcode
 import dns.rrset
 import pytest
 
-from daemon import HOST, Daemon, program
+from daemon import HOST, Daemon
 from test_hostile_primaries import Messages, Primary, refresh, transfer
 
 CATALOG = dns.name.from_text("victim.")
@@ -61,21 +60,15 @@ def primary() -> Iterator[CatalogPrimary]:
 def consumer(daemon, primary: CatalogPrimary) -> Daemon:
     server = daemon()
     (server.zones / "member.zone").write_text((server.zones / "example.zone").read_text())
-    server.config.write_text(
-        server.config.read_text()
-        + f'[template.default]\nprimaries = ["{HOST}:9"]\nmin-retry-s = 600\nmax-retry-s = 600\n'
-        + f'[[zone]]\nname = "victim"\ncatalog = "consume"\nmin-retry-s = 1\nprimaries = ["{HOST}:{primary.port}"]\n'
+    server.configure(
+        f'[template.default]\nprimaries = ["{HOST}:9"]\nmin-retry-s = 600\nmax-retry-s = 600\n'
+        f'[[zone]]\nname = "victim"\ncatalog = "consume"\nmin-retry-s = 1\nprimaries = ["{HOST}:{primary.port}"]\n'
     )
     return server.start()
 
 
 def members(prefix: str, count: int) -> list[dns.rrset.RRset]:
     return [record(f"m{number}.zones", "PTR", f"{prefix}{number}.test.") for number in range(count)]
-
-
-def zone_count(server: Daemon) -> int:
-    command = [program(), "zone", "status", "--config", server.config]
-    return len(subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout.splitlines())
 
 
 def is_member(server: Daemon, name: str) -> bool:

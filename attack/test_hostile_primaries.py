@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import socket
 import struct
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,9 +18,10 @@ import dns.rdataclass
 import dns.rdatatype
 import dns.rrset
 import pytest
+from client import framed
 from servers import HOST, reserve_port
 
-from daemon import Daemon, program
+from daemon import Daemon
 
 ZONE, OTHER = dns.name.from_text("victim."), dns.name.from_text("other.")
 SERVED, OFFERED, LATER = 10, 11, 12
@@ -66,7 +66,7 @@ class Primary:
                 if not self.is_up:
                     return
                 for message in self.respond(query):
-                    client.sendall(struct.pack(">H", len(message)) + message)
+                    client.sendall(framed(message))
 
     def close(self) -> None:
         self.datagrams.close()
@@ -177,13 +177,11 @@ def primary() -> Iterator[Primary]:
 
 
 def refresh(server: Daemon) -> None:
-    command = [program(), "zone", "refresh", "victim.", "--config", server.config]
-    subprocess.run(command, capture_output=True, timeout=30, check=True)
+    assert server.run("zone", "refresh", "victim.").returncode == 0
 
 
 def served(server: Daemon) -> int | None:
-    answer = server.ask("victim.", "SOA")
-    return answer.answer[0][0].serial if answer.rcode() == dns.rcode.NOERROR else None
+    return server.serial("victim.")
 
 
 def failures(log: Path) -> list[str]:
@@ -196,7 +194,7 @@ def failures(log: Path) -> list[str]:
 def test_a_hostile_primary_changes_nothing_and_is_reported(daemon, primary: Primary, attack, words: str, within_s: float) -> None:
     server = daemon()
     zone = f'[[zone]]\nname = "victim"\nmin-retry-s = 1\nprimaries = ["{HOST}:{primary.port}"]\n'
-    server.config.write_text(server.config.read_text() + zone)
+    server.configure(zone)
     server.start()
     server.wait_until(lambda: served(server) == SERVED)
     memory_mb = server.rss_mb()

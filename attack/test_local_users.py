@@ -26,7 +26,7 @@ import dns.query
 import dns.rcode
 import pytest
 
-from daemon import HOST, Daemon, program
+from daemon import HOST, Daemon, framed_query, limit_descriptors, program, repeated
 
 SMALL_PIPE = 4096
 FEW_DESCRIPTORS = 256
@@ -118,8 +118,7 @@ def test_the_help_for_a_state_dir_that_cannot_be_written_fits_the_error(privileg
     state_dir = privileged.own(privileged.folder / "state")
     server = Daemon(privileged.folder, server='user = "nobody"').start()
     os.chown(state_dir, 0, 0)
-    freeze = [program(), "zone", "freeze", "example", "--config", server.config]
-    result = subprocess.run(freeze, capture_output=True, text=True, check=False)
+    result = server.run("zone", "freeze", "example")
     server.stop()
     assert result.returncode != 0
     assert f"let user {privileged.user}, which zonda runs as, own the state-dir or write to it" in result.stderr
@@ -174,7 +173,7 @@ def test_dropped_log_lines_are_counted(daemon):
     # Every load logs that these files are missing, with their long paths: of more zones it would log a part only.
     absent = "/".join(["absent"] + ["x" * 250] * 13)
     zones = "".join(f'[[zone]]\nname = "z{number}"\nfile = "{absent}/{number}"\n' for number in range(100))
-    server.config.write_text(server.config.read_text() + zones)
+    server.configure(zones)
     reader, writer = os.pipe()
     server.start(stderr=writer)
     os.close(writer)
@@ -207,12 +206,8 @@ def test_dropped_log_lines_are_counted(daemon):
 def test_silent_control_clients_do_not_delay_others(daemon, clients, timeout_s):
     """Eight threads that waited 5 s for each of 100 clients would take a minute."""
     server = daemon().start()
-    silent = [socket.socket(socket.AF_UNIX) for _ in range(clients)]
-    for one in silent:
-        one.connect(str(server.state_dir / "control.sock"))
-    assert server.reload(timeout_s=timeout_s).returncode == 0
-    for one in silent:
-        one.close()
+    with server.control_clients(clients):
+        assert server.reload(timeout_s=timeout_s).returncode == 0
 
 
 def test_concurrent_reload_requests_are_all_answered(daemon):
@@ -222,38 +217,24 @@ def test_concurrent_reload_requests_are_all_answered(daemon):
     assert [one.wait(30) for one in asking] == [0] * 40
 
 
-def limit_descriptors(limit: int):
-    """What a child process runs first, to have no more descriptors."""
-    return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
-
-
 def test_connections_leave_descriptors_for_reloads(daemon):
     server = daemon(server="tcp-connections = 10000")
     server.start(preexec_fn=limit_descriptors(FEW_DESCRIPTORS))
     server.wait_until(lambda: "tcp-connections" in server.log_text())  # a warning of the low limit
-    query = dns.message.make_query("www.example.", "A").to_wire()
-    framed = len(query).to_bytes(2, "big") + query
-    is_done = threading.Event()
+    query = framed_query("www.example.")
 
     def burst() -> None:
-        while not is_done.is_set():
-            connections = []
+        with contextlib.ExitStack() as connections:
             for _ in range(2 * FEW_DESCRIPTORS):
-                connections.append(socket.create_connection((HOST, server.port)))
-                connections[-1].sendall(framed)  # not accepted at once without a query
-            for one in connections:
-                one.close()
+                with contextlib.suppress(OSError):  # it was evicted
+                    one = connections.enter_context(socket.create_connection((HOST, server.port)))
+                    one.sendall(query)  # not accepted at once without a query
 
-    bursts = threading.Thread(target=burst)
-    bursts.start()
-    try:
+    with repeated(burst):
         for _ in range(20):
             server.zones.joinpath("example.zone").touch()
             reloaded = server.reload(timeout_s=10)
             assert reloaded.returncode == 0, reloaded.stdout + reloaded.stderr
-    finally:
-        is_done.set()
-        bursts.join()
     assert "Too many open files" not in server.log_text()
 
 
@@ -265,15 +246,11 @@ def test_a_start_says_how_many_descriptors_it_needs(daemon):
         needed = re.search(rf"limit of open files is {limit}, but .* needs at least (\d+) .*\(help: .*LimitNOFILE=", server.log_text())
         assert needed, server.log_text()
     server = daemon().start(preexec_fn=limit_descriptors(int(needed[1])))
-    silent = [socket.socket(socket.AF_UNIX) for _ in range(6)]
-    for one in silent:
-        one.connect(str(server.state_dir / "control.sock"))
-    for _ in range(20):
-        server.zones.joinpath("example.zone").touch()
-        assert server.reload(timeout_s=10).returncode == 0, server.log_text()
-        assert server.ask("www.example.", tcp=True).rcode() == dns.rcode.NOERROR
-    for one in silent:
-        one.close()
+    with server.control_clients(6):
+        for _ in range(20):
+            server.zones.joinpath("example.zone").touch()
+            assert server.reload(timeout_s=10).returncode == 0, server.log_text()
+            assert server.ask("www.example.", tcp=True).rcode() == dns.rcode.NOERROR
     assert "Too many open files" not in server.log_text()
 
 
@@ -282,13 +259,10 @@ def test_control_threads_without_descriptors_log_one_line(daemon):
     server = daemon().start()
     limits = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (1, limits[1]))
-    with contextlib.ExitStack() as clients:
+    with server.control_clients(2 * CONTROL_THREADS) as clients:
         # Threads that wait for a client have the descriptor for it already.
-        for number in range(2 * CONTROL_THREADS):
-            client = clients.enter_context(socket.socket(socket.AF_UNIX))
-            client.connect(str(server.state_dir / "control.sock"))
-            if number < CONTROL_THREADS:
-                client.sendall(b"\n")
+        for client in clients[:CONTROL_THREADS]:
+            client.sendall(b"\n")
         server.wait_until(lambda: "control socket" in server.log_text(), timeout_s=5)
         time.sleep(1)
         assert server.ask("www.example.").rcode() == dns.rcode.NOERROR
@@ -341,7 +315,7 @@ def control_characters(text: str) -> list[str]:
 def test_the_log_has_no_control_characters(daemon):
     server = daemon()
     zone = '[[zone]]\nname = "odd"\nfile = "\\u001b]0;\\u0007\\nERROR forged\\u009b"\n'
-    server.config.write_text(server.config.read_text() + zone)
+    server.configure(zone)
     server.start()
     server.wait_until(lambda: "odd" in server.log_text())
     assert not control_characters(server.log_text())

@@ -5,16 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import threading
 import time
 from pathlib import Path
 
-import dns.query
 import dns.rcode
-import dns.update
 import pytest
 
-from daemon import HOST, TINY_ZONE, Daemon, program
+from daemon import TINY_ZONE, Daemon, program, repeated
 
 JOURNAL_HEADER = 80  # octets
 
@@ -30,14 +27,7 @@ def add_zone(server: Daemon, name: str, more: str) -> None:
     """A zone with a file of its own."""
     path = server.zones / "added.zone"
     path.write_text(TINY_ZONE)
-    server.config.write_text(server.config.read_text() + f"[[zone]]\nname = '{name}'\nfile = '{path}'\n{more}\n")
-
-
-def update(server: Daemon, owner: str) -> dns.rcode.Rcode:
-    """The RCODE of an update that adds an address."""
-    message = dns.update.UpdateMessage("added.")
-    message.add(owner, 60, "A", "192.0.2.1")
-    return dns.query.tcp(message, HOST, timeout=30, port=server.port).rcode()
+    server.configure(f"[[zone]]\nname = '{name}'\nfile = '{path}'\n{more}\n")
 
 
 def updated_server(daemon) -> Daemon:
@@ -45,14 +35,8 @@ def updated_server(daemon) -> Daemon:
     server = daemon()
     add_zone(server, "added", 'allow-update = ["127.0.0.1"]')
     server.start("added")
-    assert update(server, "first") == dns.rcode.NOERROR
+    assert server.update("added.", "first") == dns.rcode.NOERROR
     return server
-
-
-def kill(server: Daemon) -> None:
-    assert server.process
-    server.process.kill()
-    server.process.wait()
 
 
 # ---------- the control socket ----------
@@ -67,9 +51,8 @@ def test_reloads_that_wait_for_a_zone_do_not_block_other_clients(daemon, tmp_pat
     reload = [program(), "reload", "--config", server.config]
     waiting = [subprocess.Popen(reload, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(20)]
     server.wait_until(lambda: server.log.read_text().count("reloading") > 1)
-    status = [program(), "zone", "status", "example", "--config", server.config]
     for _ in range(20):
-        assert subprocess.run(status, capture_output=True, timeout=30, check=True).stdout.startswith(b"example.: serving")
+        assert server.run("zone", "status", "example").stdout.startswith("example.: serving")
         time.sleep(0.05)  # time for more of the reloads to begin
     assert all(one.poll() is None for one in waiting), "they wait for the command"
     end.touch()
@@ -90,7 +73,7 @@ def test_the_name_of_a_zone_is_no_option_of_its_check_command(daemon, tmp_path):
 def test_updates_are_not_acknowledged_into_a_journal_that_was_removed(daemon):
     server = updated_server(daemon)
     shutil.rmtree(server.state_dir / "journal")
-    assert update(server, "second") == dns.rcode.SERVFAIL
+    assert server.update("added.", "second") == dns.rcode.SERVFAIL
     assert server.ask("second.added.").rcode() == dns.rcode.NXDOMAIN
     assert server.ask("first.added.").rcode() == dns.rcode.NOERROR
     check_place_is_reported_once(server)
@@ -112,14 +95,14 @@ def test_updates_are_not_acknowledged_into_a_folder_that_was_moved_away(daemon, 
     moved = path.with_name("moved")
     path.rename(moved)
     for number in range(3):
-        assert update(server, f"moved{number}") == dns.rcode.SERVFAIL
+        assert server.update("added.", f"moved{number}") == dns.rcode.SERVFAIL
         assert server.ask(f"moved{number}.added.").rcode() == dns.rcode.NXDOMAIN
         assert server.ask("first.added.").rcode() == dns.rcode.NOERROR
     check_place_is_reported_once(server)
     moved.rename(path)
-    server.wait_until(lambda: update(server, "back") == dns.rcode.NOERROR)
+    server.wait_until(lambda: server.update("added.", "back") == dns.rcode.NOERROR)
     assert "the journal is written again" in server.log_text()
-    kill(server)
+    server.kill()
     server.start("added")
     for owner in ("first", "back"):
         assert server.ask(f"{owner}.added.").answer, owner
@@ -130,29 +113,29 @@ def test_updates_are_not_acknowledged_if_another_folder_is_in_the_place_of_the_j
     journal = server.state_dir / "journal"
     journal.rename(journal.with_name("moved"))
     journal.mkdir(mode=0o700)
-    assert update(server, "second") == dns.rcode.SERVFAIL
+    assert server.update("added.", "second") == dns.rcode.SERVFAIL
     assert "is another one since zonda has started" in server.log_text()
     assert server.ask("first.added.").answer
 
 
 def test_damage_of_the_newest_journal_file_is_reported(daemon):
     server = updated_server(daemon)
-    kill(server)
+    server.kill()
     journal = max((server.state_dir / "journal").glob("journal-*"))
     with journal.open("r+b") as file:
         file.write(os.urandom(JOURNAL_HEADER))
     server.start("added")
     assert "the header of the newest journal file is damaged" in server.log_text()
     assert journal.name in server.log_text()
-    assert update(server, "second") == dns.rcode.NOERROR
+    assert server.update("added.", "second") == dns.rcode.NOERROR
 
 
 def test_a_damaged_list_of_frozen_zones_does_not_prevent_the_start(daemon):
     server = updated_server(daemon)
-    kill(server)
+    server.kill()
     (server.state_dir / "frozen-zones").write_bytes(b"\xff\xfe\x00\nadded.\n")
     server.start("added")
-    assert update(server, "second") == dns.rcode.REFUSED, "the zone is frozen"
+    assert server.update("added.", "second") == dns.rcode.REFUSED, "the zone is frozen"
 
 
 # ---------- other versions, and zones that change under an update ----------
@@ -170,7 +153,7 @@ def crc32c(octets: bytes) -> int:
 
 def test_a_journal_of_a_later_version_is_left_alone(daemon):
     server = updated_server(daemon)
-    kill(server)
+    server.kill()
     path = max((server.state_dir / "journal").glob("journal-*"))
     octets = bytearray(path.read_bytes())
     for start in (0, JOURNAL_HEADER // 2):
@@ -190,25 +173,13 @@ def test_updates_of_a_zone_that_comes_and_goes_are_all_answered(daemon):
     with_zone = server.config.read_text()
     server.start("added")
     answers: list[dns.rcode.Rcode] = []
-    ends = threading.Event()
-
-    def send() -> None:
-        while not ends.is_set():
-            answers.append(update(server, f"n{len(answers)}"))
-
-    clients = [threading.Thread(target=send) for _ in range(4)]
-    for client in clients:
-        client.start()
-    for text in [without, with_zone] * 15:
-        server.config.write_text(text)
-        assert server.reload().returncode == 0
-    ends.set()
-    for client in clients:
-        client.join(60)
-        assert not client.is_alive(), "an update is not answered"
+    with repeated(lambda: answers.append(server.update("added.", f"n{len(answers)}")), threads=4):
+        for text in [without, with_zone] * 15:
+            server.config.write_text(text)
+            assert server.reload().returncode == 0
     expected = {dns.rcode.NOERROR, dns.rcode.NOTAUTH, dns.rcode.SERVFAIL, dns.rcode.REFUSED}
     assert set(answers) <= expected, set(answers)
-    server.wait_until(lambda: update(server, "last") == dns.rcode.NOERROR)
+    server.wait_until(lambda: server.update("added.", "last") == dns.rcode.NOERROR)
     assert server.ask("last.added.").answer
     assert "panicked" not in server.log.read_text()
 
@@ -218,11 +189,11 @@ def test_kills_while_the_journal_is_compacted_lose_no_update(daemon):
     server = updated_server(daemon)
     acknowledged = ["first"]
     for number in range(24):
-        kill(server)
+        server.kill()
         server.start("added")
         missing = [owner for owner in acknowledged if not server.ask(f"{owner}.added.").answer]
         assert not missing, server.log_text()
-        if update(server, f"n{number}") == dns.rcode.NOERROR:
+        if server.update("added.", f"n{number}") == dns.rcode.NOERROR:
             acknowledged.append(f"n{number}")
         time.sleep(0.002 * (number % 7))  # so that the kill comes at different steps
     assert len(acknowledged) > 20
@@ -232,19 +203,14 @@ def test_kills_while_the_journal_is_compacted_lose_no_update(daemon):
 # ---------- the state-dir changes while the server runs ----------
 
 
-def zone_command(server: Daemon, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [program(), "zone", *words, "--config", server.config]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-
-
 def adding_server(daemon) -> Daemon:
     """A server that zones can be added to, with the first one."""
     server = daemon()
     for name in ("first", "second", "third"):
         (server.zones / f"{name}.zone").write_text(TINY_ZONE)
-    server.config.write_text(server.config.read_text() + f"[template.added]\nfile = '{server.zones}/{{name}}.zone'\n")
+    server.configure(f"[template.added]\nfile = '{server.zones}/{{name}}.zone'\n")
     server.start()
-    assert zone_command(server, "add", "first.", "--template", "added").returncode == 0
+    assert server.run("zone", "add", "first.", "--template", "added").returncode == 0
     return server
 
 
@@ -270,7 +236,7 @@ def test_zones_are_not_added_to_a_file_that_is_gone(daemon, how: str):
             new.write_text("")
             new.chmod(0o600)
             new.rename(path)
-    acknowledged = {f"{name}." for name in ("second", "third") if zone_command(server, "add", f"{name}.", "--template", "added").returncode == 0}
+    acknowledged = {f"{name}." for name in ("second", "third") if server.run("zone", "add", f"{name}.", "--template", "added").returncode == 0}
     assert acknowledged, "one of them at the latest"
     assert added(server) == acknowledged | {"first."}, server.log_text()
 
@@ -280,12 +246,12 @@ def test_a_state_dir_that_is_moved_away_stops_no_answers(daemon):
     moved = server.state_dir.with_name("moved")
     server.state_dir.rename(moved)
     for number in range(3):
-        update(server, f"moved{number}")  # the folder is still open: they may succeed
+        server.update("added.", f"moved{number}")  # the folder is still open: they may succeed
         assert server.ask("first.added.").answer
     acknowledged = [f"moved{number}" for number in range(3) if server.ask(f"moved{number}.added.").answer]
     moved.rename(server.state_dir)
-    server.wait_until(lambda: update(server, "back") == dns.rcode.NOERROR)
-    kill(server)
+    server.wait_until(lambda: server.update("added.", "back") == dns.rcode.NOERROR)
+    server.kill()
     server.start("added")
     for owner in ["first", *acknowledged, "back"]:
         assert server.ask(f"{owner}.added.").answer, owner
@@ -295,29 +261,29 @@ def test_journal_files_that_are_cut_while_zonda_runs_are_no_reason_to_lose_the_z
     server = updated_server(daemon)
     for path in (server.state_dir / "journal").glob("journal-*"):
         os.truncate(path, JOURNAL_HEADER + 10)
-    answers = [update(server, f"n{number}") for number in range(3)]
+    answers = [server.update("added.", f"n{number}") for number in range(3)]
     assert server.ask("first.added.").answer, "it is served from memory"
     server.stop()
     server.start("added")
     assert "damaged" in server.log.read_text() or server.ask("first.added.").answer, server.log_text()
     assert server.ask("www.added.").answer, answers
-    assert update(server, "last") == dns.rcode.NOERROR
+    assert server.update("added.", "last") == dns.rcode.NOERROR
 
 
 def test_a_second_server_does_not_use_the_same_state_dir(daemon):
     server = updated_server(daemon)
     second = subprocess.run([program(), "serve", "--config", server.config], capture_output=True, text=True, timeout=30, check=False)
     assert second.returncode != 0
-    assert update(server, "second") == dns.rcode.NOERROR
-    assert zone_command(server, "status", "added.").returncode == 0, "the control socket is still there"
-    kill(server)
+    assert server.update("added.", "second") == dns.rcode.NOERROR
+    assert server.run("zone", "status", "added.").returncode == 0, "the control socket is still there"
+    server.kill()
     server.start("added")
     assert server.ask("second.added.").answer
 
 
 def test_a_state_dir_that_others_may_write_to_later_is_reported_at_the_next_start(daemon):
     server = updated_server(daemon)
-    kill(server)
+    server.kill()
     (server.state_dir / "journal").chmod(0o777)
     server.start(wait_for=None)
     assert server.process and server.process.wait(30) != 0
