@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import os
 import socket
 import ssl
 import subprocess
-import threading
 import time
 from pathlib import Path
 
@@ -16,42 +16,30 @@ import dns.query
 import dns.rcode
 import pytest
 from servers import reserve_port
+from zonda_lab.servers.credentials import certificate
 
-from daemon import HOST, Daemon
+from daemon import HOST, Daemon, repeated
+from tls_client import client_context, client_hello, read_to_end
 
 CONNECTIONS = 50
-
-
-def certificate(folder: Path) -> tuple[Path, Path]:
-    """A self-signed certificate and its key."""
-    cert, key = folder / "cert.pem", folder / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
-    subprocess.run([*command, "-subj", "/CN=localhost", "-keyout", key, "-out", cert], check=True, capture_output=True)
-    return cert, key
 
 
 class TlsDaemon:
     """A server for transfers over TLS."""
 
     def __init__(self, daemon, folder: Path) -> None:
-        self.cert, self.key = certificate(folder)
-        self.port = reserve_port()
+        files, self.port = certificate(folder), reserve_port()
+        self.cert, self.key = files.certificate, files.key
         more = f'listen-tls = ["{HOST}:{self.port}"]\ntls-cert = "{self.cert}"\ntls-key = "{self.key}"'
         self.server: Daemon = daemon(server=more).start()
 
     def connect(self, source: str = HOST) -> socket.socket:
         return socket.create_connection((HOST, self.port), timeout=30, source_address=(source, 0))
 
-    def context(self) -> ssl.SSLContext:
-        context = ssl.create_default_context()
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        context.set_alpn_protocols(["dot"])
-        return context
-
     def transfer(self) -> int:
         """How many messages a transfer over TLS has; an honest client is served whatever others do."""
         query = dns.message.make_query("example.", "AXFR")
-        with self.context().wrap_socket(self.connect()) as stream:
+        with client_context().wrap_socket(self.connect()) as stream:
             dns.query.send_tcp(stream, query)
             response, _ = dns.query.receive_tcp(stream)
             assert response.rcode() == dns.rcode.NOERROR
@@ -62,17 +50,6 @@ class TlsDaemon:
 @pytest.fixture
 def tls(daemon, tmp_path: Path) -> TlsDaemon:
     return TlsDaemon(daemon, tmp_path)
-
-
-def read_to_end(stream: socket.socket) -> bytes:
-    """What the server sends until it closes the connection."""
-    octets = b""
-    try:
-        while chunk := stream.recv(65536):
-            octets += chunk
-    except ConnectionError:
-        pass
-    return octets
 
 
 @pytest.mark.parametrize(
@@ -93,11 +70,7 @@ def test_garbage_instead_of_tls_closes_the_connection(tls, octets):
 
 
 def test_half_handshakes_are_given_up_and_delay_nobody(tls):
-    hello = ssl.MemoryBIO()
-    start = tls.context().wrap_bio(ssl.MemoryBIO(), hello)
-    with pytest.raises(ssl.SSLWantReadError):
-        start.do_handshake()
-    octets = hello.read()
+    octets = client_hello()
     streams = [tls.connect() for _ in range(CONNECTIONS)]
     for number, stream in enumerate(streams):
         stream.sendall(octets[: 1 + number * len(octets) // CONNECTIONS])
@@ -109,14 +82,14 @@ def test_half_handshakes_are_given_up_and_delay_nobody(tls):
 
 
 def test_old_versions_and_other_protocols_get_no_transfer(tls):
-    old = tls.context()
+    old = client_context()
     old.maximum_version = ssl.TLSVersion.TLSv1_2
     rcode = dns.rcode.REFUSED
     with contextlib.suppress(OSError, EOFError), old.wrap_socket(tls.connect()) as stream:
         dns.query.send_tcp(stream, dns.message.make_query("example.", "AXFR"))
         rcode = dns.query.receive_tcp(stream)[0].rcode()
     assert rcode == dns.rcode.REFUSED, "RFC 9103 7.1: TLS 1.3 or later"
-    other = tls.context()
+    other = client_context()
     other.set_alpn_protocols(["h2", "http/1.1"])
     with pytest.raises((ssl.SSLError, ConnectionError)):
         other.wrap_socket(tls.connect()).close()
@@ -158,10 +131,10 @@ def test_handshakes_that_are_cut_do_not_use_up_memory(tls):
     before_mb = tls.server.rss_mb()
     for _ in range(100):
         with tls.connect() as stream:
-            tls.context().wrap_socket(stream, do_handshake_on_connect=False).close()
+            client_context().wrap_socket(stream, do_handshake_on_connect=False).close()
     for _ in range(50):
         with contextlib.suppress(OSError):
-            tls.context().wrap_socket(tls.connect()).close()
+            client_context().wrap_socket(tls.connect()).close()
     assert tls.transfer() > 0
     assert tls.server.rss_mb() - before_mb < 30
 
@@ -201,28 +174,18 @@ def test_renegotiation_is_not_possible(tls):
 
 def test_a_flood_of_handshakes_delays_no_query(tls):
     """Clients that begin handshakes as fast as they can, without ending them: each costs the server a signature."""
-    hello = ssl.MemoryBIO()
-    start = tls.context().wrap_bio(ssl.MemoryBIO(), hello)
-    with pytest.raises(ssl.SSLWantReadError):
-        start.do_handshake()
-    octets, ends = hello.read(), threading.Event()
+    octets, streams = client_hello(), collections.deque[socket.socket]()
 
     def flood() -> None:
-        streams: list[socket.socket] = []
-        while not ends.is_set():
-            with contextlib.suppress(OSError):
-                streams.append(tls.connect("127.0.0.2"))  # the number of connections is limited per client
-                streams[-1].sendall(octets)
-            if len(streams) > 200:
-                streams.pop(0).close()
-        for stream in streams:
-            stream.close()
+        with contextlib.suppress(OSError):
+            stream = tls.connect("127.0.0.2")  # the number of connections is limited per client
+            streams.append(stream)
+            stream.sendall(octets)
+        if len(streams) > 800:
+            streams.popleft().close()
 
     before_mb = tls.server.rss_mb()
-    clients = [threading.Thread(target=flood) for _ in range(4)]
-    for client in clients:
-        client.start()
-    try:
+    with repeated(flood, threads=4):
         ends_at, slowest_s, transfers = time.monotonic() + 6, 0.0, 0
         while time.monotonic() < ends_at:
             began = time.monotonic()
@@ -232,9 +195,7 @@ def test_a_flood_of_handshakes_delays_no_query(tls):
             transfers += tls.transfer() > 0
         assert slowest_s < 5, "UDP and TCP have threads of their own"
         assert transfers > 0, "honest clients get through"
-    finally:
-        ends.set()
-        for client in clients:
-            client.join()
+    for stream in streams:
+        stream.close()
     assert tls.server.rss_mb() - before_mb < 100
     assert "panicked" not in tls.server.log.read_text()

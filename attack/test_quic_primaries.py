@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,10 +12,11 @@ from pathlib import Path
 import dns.message
 import dns.rrset
 import pytest
+from client import framed
 from servers import reserve_port
+from zonda_lab.servers.credentials import certificate
 
-from daemon import HOST, Daemon, program
-from test_encrypted_transfers import certificate
+from daemon import HOST, Daemon
 
 quic_asyncio = pytest.importorskip("aioquic.asyncio", reason="aioquic is not installed")
 from aioquic.quic.configuration import QuicConfiguration  # noqa: E402 - the line above skips without it
@@ -32,8 +32,7 @@ def transfer(serial: int, query: dns.message.Message) -> bytes:
     records.append(dns.rrset.from_text("example.", 60, "IN", "NS", "ns.example."))
     response = dns.message.make_response(query)
     response.answer = [soa] if query.question[0].rdtype == dns.rdatatype.SOA else [soa, *records, soa]
-    wire = response.to_wire(max_size=65535)
-    return len(wire).to_bytes(2, "big") + wire
+    return framed(response.to_wire(max_size=65535))
 
 
 class Primary(quic_asyncio.QuicConnectionProtocol):
@@ -79,9 +78,9 @@ class Primary(quic_asyncio.QuicConnectionProtocol):
 @pytest.fixture
 def secondary(daemon, tmp_path: Path) -> Iterator[Daemon]:
     """A server whose zone comes from `Primary`."""
-    cert, key = certificate(tmp_path)
-    port, loop, configuration = reserve_port(), asyncio.new_event_loop(), QuicConfiguration(is_client=False, alpn_protocols=["doq"])
-    configuration.load_cert_chain(cert, key)
+    files, port, loop = certificate(tmp_path), reserve_port(), asyncio.new_event_loop()
+    configuration = QuicConfiguration(is_client=False, alpn_protocols=["doq"])
+    configuration.load_cert_chain(files.certificate, files.key)
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     start = quic_asyncio.serve(HOST, port, configuration=configuration, create_protocol=Primary)
@@ -99,11 +98,7 @@ def secondary(daemon, tmp_path: Path) -> Iterator[Daemon]:
 
 
 def retransfer(server: Daemon) -> None:
-    subprocess.run([program(), "zone", "retransfer", "--config", server.config, "example"], capture_output=True, timeout=10, check=True)
-
-
-def serial(server: Daemon) -> int:
-    return server.ask("example.", "SOA").answer[0][0].serial
+    assert server.run("zone", "retransfer", "example").returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -123,10 +118,10 @@ def test_what_is_no_response_is_not_taken(secondary, answer):
     retransfer(secondary)
     secondary.wait_until(lambda: Primary.asked > asked, timeout_s=5)
     time.sleep(0.5)
-    assert serial(secondary) == 1
+    assert secondary.serial("example.") == 1
     assert secondary.cpu_s() - before_s < 0.5
     Primary.answer = Primary.send
-    secondary.wait_until(lambda: serial(secondary) == 2 or retransfer(secondary), timeout_s=15)
+    secondary.wait_until(lambda: secondary.serial("example.") == 2 or retransfer(secondary), timeout_s=15)
     assert "bug" not in secondary.log_text()
 
 

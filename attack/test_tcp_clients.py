@@ -6,17 +6,16 @@ import contextlib
 import resource
 import socket
 import ssl
-import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import dns.message
 import dns.rcode
 import pytest
 from servers import reserve_port
 
-from daemon import HOST, TINY_ZONE
+from daemon import HOST, TINY_ZONE, framed_query, limit_descriptors
+from tls_client import handshake
 
 IDLE_TIMEOUT_MS = 1000
 # Memory limit of the connections of one TCP thread, kernel buffers included (docs/manual/zonda.md, "Limits").
@@ -24,10 +23,13 @@ TCP_BUFFER_LIMIT_MB = 67
 TRANSFERS_PER_CLIENT = 100
 
 
-def framed(name: str, rtype: str = "A", **options: bool) -> bytes:
-    """A query with the length prefix of TCP."""
-    wire = dns.message.make_query(name, rtype, **options).to_wire()
-    return struct.pack("!H", len(wire)) + wire
+@pytest.fixture
+def many_descriptors() -> Iterator[None]:
+    """As many descriptors for the clients as this process may have."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (before[1], before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def big_rrset_zone(records: int = 230) -> str:
@@ -97,7 +99,7 @@ def is_closed(client: socket.socket) -> bool:
 def ask_on(client: socket.socket, name: str = "www.example.") -> bool:
     """Whether a query on an open connection is answered."""
     try:
-        client.sendall(framed(name))
+        client.sendall(framed_query(name))
         return len(client.recv(65536)) > 0
     except OSError:
         return False
@@ -114,7 +116,7 @@ def test_half_a_query_does_not_stall_others(daemon):
 @pytest.mark.parametrize("half_closed", [False, True])
 def test_unread_answers_take_little_kernel_memory(daemon, half_closed):
     server = daemon({"example": big_rrset_zone()}, server=f"tcp-idle-timeout-ms = {IDLE_TIMEOUT_MS}").start()
-    queries = framed("big.example.", "TXT") * 200
+    queries = framed_query("big.example.", "TXT") * 200
     with clients(200, server.port, receive_buffer=4096) as greedy:
         for client in greedy:
             client.sendall(queries)
@@ -135,7 +137,7 @@ def test_half_closed_connections_count_until_their_answers_are_read(daemon):
         for _ in range(400):
             [client] = stack.enter_context(clients(1, server.port, receive_buffer=2304))
             with contextlib.suppress(OSError):
-                client.sendall(framed("big.example.", "TXT"))
+                client.sendall(framed_query("big.example.", "TXT"))
                 client.shutdown(socket.SHUT_WR)
             time.sleep(0.002)
         held = sum(octets > 0 for octets in queues(server.port))
@@ -149,7 +151,7 @@ def test_connections_that_break_the_protocol_leave_no_answers_behind(daemon):
     server = daemon({"example": big_rrset_zone()}).start()
     with clients(300, server.port, receive_buffer=2304) as greedy:
         for client in greedy:
-            client.sendall(framed("big.example.", "TXT"))
+            client.sendall(framed_query("big.example.", "TXT"))
         time.sleep(0.5)
         for client in greedy:
             with contextlib.suppress(OSError):
@@ -158,27 +160,16 @@ def test_connections_that_break_the_protocol_leave_no_answers_behind(daemon):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("many_descriptors")
 def test_what_follows_close_notify_is_counted(daemon):
     """It is never read, but the connection stays until its answer is."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     port = reserve_port()
     more = f'listen-tls = ["{HOST}:{port}"]\ntls-self-signed = true\ntls-handshake-percent = 100\ntcp-idle-timeout-ms = 60000'
     server = daemon({"example": big_rrset_zone(80)}, server=f"{more}\ntcp-connections-per-client = 10000").start()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     with clients(700, port, receive_buffer=2304) as greedy:
         for client in greedy:
-            incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-            tls = context.wrap_bio(incoming, outgoing)
-            while True:
-                try:
-                    tls.do_handshake()
-                    break
-                except ssl.SSLWantReadError:
-                    client.sendall(outgoing.read())
-                    incoming.write(client.recv(65536))
-            tls.write(framed("big.example.", "TXT"))
+            tls, outgoing = handshake(client)
+            tls.write(framed_query("big.example.", "TXT"))
             with contextlib.suppress(ssl.SSLWantReadError):
                 tls.unwrap()
             with contextlib.suppress(OSError):
@@ -192,16 +183,14 @@ def test_what_follows_close_notify_is_counted(daemon):
         most = most_queued_mb(port, 0.5)
         assert most < TCP_BUFFER_LIMIT_MB / 2, f"{most:.0f} MB for 700 clients"
     assert server.ask("www.example.").rcode() == dns.rcode.NOERROR
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("many_descriptors")
 def test_one_unread_answer_for_each_of_many_clients_is_counted(daemon):
     """Each answer fits in the kernel buffers, so the server itself holds nothing."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     server = daemon({"example": big_rrset_zone()}).start()
-    query = framed("big.example.", "TXT")
+    query = framed_query("big.example.", "TXT")
     with contextlib.ExitStack() as stack:
         for number in range(2, 6):
             for client in stack.enter_context(clients(900, server.port, 4096, source=f"127.0.0.{number}")):
@@ -210,7 +199,6 @@ def test_one_unread_answer_for_each_of_many_clients_is_counted(daemon):
         most = most_queued_mb(server.port, 0.5)
         assert most < TCP_BUFFER_LIMIT_MB * 1.1, f"{most:.0f} MB for 3,600 clients"
         assert server.ask("www.example.", tcp=True).rcode() == dns.rcode.NOERROR
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_partial_message_makes_room_before_an_idle_client(daemon):
@@ -239,7 +227,7 @@ def test_transfers_do_not_flood_the_log(daemon):
     server = daemon().start()
     with clients(1, server.port) as [client]:
         for _ in range(10):
-            client.sendall(framed("example.", "AXFR") * 100)
+            client.sendall(framed_query("example.", "AXFR") * 100)
         client.shutdown(socket.SHUT_WR)
         assert is_closed(client)
     lines = server.log.read_text().count("zone transferred")
@@ -248,11 +236,11 @@ def test_transfers_do_not_flood_the_log(daemon):
 
 def test_evictions_at_full_descriptors_are_logged(daemon):
     server = daemon()
-    server.start(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (120, 120)))
+    server.start(preexec_fn=limit_descriptors(120))
     with clients(300, server.port) as opened:
         for client in opened:
             with contextlib.suppress(OSError):
-                client.sendall(framed("www.example."))
+                client.sendall(framed_query("www.example."))
         server.wait_until(lambda: "evicted" in server.log_text(), timeout_s=5)
         assert ask_on(opened[-1])
     assert server.log.read_text().count("evicted") <= 2
@@ -263,7 +251,7 @@ def test_unread_transfers_cost_only_their_connections(daemon):
     with clients(TRANSFERS_PER_CLIENT + 50, server.port, receive_buffer=4096) as greedy:
         began = time.monotonic()
         for client in greedy:
-            client.sendall(framed("example.", "AXFR"))
+            client.sendall(framed_query("example.", "AXFR"))
         server.wait_until(lambda: len(queues(server.port)) <= TRANSFERS_PER_CLIENT, timeout_s=1.5)
         assert server.ask("www.example.", tcp=True).rcode() == dns.rcode.NOERROR
         assert queued_mb(server.port) < TRANSFERS_PER_CLIENT * 0.3
@@ -281,7 +269,7 @@ def nsec3_zone(iterations: int) -> str:
 
 def test_costly_denials_do_not_starve_other_connections(daemon):
     server = daemon({"example": nsec3_zone(150)}).start()
-    queries = framed("a.b.c.d.e.f.g.h.example.", want_dnssec=True) * 2000
+    queries = framed_query("a.b.c.d.e.f.g.h.example.", want_dnssec=True) * 2000
     with clients(20, server.port) as costly, clients(1, server.port) as [polite]:
         assert ask_on(polite)
         for client in costly:

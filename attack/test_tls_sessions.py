@@ -14,13 +14,13 @@ import dns.message
 import dns.query
 import dns.rcode
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from servers import reserve_port
 
-x509 = pytest.importorskip("cryptography.x509", reason="cryptography is not installed")
-from cryptography.hazmat.primitives import hashes, serialization  # noqa: E402 - the line above skips without it
-from cryptography.hazmat.primitives.asymmetric import ec  # noqa: E402
-
-from daemon import HOST, Daemon  # noqa: E402
+from daemon import HOST, Daemon
+from tls_client import client_context, handshake, read_to_end
 
 CLIENT = "secondary.example"
 DAY = datetime.timedelta(days=1)
@@ -68,9 +68,7 @@ class TransferServer:
 
 
 def client(certificate: Certificate | None) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    context.set_alpn_protocols(["dot"])
+    context = client_context()
     if certificate:
         context.load_cert_chain(certificate.pem, certificate.key)
     return context
@@ -170,20 +168,8 @@ def test_certificates_that_no_client_accepts_are_not_served(primary, authority, 
     ids=["empty", "16,385 octets", "65,535 octets", "forged", "plain alert", "ChangeCipherSpec", "plain handshake"],
 )
 def test_a_record_that_is_not_of_the_session_ends_it(primary, record):
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    tls = client(None).wrap_bio(incoming, outgoing)
     with socket.create_connection((HOST, primary.port), timeout=5) as stream:
-        while True:
-            try:
-                tls.do_handshake()
-                break
-            except ssl.SSLWantReadError:
-                stream.sendall(outgoing.read())
-                incoming.write(stream.recv(65536))
+        _, outgoing = handshake(stream)
         stream.sendall(outgoing.read() + record)
-        try:
-            while stream.recv(65536):
-                pass
-        except ConnectionError:
-            pass
+        read_to_end(stream)
     assert primary.server.ask("www.example.").rcode() == dns.rcode.NOERROR
