@@ -44,16 +44,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
-from quic import write_zone as write_root_zone
-from server_process import LOAD, ROOT, ServerProcess
-from transfers import (
-    SOA,
-    question,
-    serving,
-    wait_until_answered,
-    wait_until_idle,
-    write_zone,
-)
+from queries import SOA, question, wait_until_answered
+from server_process import LOAD, ROOT, ServerProcess, serving, started
+from zones import write_root_zone, write_tld_zone
 
 sys.path.append(str(ROOT / "lab"))
 from zonda_lab.rig import kernel_memory
@@ -84,21 +77,6 @@ BUFFER_SLACK = 2 << 20
 SOCKET_MEMORY = re.compile(r"skmem:\(r(\d+),rb\d+,t\d+,tb\d+,f(\d+),w(\d+),o(\d+),bl(\d+)")
 
 
-@contextmanager
-def started(command: list[str], out: Path, cpu: int = 1) -> Iterator[subprocess.Popen[bytes]]:
-    """A process with its output in a file; it gets SIGTERM at the end."""
-    with out.open("wb") as file, subprocess.Popen(["taskset", "-c", str(cpu), *command], stdout=file, stderr=file) as process:
-        try:
-            yield process
-        finally:
-            process.terminate()
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                print(f"killed 20 s after SIGTERM: {' '.join(command)}")
-
-
 def summary(out: Path) -> dict:
     """The result in an output of `zonda-load`."""
     lines = out.read_text().splitlines()
@@ -120,7 +98,7 @@ def server_config(folder: Path, port: int, quic_port: int, more: str = "") -> st
 def processes(folder: Path) -> Iterator[ServerProcess]:
     """The server and the processes beside it, all of which answer."""
     write_root_zone(folder)
-    write_zone(folder / "tld.zone", DELEGATIONS)
+    write_tld_zone(folder / "tld.zone", DELEGATIONS)
     (folder / "zones").write_text(f"tld {folder}/tld.zone\n")
     (folder / "names").write_text("tld\n" * 100_000)
     listen_tls = f'listen-tls = ["127.0.0.1:{PORTS["server"]["tls"]}"]'
@@ -134,7 +112,7 @@ def processes(folder: Path) -> Iterator[ServerProcess]:
     with serving(folder, config) as server, second, sink, primary:
         for port, name in ((PORT, "."), (PORT, "tld"), (SECOND_PORT, "."), (SINK_PORT, "."), (PRIMARY_PORT, "tld")):
             wait_until_answered(port, question(name, SOA), seconds=20)
-        wait_until_idle(server)
+        server.wait_until_idle()
         yield server
 
 
@@ -187,7 +165,7 @@ class Bench:
         return round(self.rate)
 
     def closed_loop_rate(self) -> float:
-        with started(self.clients("udp", "--outstanding", "200"), self.folder / "closed") as loop:
+        with started(self.clients("udp", "--outstanding", "200"), self.folder / "closed", cpu=1) as loop:
             loop.wait(WARM_UP_S + self.seconds + RECOVERY_S)
         result = summary(self.folder / "closed")
         return result["zonda"]["responses_in_window"] * 1e9 / (result["until"] - result["since"])
@@ -199,10 +177,10 @@ class Bench:
         commands = {name: self.clients(name, "--rate", str(rate)) for name, rate in rates.items()}
         began, cpu_s = time.monotonic(), self.server.cpu_s()
         with ExitStack() as running:
-            clients = [running.enter_context(started(command, self.folder / name)) for name, command in commands.items()]
+            clients = [running.enter_context(started(command, self.folder / name, cpu=1)) for name, command in commands.items()]
             time.sleep(WARM_UP_S / 2)
             if place:
-                running.enter_context(started(self.disturbance(kind, place), out))
+                running.enter_context(started(self.disturbance(kind, place), out, cpu=1))
             peak = self.wait(clients, out if kind in HELD else None)
             cpu = (self.server.cpu_s() - cpu_s) / (time.monotonic() - began)
             held = {**self.resources(), "sockets": socket_octets(), "peak": peak}

@@ -17,16 +17,19 @@ import os
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from queries import SOA, is_answered, question, udp_client
+from server_process import ROOT, ZONDA
+
+sys.path.append(str(ROOT / "lab"))
+from zonda_lab.rig import procfs
+
 PORT = 5399
-TICKS = os.sysconf("SC_CLK_TCK")
 BASE32HEX = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", b"0123456789abcdefghijklmnopqrstuv")
 
 
@@ -83,8 +86,7 @@ def write_zone(path: Path, delegations: int) -> int:
 def command(server: str, zone: Path, folder: Path) -> list[str]:
     """Writes the server's configuration and returns its command line."""
     if server == "zonda":
-        program = os.environ.get("ZONDA", str(ROOT / "target/release/zonda"))
-        return [program, "serve", "--listen", f"127.0.0.1:{PORT}", "--zone", f"tld={zone}"]
+        return [ZONDA, "serve", "--listen", f"127.0.0.1:{PORT}", "--zone", f"tld={zone}"]
     conf = folder / f"{server}.conf"
     if server == "nsd":
         conf.write_text(
@@ -99,51 +101,22 @@ def command(server: str, zone: Path, folder: Path) -> list[str]:
     return [shutil.which("knotd", path=os.environ["PATH"] + ":/usr/sbin") or "knotd", "-c", str(conf)]
 
 
-def family(pid: int) -> list[int]:
-    """A process and its descendants."""
-    found = [pid]
-    for parent in found:
-        for task in Path(f"/proc/{parent}/task").glob("*/children"):
-            found += map(int, task.read_text().split())
-    return found
-
-
-def answers() -> bool:
-    """Whether the server answers a SOA query for the zone."""
-    query = bytes.fromhex("000100000001000000000000") + b"\x03tld\x00\x00\x06\x00\x01"
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
-        client.settimeout(0.02)
-        try:
-            client.sendto(query, ("127.0.0.1", PORT))
-            reply = client.recv(4096)
-        except OSError:
-            return False
-    return reply[3] & 15 == 0 and reply[7] > 0
-
-
-def field(pid: int, file: str, name: str) -> int:
-    """A value in kB from a file in /proc."""
-    lines = Path(f"/proc/{pid}/{file}").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(name))
-
-
 def measure(server: str, zone: Path, records: int, folder: Path) -> None:
     """Starts a server, waits for its first answer, prints memory and times."""
     began = time.monotonic()
     with subprocess.Popen(command(server, zone, folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True) as process:
         try:
-            while not answers():
-                if process.poll() is not None or time.monotonic() - began > 600:
-                    print(f"{server:8} does not answer")
-                    return
-                time.sleep(0.005)
+            with udp_client(PORT, 0.02) as client:
+                while not is_answered(client, question("tld", SOA)):
+                    if process.poll() is not None or time.monotonic() - began > 600:
+                        print(f"{server:8} does not answer")
+                        return
+                    time.sleep(0.005)
             seconds = time.monotonic() - began
             time.sleep(1)
-            pids = family(process.pid)
-            size = sum(field(pid, "smaps_rollup", "Pss:") for pid in pids) / 1e3
-            peak = sum(field(pid, "status", "VmHWM:") for pid in pids) / 1e3
-            stats = [Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split() for pid in pids]
-            cpu = sum(int(value) for stat in stats for value in stat[11:15]) / TICKS
+            pids = [process.pid, *procfs.descendants(process.pid)]
+            memory, cpu = procfs.memory_of(pids), procfs.cpu_s(pids)
+            size, peak = memory.pss_kb / 1e3, memory.peak_kb / 1e3
             per_record = size * 1e6 / records
             print(f"{server:8} {size:8.1f} MB  {per_record:6.1f} octets a record  peak {peak:8.1f} MB  {seconds:6.2f} s  CPU {cpu:6.2f} s", flush=True)
         finally:

@@ -21,7 +21,6 @@ import os
 import re
 import resource
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
@@ -31,27 +30,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from server_process import LOAD, ZONDA, ServerProcess
-from transfers import SOA, question, wait_until_answered
+from queries import SOA, question, wait_until_answered
+from server_process import LOAD, ZONDA, ServerProcess, started
+from zones import write_root_zone
 
 PORT, QUIC_PORT = 5394, 5395
-ROOT_DELEGATIONS = 500
 KINDS = {
     "open": ["--connections", "20", "--outstanding", "200"],
     "single": ["--connections", "20", "--outstanding", "20"],
     "full": ["--connections", "20", "--outstanding", "20", "--queries-per-connection", "1"],
     "resumed": ["--connections", "20", "--outstanding", "20", "--queries-per-connection", "1", "--resume"],
 }
-
-
-def write_zone(folder: Path) -> None:
-    """A root zone with glue, and queries for its delegations."""
-    names = [f"tld{number}" for number in range(ROOT_DELEGATIONS)]
-    with (folder / "root.zone").open("w") as zone:
-        zone.write("$ORIGIN .\n$TTL 86400\n@ SOA a.root-servers.net. host. 1 1800 900 604800 86400\n@ NS a.root-servers.net.\n")
-        for number, name in enumerate(names):
-            zone.write("".join(f"{name} NS ns{i}.{name}\nns{i}.{name} A 10.{number >> 8}.{number & 255}.{i}\n" for i in range(4)))
-    (folder / "queries").write_text("".join(f"www{number}.{names[number * 7 % len(names)]}. A\n" for number in range(10_000)))
 
 
 def zonda(folder: Path) -> list[str]:
@@ -85,13 +74,9 @@ def knot(folder: Path) -> list[str] | None:
 @contextmanager
 def serving(command: list[str], log: Path) -> Iterator[ServerProcess]:
     """A server on CPU 0 that answers."""
-    with log.open("ab") as out, subprocess.Popen(["taskset", "-c", "0", *command], stdout=out, stderr=out) as process:
-        try:
-            wait_until_answered(PORT, question(".", SOA), seconds=20)
-            yield ServerProcess(process)
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(20)
+    with started(command, log, cpu=0) as process:
+        wait_until_answered(PORT, question(".", SOA), seconds=20)
+        yield ServerProcess(process)
 
 
 def clients(folder: Path, *options: str) -> list[str]:
@@ -133,7 +118,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     with tempfile.TemporaryDirectory(prefix="zonda-quic-") as temporary:
         folder = Path(temporary)
-        write_zone(folder)
+        write_root_zone(folder)
         servers = {name: command for name, command in (("zonda", zonda(folder)), ("knot", knot(folder))) if command}
         figures: dict[tuple[str, str], list[float]] = {}
         resumed: dict[str, list[float]] = {}

@@ -29,7 +29,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from server_process import LOAD, ZONDA, ServerProcess
+from server_process import LOAD, ServerProcess, serving, started
 
 PORT, PRIMARY_PORT = map(int, os.environ.get("PORTS", "5397 5398").split())  # of the secondary and its primary
 ZONE = "$TTL 3600\n@ SOA ns.example. host.example. {serial} 86400 5 604800 {minimum}\n@ NS ns.example.\n"
@@ -95,33 +95,25 @@ def nsd_primary(folder: Path, program: Path) -> Iterator[dict[str, int]]:
         f'  zonelistfile: "{folder}/nsd.zones"\n  xfrdfile: "{folder}/xfrd.state"\n  tcp-count: 1000\n  cookie-secret-file: ""\n'
         'remote-control:\n  control-enable: no\npattern:\n  name: tiny\n  zonefile: "tiny.zone"\n  provide-xfr: 127.0.0.1 NOKEY\n'
     )
-    with (folder / "nsd.log").open("wb") as log, subprocess.Popen([program, "-d", "-c", config], stderr=log, stdout=log) as process:
-        try:
-            began = time.monotonic()
-            time.sleep(1)
-            if process.poll() is not None:
-                raise SystemExit(f"NSD does not start: {(folder / 'nsd.log').read_text()[-600:]}")
-            wait_for(PRIMARY_PORT, folder / "last", 1, 20)
-            print(f"NSD serves all zones after at most {time.monotonic() - began:.1f} s")
-            yield {}
-        finally:
-            process.send_signal(signal.SIGTERM)
+    with started([str(program), "-d", "-c", str(config)], folder / "nsd.log") as process:
+        began = time.monotonic()
+        time.sleep(1)
+        if process.poll() is not None:
+            raise SystemExit(f"NSD does not start: {(folder / 'nsd.log').read_text()[-600:]}")
+        wait_for(PRIMARY_PORT, folder / "last", 1, 20)
+        print(f"NSD serves all zones after at most {time.monotonic() - began:.1f} s")
+        yield {}
 
 
 @contextmanager
 def secondary(folder: Path, refresh_s: int, state: Path) -> Iterator[Secondary]:
     """A secondary of these zones with this state folder."""
-    config = folder / "zonda.toml"
-    config.write_text(
+    config = (
         f'zone-list = ["secondary.list"]\n\n[server]\nlisten = ["127.0.0.1:{PORT}"]\nstate-dir = "{state}"\n\n'
         f'[template.default]\nprimaries = ["127.0.0.1:{PRIMARY_PORT}"]\nmax-refresh-s = {refresh_s}\n'
     )
-    with (folder / "log").open("wb") as log, subprocess.Popen([ZONDA, "serve", "--config", str(config)], stderr=log) as process:
-        try:
-            yield Secondary(process)
-        finally:
-            if process.poll() is None:
-                process.kill()
+    with serving(folder, config, cpu=None) as server:
+        yield Secondary(server.process)
 
 
 def wait_for(port: int, names: Path, serial: int, rate: int) -> float:

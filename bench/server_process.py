@@ -1,4 +1,4 @@
-"""A running `zonda`, and what /proc says about it."""
+"""Processes that are measured: `zonda` and others, and what /proc says about them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,39 @@ import signal
 import subprocess
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 ZONDA = os.environ.get("ZONDA", str(ROOT / "target/release/zonda"))
 LOAD = os.environ.get("ZONDA_LOAD", str(ROOT / "target/release/zonda-load"))
 TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@contextmanager
+def started(command: list[str], log: Path, cpu: int | None = None, end: int = signal.SIGTERM) -> Iterator[subprocess.Popen[bytes]]:
+    """A process on this CPU with its output in a file; it gets the signal at the end."""
+    pin = [] if cpu is None else ["taskset", "-c", str(cpu)]
+    with log.open("wb") as out, subprocess.Popen([*pin, *command], stdout=out, stderr=out) as process:
+        try:
+            yield process
+        finally:
+            process.send_signal(end)
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                print(f"killed 20 s after SIGTERM: {' '.join(command)}")
+
+
+@contextmanager
+def serving(folder: Path, config: str, cpu: int | None = 0) -> Iterator[ServerProcess]:
+    """A running `zonda` with this configuration in this folder; it is killed at the end."""
+    folder.mkdir(exist_ok=True)
+    (folder / "zonda.toml").write_text(config)
+    with started([ZONDA, "serve", "--config", f"{folder}/zonda.toml"], folder / "log", cpu, signal.SIGKILL) as process:
+        yield ServerProcess(process)
 
 
 class ServerProcess:
@@ -55,6 +82,13 @@ class ServerProcess:
         """Octets that were sent to the disk."""
         lines = (self.proc / "io").read_text().splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith("write_bytes"))
+
+    def wait_until_idle(self) -> None:
+        """Waits until it has used no CPU time for a second."""
+        used = -1.0
+        while self.cpu_s() > used:
+            used = self.cpu_s()
+            time.sleep(1)
 
     def stop(self, number: int = signal.SIGTERM) -> float:
         """Sends a signal; returns the seconds until the process has ended."""

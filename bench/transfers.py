@@ -19,7 +19,6 @@ import argparse
 import hmac
 import json
 import os
-import random
 import shutil
 import signal
 import socket
@@ -33,48 +32,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from server_process import LOAD, ZONDA, ServerProcess
+from queries import AXFR, SOA, A, is_answered, question, udp_client, wait_until_answered
+from server_process import LOAD, ServerProcess, serving
+from zones import write_tld_zone
 
 PORT, TLS_PORT, SECONDARY_PORT = 5391, 5392, 5393
 SECRET = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA="
-SOA, AXFR, A = 6, 252, 1
 #: What one TSIG of a full message covers.
 MESSAGE = 65_000
 
 
-def write_zone(path: Path, delegations: int) -> int:
-    """Writes the zone `tld.`; returns the number of its records."""
-    rnd, records = random.Random(4), 4
-    with path.open("w") as zone:
-        zone.write("$ORIGIN tld.\n$TTL 3600\n@ SOA ns1 host 1 7200 900 1209600 300\n@ NS ns1\n@ NS ns2.example.\nns1 A 192.0.2.1\n")
-        for number in range(delegations):
-            name = f"domain{number}"
-            if number % 10:
-                provider = rnd.randrange(2000)
-                zone.write("".join(f"{name} NS ns{i}.provider{provider}.example.\n" for i in (1, 2)))
-                records += 2
-            else:
-                hosts = [f"ns{i}.{name}" for i in (1, 2)]
-                zone.write("".join(f"{name} NS {host}\n{host} A 10.{number >> 16}.{number >> 8 & 255}.{number & 255}\n" for host in hosts))
-                records += 4
-    return records
-
-
 #----------- servers -------------------------------------------------------------
-
-
-@contextmanager
-def serving(folder: Path, config: str, cpu: int = 0) -> Iterator[ServerProcess]:
-    """A running server with this configuration in this folder."""
-    folder.mkdir(exist_ok=True)
-    (folder / "zonda.toml").write_text(config)
-    command = ["taskset", "-c", str(cpu), ZONDA, "serve", "--config", str(folder / "zonda.toml")]
-    with (folder / "log").open("ab") as log, subprocess.Popen(command, stderr=log) as process:
-        try:
-            yield ServerProcess(process)
-        finally:
-            if process.poll() is None:
-                process.kill()
 
 
 def primary_config(folder: Path, zone: Path) -> str:
@@ -101,54 +69,6 @@ def write_certificate(folder: Path) -> None:
     subprocess.run([*command.split(), "-keyout", folder / "key.pem", "-out", folder / "cert.pem"], check=True, capture_output=True)
 
 
-#----------- questions ------------------------------------------------------------
-
-
-def question(name: str, rtype: int, number: int = 1, opcode: int = 0) -> bytes:
-    """A message with a question and no other records."""
-    labels = b"".join(bytes([len(label)]) + label.encode() for label in name.split(".") if label)
-    return struct.pack("!6H", number, opcode << 11, 1, 0, 0, 0) + labels + b"\0" + struct.pack("!2H", rtype, 1)
-
-
-def is_answered(client: socket.socket, query: bytes) -> bool:
-    """Whether the response to a query has an answer."""
-    client.send(query)
-    try:
-        response = client.recv(4096)
-        while response[:2] != query[:2]:
-            response = client.recv(4096)
-    except OSError:
-        return False
-    return response[3] & 15 == 0 and response[7] > 0
-
-
-def udp_client(port: int, timeout_s: float) -> socket.socket:
-    """A connected socket."""
-    client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    client.connect(("127.0.0.1", port))
-    client.settimeout(timeout_s)
-    return client
-
-
-def wait_until_answered(port: int, query: bytes, seconds: float = 600, pause_s: float = 0.0005) -> float:
-    """Returns the time of the first answer."""
-    began = time.monotonic()
-    with udp_client(port, 0.02) as client:
-        while not is_answered(client, query):
-            if time.monotonic() - began > seconds:
-                raise SystemExit(f"no answer on port {port} after {seconds} s")
-            time.sleep(pause_s)
-    return time.monotonic()
-
-
-def wait_until_idle(server: ServerProcess) -> None:
-    """Waits until the server has used no CPU time for a second."""
-    used = -1.0
-    while server.cpu_s() > used:
-        used = server.cpu_s()
-        time.sleep(1)
-
-
 #----------- sections -------------------------------------------------------------
 
 
@@ -164,7 +84,7 @@ def transfers_out(folder: Path, zone: Path, records: int, arguments: argparse.Na
     octets = 0
     with serving(folder, primary_config(folder, zone)) as server:
         wait_until_answered(PORT, question("tld", SOA))
-        wait_until_idle(server)
+        server.wait_until_idle()
         for _ in range(arguments.rounds):
             for kind, more in kinds.items():
                 before = server.cpu_s()
@@ -200,7 +120,7 @@ def transfer_in(folder: Path, zone: Path, records: int, arguments: argparse.Name
     print(f"{'':8}{'seconds':>9}{'CPU s':>8}{'us/record':>11}{'with image':>12}{'peak MB':>9}{'PSS MB':>8}{'of PSS':>8}")
     with serving(folder, primary_config(folder, zone), cpu=1) as primary:
         wait_until_answered(PORT, question("tld", SOA))
-        wait_until_idle(primary)
+        primary.wait_until_idle()
         for number in range(arguments.rounds):
             own = folder / f"in-{number}"
             own.mkdir()
@@ -208,7 +128,7 @@ def transfer_in(folder: Path, zone: Path, records: int, arguments: argparse.Name
             with serving(own, secondary_config(own)) as server:
                 seconds = wait_until_answered(SECONDARY_PORT, question("tld", SOA)) - began
                 cpu = server.cpu_s()
-                wait_until_idle(server)
+                server.wait_until_idle()
                 with_image, pss, peak = server.cpu_s(), server.pss(), server.peak()
             each, all_each = cpu * 1e6 / records, with_image * 1e6 / records
             print(f"{'':8}{seconds:9.3f}{cpu:8.2f}{each:11.3f}{all_each:12.3f}{peak / 1e6:9.1f}{pss / 1e6:8.1f}{peak / pss:8.2f}")
@@ -218,7 +138,7 @@ def restart(folder: Path, zone: Path, records: int, arguments: argparse.Namespac
     """Kills a secondary that has an image, and starts it without its primary; the same from text."""
     with serving(folder / "p", primary_config(folder, zone), cpu=1), serving(folder / "s", secondary_config(folder)) as server:
         wait_until_answered(SECONDARY_PORT, question("tld", SOA))
-        wait_until_idle(server)
+        server.wait_until_idle()
         server.stop(signal.SIGKILL)
     last = question("domain999.tld", A)
     print(f"\nrestart with {records} records, seconds to the first answer, CPU seconds by then, seconds to stop")
@@ -240,8 +160,8 @@ def update(folder: Path, zone: Path, _records: int, arguments: argparse.Namespac
     """Adds records one by one, and waits for each at the primary and at the secondary."""
     with serving(folder / "p", primary_config(folder, zone)) as primary, serving(folder / "s", secondary_config(folder)) as secondary:
         wait_until_answered(SECONDARY_PORT, question("tld", SOA))
-        wait_until_idle(primary)
-        wait_until_idle(secondary)
+        primary.wait_until_idle()
+        secondary.wait_until_idle()
         print("\nmilliseconds from one update to the first answer with it: median, 90 %, maximum; and what the primary did for each")
         print(f"{'':28}{'primary':>24}{'secondary':>24}{'CPU ms':>8}{'disk kB':>9}")
         add_records(primary, "alone", 0, arguments.updates)
@@ -305,7 +225,7 @@ def main() -> None:
     os.sched_setaffinity(0, {1})
     with tempfile.TemporaryDirectory(prefix="zonda-transfers-") as temporary:
         zone = Path(temporary) / "tld.zone"
-        records = write_zone(zone, arguments.delegations)
+        records = write_tld_zone(zone, arguments.delegations)
         for section in arguments.sections or SECTIONS:
             folder = Path(temporary) / section
             folder.mkdir()
