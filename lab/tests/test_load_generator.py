@@ -194,6 +194,14 @@ def test_the_mean_latency_of_players_is_that_of_all_latencies() -> None:
     assert merge_results(results).latency_mean_us == pytest.approx(200.0)
 
 
+def test_the_rates_of_a_ramp_are_those_of_all_players() -> None:
+    """They were those of the first player."""
+    one, two = LoadResult(20, 20, 2.0, ramp=[(100.0, 1.0), (200.0, 1.0)]), LoadResult(30, 25, 2.0)
+    two.ramp = [(100.0, 1.0), (300.0, 0.5), (400.0, 0.5)]
+    assert merge_results([one, two]).ramp == [(200.0, 1.0), (500.0, 0.7)]
+    assert merge_results([one, LoadResult(10, 10, 2.0)]).ramp == []
+
+
 def test_a_ramp_has_the_results_of_each_part(zonda_load: ZondaLoad) -> None:
     ramp = job(ramp=3.0)
     assert ramp.mean_rate == 20_000

@@ -122,7 +122,7 @@ def merge_results(results: Sequence[LoadResult]) -> LoadResult:
         connect_mean_us=_mean((result.connect_mean_us, result.handshakes) for result in results),
         invalid=[f"player {i}: {reason}" for i, result in enumerate(results, 1) for reason in result.invalid],
         sending=results[0].sending,
-        ramp=results[0].ramp,
+        ramp=_merged_ramp([result.ramp for result in results]),
         more=results[0].more,
     )
 
@@ -131,6 +131,15 @@ def _mean(parts: Iterable[tuple[float | None, int]]) -> float | None:
     """The mean of all values, from the mean of each part and its count; None if no part has a value."""
     known = [(mean, count) for mean, count in parts if mean is not None and count]
     return sum(mean * count for mean, count in known) / sum(count for _, count in known) if known else None
+
+
+def _merged_ramp(ramps: Sequence[list[tuple[float, float]]]) -> list[tuple[float, float]]:
+    """The rate of all players in each interval, and the share answered of all their queries."""
+    merged = []
+    for interval in zip(*ramps, strict=False):
+        rate = sum(rate for rate, _ in interval)
+        merged.append((rate, sum(rate * answered for rate, answered in interval) / rate))
+    return merged
 
 
 def _merged_histogram(encoded: Sequence[str]) -> str:
