@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -53,6 +54,19 @@ def test_packets_are_delayed_and_lost_with_or_without_netem() -> None:
         assert 125 < len(arrived) < 195  # 160 are expected, with a standard deviation of 6
         answering.close()
         asking.close()
+
+
+def test_the_files_of_a_slow_link_bear_the_name_of_the_lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next lab removes those of a killed one by their name, and did not know these."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    try:
+        rig = NamespaceNetwork(RigSpec(delay_ms=1.0))
+    except UnsupportedError as error:
+        pytest.skip(str(error))
+    with rig:
+        found = [path.name for path in tmp_path.iterdir()]
+        assert all(name.startswith(f"zonda-lab-{os.getpid()}-") for name in found), found
+    assert not list(tmp_path.iterdir())
 
 
 def test_settings_are_changed_inside_only() -> None:

@@ -1,6 +1,6 @@
 """Samples CPU, pressure, processes and network counters twice per second; a stand-alone program.
 
-`python telemetry_sampler.py --labels FILE [--net NAME=PATH]...` prints a JSON header line, then one sample per line
+`python sampler.py --labels FILE [--net NAME=PATH]...` prints a JSON header line, then one sample per line
 with the cumulative counters of the kernel; `series.py` computes rates. FILE maps labels to process ids and
 may change. SIGUSR1 asks for a sample at once, marked `edge`: the lab takes one before and one after each window, so
 that counters cover exactly the window even if samples in between are late. Standard library only, because it also runs
