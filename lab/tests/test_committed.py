@@ -276,6 +276,6 @@ def test_the_evidence_of_the_suspected_faults_exists() -> None:
     """FAULTS.md names tests, which may be renamed."""
     root = Path(__file__).parents[2]
     named = set(re.findall(r"`([a-z]+(?:_[a-z0-9]+){3,})`", (root / "lab" / "FAULTS.md").read_text()))
-    paths = [*root.glob("lab/tests/*.py"), *root.glob("crates/load/tests/*.rs")]
+    paths = [*root.glob("lab/tests/*.py"), *root.glob("crates/load/tests/**/*.rs")]
     written = set(re.findall(r"^ *(?:def|fn) (\w+)\(", "".join(path.read_text() for path in paths), re.MULTILINE))
     assert len(named) > 10 and named <= written

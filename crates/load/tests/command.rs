@@ -1,52 +1,33 @@
 //! Runs the program: JSON lines on standard output, exit statuses, signals, messages about bad input.
 
 use std::collections::HashSet;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::Read;
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
 use std::thread;
+use std::time::Instant;
 
 use hdrhistogram::serialization::Deserializer;
 use serde_json::Value;
 
+use crate::program::{command, file, records, run};
+use crate::running::Running;
+
+#[path = "shared/program.rs"]
+mod program;
+#[path = "shared/running.rs"]
+mod running;
+#[path = "shared/udp_server.rs"]
+mod udp_server;
+
 /// A server that responds REFUSED, with another question where `is_wrong` says so of the number of the response.
 fn serve(is_wrong: impl Fn(u64) -> bool + Send + 'static) -> u16 {
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
-    let port = socket.local_addr().expect("bound").port();
-    thread::spawn(move || {
-        let mut octets = [0; 2048];
-        for number in 0.. {
-            let Ok((len, peer)) = socket.recv_from(&mut octets) else { return };
-            octets[2] |= 0x80;
-            octets[3] = 5;
-            octets[13] ^= u8::from(is_wrong(number));
-            let _ = socket.send_to(&octets[..len], peer);
-        }
+    let server = udp_server::serve(move |number, response| {
+        response[3] = 5;
+        response[13] ^= u8::from(is_wrong(number));
+        true
     });
-    port
-}
-
-/// A file in the test's own folder.
-fn file(name: &str, content: &str) -> PathBuf {
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-    std::fs::File::create(&path).and_then(|mut file| file.write_all(content.as_bytes())).expect("a writable folder");
-    path
-}
-
-fn command(arguments: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_zonda-load"));
-    command.args(arguments.split_whitespace());
-    command
-}
-
-fn run(arguments: &str) -> Output {
-    command(arguments).output().expect("the program was built")
-}
-
-fn records(output: &Output) -> Vec<Value> {
-    let text = std::str::from_utf8(&output.stdout).expect("UTF-8");
-    text.lines().map(|line| serde_json::from_str(line).expect("a JSON object per line")).collect()
+    server.port()
 }
 
 /// Of two zones of one name, the first was dropped without a word; a record that overflows its message was sent in pieces.
@@ -173,14 +154,11 @@ fn sigterm_ends_a_run_with_its_sum() {
     let queries = queries.display();
     let arguments =
         format!("query --server 127.0.0.1 --port {port} --queries {queries} --rate 100 --seconds 600 --interval 0.1");
-    let mut child = command(&arguments).stdout(Stdio::piped()).spawn().expect("the program was built");
-    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines().map(|line| line.expect("UTF-8"));
-    assert!(lines.by_ref().any(|line| line.contains("stats_periodic")));
-    terminate(&child);
-    let last: Value = serde_json::from_str(&lines.last().expect("a sum")).expect("JSON");
-    assert_eq!(last["type"], "stats_sum");
-    assert!(last["queries"].as_u64().is_some_and(|queries| (5..60_000).contains(&queries)));
-    assert!(child.wait().expect("it was started here").code().is_some());
+    let mut running = Running::start(command(&arguments));
+    running.next_with("type", "stats_periodic");
+    let (sum, code) = running.terminate();
+    assert!(sum["queries"].as_u64().is_some_and(|queries| (5..60_000).contains(&queries)));
+    assert!(code.is_some());
 }
 
 #[test]
@@ -190,12 +168,11 @@ fn a_run_at_an_unreachable_rate_can_be_stopped() {
         "query --server 127.0.0.1 --port {port} --queries {} --rate 1e9 --seconds 60 --timeout-ms 10 --interval 0.1",
         queries.display()
     );
-    let mut child = command(&arguments).stdout(Stdio::piped()).spawn().expect("the program was built");
-    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines().map(|line| line.expect("UTF-8"));
-    assert!(lines.by_ref().any(|line| line.contains("stats_periodic")));
-    terminate(&child);
-    assert!(lines.last().expect("a sum").contains("scheduled queries were never sent"));
-    assert_eq!(child.wait().expect("it was started here").code(), Some(3));
+    let mut running = Running::start(command(&arguments));
+    running.next_with("type", "stats_periodic");
+    let (sum, code) = running.terminate();
+    assert!(sum.to_string().contains("scheduled queries were never sent"));
+    assert_eq!(code, Some(3));
 }
 
 #[test]
@@ -217,14 +194,11 @@ fn an_interrupted_search_reports_what_it_found() {
         "query --server 127.0.0.1 --port {port} --queries {} --find-peak 99 --rate 10 --seconds 0.3",
         queries.display()
     );
-    let mut child = command(&arguments).stdout(Stdio::piped()).spawn().expect("the program was built");
-    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines().map(|line| line.expect("UTF-8"));
-    assert!(lines.by_ref().any(|line| line.contains("answered")));
-    terminate(&child);
-    let last: Value = serde_json::from_str(&lines.last().expect("a sum")).expect("JSON");
-    assert_eq!(last["type"], "stats_sum");
-    assert_eq!(last["zonda"]["invalid_because"][0], "the search was interrupted");
-    assert_eq!(child.wait().expect("it was started here").code(), Some(3));
+    let mut running = Running::start(command(&arguments));
+    running.next_with("msg_type", "trial");
+    let (sum, code) = running.terminate();
+    assert_eq!(sum["zonda"]["invalid_because"][0], "the search was interrupted");
+    assert_eq!(code, Some(3));
 }
 
 #[test]
@@ -356,22 +330,16 @@ fn too_few_descriptors_are_reported_with_the_number_needed() {
 #[test]
 fn the_peak_of_a_rate_limited_server_is_found() {
     // 500 responses per second, by a token bucket of 20.
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
-    let port = socket.local_addr().expect("bound").port();
-    thread::spawn(move || {
-        let (mut octets, mut tokens, mut last) = ([0; 2048], 20.0, std::time::Instant::now());
-        while let Ok((len, peer)) = socket.recv_from(&mut octets) {
-            let now = std::time::Instant::now();
-            tokens = f64::min(20.0, tokens + (now - last).as_secs_f64() * 500.0);
-            last = now;
-            if tokens >= 1.0 {
-                tokens -= 1.0;
-                octets[2] |= 0x80;
-                let _ = socket.send_to(&octets[..len], peer);
-            }
-        }
+    let (mut tokens, mut last) = (20.0, Instant::now());
+    let server = udp_server::serve(move |_, _| {
+        let now = Instant::now();
+        tokens = f64::min(20.0, tokens + (now - last).as_secs_f64() * 500.0);
+        last = now;
+        let has_token = tokens >= 1.0;
+        tokens -= f64::from(u8::from(has_token));
+        has_token
     });
-    let queries = file("peak.queries", "a.example A\n");
+    let (port, queries) = (server.port(), file("peak.queries", "a.example A\n"));
     let output = run(&format!(
         "query --server 127.0.0.1 --port {port} --queries {} --find-peak 90 --rate 200 --seconds 0.4 --timeout-ms 50 --resolution 20",
         queries.display()
@@ -392,10 +360,4 @@ fn the_peak_of_a_rate_limited_server_is_found() {
             trial["responses_in_window"].as_f64().expect("a number") / trial["scheduled"].as_f64().expect("a number");
         assert!((share - trial["answered"].as_f64().expect("a number")).abs() < 1e-9, "{trial}");
     }
-}
-
-/// Sends SIGTERM with the shell's built-in `kill`, since a minimal system lacks the program.
-fn terminate(child: &Child) {
-    let status = Command::new("sh").args(["-c", &format!("kill {}", child.id())]).status();
-    assert!(status.expect("sh runs").success());
 }

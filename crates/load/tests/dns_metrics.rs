@@ -1,11 +1,11 @@
 //! The output complies with the rules of DNS-OARC's dns-metrics (dns-metrics.schema.json of 2024-05-30).
 
-use std::net::UdpSocket;
-use std::path::PathBuf;
-use std::process::Command;
-use std::thread;
-
 use serde_json::Value;
+
+#[path = "shared/program.rs"]
+mod program;
+#[path = "shared/udp_server.rs"]
+mod udp_server;
 
 /// The type of a member in the schema.
 #[derive(Clone, Copy, Debug)]
@@ -109,26 +109,11 @@ fn is_of(value: &Value, kind: Kind) -> bool {
     }
 }
 
-/// A server that repeats the query, over UDP.
-fn serve() -> u16 {
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
-    let port = socket.local_addr().expect("bound").port();
-    thread::spawn(move || {
-        let mut octets = [0; 2048];
-        while let Ok((len, peer)) = socket.recv_from(&mut octets) {
-            octets[2] |= 0x80;
-            _ = socket.send_to(&octets[..len], peer);
-        }
-    });
-    port
-}
-
 #[test]
 fn records_comply_with_the_schema() {
-    let port = serve();
-    let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("schema.queries");
-    std::fs::write(&file, "example SOA\n").expect("a writable folder");
-    let (file, mut count) = (file.display(), 0);
+    let port = udp_server::serve(|_, _| true).port();
+    let (file, zones) = (program::file("schema.queries", "example SOA\n"), program::file("schema.zones", "example\n"));
+    let (file, zones, mut count) = (file.display(), zones.display(), 0);
     let short = "--rate 100 --seconds 0.3 --interval 0.1 --timeout-ms 50";
     for arguments in [
         format!("query --queries {file} {short}"),
@@ -140,16 +125,12 @@ fn records_comply_with_the_schema() {
             "query --queries {file} --find-peak 99 --rate 10 --seconds 0.1 --resolution 100 --timeout-ms 20 --tcp-share 1"
         ),
         "hold --connections 2 --seconds 0".into(),
-        format!("xfr pull --zones {file}.zones --timeout-ms 100"),
+        format!("xfr pull --zones {zones} --timeout-ms 100"),
         format!("probe --queries {file} --seconds 0.1"),
-        format!("notify --zones {file}.zones --rate 10"),
+        format!("notify --zones {zones} --rate 10"),
     ] {
-        std::fs::write(format!("{file}.zones"), "example\n").expect("a writable folder");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_zonda-load"));
-        command.args(arguments.split_whitespace()).args(["--server", "127.0.0.1", "--port", &port.to_string()]);
-        let output = command.output().expect("the program was built");
-        let text = String::from_utf8(output.stdout).expect("UTF-8");
-        let records: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        let output = program::run(&format!("{arguments} --server 127.0.0.1 --port {port}"));
+        let records = program::records(&output);
         assert!(records.len() >= 2, "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
         records.iter().for_each(check_record);
         count += records.len();

@@ -1,9 +1,6 @@
 //! `zonda-load echo` and `sink`, queried over each transport.
 
-use std::ffi::OsStr;
-use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -16,24 +13,26 @@ use load::tls::{Purpose, TlsConfig};
 use rustls::pki_types::ServerName;
 use serde_json::Value;
 
+use crate::running::Running;
+
+#[path = "shared/program.rs"]
+mod program;
+#[path = "shared/running.rs"]
+mod running;
+
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// A running server, killed on drop unless it was stopped.
+/// A running server.
 struct Server {
-    child: Child,
-    lines: std::io::Lines<BufReader<ChildStdout>>,
+    running: Running,
     ready: Value,
 }
 
 impl Server {
     fn start(arguments: &str) -> Server {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_zonda-load"));
-        command.args(arguments.split_whitespace()).args(["--listen", "127.0.0.1", "--port", "0"]);
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("the program was built");
-        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-        let mut records = lines.by_ref().map(|line| parse(&line.expect("UTF-8")));
-        let ready = records.find(|record| record["msg_type"] == "ready").expect("it starts");
-        Server { child, lines, ready: ready["zonda"].clone() }
+        let mut running = Running::start(program::command(&format!("{arguments} --listen 127.0.0.1 --port 0")));
+        let ready = running.next_with("msg_type", "ready");
+        Server { running, ready: ready["zonda"].clone() }
     }
 
     fn address(&self, port: &str) -> SocketAddr {
@@ -41,26 +40,11 @@ impl Server {
     }
 
     /// Sends SIGTERM and returns the totals.
-    fn stop(mut self) -> Value {
-        let killed = Command::new("sh").args(["-c", &format!("kill {}", self.child.id())]).status();
-        assert!(killed.expect("sh runs").success());
-        let sum = parse(&self.lines.by_ref().last().expect("a sum").expect("UTF-8"));
-        assert_eq!(self.child.wait().expect("it was started here").code(), Some(0));
-        assert_eq!(sum["type"], "stats_sum");
+    fn stop(self) -> Value {
+        let (sum, code) = self.running.terminate();
+        assert_eq!(code, Some(0));
         sum
     }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It has ended if it was stopped.
-        _ = self.child.kill();
-        _ = self.child.wait();
-    }
-}
-
-fn parse(line: &str) -> Value {
-    serde_json::from_str(line).expect("JSON")
 }
 
 fn job(server: SocketAddr, line: &str, count: u32) -> Job {
@@ -211,28 +195,19 @@ fn faults_are_injected() {
     let server = Server::start("echo --fault drop-every=10,wrong-every=4");
     let metrics = run(&Job { timeout: Duration::from_millis(200), ..job(server.address("port"), ". NS", 100) });
     assert_eq!((metrics.responses, metrics.timeouts, metrics.rcodes[2]), (90, 10, 20));
-    let bad = Command::new(env!("CARGO_BIN_EXE_zonda-load"))
-        .args(["echo", "--listen", "127.0.0.1", "--port", "0", "--fault", "loss=1"])
-        .output()
-        .expect("the program was built");
+    let bad = program::run("echo --listen 127.0.0.1 --port 0 --fault loss=1");
     assert_eq!(bad.status.code(), Some(2));
 }
 
 fn find_peak(server: &Server, options: &str) -> (Value, Vec<Value>) {
-    let folder = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     // Tests run at the same time, so each has files of its own.
     let port = server.address("port").port();
-    let [queries, expected] = ["queries", "expected"].map(|kind| folder.join(format!("peak-echo-{port}.{kind}")));
-    std::fs::write(&queries, "www.example A\n").expect("a writable folder");
-    std::fs::write(&expected, "NOERROR answer\n").expect("a writable folder");
-    let output = Command::new(env!("CARGO_BIN_EXE_zonda-load"))
-        .args(["query", "--server", "127.0.0.1", "--port", &port.to_string()])
-        .args([OsStr::new("--queries"), queries.as_os_str(), OsStr::new("--expect"), expected.as_os_str()])
-        .args(options.split_whitespace())
-        .output()
-        .expect("the program was built");
-    let text = String::from_utf8(output.stdout).expect("UTF-8");
-    let records: Vec<Value> = text.lines().map(parse).collect();
+    let queries = program::file(&format!("peak-echo-{port}.queries"), "www.example A\n");
+    let expected = program::file(&format!("peak-echo-{port}.expected"), "NOERROR answer\n");
+    let (queries, expected) = (queries.display(), expected.display());
+    let records = program::records(&program::run(&format!(
+        "query --server 127.0.0.1 --port {port} --queries {queries} --expect {expected} {options}"
+    )));
     let trials = records.iter().filter(|record| record["msg_type"] == "trial").map(|record| record["zonda"].clone());
     (records.last().expect("a sum")["zonda"].clone(), trials.collect())
 }

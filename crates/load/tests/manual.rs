@@ -1,16 +1,18 @@
 //! The commands of `docs/manual/zonda-load.md` succeed, against the null primary and with smaller numbers; those over QUIC have their options.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::thread;
+use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_zonda-load");
+use crate::running::Running;
+
+#[path = "shared/running.rs"]
+mod running;
+#[path = "shared/udp_server.rs"]
+mod udp_server;
 
 /// The options that are replaced, with the largest value for a test.
 const LARGEST: [(&str, f64); 5] =
@@ -62,13 +64,9 @@ fn the_servers_of_the_manual_start() {
                 arguments[at] = "0".into();
             }
         }
-        let mut command_line = Command::new(PROGRAM);
-        command_line.current_dir(&folder).args(&arguments).stdout(Stdio::piped());
-        let mut child = command_line.spawn().expect("it was built");
-        let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
-        let is_ready = lines.map_while(Result::ok).any(|line| line.contains(r#""msg_type":"ready""#));
-        child.kill().and_then(|()| child.wait()).expect("it was started here");
-        assert!(is_ready, "{command:?}");
+        let mut server = Running::start(program(&folder, &arguments));
+        server.next_with("msg_type", "ready");
+        assert_eq!(server.terminate().1, Some(0), "{command:?}");
         count += 1;
     }
     assert_eq!(count, 4);
@@ -187,28 +185,30 @@ fn finds_peak(command: &[String]) -> bool {
 /// A server with a peak of 500 responses per second: that of a primary is too high to be found in a short time.
 fn slow_server() -> u16 {
     const PAUSE: Duration = Duration::from_millis(2);
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
-    let port = socket.local_addr().expect("bound").port();
-    thread::spawn(move || {
-        let (mut message, mut last) = ([0; 512], Instant::now());
-        while let Ok((len, peer)) = socket.recv_from(&mut message) {
-            if last.elapsed() >= PAUSE {
-                last = Instant::now();
-                message[2] |= 0x80;
-                _ = socket.send_to(&message[..len], peer);
-            }
+    let mut last = Instant::now();
+    let server = udp_server::serve(move |_, _| {
+        let is_due = last.elapsed() >= PAUSE;
+        if is_due {
+            last = Instant::now();
         }
+        is_due
     });
-    port
+    server.port()
+}
+
+fn program(folder: &Path, arguments: &[String]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_zonda-load"));
+    command.current_dir(folder).args(arguments);
+    command
 }
 
 fn run(folder: &Path, arguments: &[String]) -> Output {
-    Command::new(PROGRAM).current_dir(folder).args(arguments).output().expect("the program was built")
+    program(folder, arguments).output().expect("the program was built")
 }
 
-/// A running `zonda-load xfr serve`, killed on drop.
+/// A running `zonda-load xfr serve`.
 struct Primary {
-    child: Child,
+    _running: Running,
     port: u64,
     tls_port: u64,
 }
@@ -216,21 +216,12 @@ struct Primary {
 impl Primary {
     /// Runs the command of the manual on ports that the kernel chooses.
     fn start(folder: &Path, serve: &[String], tsig: &[String]) -> Primary {
-        let mut command = Command::new(PROGRAM);
         let port = serve.iter().position(|word| word == "--port").expect("the manual names a port") + 1;
-        command.args(&serve[..port]).arg("0").args(&serve[port + 1..]).args(["--tls-port", "0"]).args(tsig);
-        let mut child = command.current_dir(folder).stdout(Stdio::piped()).spawn().expect("the program was built");
-        let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
-        let events = lines.map(|line| serde_json::from_str::<Value>(&line.expect("UTF-8")).expect("JSON"));
-        let ready = events.into_iter().find(|event| event["msg_type"] == "ready").expect("it starts");
+        let mut command = program(folder, &serve[..port]);
+        command.arg("0").args(&serve[port + 1..]).args(["--tls-port", "0"]).args(tsig);
+        let mut running = Running::start(command);
+        let ready = running.next_with("msg_type", "ready");
         let number = |key: &str| ready["zonda"][key].as_u64().expect("a port");
-        Primary { port: number("port"), tls_port: number("tls_port"), child }
-    }
-}
-
-impl Drop for Primary {
-    fn drop(&mut self) {
-        _ = self.child.kill();
-        _ = self.child.wait();
+        Primary { port: number("port"), tls_port: number("tls_port"), _running: running }
     }
 }
