@@ -188,11 +188,10 @@ impl<'q> QuicLoad<'q> {
     /// Counts the queries without a response at the end: old ones are lost, as those to a server that has died.
     fn record_unanswered(&mut self, end: Instant) {
         for exchange in self.askers.iter().flat_map(|asker| asker.exchanges.values()) {
-            let waited_ns = |since: Instant| end.saturating_duration_since(since).as_nanos() as u64;
             if end.saturating_duration_since(exchange.sent) < TIMEOUT {
                 self.metrics.interrupted += 1;
             } else {
-                self.metrics.record_timeout(waited_ns(exchange.intended), waited_ns(exchange.sent));
+                exchange.record_lost(&mut self.metrics);
             }
         }
     }
@@ -310,7 +309,8 @@ impl<'q> QuicLoad<'q> {
     fn record_loss(&mut self, number: usize, reason: String) {
         if self.clients.client(number).is_established {
             self.metrics.closed_early += 1;
-            self.metrics.timeouts += self.askers[number].exchanges.len() as u64;
+            let lost = self.askers[number].exchanges.values();
+            lost.for_each(|exchange| exchange.record_lost(&mut self.metrics));
         } else {
             self.metrics.record_failed_handshake(&io::Error::other(reason));
         }
@@ -367,8 +367,14 @@ impl Exchange {
                     metrics.record_wrong(|| format!("a response to another question than query {}", self.query));
                 }
             }
-            _ => metrics.record_timeout(intended_ns, sent_ns),
+            _ => self.record_lost(metrics),
         }
+    }
+
+    /// Counts a query that is never answered. Its latency is at least the time-out, however soon that is known.
+    fn record_lost(&self, metrics: &mut Metrics) {
+        let waited_ns = |since: Instant| since.elapsed().max(TIMEOUT).as_nanos() as u64;
+        metrics.record_timeout(waited_ns(self.intended), waited_ns(self.sent));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Hostile clients over QUIC, as a server sees them.
+//! Clients over QUIC with a server that answers nothing: hostile ones, and some whose queries are lost.
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, UdpSocket};
@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use load::hold::{Behaviour, HoldConfig, HoldResult};
-use load::queries::{QueryTemplate, file};
-use load::quic::hostile;
+use load::queries::{Queries, QueryTemplate, file};
+use load::quic::{QuicConfig, TIMEOUT, hostile};
 use load::tls::{self, Purpose, TlsConfig};
 use quinn_proto::crypto::rustls::QuicServerConfig;
 use quinn_proto::{
@@ -129,12 +129,20 @@ fn advance(
     }
 }
 
+/// A client that accepts any certificate.
+fn trusting() -> TlsConfig {
+    let name = ServerName::try_from("localhost").expect("a literal");
+    TlsConfig::new(name, Vec::new(), false, Purpose::Transfers).expect("a good configuration")
+}
+
+fn queries() -> Queries {
+    file::read(b"www.example A", &QueryTemplate::default()).expect("a query")
+}
+
 /// Runs some clients against a server; returns both results.
 fn run(behaviour: Behaviour, connections: usize, hold_ms: u64, idle_timeout_ms: u64) -> (HoldResult, Seen) {
     let server = Server::start(Duration::from_millis(idle_timeout_ms));
-    let name = ServerName::try_from("localhost").expect("a literal");
-    let tls = TlsConfig::new(name, Vec::new(), false, Purpose::Transfers).expect("a good configuration");
-    let queries = file::read(b"www.example A", &QueryTemplate::default()).expect("a query");
+    let (tls, queries) = (trusting(), queries());
     let config = HoldConfig {
         server: server.address,
         sources: None,
@@ -177,6 +185,30 @@ fn every_second_random_datagram_begins_like_a_connection() {
     assert_eq!((seen.datagrams, seen.initials, seen.established), (10, 5, 0), "{seen:?}");
     // Keys are derived for all five; two reserved bits are 0 in a quarter of them.
     assert!((1..5).contains(&seen.attempts), "{seen:?}");
+}
+
+/// Queries on lost connections were time-outs without a latency, so that the latencies were those of the others alone.
+#[test]
+fn queries_on_lost_connections_have_the_time_out_as_latency() {
+    let server = Server::start(Duration::from_millis(200));
+    let config = QuicConfig {
+        server: server.address,
+        tls: &trusting(),
+        connections: 2,
+        rate: 200.0,
+        query_rate: None,
+        outstanding: 3,
+        queries_per_connection: 0,
+        warm_up: Duration::ZERO,
+        duration: Duration::from_millis(800),
+        queries: &queries(),
+    };
+    let metrics = config.run(&AtomicBool::new(false), |_| ()).expect("loopback").metrics;
+    assert!(metrics.closed_early >= 2 && metrics.timeouts >= 6, "{metrics:?}");
+    assert_eq!((metrics.responses, metrics.latency_actual.len()), (0, metrics.timeouts));
+    // With three significant digits, the bucket of the time-out begins slightly below it.
+    assert!(metrics.latency_actual.min() >= TIMEOUT.as_nanos() as u64 / 1000 * 999, "{metrics:?}");
+    server.stop();
 }
 
 #[test]
