@@ -21,6 +21,8 @@ from zonda_lab.rig import machine_info
 from zonda_lab.rig.namespaces import NamespaceNetwork
 from zonda_lab.run.runner import described
 
+Make = Callable[..., WindowRecord]
+NOISE = (1.0, 1.01, 0.99, 1.005, 0.995, 1.002, 0.998, 1.003)  # of eight blocks
 TARGET = Path(__file__).parents[2] / "target"
 PROGRAMS = ("zonda", "zonda-load")
 BUILDS = [TARGET / kind for kind in ("release", "debug") if all((TARGET / kind / name).exists() for name in PROGRAMS)]
@@ -150,7 +152,7 @@ def lab(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 
 
 @pytest.fixture
-def make_record() -> Callable[..., WindowRecord]:
+def make_record() -> Make:
     """A synthetic window: `make_record(block, server="nsd", cpu_us_per_query=3.0)`."""
 
     def made(

@@ -1,8 +1,8 @@
 import dataclasses
-from collections.abc import Callable
 
 import numpy as np
 import pytest
+from conftest import Make
 
 from zonda_lab.analysis import analysis, claims, effects
 from zonda_lab.experiments.definition import AnalysisSpec, Claim, Published
@@ -12,7 +12,6 @@ from zonda_lab.report.result_tables import claims as claims_table
 from zonda_lab.results.window_record import WindowRecord
 from zonda_lab.statistics import ratio_effect
 
-Make = Callable[..., WindowRecord]
 SPEC = AnalysisSpec(metric="cpu_us_per_query", compare="server.name", baseline="nsd", metrics=["answered_qps"])
 
 

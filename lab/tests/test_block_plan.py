@@ -1,8 +1,8 @@
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import Make
 
 from zonda_lab.analysis import block_plan
 from zonda_lab.analysis.block_plan import Prospect
@@ -12,7 +12,6 @@ from zonda_lab.experiments.definition import AnalysisSpec
 from zonda_lab.results.folder import Results
 from zonda_lab.results.window_record import WindowRecord
 
-Make = Callable[..., WindowRecord]
 SPEC = AnalysisSpec(metric="cpu_us_per_query", compare="server.name", baseline="nsd")
 
 

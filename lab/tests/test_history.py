@@ -1,19 +1,16 @@
 import json
 import math
 import subprocess
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import Make
 
 from zonda_lab.analysis import history
 from zonda_lab.analysis.history import Recording
 from zonda_lab.command import cli
-from zonda_lab.results.window_record import WindowRecord
-
-Make = Callable[..., WindowRecord]
 
 
 def recording(make: Make, number: int, cost: float, blocks: int = 8, seconds: float = 5.0) -> Recording:

@@ -1,11 +1,11 @@
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from conftest import Make
 
 from zonda_lab import report
 from zonda_lab.analysis.analysis import analyse_metric
@@ -20,7 +20,7 @@ from zonda_lab.report.result_tables import confirming_range
 from zonda_lab.report.size import measured_size, size
 from zonda_lab.report.validity_tables import without_value
 from zonda_lab.results.folder import Results
-from zonda_lab.results.window_record import Bound, WindowRecord
+from zonda_lab.results.window_record import Bound
 from zonda_lab.run.runner import described
 from zonda_lab.schema import parse
 
@@ -83,7 +83,7 @@ def test_the_page_says_what_the_full_form_leaves_out(made: Results) -> None:
     ],
 )
 def test_the_size_states_the_minimum_detectable_effect_or_why_there_is_none(
-    made: Results, make_record: Callable[..., WindowRecord], values: tuple[float, ...], bound: Bound, said: str
+    made: Results, make_record: Make, values: tuple[float, ...], bound: Bound, said: str
 ) -> None:
     """E2 stated none, E19 one of 0 points, and others a range from 0.4 % to more than 1000 %."""
     (entry,) = list(made.manifest()["experiments"].values())[:1]
@@ -101,7 +101,7 @@ def test_the_size_states_the_minimum_detectable_effect_or_why_there_is_none(
     assert "no comparison, so no minimum detectable effect" in found
 
 
-def test_the_length_of_a_replay_is_that_of_its_windows(make_record: Callable[..., WindowRecord]) -> None:
+def test_the_length_of_a_replay_is_that_of_its_windows(make_record: Make) -> None:
     """E21 said "windows of 10 s", a setting that a replay does not use; its windows had 30 s."""
     replay = described(catalogue.load(catalogue.find("E21")[0]))
     record = make_record(0, sent_qps=1043.0)
@@ -110,7 +110,7 @@ def test_the_length_of_a_replay_is_that_of_its_windows(make_record: Callable[...
     assert "windows of about 10 s, 1,043 queries per second (root-server-2016.pcap.xz at 6 times its speed)" in said
 
 
-def test_a_treatment_without_a_valid_window_is_named(make_record: Callable[..., WindowRecord]) -> None:
+def test_a_treatment_without_a_valid_window_is_named(make_record: Make) -> None:
     """BIND had no valid window during transfers in E24; its row was missing without a word."""
     records = [make_record(0, server=server, answered_share=0.7) for server in ("zonda", "bind")]
     assert without_value(records, "answered_share") == []
@@ -119,9 +119,7 @@ def test_a_treatment_without_a_valid_window_is_named(make_record: Callable[..., 
     assert without_value(records, "answered_share") == [Text(text, title)]
 
 
-def test_a_treatment_to_which_the_primary_metric_does_not_apply_is_no_fault(
-    make_record: Callable[..., WindowRecord],
-) -> None:
+def test_a_treatment_to_which_the_primary_metric_does_not_apply_is_no_fault(make_record: Make) -> None:
     """E18 had `No valid window of ...: zonda, 1,000 that reset ()`: connections that close at once have no memory."""
     records = [
         make_record(0, server=server, clients=clients, **({"bytes_per_connection": 3.0} if clients == "idle" else {}))
@@ -169,7 +167,7 @@ def test_every_experiment_has_plots_tables_and_a_result(page: Path) -> None:
     assert text.count("<svg") >= 8
 
 
-def test_the_latency_plot_has_a_line_for_each_level(make_record: Callable[..., WindowRecord], tmp_path: Path) -> None:
+def test_the_latency_plot_has_a_line_for_each_level(make_record: Make, tmp_path: Path) -> None:
     """Histograms of all levels were merged into one line."""
     records = [make_record(0, within={"traffic.rate": rate}, latency_p50_us=50.0) for rate in ("1000", "2000")]
     histogram = LatencyHistogram()

@@ -1,6 +1,5 @@
-from collections.abc import Callable
-
 import pytest
+from conftest import NOISE, Make
 
 from zonda_lab.analysis.analysis import analyse_metric, measured_for
 from zonda_lab.analysis.claims import ClaimCheck, check_claim
@@ -10,9 +9,7 @@ from zonda_lab.report.conclusion import conclusion, verdict
 from zonda_lab.report.result_tables import measured_here
 from zonda_lab.results.window_record import WindowRecord
 
-Make = Callable[..., WindowRecord]
 ANALYSIS = AnalysisSpec(metric="cpu_us_per_query", compare="server.name", baseline="nsd")
-NOISE = (1.0, 1.01, 0.99, 1.005, 0.995, 1.002, 0.998, 1.003)
 
 
 def records(make: Make, blocks: int, **speed: float) -> list[WindowRecord]:

@@ -1,12 +1,12 @@
 """Faults that reports had: names that broke the page, values that were hidden, wrong or without their bound."""
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from conftest import Make
 
 from zonda_lab.analysis.analysis import analyse_metric, tabulate
 from zonda_lab.analysis.claims import check_claim
@@ -23,9 +23,7 @@ from zonda_lab.report.result_tables import Echo, _without_control, claims, measu
 from zonda_lab.report.validity_tables import predictions
 from zonda_lab.results.window_record import WindowRecord
 
-Make = Callable[..., WindowRecord]
 SPEC = AnalysisSpec(metric="cpu_us_per_query", compare="server.name", baseline="nsd")
-NOISE = (1.0, 1.01, 0.99, 1.005, 0.995, 1.002, 0.998, 1.003)
 EVIL = 'a"><script>x</script>\n| b'
 
 

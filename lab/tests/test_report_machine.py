@@ -2,18 +2,16 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from conftest import Make
 
 from zonda_lab.report.build import document
 from zonda_lab.report.document import Table, Text
 from zonda_lab.report.machine import machine, primaries_of, roles
 from zonda_lab.results.folder import Results
-from zonda_lab.results.window_record import WindowRecord
 
-Make = Callable[..., WindowRecord]
 INSTALLED = {label: {"kind": label, "version": "1", "sha256": "0" * 64} for label in ("nsd", "knot", "echo", "null")}
 MANIFEST = {
     "machine": {"cpu": "x", "cpus": 2, "hypervisor": "", "memory_mb": 2048, "kernel": "6", "system": "y", "sysctl": {}},

@@ -1,9 +1,9 @@
 """The top of the page, and what stands beside figures because of the rig."""
 
 import dataclasses
-from collections.abc import Callable
 
 import pytest
+from conftest import NOISE, Make
 
 from zonda_lab.analysis.analysis import analyse_metric
 from zonda_lab.experiments.definition import AnalysisSpec, Published
@@ -16,8 +16,6 @@ from zonda_lab.report.result_tables import Echo, measured_here, metric_tables
 from zonda_lab.report.validity_tables import false_alarms, grouped, predictions, resource, rig_bound
 from zonda_lab.results.window_record import WindowRecord
 
-Make = Callable[..., WindowRecord]
-NOISE = (1.0, 1.01, 0.99, 1.005, 0.995, 1.002, 0.998, 1.003)
 SPEC = AnalysisSpec(metric="answered_qps", compare="server.name", baseline="nsd")
 
 

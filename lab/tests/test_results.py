@@ -1,13 +1,13 @@
 import itertools
 import json
 import re
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from conftest import Make
 
 from zonda_lab.analysis import compare
 from zonda_lab.command import cli
@@ -15,9 +15,7 @@ from zonda_lab.errors import LabError
 from zonda_lab.experiments.definition import Settings, TimingSpec, TrafficSpec
 from zonda_lab.results.conditions import conditions, differences
 from zonda_lab.results.folder import Results
-from zonda_lab.results.window_record import WindowRecord, parse_record, selected
-
-Make = Callable[..., WindowRecord]
+from zonda_lab.results.window_record import parse_record, selected
 
 
 @pytest.fixture
@@ -115,12 +113,23 @@ def fill(results: Results, make_record: Make, values: dict[str, float], n: int =
             results.append(make_record(block, server=server, cpu_us_per_query=value * wobble * (1 + 0.1 * block)))
 
 
+def compared(results: Results, a: str = "nsd", b: str = "zonda", margin: float = 0.02) -> compare.Comparison:
+    """Two servers of one result."""
+    return compare.compare(compare.Side(results.folder, a), compare.Side(results.folder, b), margin)
+
+
+def set_analysis(results: Results, **changes: object) -> None:
+    manifest = results.manifest()
+    manifest["experiments"]["E1"]["analysis"] |= changes
+    results.write("manifest.json", manifest)
+
+
 @pytest.mark.parametrize(("b", "status"), [(3.0, 0), (3.3, 1), (2.7, 0)])
 def test_two_servers_of_one_result_are_compared_by_block(
     results: Results, make_record: Make, b: float, status: int
 ) -> None:
     fill(results, make_record, {"nsd": 3.0, "zonda": b})
-    done = compare.compare(compare.Side(results.folder, "nsd"), compare.Side(results.folder, "zonda"), 0.02)
+    done = compared(results)
     assert done.interleaved and len(done.metrics) == 1
     assert done.status == status
     assert done.metrics[0].effect.ratio == pytest.approx(b / 3.0, abs=0.01)
@@ -158,11 +167,11 @@ def test_a_factor_of_three_is_significant_with_few_blocks_and_many_metrics(
 
 def test_a_significant_loss_within_the_margin_is_not_worse(results: Results, make_record: Make) -> None:
     fill(results, make_record, {"nsd": 3.0, "zonda": 3.03}, n=12)
-    done = compare.compare(compare.Side(results.folder, "nsd"), compare.Side(results.folder, "zonda"), 0.05)
+    done = compared(results, margin=0.05)
     found = done.metrics[0]
     assert found.effect and found.effect.p < 0.05
     assert found.decision == "not worse" and done.status == compare.NOT_WORSE
-    strict = compare.compare(compare.Side(results.folder, "nsd"), compare.Side(results.folder, "zonda"), 0.005)
+    strict = compared(results, margin=0.005)
     assert strict.metrics[0].decision == "worse" and strict.status == compare.WORSE
 
 
@@ -173,7 +182,7 @@ def test_an_undetected_loss_is_status_2(results: Results, make_record: Make) -> 
         for server, value in (("nsd", 3.0), ("zonda", 3.2)):
             cost = value * draw.lognormal(0, 0.1)
             results.append(make_record(block, server=server, cpu_us_per_query=cost))
-    done = compare.compare(compare.Side(results.folder, "nsd"), compare.Side(results.folder, "zonda"), 0.02)
+    done = compared(results)
     assert done.status == compare.UNDETECTED and done.summary.startswith("undetected: more blocks are needed")
 
 
@@ -183,10 +192,8 @@ def test_counts_of_zero_are_compared(results: Results, make_record: Make, b: int
     for block in range(5):
         results.append(make_record(block, server="nsd", cpu_us_per_query=3.0, lost=0))
         results.append(make_record(block, server="zonda", cpu_us_per_query=3.0, lost=b))
-    manifest = results.manifest()
-    manifest["experiments"]["E1"]["analysis"]["metrics"] = ["lost"]
-    results.write("manifest.json", manifest)
-    done = compare.compare(compare.Side(results.folder, "nsd"), compare.Side(results.folder, "zonda"), 0.02)
+    set_analysis(results, metrics=["lost"])
+    done = compared(results)
     assert [line.decision for line in done.metrics] == ["not worse", decision]
     assert done.status == (compare.WORSE if b else compare.NOT_WORSE)
 
@@ -197,10 +204,8 @@ def test_invalid_latency_is_not_compared(results: Results, make_record: Make) ->
             record = make_record(block, server=server, cpu_us_per_query=3.0 + block, latency_p99_us=100.0 + block)
             record.latency_reasons = ["late"] if server == "zonda" else []
             results.append(record)
-    manifest = results.manifest()
-    manifest["experiments"]["E1"]["analysis"]["metrics"] = ["latency_p99_us"]
-    results.write("manifest.json", manifest)
-    done = compare.compare(compare.Side(results.folder, "nsd"), compare.Side(results.folder, "zonda"), 0.02)
+    set_analysis(results, metrics=["latency_p99_us"])
+    done = compared(results)
     assert [(line.metric, line.decision) for line in done.metrics if line.decision != "not worse"] == [
         ("latency_p99_us", "too few starts")
     ]
@@ -249,7 +254,7 @@ def test_an_a_a_alarm_withholds_a_comparison_in_one_result(results: Results, mak
                 cost = 3.0 * factor * wobble * (1 + 0.001 * (block % 5 - 2) * (copy + len(server)))
                 record = make_record(block, copy, server=server, within={"rate": rate}, cpu_us_per_query=cost)
                 results.append(record)
-    done = compare.compare(compare.Side(results.folder, "knot"), compare.Side(results.folder, "zonda"), 0.02)
+    done = compared(results, "knot")
     assert [(line.levels, line.decision) for line in done.metrics] == [
         ({"rate": "1"}, "withheld"),
         ({"rate": "2"}, "worse"),
@@ -264,7 +269,7 @@ def test_an_alarm_is_a_difference_above_the_margin_of_the_comparison(
         for server, copy, factor in (("nsd", 0, 1.0), ("nsd", 1, 1.01), ("knot", 0, 1.0), ("zonda", 0, 2.0)):
             cost = 3.0 * factor * (1 + 0.0001 * (block % 5 - 2) * (copy + len(server)))
             results.append(make_record(block, copy, server=server, cpu_us_per_query=cost))
-    done = compare.compare(compare.Side(results.folder, "knot"), compare.Side(results.folder, "zonda"), margin)
+    done = compared(results, "knot", margin=margin)
     assert [line.decision for line in done.metrics] == [decision]
 
 
@@ -272,9 +277,7 @@ def test_shares_are_compared_in_points(results: Results, make_record: Make, caps
     for block in range(8):
         for server, share in (("nsd", 1.0), ("zonda", 0.99)):
             results.append(make_record(block, server=server, answered_share=share - 1e-5 * (block % 3)))
-    manifest = results.manifest()
-    manifest["experiments"]["E1"]["analysis"] |= {"metric": "answered_share", "margin": 0.02}
-    results.write("manifest.json", manifest)
+    set_analysis(results, metric="answered_share", margin=0.02)
     assert cli.main(["compare", f"{results.folder}:nsd", f"{results.folder}:zonda"]) == compare.WORSE
     assert re.search(r"worse +E1 answered_share : -1\S* \(.*\) points, p < 0.001", capsys.readouterr().out)
 
@@ -313,9 +316,9 @@ def test_results_of_other_conditions_are_compared_on_request_only(
 
 def test_nothing_to_compare_is_status_2(results: Results, make_record: Make) -> None:
     fill(results, make_record, {"nsd": 3.0}, n=4)
-    done = compare.compare(compare.Side(results.folder, "nsd"), compare.Side(results.folder, "zonda"), 0.02)
+    done = compared(results)
     assert done.status == compare.UNDETECTED and "no metric has enough starts on both sides" in done.summary
     with pytest.raises(LabError, match="has no server znoda\n  help: did you mean `zonda`"):
-        compare.compare(compare.Side(results.folder, "nsd"), compare.Side(results.folder, "znoda"), 0.02)
+        compared(results, b="znoda")
     with pytest.raises(LabError, match="both sides are the same"):
-        compare.compare(compare.Side(results.folder, "nsd"), compare.Side(results.folder, "nsd"), 0.02)
+        compared(results, b="nsd")

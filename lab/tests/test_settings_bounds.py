@@ -1,19 +1,17 @@
 """Values that a time-out, the schedule or a busy generator cut off are bounds, in new and in committed records."""
 
 import json
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from conftest import Make
 
 from zonda_lab.analysis import analysis, claims
 from zonda_lab.experiments.definition import AnalysisSpec, ChangeSpec, Claim, RigSpec, Settings, TrafficSpec
 from zonda_lab.results.folder import Results
 from zonda_lab.results.settings_bounds import bounded, setting
-from zonda_lab.results.window_record import WindowRecord
 
-Make = Callable[..., WindowRecord]
 RECORDS = Path(__file__).parents[1] / "records"
 OPEN = {"settings": asdict(Settings(traffic=TrafficSpec(timeout_ms=200)))}
 

@@ -1,10 +1,8 @@
-from collections.abc import Callable
-
 import pytest
+from conftest import Make
 
 from zonda_lab.load.zone_probe import Arrivals
 from zonda_lab.procedures import transfers
-from zonda_lab.results.window_record import WindowRecord
 
 
 def test_the_rate_of_censored_transfers_is_an_upper_bound() -> None:
@@ -17,9 +15,7 @@ def test_the_rate_of_censored_transfers_is_an_upper_bound() -> None:
 
 
 @pytest.mark.parametrize("missing", [0.0, 700.0])
-def test_what_zones_that_came_used_bounds_what_all_use(
-    make_record: Callable[..., WindowRecord], missing: float
-) -> None:
+def test_what_zones_that_came_used_bounds_what_all_use(make_record: Make, missing: float) -> None:
     """Divided by the records of all zones although some never came, and compared as if they had."""
     record = make_record(1, zones_missing=missing)
     used = ("primary_cpu_us_per_record", "bytes_per_record", "bytes_per_zone", "rss_mb", "pss_mb", "peak_mb")
