@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import socket
-import struct
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -41,18 +39,11 @@ class UpdatedPrimary(Primary):
         self.updates = 0
         super().__init__()
 
-    def serve(self, client: socket.socket) -> None:
-        with client, suppress(OSError, struct.error):
-            while True:
-                (length,) = struct.unpack(">H", client.recv(2, socket.MSG_WAITALL))
-                octets = client.recv(length, socket.MSG_WAITALL)
-                if octets[2] >> 3 & 15 == dns.opcode.UPDATE:
-                    self.updates += 1
-                    for piece in self.attack(octets):
-                        client.sendall(piece)
-                    continue
-                for message in self.respond(dns.message.from_wire(octets)):
-                    client.sendall(framed(message))
+    def pieces(self, octets: bytes) -> Iterator[bytes]:
+        if octets[2] >> 3 & 15 != dns.opcode.UPDATE:
+            return super().pieces(octets)
+        self.updates += 1
+        return self.attack(octets)
 
 
 # ---------- what hostile primaries do ----------

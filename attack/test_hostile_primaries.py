@@ -62,11 +62,15 @@ class Primary:
         with client, suppress(OSError, struct.error):
             while True:
                 (length,) = struct.unpack(">H", client.recv(2, socket.MSG_WAITALL))
-                query = dns.message.from_wire(client.recv(length, socket.MSG_WAITALL))
+                octets = client.recv(length, socket.MSG_WAITALL)
                 if not self.is_up:
                     return
-                for message in self.respond(query):
-                    client.sendall(framed(message))
+                for piece in self.pieces(octets):
+                    client.sendall(piece)
+
+    def pieces(self, octets: bytes) -> Iterator[bytes]:
+        """What is sent in response to a message."""
+        return map(framed, self.respond(dns.message.from_wire(octets)))
 
     def close(self) -> None:
         self.datagrams.close()
