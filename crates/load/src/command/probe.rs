@@ -12,13 +12,13 @@ use netio::clock;
 use serde_json::json;
 use wire::{Class, Rtype};
 
-use super::input::read;
+use super::input::read_queries;
 use super::maintenance::zone_names;
 use super::number::{rate, seconds};
 use super::{CommandError, Validity, conclude};
 use crate::metrics::LatencyHistogram;
 use crate::probe::{ProbeConfig, ProbeLimits, Prober, Progress, WantedAnswer};
-use crate::queries::{Queries, QueryEncoder, QueryTemplate, file};
+use crate::queries::{Queries, QueryEncoder, QueryTemplate};
 use crate::report::{ReportHeader, Reporter, encode_histogram, fields, quantiles};
 
 /// Arguments of `zonda-load probe`.
@@ -103,11 +103,10 @@ pub fn run(arguments: &ProbeArguments, stop: &AtomicBool) -> Result<Validity, Co
 
 impl ProbeArguments {
     fn questions(&self) -> Result<Queries, CommandError> {
-        let template = QueryTemplate::default();
         if let Some(path) = &self.queries {
-            let queries = file::read(&read(path)?, &template).map_err(CommandError::input(path.display()))?;
-            return if queries.is_empty() { Err(CommandError::without(path, "questions")) } else { Ok(queries) };
+            return read_queries(path);
         }
+        let template = QueryTemplate::default();
         let mut encoder = QueryEncoder::new(&template);
         if let Some(path) = &self.zones {
             zone_names(path)?.iter().for_each(|name| encoder.push(name.as_ref(), Rtype::SOA, Class::IN));
