@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 from conftest import Responder, serving
+from response_builder import answer, record
 
 import report
 from answer_rules import Rule
 from comparison_run import ComparisonRun, Tally
-from dns_numbers import AA, NS, QR, SOA, TC, TXT, A
+from dns_numbers import AA, AXFR, NS, QR, SOA, TC, TXT, A
 from message import Query, Record
-from names import read_name, wire_name
+from names import wire_name
 from run import is_clean
 from scenes import Scene, Suite
 from servers import Server, Zone
@@ -47,22 +48,16 @@ def right_answers(zone: ZoneData) -> Callable[[bytes], bytes]:
     """Correct responses from the test zone: positive, NODATA, NXDOMAIN and AXFR."""
 
     def respond(query: bytes) -> bytes:
-        name, at = read_name(query, 12, {})
-        qtype = struct.unpack_from(">H", query, at)[0]
-        held = zone.rrsets.get(name.lower())
-        if qtype == 252:
-            soa = zone.soa
-            return message(query, at + 4, [soa, *(r for r in zone.records if r != soa), soa], [], 0)
-        found = (held or {}).get(qtype, frozenset())
-        return message(query, at + 4, sorted(found), [] if found else [zone.soa._replace(ttl=5)], 0 if held else 3)
+        asked, soa = Query.from_wire(query), zone.soa
+        held = zone.rrsets.get(asked.name.lower())
+        found = (held or {}).get(asked.qtype, frozenset())
+        if asked.qtype == AXFR:
+            response = answer(asked, [soa, *(r for r in zone.records if r != soa), soa])
+        else:
+            response = answer(asked, sorted(found), [] if found else [soa._replace(ttl=5)], rcode=0 if held else 3)
+        return query[:2] + response[2:]
 
     return respond
-
-
-def message(query: bytes, end: int, answers: list[Record], authority: list[Record], rcode: int) -> bytes:
-    body = b"".join(r.owner + struct.pack(">HHIH", r.rtype, 1, r.ttl, len(r.rdata)) + r.rdata for r in (*answers, *authority))
-    opt = b"\0" + struct.pack(">HHIH", 41, 1232, 0, 0) if query[11] else b""
-    return query[:2] + struct.pack(">5H", QR | AA | rcode, 1, len(answers), len(authority), bool(opt)) + query[12:end] + body + opt
 
 
 def changed(respond: Callable[[bytes], bytes], change: Change) -> Callable[[bytes], bytes | None]:
@@ -165,7 +160,7 @@ LOST = [Record(wire_name("www.example."), A, 1, 60, bytes([192, 0, 2, 2])), Reco
 
 @pytest.mark.parametrize("lost", LOST)
 def test_a_transfer_that_lacks_a_record_is_caught(scene: tuple[Scene, ZoneSet], lost: Record) -> None:
-    gone = lost.owner + struct.pack(">HHIH", lost.rtype, 1, lost.ttl, len(lost.rdata)) + lost.rdata
+    gone = record(lost)
 
     def without(query: bytes, reply: bytes) -> bytes:
         if query[-3:-2] != b"\xfc":
