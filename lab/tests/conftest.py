@@ -151,30 +151,20 @@ def lab(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     return run
 
 
+def window(
+    block: int, copy: int = 0, experiment: str = "E1", within: dict[str, str] | None = None, **given: object
+) -> WindowRecord:
+    """A synthetic window: `window(block, server="nsd", cpu_us_per_query=3.0)`."""
+    levels = {key: str(value) for key, value in given.items() if isinstance(value, str)}
+    metrics = {key: float(value) for key, value in given.items() if isinstance(value, int | float)}
+    treatment = {"server.name": levels.pop("server", "nsd"), **levels}
+    start, server = f"{experiment}/{block}/{treatment}/{copy}", {"label": treatment["server.name"]}
+    return WindowRecord(experiment, start, block, 0, treatment, copy, within or {}, metrics=metrics, server=server)
+
+
 @pytest.fixture
 def make_record() -> Make:
-    """A synthetic window: `make_record(block, server="nsd", cpu_us_per_query=3.0)`."""
-
-    def made(
-        block: int, copy: int = 0, experiment: str = "E1", within: dict[str, str] | None = None, **given: object
-    ) -> WindowRecord:
-        levels = {key: str(value) for key, value in given.items() if isinstance(value, str)}
-        metrics = {key: float(value) for key, value in given.items() if isinstance(value, int | float)}
-        treatment = {"server.name": levels.pop("server", "nsd"), **levels}
-        start = f"{experiment}/{block}/{treatment}/{copy}"
-        return WindowRecord(
-            experiment,
-            start,
-            block,
-            0,
-            treatment,
-            copy,
-            within or {},
-            metrics=metrics,
-            server={"label": treatment["server.name"]},
-        )
-
-    return made
+    return window
 
 
 @pytest.fixture(scope="session")
@@ -205,79 +195,44 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Results:
         for name, speed in (("nsd", 1.0), ("knot", 1.1)):
             for record in windows(block, name, speed, draw, results.folder):
                 results.append(record)
-    skipped = WindowRecord(
-        "E16",
-        "E16/s",
-        0,
-        0,
-        {"server.name": "bind", "setting": "qdisc fq"},
-        skipped="this kernel cannot do qdisc fq",
-        valid=False,
-    )
+    skipped = window(0, experiment="E16", server="bind", setting="qdisc fq")
+    skipped.skipped, skipped.valid = "this kernel cannot do qdisc fq", False
     results.append(skipped)
     return results
 
 
 def windows(block: int, name: str, speed: float, draw: np.random.Generator, folder: Path) -> list[WindowRecord]:
-    def made(experiment: str, treatment: dict[str, str], within: dict[str, str], **metrics: float) -> WindowRecord:
-        key = f"{experiment}/{block}/{treatment}"
-        return WindowRecord(
-            experiment,
-            key,
-            block,
-            0,
-            treatment,
-            0,
-            within,
-            metrics={k: v * draw.lognormal(0, 0.01) for k, v in metrics.items()},
-        )
+    """Those of one block of a server that needs `speed` times the CPU time of NSD."""
 
-    found = []
-    for rate in (20_000, 80_000, 200_000):
-        share = min(1.0, 100_000 / speed / rate)
-        found.append(
-            made("E1", {"server.name": name}, {"traffic.rate": str(rate)}, sent_qps=rate, cpu_us_per_query=3 * speed)
-        )
-        found[-1].metrics["answered_share"] = share
-        found[-1].saturated = [[0.4, "server: thread nsd uses its whole core"]]
-    peaks = {f"peak_{goal}_qps": 100_000 / speed for goal in ("100", "9999", "999", "99")}
-    found.append(made("E2", {"server.name": name}, {}, **peaks, first_loss_qps=90_000))
-    for zones in (250, 1000):
-        record = made(
-            "E12",
-            {"server.name": name, "zones.zones": str(zones)},
-            {},
-            transfer_s=zones / 1000 * speed,
-            zones_per_s=1000 / speed,
-        )
-        record.detail["arrivals"], record.predictions = (
-            [[0.1, 1], [zones / 1000, zones]],
-            {"transfer_s": 0.0, "connections_per_s": 470.5},
-        )
+    def add(experiment: str, within: dict[str, str] | None = None, **given: Any) -> WindowRecord:
+        record = window(block, experiment=experiment, within=within, **{"server": name, **given})
+        record.metrics = {metric: value * draw.lognormal(0, 0.01) for metric, value in record.metrics.items()}
         found.append(record)
+        return record
+
+    found: list[WindowRecord] = []
+    for rate in (20_000, 80_000, 200_000):
+        record = add("E1", {"traffic.rate": str(rate)}, sent_qps=rate, cpu_us_per_query=3 * speed)
+        record.metrics["answered_share"] = min(1.0, 100_000 / speed / rate)
+        record.saturated = [[0.4, "server: thread nsd uses its whole core"]]
+    add("E2", **{f"peak_{goal}_qps": 100_000 / speed for goal in ("100", "9999", "999", "99")}, first_loss_qps=90_000)
+    for zones in (250, 1000):
+        times = {"transfer_s": zones / 1000 * speed, "zones_per_s": 1000 / speed}
+        record = add("E12", **{"zones.zones": str(zones)}, **times)
+        record.detail["arrivals"] = [[0.1, 1], [zones / 1000, zones]]
+        record.predictions = {"transfer_s": 0.0, "connections_per_s": 470.5}
     for setting in ("default", "sack 1 (the default)", "tso_win_divisor 1"):
         for level in ("20,000 q/s", "full load"):
-            found.append(
-                made(
-                    "E16",
-                    {"server.name": "bind", "setting": setting},
-                    {"load": level},
-                    cpu_us_per_query=18 * speed,
-                    latency_mean_us=200 * speed,
-                    answered_qps=50_000,
-                )
-            )
-            found[-1].block = block * 2 + (name == "knot")
-    found[-1].latency_reasons = ["the generator was 2000 µs off its schedule (99 %), 100 µs are allowed"]
+            costs = {"cpu_us_per_query": 18 * speed, "latency_mean_us": 200 * speed, "answered_qps": 50_000}
+            record = add("E16", {"load": level}, server="bind", setting=setting, **costs)
+            record.block = block * 2 + (name == "knot")
+    record.latency_reasons = ["the generator was 2000 µs off its schedule (99 %), 100 µs are allowed"]
     latency = LatencyHistogram()
     for value in draw.lognormal(4, 0.3, 500):
         latency.add(float(value))
-    record = made(
-        "E21", {"server.name": name, "traffic.transport": "udp"}, {}, cpu_us_per_query=3.0, latency_p50_us=55.0
-    )
+    record = add("E21", **{"traffic.transport": "udp"}, cpu_us_per_query=3.0, latency_p50_us=55.0)
     record.files["latency"] = f"hdr/{name}-{block}.hlog"
     write_log(folder / record.files["latency"], 0.0, 1.0, {"intended": latency.encoded(), "actual": latency.encoded()})
-    found.append(record)
-    invalid = made("E21", {"server.name": name, "traffic.transport": "tcp"}, {}, cpu_us_per_query=3.0)
-    invalid.valid, invalid.reasons = False, ["the hypervisor took 5.0% of the CPU time"]
-    return [*found, invalid]
+    record = add("E21", **{"traffic.transport": "tcp"}, cpu_us_per_query=3.0)
+    record.valid, record.reasons = False, ["the hypervisor took 5.0% of the CPU time"]
+    return found
