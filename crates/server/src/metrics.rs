@@ -125,5 +125,9 @@ mod tests {
         assert_eq!(described.len(), text.lines().filter(|line| line.starts_with("# HELP ")).count());
         let listeners = render(&CounterReader::default(), None, None);
         assert!(!listeners.contains("journal") && !listeners.contains("zones"));
+        let manual = include_str!("../../../docs/manual/operations.md");
+        let names = described.iter().filter_map(|line| line.split(' ').next());
+        let missing: Vec<&str> = names.filter(|name| !manual.contains(&format!("`{name}`"))).collect();
+        assert!(missing.is_empty(), "docs/manual/operations.md does not explain {missing:?}");
     }
 }

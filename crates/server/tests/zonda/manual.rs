@@ -56,7 +56,7 @@ fn pages_have_short_names() {
 #[test]
 fn commands_in_documents_exist() {
     let mut count = 0;
-    for file in ["README.md", "docs/manual/zonda.md", "docs/manual/tuning.md"] {
+    for file in ["README.md", "docs/manual/zonda.md", "docs/manual/operations.md", "docs/manual/tuning.md"] {
         let text = fs::read_to_string(workspace().join(file)).expect("the document");
         // Every second part is between fences.
         for command in text.split("```").skip(1).step_by(2).flat_map(str::lines).filter_map(command) {
