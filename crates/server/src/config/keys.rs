@@ -24,10 +24,10 @@ key_table! {
 
         /// Files that list zones, one zone per line: `NAME [TEMPLATE]`.
         ///
-        /// For very many zones: a list is read faster than `[[zone]]` tables and takes less space. `#` starts a comment (write
-        /// `\035` for a `#` in a name). A zone takes all its keys from its template, `default` if none is named, so the
-        /// template needs `primaries`, or a `file`, usually with `{name}` in it. `*` and `?` work as in `include`; included files may
-        /// have lists of their own. A reload reads the lists again.
+        /// For very many zones: a list is read faster than `[[zone]]` tables and takes less space. A zone takes all its keys from its
+        /// template, or from `[template.default]`; the template needs `primaries`, or a `file`, usually with `{name}` in it. `#` starts a
+        /// comment (write `\035` for a `#` in a name). `*` and `?` work as in `include`, and included files may have their own lists. A reload
+        /// reads the lists again.
         Reload "zone-list" zone_list: Vec<Spanned<FilePath>> = "[]";
     }
 }
@@ -45,8 +45,7 @@ key_table! {
 
         /// Addresses and ports to listen on for QUIC (RFC 9250); the default port is 853, and port 53 is not allowed.
         ///
-        /// It needs `tls-cert` and `tls-key`, or `tls-self-signed`. Access lists treat QUIC as TLS: `tls = true` in an entry is satisfied by either, as is
-        /// the name of a client certificate.
+        /// It needs `tls-cert` and `tls-key`, or `tls-self-signed`. Access lists treat QUIC as TLS: an entry with `tls` matches either.
         Restart "listen-quic" listen_quic: Vec<TlsEndpoint> = "[]";
 
         /// The certificate chain of this server in PEM, its own certificate first.
@@ -59,25 +58,26 @@ key_table! {
 
         /// Whether to make a self-signed certificate at the start, for trials, instead of `tls-cert` and `tls-key`.
         ///
-        /// The log has its `tls-pin`, by which a client can know it.
+        /// The log has its pin, for the `tls-pin` of a client.
         Restart "tls-self-signed" tls_self_signed: bool = "false";
 
-        /// The processor time for TLS handshakes, in percent of one processor, so that a flood of them leaves the rest for answers.
-        /// QUIC handshakes get as much again. Those of TLS have one thread, so for them more than 100 is the same as 100.
+        /// The processor time for TLS handshakes, in percent of one processor. QUIC handshakes get as much again.
+        ///
+        /// A flood of handshakes then leaves the rest for answers. TLS handshakes have one thread, so more than 100 is for QUIC only.
         Restart "tls-handshake-percent" tls_handshake_percent: WholeNumber<1, 100_000> = "50";
 
         /// A file of keys for TLS session tickets, so that several servers resume each other's sessions (RFC 8446 4.6.1).
         ///
-        /// One key on each line, 32 octets in base64, as `openssl rand -base64 32` prints; `#` starts a comment. The first key makes
-        /// tickets, all of them are accepted. Whoever has a key can read the sessions that were resumed by its tickets: write a new key to
-        /// the first line every few hours, remove the oldest, and reload. If it is not set, the server makes keys of its own, and
+        /// One key per line, 32 octets in base64, as `openssl rand -base64 32` prints; `#` starts a comment. The first key makes
+        /// tickets, and all keys are accepted. Whoever has a key can read the sessions that were resumed with its tickets. So write a new key to
+        /// the first line every few hours, remove the oldest, and reload. If this is not set, the server makes its own keys, and
         /// replaces them every 6 hours.
         Reload "tls-ticket-keys" tls_ticket_keys: Option<FilePath> = "";
 
         /// The certificates of the authorities that certify primaries and clients, in PEM.
         ///
-        /// A certificate in it may itself be that of a primary or client. If it is not set, only a `tls-pin` authenticates a
-        /// primary, and no client is asked for a certificate. Lists of revoked certificates (CRLs) are not read: see "Revoking a
+        /// It may also contain the certificates of primaries and clients themselves. If it is not set, only a `tls-pin` authenticates a
+        /// primary, and clients are not asked for certificates. Revocation lists (CRLs) are not read: see "Revoking a
         /// certificate" in the manual.
         Reload "tls-ca" tls_ca: Option<FilePath> = "";
 
@@ -91,24 +91,25 @@ key_table! {
 
         /// The folder for the control socket and for data that must survive a restart.
         ///
-        /// If it is missing, it is created and given to `user`, unless a user other than root can change the path to it: then
-        /// create it for that user yourself. It must belong to the user that zonda runs as, or to root, and must not be
-        /// writable for everybody. Two daemons cannot share it. If it is not set, it is `$STATE_DIRECTORY` if systemd sets
-        /// that, `/var/lib/zonda` for root, else `$XDG_STATE_HOME/zonda` or `~/.local/state/zonda`. Without this key and without
-        /// systemd there is no journal: transferred zones are not kept over a restart.
+        /// If it is missing, it is created and given to `user`. If a user other than root can change the path to it, create it yourself
+        /// for `user`. It must belong to the user that zonda runs as, or to root, and must not be writable for everybody. Two servers
+        /// cannot share it.
+        ///
+        /// Without this key it is `$STATE_DIRECTORY` if systemd sets that, `/var/lib/zonda` for root, else `$XDG_STATE_HOME/zonda` or
+        /// `~/.local/state/zonda`. Without this key and without systemd there is no journal: transferred zones are not kept over a restart.
         Restart "state-dir" state_dir: Option<FilePath> = "";
 
-        /// Whether members of the group that zonda runs as may use the control socket, besides the user that it runs as, and root.
+        /// Whether members of the group that zonda runs as may use the control socket, besides root and the user that it runs as.
         ///
-        /// They can reload, add and remove zones and do all else that `zonda zone` does, but read no other files of the state-dir. With `--state-dir` their commands
-        /// need not read the configuration, which may have secrets.
+        /// They may use `zonda reload`, `zonda zone` and `zonda metrics`, but read no other files of the state-dir. With `--state-dir` these commands
+        /// do not read the configuration, which may contain secrets.
         Restart "control-by-group" control_by_group: bool = "false";
 
         /// The maximum size of the earlier changes of all zones in the journal, in octets; 0 means no limit.
         ///
-        /// When they exceed it, the oldest are dropped, whatever zone they are of: see `max-journal-bytes`. The journal in `state-dir`
-        /// also has the current version of each zone, and the changes that lead to it, which no limit applies to. As its files are
-        /// tidied in the background, it may take about twice that much on disk.
+        /// Above it, the oldest are dropped, whatever zone they belong to: see `max-journal-bytes`. The current version of each zone, and the
+        /// changes that lead to it, are not limited. As files are compacted in the background, the journal may take about twice that much
+        /// on disk.
         Restart "max-journal-total-bytes" max_journal_total_bytes: WholeNumber<0, { u32::MAX }> = "1073741824";
 
         /// The user to run as once the sockets are open: `USER` or `USER:GROUP`.
@@ -141,10 +142,10 @@ key_table! {
         /// The maximum number of TCP and TLS connections. For one more, a stuck connection is closed, else the longest idle one.
         ///
         /// 0 means as many as the limit of open files (`LimitNOFILE=`, `ulimit -n`) and a quarter of the available memory allow. Some
-        /// files are reserved for zone files, reloads and the sockets to listen on. If a configured number is more than the limit of
-        /// open files allows, a warning at the start gives the number that is left.
+        /// descriptors are reserved for zone files, reloads and listening sockets. If the limit allows fewer than configured, a warning at the
+        /// start gives the number.
         ///
-        /// The TCP threads, the TLS threads and the one for handshakes share it: each has an equal share, and what the others leave free.
+        /// The TCP and TLS threads share it: each has an equal part, and what the others leave free.
         Restart "tcp-connections" tcp_connections: WholeNumber<0, 10_000_000> = "0";
 
         /// The maximum number of TCP and TLS connections of one client; a client is an IPv4 address or an IPv6 /56.
@@ -152,10 +153,10 @@ key_table! {
         /// 0 means 1000, or a quarter of all connections if that is less, but at least 8.
         Restart "tcp-connections-per-client" tcp_connections_per_client: WholeNumber<0, 10_000_000> = "0";
 
-        /// The proxies that name their clients in PROXY headers (version 2), one before each UDP message and at the start of each connection.
+        /// Proxies that send PROXY headers (version 2): before each UDP message, and at the start of each connection.
         ///
         /// Access lists, RRL, cookies and the limits per client then apply to the client in the header. Messages and connections of
-        /// these addresses without a valid header are refused, and so are headers from others. With TLS the header precedes
+        /// these addresses without a valid header are refused, and so are headers from other addresses. With TLS the header precedes
         /// the handshake. QUIC has no such headers.
         Restart "proxy-from" proxy_from: Vec<Prefix> = "[]";
 
@@ -166,8 +167,8 @@ key_table! {
 
         /// The maximum number of QUIC connections. For one more, the one without progress for the longest time is closed.
         ///
-        /// 0 means as many as a quarter of the available memory allows, of which 32 KiB are reserved for each. The number is divided
-        /// equally among the QUIC threads.
+        /// 0 means as many as a quarter of the available memory allows, at 32 KiB each. The number is divided equally among the QUIC
+        /// threads.
         Restart "quic-connections" quic_connections: WholeNumber<0, 10_000_000> = "0";
 
         /// The maximum number of QUIC connections of one client; a client is an IPv4 address or an IPv6 /56.
@@ -224,8 +225,8 @@ key_table! {
 
         /// How many octets a truncated MAC must have to be accepted; 0 accepts full MACs only.
         ///
-        /// For clients that truncate, such as those with a key of BIND for `hmac-sha256-128`, which is 16 octets. RFC 8945 5.2.2.1 permits
-        /// half of the full length or more, and not less than 10 octets. Messages of this server have full MACs.
+        /// For clients that truncate MACs, such as BIND with a key for `hmac-sha256-128`: 128 bits are 16 octets. RFC 8945 5.2.2.1 permits
+        /// half of the full length or more, and not less than 10 octets. This server sends full MACs.
         Reload "min-mac-octets" min_mac_octets: WholeNumber<0, 64> = "0";
     }
 }
@@ -246,9 +247,9 @@ key_table! {
 
         /// More folders whose files the zone file may include with `$INCLUDE`, subfolders too.
         ///
-        /// It may always include files below its own folder and below the folder of the configuration file that names the
-        /// zone or its list. Links and `..` may lead out of a folder only into another one of these. `["/"]` allows every
-        /// file that zonda can read; messages about mistakes quote what they read.
+        /// Files below the zone file's own folder, and below the folder of the configuration file that names the zone or its list, may
+        /// always be included. Links and `..` are resolved first. `["/"]` allows every file that zonda can read; note that messages about
+        /// mistakes quote these files.
         Reload "include-paths" include_paths: Option<Vec<FilePath>> = "[]";
 
         /// The maximum number of records of the zone, ignored ones included; 0 means no limit. If a zone has more, it is not
@@ -259,8 +260,8 @@ key_table! {
 
         /// The maximum number of records from `$GENERATE` and from files that are included more than once; 0 means no limit.
         ///
-        /// All such records of a zone count together, ignored ones included; a record of more than 256 octets, as text or as
-        /// data, counts as several. Without a limit, a few lines of zone text can take all memory, or hours.
+        /// All such records of a zone count, ignored ones included; a record of more than 256 octets, as text or as
+        /// data, counts as several. Without a limit, a few lines of zone text can use up all memory, or take hours.
         Reload "max-generated" max_generated: Option<WholeNumber<0, { u32::MAX }>> = "1000000";
 
         /// The maximum number of NSEC3 iterations. If a zone has more, it is not loaded, and the version served before stays.
@@ -276,29 +277,30 @@ key_table! {
         /// The maximum size of the zone's earlier changes that are kept for incremental transfers (IXFR, RFC 1995), in octets; 0 means
         /// no limit.
         ///
-        /// They are kept in memory, and in the journal for the next start. The oldest are dropped first, and there are never more than
-        /// the latest 256. A secondary that needs older ones gets the whole zone. A change itself is never refused for its size: the last
-        /// one is always kept. In the journal a smaller limit takes effect when the zone's image is next written.
+        /// They are kept in memory, and in the journal for the next start: the latest 256 at most. The oldest are dropped first, and a
+        /// secondary that needs them gets the whole zone. The last change is always kept, whatever its size. In the journal, a smaller limit
+        /// takes effect when the zone's image is next written.
         Reload "max-journal-bytes" max_journal_bytes: Option<WholeNumber<0, { u32::MAX }>> = "1048576";
 
         /// The maximum share of the zone's names that one change may remove, in percent; 0 means no limit. A change that removes
         /// more is refused, and the version served before stays.
         ///
-        /// It protects from a file or a primary that has lost most of a zone. To publish such a version all the same, raise the
-        /// limit and reload.
+        /// This protects against a file or a primary that has lost most of a zone. To publish such a version, raise the limit and reload.
         Reload "max-shrink-percent" max_shrink_percent: Option<WholeNumber<0, 100>> = "0";
 
         /// Servers to transfer the zone from. A zone with `primaries` needs no `file`.
         ///
         /// An entry is an address with an optional port, or a table: `{ address = "192.0.2.2", key = "transfer.example.",
-        /// tls = "ns1.example.net", source = "192.0.2.53" }`. `key` signs with that `[[key]]`. `tls = true` encrypts without
-        /// authentication (RFC 9103); a string authenticates the server by that name, `tls-pin = "sha256/..."` by the digest
-        /// of its public key; `tls-client-cert` and `tls-client-key` are the files of this server's own certificate for mutual
-        /// TLS; `quic = true` uses QUIC instead of TCP (RFC 9250). `source` is the address to send from. The default port is 53,
-        /// with TLS and QUIC 853.
+        /// tls = "ns1.example.net", source = "192.0.2.53" }`. The default port is 53, with TLS and QUIC 853. There may be up to 16 entries.
+        /// `key` names the `[[key]]` that signs messages. `source` is the address to send from. `quic = true` uses QUIC (RFC 9250)
+        /// instead of TCP.
+        ///
+        /// `tls = true` encrypts without authentication (RFC 9103). `tls = "NAME"` authenticates the server by that name in its certificate,
+        /// verified with `tls-ca`. `tls-pin = "sha256/..."` authenticates it by the SHA-256 digest of its public key in base64.
+        /// `tls-client-cert` and `tls-client-key` are the files of this server's own certificate, for mutual TLS.
         ///
         /// A zone with `primaries` and a `file` starts with the file, unless a version is stored in the `state-dir`. Once a
-        /// primary has sent one, the file is not read again. There may be up to 16 entries.
+        /// primary has sent a version, the file is not read again.
         Reload "primaries" primaries: Option<Vec<RemoteServer>> = "[]";
 
         /// Who may send NOTIFY (RFC 1996) besides the primaries, which always may, with their key if they have one.
@@ -309,44 +311,48 @@ key_table! {
         /// Who may transfer the zone from this server (AXFR, RFC 5936; IXFR, RFC 1995); nobody by default.
         ///
         /// An entry is an address or a prefix, or a table: `{ address = "2001:db8::/32", key = "transfer.example.", tls = true }`.
-        /// Entries are alternatives. All keys within one entry must match: `key` requires a request signed with that `[[key]]`;
-        /// `tls = true` requires TLS or QUIC, and a string requires a client certificate with that name, too. An entry without `address`
-        /// matches any address.
+        /// One entry must match, with all of its keys. `key` requires a request signed with that `[[key]]`. `tls = true` requires TLS or
+        /// QUIC; `tls = "NAME"` also requires a client certificate with that name. An entry without `address` matches any address.
         Reload "allow-transfer" allow_transfer: Option<Vec<AccessEntry>> = "[]";
 
         /// Who may change the zone by dynamic update (RFC 2136); nobody by default.
         ///
-        /// Entries as in `allow-transfer`, with more keys that limit what may be changed: `names`, a list of names, where
-        /// `*.dyn.example.com` means all names below `dyn.example.com`; and `types`, a list of record types. Each record of an
-        /// update must be covered by an entry. Without `types`, an entry covers all types but those that sign or define the zone:
+        /// Entries as in `allow-transfer`, with more keys that limit what may be changed. `names` is a list of names, where
+        /// `*.dyn.example.com` means all names below `dyn.example.com`; `types` is a list of record types. Each record of an
+        /// update must be covered by an entry. Without `types`, an entry covers all types except those that sign or define the zone:
         /// DNSKEY, RRSIG, NSEC, NSEC3, NSEC3PARAM and ZONEMD, and SOA and NS at the apex.
         ///
-        /// A zone with DNSKEY records is only updated if an entry has `signed = true`: such an update must bring its own
+        /// A zone with DNSKEY records is updated only by entries with `signed = true`: such an update must bring its own
         /// signatures, and a SOA record with a later serial.
         ///
-        /// Updates are kept in `state-dir`, without which this is an error. If zonda was started without, updates get SERVFAIL until
-        /// it is restarted. A secondary with `forward-updates` forwards those
-        /// of clients that match an entry, or all if there is none.
+        /// It needs `state-dir`, where updates are stored. If a reload adds `state-dir`, updates get SERVFAIL until zonda is restarted. A
+        /// secondary with `forward-updates` forwards the updates of clients that match an entry, or all updates if there is no entry.
         Reload "allow-update" allow_update: Option<Vec<UpdateRight>> = "[]";
 
-        /// Whether a secondary forwards dynamic updates to its primaries (RFC 2136 6). They must accept them with the client's key,
-        /// as the message is passed on as it is. Without this, the client gets NOTIMP.
+        /// Whether a secondary forwards dynamic updates to its primaries (RFC 2136 6). Otherwise the client gets NOTIMP.
+        ///
+        /// The message is forwarded unchanged, so the primaries must accept the client's key.
         Reload "forward-updates" forward_updates: Option<bool> = "false";
 
-        /// Servers to notify when the zone has changed (RFC 1996). Entries as in `primaries`. NOTIFY is sent over UDP, and over TCP if
-        /// that is not answered; to entries with `tls` or `quic` it is sent over TLS or QUIC only.
+        /// Servers to notify when the zone has changed (RFC 1996).
+        ///
+        /// Entries as in `primaries`. NOTIFY is sent over UDP, and over TCP if it is not answered; to entries with `tls` or `quic`, over TLS
+        /// or QUIC only.
         Reload "notify" notify: Option<Vec<RemoteServer>> = "[]";
 
-        /// Whether to notify the servers of the zone's NS records too, at port 53 and without a key, if zones of this server
-        /// have their addresses. The primary that the SOA record names is not notified, nor an address that this server listens on.
+        /// Whether to notify the servers of the zone's NS records, too, on port 53 and without a key.
+        ///
+        /// Only those are notified whose addresses are in zones of this server. The primary that the SOA record names, and addresses that
+        /// this server listens on, are not.
         Reload "notify-ns" notify_ns: Option<bool> = "false";
 
-        /// The addresses to send SOA queries, transfers and NOTIFY from, unless an entry of `primaries` or `notify` has its own
-        /// `source`; the first address of the other server's family is used.
+        /// The addresses to send SOA queries, transfer requests and NOTIFY from; the first one of the other server's family is used. An entry
+        /// of `primaries` or `notify` may have its own `source`.
         Reload "source" source: Option<Vec<Address>> = "[]";
 
-        /// The minimum time between two checks of the serial at the primaries, in seconds, whatever the SOA record says. NOTIFY
-        /// and `zonda zone refresh` cause a check at once. It and the limits below are used by zones with `primaries`.
+        /// The minimum time between two checks of the serial at the primaries, in seconds, whatever the SOA record says.
+        ///
+        /// NOTIFY and `zonda zone refresh` cause a check at once. This and the limits below apply to zones with `primaries`.
         Reload "min-refresh-s" min_refresh_s: Option<WholeNumber<1, { i32::MAX as u32 }>> = "2";
 
         /// The maximum time between two checks of the serial at the primaries, in seconds.
@@ -360,8 +366,8 @@ key_table! {
 
         /// The minimum time without contact to a primary after which the zone expires, in seconds.
         ///
-        /// A primary that is a secondary itself may say that its zone expires earlier, in the EXPIRE option (RFC 7314): then this
-        /// zone does so, too. Otherwise servers that are secondaries of each other would keep a zone for ever.
+        /// A primary that is a secondary itself may report an earlier expiry in the EXPIRE option (RFC 7314), which then applies. Otherwise
+        /// servers that are secondaries of each other would keep a zone for ever.
         Reload "min-expire-s" min_expire_s: Option<WholeNumber<1, { i32::MAX as u32 }>> = "3";
 
         /// The maximum time without contact to a primary after which the zone expires, in seconds.
@@ -380,19 +386,18 @@ key_table! {
         ///
         /// With `full-transfers`, whole zones are checked: those of zone files and of AXFR. With `always`, changes by IXFR and
         /// dynamic update are checked as well, each at the cost of a digest over the whole zone. A version whose digest is
-        /// wrong, or whose ZONEMD record has another serial, is refused. After an IXFR with a wrong digest, a secondary asks for
+        /// wrong, or whose ZONEMD record has another serial, is refused. After an IXFR with a wrong digest, a secondary requests
         /// the whole zone. A zone without ZONEMD records passes.
         ///
-        /// In every mode, a change of an unsigned zone that does not update its ZONEMD record removes it, as it has become
-        /// stale; the log says so.
+        /// In every mode, a change of an unsigned zone that leaves its ZONEMD record stale removes the record, and the log says so.
         Reload "zonemd" zonemd: Option<ZonemdMode> = r#""off""#;
 
         /// What happens to a version of a signed zone with a bad signature: `off` checks none, `warn` publishes the version with a
         /// warning, `refuse` keeps the version served before.
         ///
-        /// A signature is bad if no DNSKEY record of the zone verifies it, if it has expired, or if it will within
-        /// `dnssec-min-validity-s`. One good signature for each RRset is enough (RFC 6840 5.11). The algorithms 8, 10, 13, 14 and
-        /// 15 are checked; a zone with others only passes with a warning. An unsigned zone passes, unless the version before was
+        /// A signature is bad if no DNSKEY record of the zone verifies it, or if it has expired or will expire within
+        /// `dnssec-min-validity-s`. One good signature for each RRset is enough (RFC 6840 5.11). Algorithms 8, 10, 13, 14 and
+        /// 15 are checked; a zone that has only others passes with a warning. An unsigned zone passes unless the previous version was
         /// signed.
         Reload "dnssec-check" dnssec_check: Option<DnssecCheck> = r#""off""#;
 
@@ -407,14 +412,15 @@ key_table! {
 
         /// A command that decides whether a new version is published: the program and its arguments.
         ///
-        /// It gets the zone as text on standard input. In arguments, `{zone}` stands for the zone's name, and `{file}` for a
-        /// temporary file with the text, in the folder `checks` of the state-dir; then nothing is on standard input. The environment has `ZONDA_ZONE` and
-        /// `ZONDA_SERIAL`. Exit status 0 publishes the version; any other keeps the version served before, and the beginning of
-        /// what the command writes to standard error is in the log and in `zonda zone status`. No shell is involved.
+        /// Example: `["named-checkzone", "-q", "{zone}", "{file}"]`. No shell is involved.
         ///
-        /// It is asked about zone files, transfers and updates, after all other checks. It runs as the user that zonda runs as,
-        /// in a process group of its own, which is killed after `check-timeout-s` and when the command has ended. A few run at
-        /// once; zones with another command, or none, do not wait for them. Example: `["named-checkzone", "-q", "{zone}", "{file}"]`.
+        /// It gets the zone as text on standard input. In arguments, `{zone}` stands for the zone's name, and `{file}` for a
+        /// temporary file with the text, in the folder `checks` of the state-dir; then standard input is empty. `ZONDA_ZONE` and
+        /// `ZONDA_SERIAL` are in the environment. Exit status 0 publishes the version. Any other keeps the version served before, and the
+        /// beginning of the command's standard error is in the log and in `zonda zone status`.
+        ///
+        /// It runs for zone files, transfers and updates, after all other checks, as the user that zonda runs as. Its process group is killed after
+        /// `check-timeout-s`, and when the command has ended. A few commands run at once; zones with another command, or none, do not wait.
         Reload "check-command" check_command: Option<Vec<BoundedText<4096>>> = "[]";
 
         /// How long `check-command` may take, in seconds.
@@ -422,30 +428,31 @@ key_table! {
 
         /// A file to write the zone to as text, now and whenever it has changed; `{name}` stands for the zone's name.
         ///
-        /// For zones that come from elsewhere: secondaries, members of catalogs, zones with dynamic updates. The file is replaced
-        /// as a whole, at most every five seconds, and its folder must be writable: the new one is `.NAME.new` until it is complete.
-        /// `{name}` is `root` for the root, and `\114oot` for the zone `root.`. A secondary may have the same path as `file`
-        /// and `write-file`: then it starts with what it had.
+        /// For secondaries, members of catalogs and zones with dynamic updates. The file is replaced as a whole, at most every five
+        /// seconds. Its folder must be writable: the new file is called `.NAME.new` until it is complete. `{name}` is `root` for the root,
+        /// and `\114oot` for the zone `root.`. A secondary may have the same path as `file` and `write-file`: then it starts with its last
+        /// version.
         ///
-        /// The text begins with a comment that names the zone. Any other file is not replaced, because zonda never changes a zone
-        /// file: the log says so until it is moved away. The path must be that of no other zone, whether as `file` or as
-        /// `write-file`, so a template has `{name}` in it.
+        /// The text begins with a comment that names the zone. A file without that comment is not replaced, because zonda never changes a
+        /// zone file: the log says so until it is moved away. No other zone may have the same path as `file` or `write-file`, so a template
+        /// needs `{name}` in it.
         Reload "write-file" write_file: Option<FilePath> = "";
 
-        /// The serial of a changed zone: that of the file or update, the next one, the date (YYYYMMDDnn), or the time in seconds
-        /// since 1970. An update that sets no later serial increments it with `keep`, too.
+        /// The serial of a changed zone: `keep` takes that of the file, `increment` the next one, `date` YYYYMMDDnn, and `unix` the time in
+        /// seconds since 1970.
         ///
-        /// A zone file whose serial is later than the one served keeps it with every policy. Another changed file is
-        /// served with a serial by the policy; the file itself stays as it is. With `keep` it is served with its own serial and
-        /// a warning, because secondaries do not transfer it. Only its signer can change the serial of a signed zone: there every policy is `keep`.
+        /// A zone file with a later serial than the one served keeps it with every policy. A changed file without a later serial is served
+        /// with a serial by the policy; the file itself is not changed. With `keep` it is served with its own serial and a warning,
+        /// because secondaries do not transfer it. An update that sets no later serial increments it with `keep`, too. Only the signer
+        /// can change the serial of a signed zone: there every policy is `keep`.
         Reload "serial-policy" serial_policy: Option<SerialSetting> = r#""keep""#;
 
         /// Makes the zone a catalog (RFC 9432): with `consume` its member zones are served, with `produce` it lists the zones of
         /// this server that name it as their `catalog-member`.
         ///
-        /// A consumed catalog is transferred or read from a file like any zone. Its members are added and removed as it changes. A
-        /// zone of the configuration wins over a member of the same name; of two catalogs that list a zone, the first keeps it
-        /// unless its `coo` property hands it over. A broken catalog leaves the members as they are. `zonda zone status`
+        /// A consumed catalog is transferred or read from a file like any zone, and its members are added and removed as it changes. A
+        /// zone of the configuration wins over a member of the same name. Of two catalogs that list a zone, the first keeps it
+        /// unless its `coo` property hands the zone over. A broken catalog leaves the members as they are. `zonda zone status`
         /// shows why a member is not served. A produced catalog has neither `file` nor `primaries`.
         Reload "catalog" catalog: Option<CatalogRole> = "";
 

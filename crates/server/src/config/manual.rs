@@ -12,8 +12,8 @@ const INTRODUCTION: &str = "\
 An unknown key is an error. `zonda check` finds all mistakes in one run; `zonda config` prints the effective configuration. \
 Relative paths start at the folder of the file that contains them.
 
-SIGHUP and `zonda reload` read the files again. If they have mistakes, nothing changes. \
-A changed key takes effect at once unless its description says otherwise; `zonda reload` names the keys that wait for a restart.";
+SIGHUP and `zonda reload` read the files again. If there are mistakes, nothing changes. \
+A changed key takes effect at once, unless its description says that it needs a restart; `zonda reload` names the keys that wait for one.";
 
 const EXAMPLE: &str = r#"include = ["zones.d/*.toml"]
 
@@ -47,7 +47,7 @@ const CHAPTERS: [Chapter; 4] = [
     Chapter { heading: "[server]", about: "Listeners, limits, logs.", keys: Server::KEYS },
     Chapter {
         heading: "[[zone]] and [template.NAME]",
-        about: "Each zone to serve has a `[[zone]]` table or a line in a file of `zone-list`. A `[template.NAME]` table sets \
+        about: "Each zone has a `[[zone]]` table, or a line in a file of `zone-list`. A `[template.NAME]` table sets \
                 keys for many zones. The value of a key is that of the zone's table, else that of its template \
                 (`[template.default]` if it names none), else the default.",
         keys: ZoneKeys::KEYS,
