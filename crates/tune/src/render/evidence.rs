@@ -10,16 +10,30 @@ pub const NO_BREAK: char = '\u{a0}';
 /// What a setting is based on: one line for each measurement. Whole groups of settings are only named: see [`groups`].
 pub fn lines(lookups: &[Lookup]) -> Vec<String> {
     let found = Found::of(lookups);
-    let others = [names("in a whole group", &found.of_groups), names("planned", &found.planned)];
-    let others: Vec<String> = found.not_measured().into_iter().chain(others.into_iter().flatten()).collect();
+    let others = others(&found);
     let mut lines = Vec::new();
     for (head, measured) in by_head(found.of_settings) {
         let first = lines.len();
         lines.extend(measured);
         lines[first].insert_str(0, &format!("{head}: "));
     }
-    lines.extend((!others.is_empty()).then(|| others.join("; ")));
+    lines.extend(others);
     lines
+}
+
+/// The same with experiment and level in every line.
+pub fn full_lines(lookups: &[Lookup]) -> Vec<String> {
+    let found = Found::of(lookups);
+    let others = others(&found);
+    let measured = found.of_settings.into_iter().map(measured).map(|(head, line)| format!("{head}: {line}"));
+    measured.chain(others).collect()
+}
+
+/// What there is besides measurements of the setting itself, in one line.
+fn others(found: &Found<'_>) -> Option<String> {
+    let named = [names("in a whole group", &found.of_groups), names("planned", &found.planned)];
+    let others: Vec<String> = found.not_measured().into_iter().chain(named.into_iter().flatten()).collect();
+    (!others.is_empty()).then(|| others.join("; "))
 }
 
 /// `planned: E16 “sack 0”, E17 “ESnet”`; nothing without lookups.
