@@ -73,7 +73,7 @@ impl FrozenZones {
         self.file.write(names).inspect_err(|error| {
             error!(
                 help = write_help(error, "the state-dir"),
-                "`{FROZEN_ZONES}` in the state-dir cannot be written: {error}; after a restart other zones are frozen than now"
+                "`{FROZEN_ZONES}` in the state-dir cannot be written: {error}; a restart will not know which zones are frozen now"
             );
         })
     }

@@ -248,7 +248,7 @@ fn prepare_check_folder(state_dir: &StateDir) {
             let help = write_help(&error, "the state-dir");
             warn!(
                 help,
-                "`checks` in the state-dir cannot be used: files for check commands are in the folder for temporary files: {error}"
+                "`checks` in the state-dir cannot be used: files for check commands go to the folder for temporary files: {error}"
             );
         }
     }

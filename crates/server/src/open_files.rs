@@ -21,7 +21,7 @@ const AT_LEAST: usize = 24;
 /// A limit of open files that is too low to start.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the limit of open files is {limit}, but zonda needs at least {needed} with this configuration (help: raise LimitNOFILE= in the unit, or run `ulimit -n {needed}` before)"
+    "the limit of open files is {limit}, but zonda needs at least {needed} with this configuration (help: raise LimitNOFILE= in the unit, or run `ulimit -n {needed}` before you start it)"
 )]
 pub struct TooFewFiles {
     limit: usize,

@@ -114,7 +114,7 @@ checks! {
     // The apex.
     NO_SOA: Error, "1035 5.2", "the zone has no SOA record", "add one at the apex, or correct the name of the zone";
     SEVERAL_SOA: Error, "1035 5.2", "the zone has several SOA records", "keep one";
-    REPEATED_SOA: Strict, "1035 5.2", "the SOA record is there twice", "keep one";
+    REPEATED_SOA: Strict, "1035 5.2", "the SOA record occurs twice", "keep one";
     SOA_BELOW_APEX: Error, "1035 5.2, 5936 2.2", "a SOA record below the apex", "remove it, or correct its owner or the $ORIGIN before it";
     NO_NS: Strict, "1034 4.2.1", "the zone has no NS record at its apex", "add the name servers of the zone";
 

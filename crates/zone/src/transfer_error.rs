@@ -81,7 +81,7 @@ pub enum TransferError {
     #[error("the primary sent more than {0} records (help: raise max-records)")]
     TooManyRecords(u64),
     /// More octets than allowed.
-    #[error("the primary sent more than {0} octets of records, which is more than this machine has memory")]
+    #[error("the primary sent more than {0} octets of records, which is more than the memory of this machine")]
     TooManyOctets(u64),
     /// More memory than allowed.
     #[error("the records that the primary sent take more than {0} octets of memory (help: raise max-bytes)")]

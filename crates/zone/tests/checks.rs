@@ -77,7 +77,7 @@ fn rfc_1035_5_2_soa_position_and_duplicates() {
     ] {
         let outcome = loaded(&text);
         let messages: Vec<_> = outcome.findings.iter().map(|found| &*found.message).collect();
-        assert_eq!(messages, ["the SOA record is there twice: example."]);
+        assert_eq!(messages, ["the SOA record occurs twice: example."]);
         let zone = outcome.zone.expect("no errors");
         assert_eq!((zone.soa().count, zone.serial()), (1, 1));
         assert!(loaded_by(CheckMode::Strict, &text, None).zone.is_none());

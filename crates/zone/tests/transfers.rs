@@ -364,7 +364,7 @@ fn endless_transfers_are_ended() {
     let limits = TransferLimits { max_octets: 1000, ..TransferLimits::default() };
     assert_eq!(
         endless(limits, vec![host(1)], 0),
-        "the primary sent more than 1000 octets of records, which is more than this machine has memory"
+        "the primary sent more than 1000 octets of records, which is more than the memory of this machine"
     );
     // The same record again and again, and different ones.
     let limits = TransferLimits { max_memory: 1 << 20, ..TransferLimits::default() };

@@ -82,7 +82,7 @@ impl AddedZonesFile {
 
     /// Writes the zones in the first `len` octets of the open file to the path: somebody has removed or replaced that.
     fn put_back(&mut self, len: u64) -> io::Result<()> {
-        warn!("`{ADDED_ZONES}` in the state-dir was removed or replaced while zonda uses it; it is written again");
+        warn!("`{ADDED_ZONES}` in the state-dir was removed or replaced while zonda was using it; it is written again");
         let mut text = vec![0; len as usize];
         self.file.read_exact_at(&mut text, 0)?;
         keep_and_rewrite(&self.path, &text, &replay(&text)?)?;

@@ -244,7 +244,7 @@ impl PendingImages {
     fn disk_works(&mut self) {
         self.paused_until = None;
         if std::mem::take(&mut self.is_failing) {
-            info!("images are written again");
+            info!("images can be written again");
         }
     }
 

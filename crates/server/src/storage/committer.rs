@@ -132,7 +132,7 @@ impl<D: Disk> Committer<D> {
         }
         let lost = self.queue.len() as u64 + (self.appended - self.durable);
         if lost > 0 {
-            tracing::error!(lost, "the journal could not be written before the end: this many records are lost");
+            tracing::error!(lost, "the journal could not be written before zonda stopped: `lost` records are lost");
         }
     }
 
@@ -242,7 +242,7 @@ impl<D: Disk> Committer<D> {
     fn end_outage(&mut self, now: Instant) {
         if let Some(outage) = self.outage.take() {
             let outage_s = now.saturating_duration_since(outage.since).as_secs_f64();
-            tracing::info!(outage_s, "the journal is written again: nothing acknowledged was lost");
+            tracing::info!(outage_s, "the journal can be written again: nothing acknowledged was lost");
         }
     }
 

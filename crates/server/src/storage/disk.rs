@@ -120,12 +120,10 @@ impl Disk for StateFolder {
         let path = printable_path(&self.path);
         match there {
             Some(id) if id == self.id => Ok(()),
-            Some(_) => {
-                Err(io::Error::new(ErrorKind::NotFound, format!("{path} is another one since zonda has started")))
-            }
+            Some(_) => Err(io::Error::new(ErrorKind::NotFound, format!("{path} was replaced while zonda was running"))),
             None => Err(io::Error::new(
                 ErrorKind::NotFound,
-                format!("{path} was moved away or removed while zonda uses it"),
+                format!("{path} was moved away or removed while zonda was using it"),
             )),
         }
     }
@@ -148,7 +146,7 @@ impl DiskFile for File {
         self.sync_data()?;
         // What is written to a file without a name is lost as soon as it is closed.
         match self.metadata()?.nlink() {
-            0 => Err(io::Error::new(ErrorKind::NotFound, "the file was removed while zonda uses it")),
+            0 => Err(io::Error::new(ErrorKind::NotFound, "the file was removed while zonda was using it")),
             _ => Ok(()),
         }
     }
@@ -182,13 +180,13 @@ mod tests {
         let problem = || folder.check_place().map_err(|error| error.to_string()).err().unwrap_or_default();
         for (from, to) in [(path.join("journal"), path.join("elsewhere")), (path.clone(), moved)] {
             fs::rename(&from, &to).expect("it is ours");
-            assert!(problem().ends_with("was moved away or removed while zonda uses it"), "{}", problem());
+            assert!(problem().ends_with("was moved away or removed while zonda was using it"), "{}", problem());
             fs::create_dir_all(path.join("journal")).expect("nothing is there");
-            assert!(problem().ends_with("is another one since zonda has started"), "{}", problem());
+            assert!(problem().ends_with("was replaced while zonda was running"), "{}", problem());
             fs::remove_dir_all(&from).and_then(|()| fs::rename(&to, &from)).expect("it is ours");
             folder.check_place().expect("it is back");
         }
         fs::remove_dir(path.join("journal")).expect("it is empty");
-        assert!(problem().ends_with("was moved away or removed while zonda uses it"), "{}", problem());
+        assert!(problem().ends_with("was moved away or removed while zonda was using it"), "{}", problem());
     }
 }

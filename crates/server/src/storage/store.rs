@@ -332,7 +332,7 @@ impl<D: Disk> Store<D> {
             match error.error.kind() {
                 io::ErrorKind::NotFound => tracing::error!(
                     file = error.file,
-                    "a file of the journal was removed while zonda uses it: what it had is lost with a restart"
+                    "a file of the journal was removed while zonda was using it: its contents will be lost at a restart"
                 ),
                 _ => tracing::warn!(%error, "this part of the journal was written again to a new file"),
             }
@@ -466,7 +466,7 @@ impl<D: Disk> Store<D> {
         });
         let was_failing = std::mem::replace(&mut self.has_stuck_images, failed.is_some());
         if let Some((file, error)) = failed.filter(|_| !was_failing) {
-            tracing::warn!(file, %error, "an image that is not needed any more cannot be removed: it takes room until that works");
+            tracing::warn!(file, %error, "an image that is not needed any more cannot be removed: it takes up disk space until that works");
         }
     }
 

@@ -110,7 +110,7 @@ fn verify_pin(certificate: &CertificateDer<'_>, pin: KeyPin) -> Result<(), Error
 
 /// Another key than the one that is pinned.
 #[derive(thiserror::Error)]
-#[error("the server has the key {found}, which is not its `tls-pin`")]
+#[error("the server's key is {found}, which is not its `tls-pin`")]
 struct PinMismatch {
     found: KeyPin,
 }

@@ -44,8 +44,8 @@ pub enum TlsFileError {
     NoCertificate(PathBuf),
     /// The chain is longer than what others accept.
     #[error(
-        "the certificates in {} are too long for a handshake: clients accept {MAX_CHAIN_LEN} octets (help: leave only the own \
-         certificate and those between it and an authority)",
+        "the certificates in {} are too long for a handshake: clients accept {MAX_CHAIN_LEN} octets (help: keep only the \
+         server's own certificate and the intermediate ones)",
         printable_path(.0)
     )]
     LongChain(PathBuf),

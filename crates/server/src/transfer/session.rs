@@ -74,16 +74,16 @@ pub enum TransferFailure {
     #[error("the primary sends messages that answer no query")]
     OutOfProtocol,
     /// A transfer that was given up goes on for too long.
-    #[error("the primary goes on with a transfer that was given up")]
+    #[error("the primary keeps sending a transfer that was given up")]
     Unwanted,
     /// No octet arrived for [`SessionLimits::stall_ms`].
     #[error("the primary has sent nothing for {0} s")]
     Stalled(u64),
     /// It takes longer than [`SessionLimits::max_transfer_ms`].
-    #[error("the transfer has not ended for {0} minutes")]
+    #[error("the transfer did not end within {0} minutes")]
     TooLong(u64),
     /// Fewer octets arrived than [`SessionLimits::min_rate`] demands.
-    #[error("the primary sends slower than {0} octets per second")]
+    #[error("the primary sends fewer than {0} octets per second")]
     TooSlow(u64),
     /// The connection ended.
     #[error("the connection to the primary was closed: {0}")]

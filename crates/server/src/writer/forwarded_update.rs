@@ -80,7 +80,7 @@ impl Forwarding {
         match self.response {
             Some((response, primary)) => answer.relay(response, &primary.address.to_string()),
             None => {
-                answer.refuse(Rcode::SERVFAIL, &format!("no primary took it in time:{}", self.problems));
+                answer.refuse(Rcode::SERVFAIL, &format!("no primary accepted it in time:{}", self.problems));
             }
         }
         drop(permit);

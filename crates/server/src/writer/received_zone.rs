@@ -265,7 +265,7 @@ mod tests {
         }
         // Records of other zones are skipped, and take no memory.
         let (error, octets) = endless(SizeLimits::default(), &memory, |n| format!("{n}.y."));
-        assert!(error.contains("more than this machine has memory") && octets < 110 * MIB, "{octets}: {error}");
+        assert!(error.contains("more than the memory of this machine") && octets < 110 * MIB, "{octets}: {error}");
     }
 
     #[test]

@@ -158,7 +158,7 @@ impl Writer {
                     let (_, problem) = self.secondaries.last(zone);
                     let reason = problem.as_deref();
                     self.log_zone(zone, |apex| {
-                        error!(zone = %apex, left_out, reason, "expired: for too long no primary has confirmed its version or sent one that could be served");
+                        error!(zone = %apex, left_out, reason, "expired: within the EXPIRE time no primary has confirmed its version or sent one that could be served");
                     });
                 }
                 self.zones.expire(zone);

@@ -45,7 +45,7 @@ impl ZoneLog {
             warn!("{more} more zones are loaded with warnings; `zonda check` lists them");
         }
         if let Some(more) = unlogged(changed) {
-            info!("{more} more zones are changed");
+            info!("{more} more zones have changed");
         }
     }
 }

@@ -138,7 +138,7 @@ impl Shared {
             }
             match written {
                 Ok(()) if failed.remove(&zone) => {
-                    info!(zone = %apex, "the text is written to {} again", printable_path(&path));
+                    info!(zone = %apex, "the text can be written to {} again", printable_path(&path));
                 }
                 Ok(()) => (),
                 // Once, as it probably fails again with every attempt.

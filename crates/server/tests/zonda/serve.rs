@@ -141,7 +141,7 @@ fn many_missing_files_are_summarized_in_the_log() {
     {
         assert_eq!(outcome.out.matches(wanted).count(), count, "{wanted}");
     }
-    daemon.wait_for_log("150 more zones are changed");
+    daemon.wait_for_log("150 more zones have changed");
     let (_, log) = daemon.stop();
     assert_eq!(log.matches("150 more zones are NOT LOADED").count(), 2, "{log}");
     assert_eq!(log.matches(": NOT LOADED, answered with SERVFAIL: absent/z").count(), 200, "{log}");

@@ -25,10 +25,7 @@ impl ClockSteps {
             if step_s.abs() >= MIN_STEP_S {
                 self.stepped_s += step_s;
                 self.has_stepped = true;
-                tracing::warn!(
-                    step_s,
-                    "the clock was set; the zones of primaries are checked and expire as if it had not been"
-                );
+                tracing::warn!(step_s, "the clock was set; refresh and expiry of secondary zones are not affected");
             }
         }
         self.last = Some(now);

@@ -61,7 +61,7 @@ impl<T: TransferSink> TransferEngine<T> {
     pub(super) fn log_ixfr_failure(&mut self, zone: ZoneId, primary: PrimaryId, failure: &TransferFailure) {
         let Some(address) = self.scheduler.primary(primary).map(|config| config.address) else { return };
         if let (Some(zone), Some(left_out)) = (self.apexes.get(zone.index), self.refusal_log.ixfr.permit()) {
-            tracing::info!(%zone, primary = %address, left_out, "IXFR failed, the whole zone is asked for: {failure}");
+            tracing::info!(%zone, primary = %address, left_out, "IXFR failed, requesting the whole zone: {failure}");
         }
     }
 

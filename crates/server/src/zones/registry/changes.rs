@@ -248,7 +248,7 @@ impl ZoneRegistry {
 
     fn refuse(&mut self, zone: ZoneId, refused: ChangeRefusal, done: ChangeDone) {
         if let (ChangeRefusal::Rejected(reason), Some(served)) = (&refused, self.served(zone)) {
-            warn!(zone = %served.apex(), "a change is refused: {reason}");
+            warn!(zone = %served.apex(), "a change was refused: {reason}");
             self.note_problem(zone, Some(format!("the last change was refused: {reason}")));
         }
         done(Err(refused));

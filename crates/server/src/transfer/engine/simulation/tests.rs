@@ -293,7 +293,7 @@ fn bad_primaries_are_reported_in_clear_words_within_seconds() {
     for (fault, words) in [
         (Fault::Dead, "closed"),
         (Fault::Silent, "has sent nothing for 10 s"),
-        (Fault::Trickle, "slower than 512 octets per second"),
+        (Fault::Trickle, "fewer than 512 octets per second"),
         (Fault::Refusing, "answers REFUSED"),
         (Fault::OtherZone, "another zone"),
     ] {
@@ -377,7 +377,7 @@ fn the_log_says_why_a_zone_is_transferred_as_a_whole() {
     assert_eq!(simulation.outdated(), [] as [usize; 0]);
     let log = String::from_utf8(text.0.lock().expect("no panic").clone()).expect("UTF-8");
     let reason =
-        "IXFR failed, the whole zone is asked for: the primary answers NOTIMP zone=zone0.example. primary=192.0.2.1:53";
+        "IXFR failed, requesting the whole zone: the primary answers NOTIMP zone=zone0.example. primary=192.0.2.1:53";
     assert!(log.contains(reason), "{log}");
 }
 
