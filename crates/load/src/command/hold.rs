@@ -62,7 +62,7 @@ pub struct HoldArguments {
 /// Arguments of `zonda-load hostile`.
 #[derive(Debug, Args)]
 pub struct HostileArguments {
-    /// Behaviour of the clients
+    /// What the clients do
     #[arg(long, value_enum)]
     kind: Behaviour,
     #[command(flatten)]

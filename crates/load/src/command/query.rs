@@ -37,14 +37,14 @@ pub struct QueryArguments {
     /// Share of queries over TCP; the others go over UDP
     #[arg(long, value_name = "SHARE", value_parser = share)]
     tcp_share: Option<f64>,
-    /// Weights of the transports of a mix, each with --connections sockets or connections, like udp=80,tcp=15,tls=5
+    /// Mix of transports with weights, like udp=80,tcp=15,tls=5; each has --connections sockets or connections
     #[arg(long, value_delimiter = ',', value_name = "TRANSPORT=WEIGHT", value_parser = sender,
         conflicts_with_all = ["transport", "tcp_share", "speed"])]
     senders: Vec<(QueryTransport, f64)>,
     /// Port for TLS of a mix
     #[arg(long, value_name = "PORT", default_value_t = 853, requires = "senders")]
     tls_port: u16,
-    /// Close a connection when it has had no outstanding query for so long; captured clients then have a connection each, instead of
+    /// Close a connection after this time without outstanding queries; captured clients then have a connection each, instead of
     /// the captured ones
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     idle_timeout: Option<f64>,
