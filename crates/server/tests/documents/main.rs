@@ -198,6 +198,22 @@ fn the_readme_links_every_document() {
 }
 
 #[test]
+fn the_migration_page_names_keys_and_commands_that_exist() {
+    let text = read(&workspace().join("docs/manual/migration.md"));
+    let code = Code::read();
+    // The last column is ours.
+    let cells = text.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |")?.rsplit(" | ").next());
+    let is_name = |name: &&str| !name.starts_with(['[', '{']);
+    let names: Vec<&str> = cells.flat_map(quoted).filter(is_name).collect();
+    assert!(names.len() > 60, "only {} names were found", names.len());
+    for name in names {
+        let key = name.split(' ').next().unwrap_or(name);
+        let exists = code.keys.contains(&format!("`{key}")) || code.commands.contains(name);
+        assert!(exists, "docs/manual/migration.md names `{name}`");
+    }
+}
+
+#[test]
 fn everything_that_the_architecture_names_exists() {
     let text = read(&workspace().join("docs/architecture.md"));
     let prose: String = text.split("```").step_by(2).collect();
