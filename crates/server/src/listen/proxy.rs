@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use wire::AddressPrefix;
 
-/// The first octets of a header. In a datagram they would be an inverse query (RFC 3425). On a connection they would announce a message of 3338
+/// The first octets of a header. In a datagram they would be an inverse query, which is obsolete. On a connection they would announce a message of 3338
 /// octets: a query with RCODE 13 and 2641 questions. So no client sends such a message, and from others than proxies it is refused as a header.
 const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 /// The signature, version and command, address family, length of the rest.
