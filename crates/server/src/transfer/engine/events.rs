@@ -22,7 +22,7 @@ pub trait TransferIo {
     fn send_notify(&mut self, target: &PeerConfig, datagram: &[u8]);
     /// Nothing more is sent to this primary: its socket for probes may be closed.
     fn forget(&mut self, primary: PrimaryId);
-    /// Opens a connection; the result is [`TransferEngine::connected`] or [`TransferEngine::closed`], never within this call.
+    /// Opens a connection; the result is [`super::TransferEngine::connected`] or [`super::TransferEngine::closed`], never within this call.
     fn connect(&mut self, connection: ConnectionId, config: &PeerConfig);
     /// Closes a connection, of which nothing more is reported.
     fn close(&mut self, connection: ConnectionId);
@@ -47,8 +47,8 @@ pub struct RequestedTransfer<'a> {
 
 /// What the writer must know.
 pub enum TransferEvent<T> {
-    /// A version was received. The writer must answer with [`TransferCommand::Published`], [`TransferCommand::Rejected`] or
-    /// [`TransferCommand::Outdated`].
+    /// A version was received. The writer must answer with [`super::TransferCommand::Published`], [`super::TransferCommand::Rejected`] or
+    /// [`super::TransferCommand::Outdated`].
     Received {
         /// The zone.
         zone: ZoneId,
@@ -93,7 +93,7 @@ pub enum TransferEvent<T> {
         zone: ZoneId,
     },
     /// The times of some zones, for the EXPIRE option (RFC 7314 3.2) and to be stored: the clock was set, or
-    /// [`TransferCommand::ReportTimers`] has asked for them.
+    /// [`super::TransferCommand::ReportTimers`] has asked for them.
     Timers(Vec<(ZoneId, StoredTimers)>),
 }
 
