@@ -188,6 +188,7 @@ impl TcpConnection {
     /// whether something was answered or accepted by the kernel. Any error ends the connection.
     pub(super) fn turn<R: Responder>(&mut self, responder: &mut TcpResponder<R>, input: &mut [u8]) -> io::Result<bool> {
         responder.output.clear();
+        responder.begin_turn();
         let flushed = self.flush_tls()?;
         if self.has_tls_output() {
             return Ok(flushed);

@@ -72,7 +72,7 @@ pub(super) struct TcpResponder<R> {
     now_s: u32,
     /// Messages answered in one turn of this round.
     turn_messages: usize,
-    /// The digests after which a turn of several inputs answers no more.
+    /// The digests after which the turn answers no more.
     digests_max: u64,
     transfer_log: RateLimitedLog,
 }
@@ -114,12 +114,12 @@ impl<R: Responder> TcpResponder<R> {
         self.counters.copy_from(self.responder.counters());
     }
 
-    /// A turn of several inputs begins, each of which is a message, as over QUIC.
+    /// The turn of a connection begins. Over QUIC it has several inputs, each of which is a message.
     pub(super) fn begin_turn(&mut self) {
         self.digests_max = self.digests() + TURN_DIGESTS;
     }
 
-    /// Whether the turn of several inputs may go on.
+    /// Whether the turn may go on.
     pub(super) fn may_answer(&self) -> bool {
         self.digests() < self.digests_max
     }
@@ -134,9 +134,8 @@ impl<R: Responder> TcpResponder<R> {
         // The input is newer than the round: its client may have seen a later version meanwhile, from another thread.
         self.responder.refresh();
         let mut used = 0;
-        let digests_max = self.digests() + TURN_DIGESTS;
         for _ in 0..self.turn_messages {
-            if !self.output.has_room() || self.digests() >= digests_max {
+            if !self.output.has_room() || !self.may_answer() {
                 break;
             }
             let Some((message, _)) = split_message(&input[used..]) else { break };
@@ -319,6 +318,7 @@ mod tests {
         responder.begin_round(Duration::ZERO, 1);
         let before = responder.responder.refreshes;
         for turn in 1..=3 {
+            responder.begin_turn();
             responder.answer_messages(client, &[0, 1, 0]);
             assert_eq!(responder.responder.refreshes, before + turn);
         }
@@ -328,11 +328,14 @@ mod tests {
     fn a_turn_is_bounded_by_messages_and_by_digests() {
         let mut responder = responder();
         let peer = Client { peer: IpAddr::from([192, 0, 2, 1]), encryption: Encryption::Nothing };
+        responder.begin_turn();
         assert_eq!(responder.answer_messages(peer, &[0; 5000]).0, 2 * TURN_MESSAGES);
         let ten_hundred = [0, 1, 10].repeat(20);
         for _ in 0..2 {
+            responder.begin_turn();
             assert_eq!(responder.answer_messages(peer, &ten_hundred).0, 5 * 3, "the fifth message exceeds 4096");
         }
+        responder.begin_turn();
         assert_eq!(responder.answer_messages(peer, &[0, 1, 255, 0, 1, 255]).0, 3, "one message is always answered");
     }
 
@@ -342,6 +345,7 @@ mod tests {
         let peer = Client { peer: IpAddr::from([192, 0, 2, 1]), encryption: Encryption::Nothing };
         for (turns, messages) in [(0, 1024), (1, 1024), (2, 1024), (4, 512), (64, 32), (256, 8), (10_000, 8)] {
             responder.begin_round(Duration::ZERO, turns);
+            responder.begin_turn();
             assert_eq!(responder.answer_messages(peer, &[0; 5000]).0, 2 * messages, "{turns} turns");
         }
     }
