@@ -272,13 +272,14 @@ impl<'q> QuicLoad<'q> {
 
     /// Sends as many queries on a connection as may be outstanding.
     fn ask(&mut self, number: usize) {
-        let limit = self.config.queries_per_connection;
-        while {
-            let asker = &self.askers[number];
-            asker.exchanges.len() < self.outstanding
-                && (limit == 0 || asker.responses + (asker.exchanges.len() as u64) < limit)
-        } && self.ask_once(number, Instant::now())
-        {}
+        while self.may_ask(number) && self.ask_once(number, Instant::now()) {}
+    }
+
+    /// Whether a connection may have one more query outstanding.
+    fn may_ask(&self, number: usize) -> bool {
+        let (asker, limit) = (&self.askers[number], self.config.queries_per_connection);
+        let outstanding = asker.exchanges.len();
+        outstanding < self.outstanding && (limit == 0 || asker.responses + (outstanding as u64) < limit)
     }
 
     /// Sends a query on a connection, if that has a stream for it.
