@@ -189,7 +189,7 @@ impl<T: TransferSink + Send + 'static> TransferNetwork<T> {
             Token::ClockChanges => _ = self.clock_changes.as_ref().map(ClockChanges::clear),
             Token::Connection(id) => self.stream_ready(id, event.readable),
             Token::Probes(primary) => self.probes_ready(primary),
-            Token::Notify(index) => self.notify_ready(index),
+            Token::Notify(number) => self.notify_ready(number),
         }
     }
 
@@ -209,8 +209,8 @@ impl<T: TransferSink + Send + 'static> TransferNetwork<T> {
         }
     }
 
-    fn notify_ready(&mut self, index: u64) {
-        let Some((_, socket)) = self.sockets.notify.get(index as usize) else { return };
+    fn notify_ready(&mut self, number: u64) {
+        let Some(socket) = self.sockets.notify_by_number(number) else { return };
         let now = now();
         for _ in 0..EVENTS {
             // Errors are those of earlier messages, or that nothing is there.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, UdpSocket};
+use std::time::{Duration, Instant};
 
 use netio::epoll::{Interest, Poll};
 use netio::udp_client::{ClientSocket, ReceiveBatch, SendBatch};
@@ -21,6 +22,9 @@ const DATAGRAM_LEN: usize = 1024;
 const RECEIVE_BATCH: usize = 64;
 /// The socket buffers for probes: responses to some thousand probes arrive at once.
 const BUFFER_LEN: usize = 4 << 20;
+/// How long a socket for NOTIFY is kept after the last message: longer than an answer over UDP counts, which is until the last try
+/// over TCP is given up.
+const NOTIFY_KEPT: Duration = Duration::from_secs(180);
 
 /// What the events of a token are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,14 +69,25 @@ pub(super) struct Sockets<T> {
     /// Connections that failed at once.
     pub(super) failed: Vec<(ConnectionId, String)>,
     pub(super) probes: HashMap<PrimaryId, ClientSocket>,
-    /// Sockets for NOTIFY by source address, unspecified without one.
-    pub(super) notify: Vec<(IpAddr, UdpSocket)>,
+    /// Sockets for NOTIFY: one for each source address in use.
+    notify: Vec<NotifySocket>,
+    next_notify: u64,
     batch: SendBatch,
     /// Whose datagrams are in `batch`.
     batch_of: Option<PrimaryId>,
     pub(super) received: ReceiveBatch,
     make_sink: SinkMaker<T>,
     on_event: Box<dyn FnMut(TransferEvent<T>) + Send>,
+}
+
+/// A socket for NOTIFY.
+struct NotifySocket {
+    /// Its number in [`Token::Notify`], which no other socket ever has.
+    number: u64,
+    /// Unspecified for a target without one.
+    source: IpAddr,
+    socket: UdpSocket,
+    used: Instant,
 }
 
 /// A connection.
@@ -95,6 +110,7 @@ impl<T> Sockets<T> {
             failed: Vec::new(),
             probes: HashMap::new(),
             notify: Vec::new(),
+            next_notify: 0,
             batch: SendBatch::new(SEND_BATCH, DATAGRAM_LEN, 1),
             batch_of: None,
             received: ReceiveBatch::new(RECEIVE_BATCH),
@@ -125,20 +141,34 @@ impl<T> Sockets<T> {
     }
 
     /// The socket for NOTIFY to this target.
-    fn notify_socket(&mut self, target: &PeerConfig) -> io::Result<&UdpSocket> {
+    fn notify_socket(&mut self, target: &PeerConfig, now: Instant) -> io::Result<&UdpSocket> {
         let source = target.source.unwrap_or_else(|| netio::unspecified(target.address.ip()));
-        let index = match self.notify.iter().position(|(of, _)| *of == source) {
+        let index = match self.notify.iter().position(|known| known.source == source) {
             Some(index) => index,
             None => {
-                let socket = UdpSocket::bind((source, 0))?;
-                socket.set_nonblocking(true)?;
-                let index = self.notify.len();
-                self.poll.add(&socket, Token::Notify(index as u64).to_u64(), Interest::Readable)?;
-                self.notify.push((source, socket));
-                index
+                // A reload may have replaced the addresses of those before.
+                self.notify.retain(|known| now < known.used + NOTIFY_KEPT);
+                self.open_notify_socket(source, now)?
             }
         };
-        Ok(&self.notify[index].1)
+        let socket = &mut self.notify[index];
+        socket.used = now;
+        Ok(&socket.socket)
+    }
+
+    fn open_notify_socket(&mut self, source: IpAddr, now: Instant) -> io::Result<usize> {
+        let socket = UdpSocket::bind((source, 0))?;
+        socket.set_nonblocking(true)?;
+        let number = self.next_notify;
+        self.poll.add(&socket, Token::Notify(number).to_u64(), Interest::Readable)?;
+        self.next_notify += 1;
+        self.notify.push(NotifySocket { number, source, socket, used: now });
+        Ok(self.notify.len() - 1)
+    }
+
+    /// The socket for NOTIFY with this number, unless it was closed.
+    pub(super) fn notify_by_number(&self, number: u64) -> Option<&UdpSocket> {
+        self.notify.iter().find(|known| known.number == number).map(|known| &known.socket)
     }
 
     fn open(&mut self, id: ConnectionId, config: &PeerConfig) -> io::Result<()> {
@@ -166,7 +196,8 @@ impl<T: TransferSink> TransferIo for Sockets<T> {
     }
 
     fn send_notify(&mut self, target: &PeerConfig, datagram: &[u8]) {
-        let sent = self.notify_socket(target).and_then(|socket| socket.send_to(datagram, target.address));
+        let sent =
+            self.notify_socket(target, Instant::now()).and_then(|socket| socket.send_to(datagram, target.address));
         if let Err(error) = sent {
             // It is sent again after the timeout.
             tracing::debug!(target_address = %target.address, %error, "cannot send NOTIFY");
@@ -201,7 +232,29 @@ impl<T: TransferSink> TransferIo for Sockets<T> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::byte_stream::TcpConnector;
     use super::*;
+
+    /// Otherwise each reload with another `source` takes a descriptor for good.
+    #[test]
+    fn sockets_for_notify_of_former_source_addresses_are_closed() {
+        let sockets = Sockets::<()>::new(Box::new(TcpConnector), Box::new(|_| ()), Box::new(|_| ()));
+        let mut sockets = sockets.expect("a descriptor");
+        let to = PeerConfig::plain("127.0.0.1:53".parse().expect("an address"));
+        let from = |last: u8| PeerConfig { source: Some([127, 0, 4, last].into()), ..to.clone() };
+        let begin = Instant::now();
+        sockets.notify_socket(&to, begin).expect("loopback");
+        for (last, at) in (1..).zip([0, 1, 2]) {
+            sockets.notify_socket(&from(last), begin + at * NOTIFY_KEPT / 2).expect("loopback");
+        }
+        let numbers: Vec<u64> = sockets.notify.iter().map(|known| known.number).collect();
+        assert_eq!(numbers, [2, 3], "those of the last half");
+        assert!(sockets.notify_by_number(1).is_none() && sockets.notify_by_number(2).is_some());
+        for last in 4..100 {
+            sockets.notify_socket(&from(last), begin + u32::from(last) * NOTIFY_KEPT).expect("loopback");
+        }
+        assert_eq!(sockets.notify.len(), 1);
+    }
 
     #[test]
     fn tokens_are_read_back() {
