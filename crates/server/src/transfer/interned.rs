@@ -52,7 +52,7 @@ impl<T> SharedSlab<T> {
 }
 
 /// Values with numbers, of which no two are equal.
-pub(super) struct Interned<T> {
+pub(crate) struct Interned<T> {
     values: SharedSlab<T>,
     numbers: HashMap<T, u32>,
 }
@@ -65,7 +65,7 @@ impl<T> Default for Interned<T> {
 
 impl<T: Clone + Eq + Hash> Interned<T> {
     /// The number of a value, for one more use; and whether it is the first one.
-    pub(super) fn acquire(&mut self, value: T) -> (u32, bool) {
+    pub(crate) fn acquire(&mut self, value: T) -> (u32, bool) {
         let known = self.numbers.get(&value).copied();
         let id = known.unwrap_or_else(|| self.values.insert(value.clone()));
         if known.is_none() {
@@ -76,12 +76,12 @@ impl<T: Clone + Eq + Hash> Interned<T> {
     }
 
     /// The value with this number, if it is used.
-    pub(super) fn get(&self, id: u32) -> Option<&T> {
+    pub(crate) fn get(&self, id: u32) -> Option<&T> {
         self.values.get(id)
     }
 
     /// Ends one use; the value, if it was the last.
-    pub(super) fn release(&mut self, id: u32) -> Option<T> {
+    pub(crate) fn release(&mut self, id: u32) -> Option<T> {
         let value = self.values.release(id)?;
         self.numbers.remove(&value);
         Some(value)
@@ -89,7 +89,7 @@ impl<T: Clone + Eq + Hash> Interned<T> {
 
     /// How many values are used.
     #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.numbers.len()
     }
 }

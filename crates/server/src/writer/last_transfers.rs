@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use crate::transfer::engine::TransferReport;
+use crate::transfer::interned::Interned;
 use crate::transfer::session::ExchangeCounts;
 use crate::zone_id::ZoneId;
 use crate::zone_status::{self, rfc3339};
@@ -16,8 +17,7 @@ pub(super) struct LastTransfers {
     /// The counts that have no room in their slots, by index.
     large: HashMap<u32, Counts>,
     /// The primaries that the slots name, each once.
-    primaries: Vec<SocketAddr>,
-    numbers: HashMap<SocketAddr, usize>,
+    primaries: Interned<SocketAddr>,
     /// What is wrong with the zones that have trouble, by index.
     troubles: HashMap<u32, Trouble>,
 }
@@ -67,8 +67,8 @@ struct Counts {
     records: u64,
     messages: u64,
     duration_ms: u64,
-    /// The index of the primary in [`LastTransfers::primaries`].
-    primary: usize,
+    /// The number of the primary in [`LastTransfers::primaries`].
+    primary: u32,
 }
 
 impl SmallCounts {
@@ -118,22 +118,20 @@ impl LastTransfers {
 
     /// A version was transferred and is served. A whole zone in response to IXFR is an AXFR (RFC 1995 4).
     pub(super) fn succeeded(&mut self, zone: ZoneId, report: &TransferReport, is_ixfr: bool, serial: u32, now_s: u32) {
-        let slot = Slot { serial, ..self.slot_of(zone, report, is_ixfr, now_s) };
-        *self.slot(zone) = slot;
+        self.put_report(zone, report, is_ixfr, serial, now_s);
         self.troubles.remove(&zone.index);
     }
 
     /// A transfer failed, or its version was not served.
     pub(super) fn failed(&mut self, zone: ZoneId, report: &TransferReport, failure: &str, problem: &str, now_s: u32) {
-        let slot = self.slot_of(zone, report, report.from_serial.is_some(), now_s);
-        *self.slot(zone) = slot;
+        self.put_report(zone, report, report.from_serial.is_some(), 0, now_s);
         let trouble = Trouble { failure: Some(failure.into()), problem: Some(problem.into()) };
         self.troubles.insert(zone.index, trouble);
     }
 
     /// The zone is not current.
     pub(super) fn set_problem(&mut self, zone: ZoneId, problem: &str) {
-        self.slot(zone);
+        self.prepare(zone);
         self.troubles.entry(zone.index).or_default().problem = Some(problem.into());
     }
 
@@ -152,57 +150,57 @@ impl LastTransfers {
 
     /// The zone was removed.
     pub(super) fn forget(&mut self, zone: ZoneId) {
-        if let Some(slot) = self.slots.get_mut(zone.index as usize).filter(|slot| slot.is_of(zone)) {
-            *slot = Slot::empty(zone);
-            self.troubles.remove(&zone.index);
-            self.large.remove(&zone.index);
+        if self.slots.get(zone.index as usize).is_some_and(|slot| slot.is_of(zone)) {
+            self.clear(zone);
         }
     }
 
-    /// The slot of a zone; empty if another zone had the index before.
-    fn slot(&mut self, zone: ZoneId) -> &mut Slot {
+    /// Makes a slot for a zone, and clears it if another zone had the index before.
+    fn prepare(&mut self, zone: ZoneId) {
         let index = zone.index as usize;
         if self.slots.len() <= index {
             self.slots.resize(index + 1, Slot::default());
         }
-        let slot = &mut self.slots[index];
-        if !slot.is_of(zone) {
-            *slot = Slot::empty(zone);
-            self.troubles.remove(&zone.index);
-            self.large.remove(&zone.index);
+        if !self.slots[index].is_of(zone) {
+            self.clear(zone);
         }
-        slot
     }
 
-    fn slot_of(&mut self, zone: ZoneId, report: &TransferReport, is_ixfr: bool, now_s: u32) -> Slot {
+    /// Nothing is known of this zone, nor of the one that had its index before.
+    fn clear(&mut self, zone: ZoneId) {
+        self.put(zone, Slot::empty(zone), None);
+        self.troubles.remove(&zone.index);
+    }
+
+    fn put_report(&mut self, zone: ZoneId, report: &TransferReport, is_ixfr: bool, serial: u32, now_s: u32) {
+        self.prepare(zone);
         let ExchangeCounts { octets, messages, duration_ms, .. } = report.counts;
-        // Forgets those of another zone.
-        self.slot(zone);
-        let primary = self.number(report.primary);
+        let (primary, _) = self.primaries.acquire(report.primary);
         let counts = Counts { octets, records: report.records, messages, duration_ms, primary };
         let small = SmallCounts::of(&counts);
-        match small {
-            Some(_) => self.large.remove(&zone.index),
-            None => self.large.insert(zone.index, counts),
-        };
+        let large = small.is_none().then_some(counts);
         let mut counts = small.unwrap_or_default();
         counts.messages |= if is_ixfr { IS_IXFR } else { 0 };
-        Slot { ended_at_s: now_s.max(1), counts, ..Slot::empty(zone) }
+        self.put(zone, Slot { ended_at_s: now_s.max(1), serial, counts, ..Slot::empty(zone) }, large);
     }
 
-    fn number(&mut self, primary: SocketAddr) -> usize {
-        let primaries = &mut self.primaries;
-        *self.numbers.entry(primary).or_insert_with(|| {
-            primaries.push(primary);
-            primaries.len() - 1
-        })
+    /// Fills the slot of a zone. What was in it uses its primary no more.
+    fn put(&mut self, zone: ZoneId, slot: Slot, large: Option<Counts>) {
+        let old = std::mem::replace(&mut self.slots[zone.index as usize], slot);
+        let old_large = match large {
+            Some(counts) => self.large.insert(zone.index, counts),
+            None => self.large.remove(&zone.index),
+        };
+        if old.ended_at_s != 0 {
+            self.primaries.release(old_large.unwrap_or(old.counts.into()).primary);
+        }
     }
 
     fn report(&self, zone: ZoneId, slot: &Slot, failure: Option<String>) -> zone_status::TransferReport {
         let counts = self.large.get(&zone.index).copied().unwrap_or(slot.counts.into());
         zone_status::TransferReport {
             kind: if slot.counts.messages & IS_IXFR == 0 { "axfr" } else { "ixfr" }.into(),
-            primary: self.primaries[counts.primary].to_string(),
+            primary: self.primaries.get(counts.primary).map(SocketAddr::to_string).unwrap_or_default(),
             ended_at: rfc3339(slot.ended_at_s.into()),
             serial: failure.is_none().then_some(slot.serial),
             messages: counts.messages,
@@ -274,5 +272,30 @@ mod tests {
         assert_eq!((last.get(old), last.get(ZoneId { index: 0, generation: 256 })), ((None, None), (None, None)));
         last.set_problem(new, "no answer");
         assert_eq!((last.get(new), last.get(old)), ((None, Some("no answer".into())), (None, None)));
+    }
+
+    /// Otherwise the table grows with every primary that there ever was.
+    #[test]
+    fn primaries_that_no_zone_was_transferred_from_last_are_dropped() {
+        let mut last = LastTransfers::default();
+        let zones = [(0, 0), (1, 0), (1, 1)].map(|(index, generation)| ZoneId { index, generation });
+        let from = |host: u16, octets| {
+            let primary = SocketAddr::from(([192, 0, 2, 1], host));
+            TransferReport { primary, ..report(octets) }
+        };
+        // More than an octet can number, some with counts that have no room in their slots.
+        for host in 1..1000 {
+            last.succeeded(zones[0], &from(host, u64::from(host) << 10), false, 7, 5);
+            last.failed(zones[1], &from(host + 1, 9), "reset", "reset", 5);
+        }
+        let primary_of = |last: &LastTransfers, zone| last.get(zone).0.map(|transfer| transfer.primary);
+        assert_eq!(last.primaries.len(), 2);
+        assert_eq!(primary_of(&last, zones[0]).as_deref(), Some("192.0.2.1:999"));
+        assert_eq!(primary_of(&last, zones[1]).as_deref(), Some("192.0.2.1:1000"));
+        // The next zone with the index.
+        last.set_problem(zones[2], "no answer");
+        assert_eq!((last.primaries.len(), primary_of(&last, zones[2])), (1, None));
+        (0..2).for_each(|_| last.forget(zones[0]));
+        assert_eq!((last.primaries.len(), last.large.len()), (0, 0));
     }
 }
