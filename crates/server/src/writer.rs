@@ -21,6 +21,7 @@ mod simulation;
 mod transfer_burst;
 mod transfer_hooks;
 mod transfer_thread;
+mod unreachable_primaries;
 mod update_answer;
 mod update_forwarder;
 mod updates;

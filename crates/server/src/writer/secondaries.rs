@@ -3,10 +3,8 @@
 //! A received zone is built and checked in a pool. Then the writer serves it, unless the zone has changed meanwhile, and reports
 //! the result to the transfer thread.
 
-use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::mpsc::Sender;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use answer::ReceivedNotify;
 use tracing::{debug, error, info, warn};
@@ -15,6 +13,7 @@ use zone::{Finding, Zone};
 
 use super::last_transfers::LastTransfers;
 use super::received_zone::{self, FinishedTransfer, ReceivedError, ZoneReceiver};
+use super::unreachable_primaries::UnreachablePrimaries;
 use super::{Writer, WriterEvent};
 use crate::clock;
 use crate::rate_limited_log::RateLimitedLog;
@@ -39,16 +38,13 @@ pub(super) struct Secondaries {
     pools: ZonePools<FinishedTransfer>,
     last: LastTransfers,
     totals: ReceivedTotals,
-    /// The primaries that could not be reached, why, and since when nothing else was heard: logged once for all their zones.
-    unreachable: HashMap<SocketAddr, (String, Instant)>,
+    unreachable: UnreachablePrimaries,
     /// Limits the lines about zones that are not refreshed.
     check_log: RateLimitedLog,
 }
 
 /// A primary that fails may fail for all of a million zones; `zonda zone status` tells them apart.
 const CHECK_LOG: RateLimitedLog = RateLimitedLog::new(100, Duration::from_secs(60));
-/// A primary that could not be reached is tried again more often than this: if it was not, it has answered meanwhile.
-const SILENCE: Duration = Duration::from_secs(900);
 /// The most threads that build transferred zones without a command.
 const BUILD_THREADS: usize = 2;
 
@@ -66,7 +62,7 @@ impl Secondaries {
             pools: ZonePools::new(BUILD_THREADS, done),
             last: LastTransfers::default(),
             totals: ReceivedTotals::default(),
-            unreachable: HashMap::new(),
+            unreachable: UnreachablePrimaries::default(),
             check_log: CHECK_LOG,
         }
     }
@@ -89,15 +85,6 @@ impl Secondaries {
     /// The zone was removed.
     pub(super) fn forget(&mut self, zone: ZoneId) {
         self.last.forget(zone);
-    }
-
-    fn note_unreachable(&mut self, primary: SocketAddr, reason: &str) {
-        let now = clock::now();
-        let known = self.unreachable.insert(primary, (reason.into(), now));
-        let is_known = |(known, at): (String, Instant)| known == reason && now.duration_since(at) < SILENCE;
-        if !known.is_some_and(is_known) {
-            warn!(%primary, "no zones can be transferred from this primary: {reason}");
-        }
     }
 
     /// Sends a command, which the transfer thread sees after [`Secondaries::wake_transfers`] at the latest: to wake it for each of
@@ -123,14 +110,16 @@ impl Writer {
             TransferEvent::Failed { zone, report } => {
                 let reason = report.failure.as_ref().map(ToString::to_string).unwrap_or_default();
                 match report.counts == ExchangeCounts::default() {
-                    true => self.secondaries.note_unreachable(report.primary, &reason),
+                    true => self.secondaries.unreachable.note(report.primary, &reason, clock::now()),
                     false => self.log_zone(zone, |apex| log_failed(apex, &report, &reason)),
                 }
                 let problem = format!("the last transfer failed: {reason}");
                 self.note_failed(zone, &report, &reason, &problem);
             }
             TransferEvent::CheckFailed { reason: CheckFailure::Transfer, .. } => (),
-            TransferEvent::Unreachable { primary, reason } => self.secondaries.note_unreachable(primary, &reason),
+            TransferEvent::Unreachable { primary, reason } => {
+                self.secondaries.unreachable.note(primary, &reason, clock::now());
+            }
             TransferEvent::CheckFailed { zone, reason, details } => {
                 let reason = details.map_or_else(|| reason.to_string(), |details| format!("{reason}: {details}"));
                 if let Some(left_out) = self.secondaries.check_log.permit() {
@@ -215,7 +204,7 @@ impl Writer {
         let totals = &mut self.secondaries.totals;
         *(if is_ixfr { &mut totals.ixfr } else { &mut totals.axfr }) += 1;
         totals.octets += report.counts.octets;
-        self.secondaries.unreachable.remove(&report.primary);
+        self.secondaries.unreachable.remove(report.primary);
         let expire_s = report.counts.expire_s;
         // With the image: without times, a restart would not serve it. Exact ones follow.
         let (check_at_s, lifetime_s) = (clock::real_s(), expire_s.unwrap_or(timers.expire_s));
