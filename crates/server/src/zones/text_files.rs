@@ -11,11 +11,13 @@ use std::collections::hash_map::Entry;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tracing::{info, warn};
+use wire::NameRef;
 use zone::Zone;
 use zone::export::TextExport;
 
@@ -40,7 +42,11 @@ struct Shared {
     queue: Mutex<Queue>,
     wake: Condvar,
     retry_interval: Duration,
+    write: WriteText,
 }
+
+/// Writes a version to a file.
+type WriteText = fn(&TextFile, &Zone) -> io::Result<()>;
 
 #[derive(Default)]
 struct Queue {
@@ -54,6 +60,8 @@ struct Queue {
     forget_at: Option<Instant>,
     /// The zone whose file is being written, unless it was forgotten since.
     writing: Option<ZoneId>,
+    /// The zones whose last attempt failed.
+    failed: HashSet<ZoneId>,
     has_thread: bool,
 }
 
@@ -85,20 +93,21 @@ struct WaitingText {
 
 impl Default for TextFiles {
     fn default() -> TextFiles {
-        TextFiles::new(RETRY_INTERVAL)
+        TextFiles::new(RETRY_INTERVAL, write_text)
     }
 }
 
 impl TextFiles {
-    fn new(retry_interval: Duration) -> TextFiles {
-        TextFiles(Arc::new(Shared { queue: Mutex::default(), wake: Condvar::new(), retry_interval }))
+    fn new(retry_interval: Duration, write: WriteText) -> TextFiles {
+        TextFiles(Arc::new(Shared { queue: Mutex::default(), wake: Condvar::new(), retry_interval, write }))
     }
 
-    /// Drops the version of a zone that waits: the zone was removed, or has another file.
+    /// Drops what is known of a zone, and its version that waits: the zone was removed, or has another file.
     pub fn forget(&self, zone: ZoneId) {
         let mut queue = self.0.lock();
         queue.waiting.remove(&zone);
         queue.writing.take_if(|writing| *writing == zone);
+        queue.failed.remove(&zone);
     }
 
     /// Writes this version soon, unless a later one comes before.
@@ -129,40 +138,33 @@ impl Shared {
     }
 
     fn run(&self) {
-        let mut failed = HashSet::new();
         while let Some((zone, WaitingText { file, version, .. })) = self.next() {
+            // A bug in this code must not keep all files from ever being written again.
+            let written = catch_unwind(AssertUnwindSafe(|| (self.write)(&file, &version)));
+            let panicked = || io::Error::other("zonda panicked; this is a bug, please report it");
+            let error = written.unwrap_or_else(|_| Err(panicked())).err();
             let (apex, path) = (version.apex().to_owned(), file.path.clone());
-            let written = write_text(&file, &version);
-            if written.is_err() {
-                self.retry(zone, file, version);
-            }
-            match written {
-                Ok(()) if failed.remove(&zone) => {
-                    info!(zone = %apex, "the text can be written to {} again", printable_path(&path));
-                }
-                Ok(()) => (),
-                // Once, as it probably fails again with every attempt.
-                Err(error) if failed.insert(zone) => {
-                    let help = match error.kind() {
-                        io::ErrorKind::AlreadyExists => "move it away, or set another `write-file`".into(),
-                        _ => write_help(&error, "its folder"),
-                    };
-                    warn!(zone = %apex, "the text cannot be written to {}: {error} (help: {help})", printable_path(&path));
-                }
-                Err(_) => (),
+            if self.ended(zone, file, version, error.is_some()) {
+                log_change(apex.as_ref(), &path, error.as_ref());
             }
         }
     }
 
-    /// Writes this version again later, unless a later one comes before.
-    fn retry(&self, zone: ZoneId, file: TextFile, version: Zone) {
+    /// The file of a zone was written, or it failed: then it is written again later, unless a later version comes before. Returns whether
+    /// that differs from the last attempt: it probably fails again with every attempt.
+    fn ended(&self, zone: ZoneId, file: TextFile, version: Zone, has_failed: bool) -> bool {
         let mut queue = self.lock();
         if queue.writing != Some(zone) {
-            return;
+            return false;
         }
-        let Entry::Vacant(entry) = queue.waiting.entry(zone) else { return };
-        entry.insert(WaitingText { file, version, is_retry: true });
-        queue.order.push(Reverse((Instant::now() + self.retry_interval, zone)));
+        if !has_failed {
+            return queue.failed.remove(&zone);
+        }
+        if let Entry::Vacant(entry) = queue.waiting.entry(zone) {
+            entry.insert(WaitingText { file, version, is_retry: true });
+            queue.order.push(Reverse((Instant::now() + self.retry_interval, zone)));
+        }
+        queue.failed.insert(zone)
     }
 
     /// Waits for the next file to write; `None` if there was none for long.
@@ -190,6 +192,16 @@ impl Shared {
             }
         }
     }
+}
+
+fn log_change(apex: NameRef<'_>, path: &Path, error: Option<&io::Error>) {
+    let path = printable_path(path);
+    let Some(error) = error else { return info!(zone = %apex, "the text can be written to {path} again") };
+    let help = match error.kind() {
+        io::ErrorKind::AlreadyExists => "move it away, or set another `write-file`".into(),
+        _ => write_help(error, "its folder"),
+    };
+    warn!(zone = %apex, "the text cannot be written to {path}: {error} (help: {help})");
 }
 
 fn write_text(file: &TextFile, version: &Zone) -> io::Result<()> {
@@ -249,7 +261,7 @@ mod tests {
     fn a_file_that_could_not_be_written_is_written_later() {
         let folder = tempfile::tempdir().expect("a folder");
         let missing = folder.path().join("missing");
-        let files = TextFiles::new(Duration::from_millis(20));
+        let files = TextFiles::new(Duration::from_millis(20), write_text);
         files.write(ZONE, text_file(missing.join("file")), version());
         thread::sleep(Duration::from_millis(50));
         fs::create_dir(&missing).expect("a writable folder");
@@ -264,15 +276,38 @@ mod tests {
     fn the_file_of_a_zone_that_was_removed_is_not_written_later() {
         let folder = tempfile::tempdir().expect("a folder");
         let missing = folder.path().join("missing");
-        let files = TextFiles::new(Duration::from_millis(100));
+        let files = TextFiles::new(Duration::from_millis(100), write_text);
         files.write(ZONE, text_file(missing.join("file")), version());
         while files.0.lock().waiting.get(&ZONE).is_none_or(|text| !text.is_retry) {
             thread::sleep(Duration::from_millis(1));
         }
+        assert_eq!(files.0.lock().failed.len(), 1);
         files.forget(ZONE);
+        assert!(files.0.lock().failed.is_empty());
         fs::create_dir(&missing).expect("a writable folder");
         thread::sleep(Duration::from_millis(200));
         assert!(!missing.join("file").exists());
+    }
+
+    #[test]
+    fn texts_are_written_after_a_panic() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let files = TextFiles::new(RETRY_INTERVAL, |file, version| match file.path.ends_with("panics") {
+            true => panic!("a test"),
+            false => write_text(file, version),
+        });
+        files.write(ZONE, text_file("panics".into()), version());
+        let wait = |is_done: &dyn Fn() -> bool| {
+            let end = Instant::now() + Duration::from_secs(20);
+            while !is_done() {
+                assert!(Instant::now() < end, "it is not done");
+                thread::sleep(Duration::from_millis(5));
+            }
+        };
+        wait(&|| files.0.lock().failed.contains(&ZONE));
+        let (other, path) = (ZoneId { index: 4, generation: 0 }, folder.path().join("file"));
+        files.write(other, text_file(path.clone()), version());
+        wait(&|| path.exists());
     }
 
     /// Otherwise each of 100,000 files looks at the times of tens of thousands.
@@ -291,7 +326,7 @@ mod tests {
     /// On a full disk, a large file fails late. The file may be that of another zone by the next attempt.
     #[test]
     fn a_file_whose_zone_was_removed_while_it_was_written_is_not_tried_again() {
-        let files = TextFiles::new(RETRY_INTERVAL);
+        let files = TextFiles::new(RETRY_INTERVAL, write_text);
         // No thread is to take it.
         files.0.lock().has_thread = true;
         for is_removed in [false, true] {
@@ -301,8 +336,10 @@ mod tests {
             if is_removed {
                 files.forget(ZONE);
             }
-            files.0.retry(zone, text.file, text.version);
-            assert_eq!(files.0.lock().waiting.remove(&ZONE).is_none(), is_removed);
+            files.0.ended(zone, text.file, text.version, true);
+            let mut queue = files.0.lock();
+            assert_eq!(queue.waiting.remove(&ZONE).is_none(), is_removed);
+            assert_eq!(queue.failed.is_empty(), is_removed, "zones come and go for years");
         }
     }
 
