@@ -50,8 +50,13 @@ impl RefreshScheduler {
         }
         let waiting = &mut self.groups[id.0 as usize].waiting;
         waiting.pop();
-        if waiting.is_empty() {
-            waiting.shrink_to_fit(); // It may have held a million zones.
+        if !waiting.is_empty() {
+            return true;
+        }
+        waiting.shrink_to_fit(); // It may have held a million zones.
+        if is_stale {
+            // The room that it was woken for is for another group.
+            group.primaries.iter().for_each(|primary| self.wake_one(*primary));
         }
         true
     }

@@ -263,3 +263,27 @@ fn a_primary_that_is_slow_delays_no_newer_version_of_another_one() {
     scheduler.probe_is_slow(id(0), A, 1003);
     assert_eq!(actions(&mut scheduler, 1003), [transfer(0, B, Some(5))]);
 }
+
+/// Otherwise the zones of the other group wait until something else happens to the primary.
+#[test]
+fn a_group_without_zones_that_wait_passes_its_turn_on() {
+    let mut scheduler = scheduler();
+    let mut add = |index: u32, group: u32, check_at_s, version: Option<ZoneVersion>| {
+        let size = SizeLimits { max_records: group, max_bytes: 0 };
+        scheduler.restored_checks.second = check_at_s;
+        scheduler.add(id(index), &peers(1), SecondaryLimits { size, ..SecondaryLimits::default() }, version, 1000);
+    };
+    for (index, group, check_at_s) in [(0, 0, 1001), (1, 1, 1001), (2, 2, 1001), (3, 1, 4000)] {
+        add(index, group, check_at_s, version(5, check_at_s, 5000));
+    }
+    add(9, 9, 1001, None);
+    assert_eq!(actions(&mut scheduler, 1000), [transfer(9, A, None)]);
+    scheduler.transfer_result(id(9), A, TransferResult::PrimaryFailed, 1000);
+    scheduler.remove(id(9));
+    assert_eq!(actions(&mut scheduler, 1001), [], "the primary is dead");
+    assert_eq!(actions(&mut scheduler, 1002), [probe(0, A)], "it is tried by one");
+    scheduler.remove(id(1));
+    scheduler.remove(id(0));
+    scheduler.probe_result(id(0), A, ProbeResult::NotSent, 1002);
+    assert_eq!(actions(&mut scheduler, 1002), [probe(2, A)]);
+}
