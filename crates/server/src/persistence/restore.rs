@@ -1,6 +1,7 @@
 //! Reads the stored version of a zone: its image, and the changes after it.
 
 use std::io::ErrorKind;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -41,6 +42,9 @@ pub enum RestoreError {
     /// The result is another zone or version.
     #[error("its image and changes do not lead to serial {0}")]
     WrongVersion(u32),
+    /// A bug.
+    #[error("zonda panicked while reading it; this is a bug, please report it")]
+    Panicked,
 }
 
 impl RestoreError {
@@ -109,7 +113,7 @@ impl RestoreJob {
     }
 
     fn finish<D: Disk>(mut self, restorer: Arc<Restorer<D>>, stored: StoredVersion<D>) {
-        let restored = match read(self.apex.as_ref(), stored, restorer.threads) {
+        let restored = match without_panic(|| read(self.apex.as_ref(), stored, restorer.threads)) {
             Ok((version, history)) => Some(Box::new(RestoredZone { version, history, timers: self.recovered.timers })),
             Err(error) if error.may_pass() && self.may_retry(&restorer) => {
                 if self.failures == 0 {
@@ -137,6 +141,11 @@ impl RestoreJob {
         let failed_at = restorer.failed_at.get_or_init(Instant::now);
         self.failures == 0 || failed_at.elapsed() < RETRY_FOR
     }
+}
+
+/// A bug in this code must not keep the zone from being read from its file.
+fn without_panic<T>(read: impl FnOnce() -> Result<T, RestoreError>) -> Result<T, RestoreError> {
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or(Err(RestoreError::Panicked))
 }
 
 /// What is to be read of a zone.
@@ -206,4 +215,16 @@ fn read_changes(mut reader: ChangeReader<impl DiskFile>) -> Result<Vec<EncodedCh
         changes.push(EncodedChange::from_bytes(change.bytes.into())?);
     }
     Ok(changes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_an_error_that_does_not_pass() {
+        let result: Result<(), RestoreError> = without_panic(|| panic!("a test"));
+        assert!(matches!(result, Err(RestoreError::Panicked)));
+        assert!(!RestoreError::Panicked.may_pass());
+    }
 }
