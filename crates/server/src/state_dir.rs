@@ -70,6 +70,8 @@ pub enum StateDirError {
 pub const CONTROL_SOCKET: &str = "control.sock";
 /// The folder of the journal in a state-dir.
 pub const JOURNAL: &str = "journal";
+/// A journal that this version of zonda cannot read is renamed to this and more.
+const SET_ASIDE: &str = "journal.format-";
 /// The folder of files that check commands read.
 const CHECKS: &str = "checks";
 
@@ -154,19 +156,19 @@ fn chown_to(path: &Path, identity: &Identity) -> io::Result<()> {
         return Ok(());
     }
     // With anything else in it, it was never a state-dir: a typo in the configuration must not chown /var/lib/dpkg.
+    let mut folders = vec![JOURNAL.to_owned(), CHECKS.to_owned()];
     for entry in fs::read_dir(path)? {
-        if ![LOCK, CONTROL_SOCKET, FROZEN_ZONES, ADDED_ZONES, DAMAGED_ZONES, JOURNAL, CHECKS]
-            .map(OsStr::new)
-            .contains(&entry?.file_name().as_os_str())
-        {
-            return Ok(());
+        match entry?.file_name().to_str() {
+            Some(name) if name.starts_with(SET_ASIDE) => folders.push(name.to_owned()),
+            Some(LOCK | CONTROL_SOCKET | FROZEN_ZONES | ADDED_ZONES | DAMAGED_ZONES | JOURNAL | CHECKS) => (),
+            _ => return Ok(()),
         }
     }
     // The files first: while the folder is root's, nobody can replace them.
     for name in [LOCK, FROZEN_ZONES, ADDED_ZONES, DAMAGED_ZONES] {
         chown_file(&folder, name, identity)?;
     }
-    for name in [JOURNAL, CHECKS] {
+    for name in &folders {
         chown_folder(&folder, name, identity)?;
     }
     fchown(&folder, Some(identity.user), Some(identity.group))
@@ -241,6 +243,19 @@ impl StateDir {
     /// Its path, for messages.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Renames the journal, whose images have this format; returns its new name. The folder is not synced.
+    pub fn set_journal_aside(&self, format: u16) -> io::Result<String> {
+        let first = format!("{SET_ASIDE}{format}");
+        let mut names = std::iter::once(first.clone()).chain((2..u32::MAX).map(|number| format!("{first}.{number}")));
+        // The lock keeps others from taking it meanwhile.
+        let is_free = |name: &String| {
+            fs::symlink_metadata(self.file(name)).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        };
+        let name = names.find(is_free).ok_or(io::ErrorKind::AlreadyExists)?;
+        fs::rename(self.file(JOURNAL), self.file(&name))?;
+        Ok(name)
     }
 
     /// The folder for files that check commands read, which is empty: a daemon that was killed may have left some. Other processes can use
@@ -410,6 +425,8 @@ mod tests {
             (left.join(JOURNAL), left.join(JOURNAL).join("journal-1"), left.join(ADDED_ZONES));
         fs::create_dir(&journal).expect("a folder");
         fs::write(&segment, "").and_then(|()| fs::write(&added, "")).expect("files");
+        let aside = left.join("journal.format-2");
+        fs::create_dir(&aside).and_then(|()| fs::write(aside.join("journal-1"), "")).expect("a folder");
         let check = left.join(CHECKS).join("text");
         fs::create_dir(left.join(CHECKS)).and_then(|()| fs::write(&check, "")).expect("a file");
         // A link, or a file with another name, could be someone else's.
@@ -421,7 +438,9 @@ mod tests {
         fs::remove_file(&linked).expect("it is there");
         assert_eq!((owner(&left), owner(&journal), owner(&other)), (0, 0, 0));
         prepare(&left, &identity).expect("root may");
-        for path in [&left, &left.join(LOCK), &journal, &segment, &added, &left.join(CHECKS), &check] {
+        let checks = left.join(CHECKS);
+        let in_aside = aside.join("journal-1");
+        for path in [&left, &left.join(LOCK), &journal, &segment, &added, &checks, &check, &aside, &in_aside] {
             assert_eq!(owner(path), 54321, "{}", path.display());
         }
         // What was never a state-dir is left alone.

@@ -31,7 +31,7 @@ use crate::zone::{Zone, ZoneTables, ZoneVersion};
 pub use parallel::decode;
 
 /// The format that is written; no other is read.
-const FORMAT_VERSION: u16 = 3;
+pub const FORMAT_VERSION: u16 = 3;
 /// The octets of a chunk, unless a single leaf or RRset is larger.
 pub const CHUNK_LEN: usize = 256 << 10;
 
@@ -361,6 +361,14 @@ impl TreesDecoder {
         }
         Ok(())
     }
+}
+
+/// The format version of an image that begins with this chunk; `None` if it is not the first chunk of one. It is at the same place in every
+/// version.
+pub fn format_version(chunk: &[u8]) -> Option<u16> {
+    let mut fields = Fields(chunk);
+    let (kind, number) = (fields.u8().ok()?, fields.u32().ok()?);
+    if (kind, number) == (HEAD, 0) { fields.u16().ok() } else { None }
 }
 
 impl ImageHead {

@@ -6,6 +6,7 @@
 
 mod appending;
 mod kept_owners;
+mod open_store;
 mod pending_images;
 mod recovered_zones;
 mod restore;
@@ -27,7 +28,7 @@ use zone::Zone;
 use zone::encoded_change::EncodedChange;
 
 use crate::printable::printable_path;
-use crate::state_dir::{JOURNAL, StateDir};
+use crate::state_dir::StateDir;
 use crate::storage::disk::{Disk, StateFolder};
 use crate::storage::{
     AppendRecord, CommitLimits, DueImage, Recovery, StorageEvent, StorageHandle, StorageThread, Store, StoreError,
@@ -40,6 +41,7 @@ use crate::zones::journal::{
 };
 use crate::zones::work_pool::WorkPool;
 use kept_owners::KeptOwners;
+use open_store::open_store;
 use pending_images::{PendingImages, write_image};
 use recovered_zones::RecoveredZones;
 use restore::{RestoreJob, Restorer};
@@ -109,11 +111,7 @@ impl Persistence<StateFolder> {
         limits: StoreLimits,
         events: impl Fn(JournalEvent) + Send + Sync + Clone + 'static,
     ) -> Result<(Persistence, StorageThread), JournalError> {
-        let path = || state_dir.path().join(JOURNAL);
-        let folder =
-            StateFolder::open(state_dir, JOURNAL).map_err(|error| JournalError::Folder { path: path(), error })?;
-        let opened = Store::open(folder, limits);
-        let (store, recovery) = opened.map_err(|error| JournalError::Unreadable { path: path(), error })?;
+        let (store, recovery) = open_store(state_dir, limits)?;
         Persistence::start(store, recovery, events).map_err(JournalError::Thread)
     }
 
