@@ -325,8 +325,10 @@ key_table! {
         /// A zone with DNSKEY records is updated only by entries with `signed = true`: such an update must bring its own
         /// signatures, and a SOA record with a later serial.
         ///
-        /// It needs `state-dir`, where updates are stored. If a reload adds `state-dir`, updates get SERVFAIL until zonda is restarted. A
-        /// secondary with `forward-updates` forwards the updates of clients that match an entry, or all updates if there is no entry.
+        /// It needs `state-dir`, where updates are stored, or `StateDirectory=` of systemd. Where systemd does not start it, as for `zonda check`
+        /// in a shell, set STATE_DIRECTORY in the environment instead. If a reload adds `state-dir`, updates get SERVFAIL until zonda is restarted.
+        ///
+        /// A secondary with `forward-updates` forwards the updates of clients that match an entry, or all updates if there is no entry.
         Reload "allow-update" allow_update: Option<Vec<UpdateRight>> = "[]";
 
         /// Whether a secondary forwards dynamic updates to its primaries (RFC 2136 6). Otherwise the client gets NOTIMP.

@@ -71,13 +71,13 @@ fn updater(server: SocketAddr) -> UdpSocket {
     socket
 }
 
-/// A primary of `a.example` that anybody on this machine may update.
+/// A primary of `a.example` that anybody on this machine may update, in the state-dir that systemd gives.
 fn updated(folder: &TestFolder) {
     folder.write("a.zone", &zone(1, SLOW, 1));
     folder.write("b.zone", &zone(1, SLOW, 1));
     let zones = "[[zone]]\nname = \"a.example\"\nfile = \"a.zone\"\nallow-update = [\"127.0.0.1\"]\n\
                  allow-transfer = [\"127.0.0.1\"]\n[[zone]]\nname = \"b.example\"\nfile = \"b.zone\"\n";
-    folder.write("zonda.toml", &format!("[server]\nstate-dir = \"state/zonda\"\n{zones}"));
+    folder.write("zonda.toml", zones);
 }
 
 #[test]
