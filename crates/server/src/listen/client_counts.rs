@@ -25,7 +25,7 @@ pub(super) struct ClientCounts {
 impl ClientCounts {
     /// Room for the clients of `connections` connections.
     pub(super) fn new(connections: usize) -> ClientCounts {
-        let len = (connections * 2).next_power_of_two().min(MAX_COUNTERS);
+        let len = (connections * 2).next_power_of_two().clamp(2, MAX_COUNTERS);
         let counts = (0..len).map(|_| AtomicU32::new(0)).collect();
         ClientCounts { counts, total: Arc::default(), key: RandomState::new() }
     }
@@ -54,10 +54,13 @@ impl ClientCounts {
         }
     }
 
+    /// Two different counters, or else a connection would count twice.
     fn counters(&self, peer: IpAddr) -> [usize; 2] {
         let hash = self.key.hash_one(client(peer));
         let mask = self.counts.len() - 1;
-        [hash as usize & mask, (hash >> 32) as usize & mask]
+        let first = hash as usize & mask;
+        // At least one bit differs.
+        [first, first ^ (1 + (hash >> 32) as usize % mask)]
     }
 }
 
@@ -90,6 +93,19 @@ mod tests {
         let mut of_another_thread = clients.clone();
         of_another_thread.add(ip("192.0.2.1"));
         assert_eq!(clients.count(ip("192.0.2.1")), 2);
+    }
+
+    /// With few counters, one client in some had the same counter twice.
+    #[test]
+    fn a_connection_counts_once_whatever_the_counters_of_its_client() {
+        let mut clients = ClientCounts::new(1);
+        for number in 0..64 {
+            let peer = IpAddr::V4(number.into());
+            clients.add(peer);
+            assert_eq!(clients.count(peer), 1);
+            clients.remove(peer);
+            assert_eq!(clients.count(peer), 0);
+        }
     }
 
     /// More than there are counters: nobody may be refused for the connections of others, however few a client may have.
