@@ -4,7 +4,6 @@
 
 use super::handshake_share::HandshakeShare;
 use super::network_lanes::NetworkLanes;
-use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ pub(super) struct HandshakeQueue {
     /// Their costly step is to come.
     starting: NetworkLanes<u32>,
     /// They await their end. They go first: the costly step is done, and wasted if the client gives up.
-    finishing: VecDeque<u32>,
+    finishing: NetworkLanes<u32>,
     finishing_turns: u8,
     /// By index, whether it is in a queue. A connection may have the index of one that is gone, and then takes its place.
     is_queued: Vec<bool>,
@@ -27,7 +26,7 @@ impl HandshakeQueue {
     /// `share` is in thousandths of a processor.
     pub(super) fn new(share: u32, now_ms: u32) -> HandshakeQueue {
         let share = HandshakeShare::new(share, now_ms);
-        let (starting, finishing, is_queued) = (NetworkLanes::new(), VecDeque::new(), Vec::new());
+        let (starting, finishing, is_queued) = (NetworkLanes::new(), NetworkLanes::new(), Vec::new());
         HandshakeQueue { starting, finishing, finishing_turns: 0, is_queued, share }
     }
 
@@ -40,11 +39,8 @@ impl HandshakeQueue {
         if std::mem::replace(&mut self.is_queued[at], true) {
             return;
         }
-        if awaits_finished {
-            self.finishing.push_back(index);
-        } else {
-            self.starting.push(index, peer);
-        }
+        let queue = if awaits_finished { &mut self.finishing } else { &mut self.starting };
+        queue.push(index, peer);
     }
 
     /// The connection whose turn it is, unless the share is used up.
@@ -64,7 +60,7 @@ impl HandshakeQueue {
             self.finishing_turns = 0;
             return Some(index);
         }
-        let index = self.finishing.pop_front()?;
+        let index = self.finishing.pop()?;
         self.finishing_turns = (self.finishing_turns + 1).min(FINISHING_TURNS);
         Some(index)
     }
@@ -145,15 +141,18 @@ mod tests {
 
     #[test]
     fn a_flood_from_one_network_delays_others_little() {
-        let mut queue = HandshakeQueue::new(500, 0);
-        let site = |number: u32| IpAddr::V6((0x2001_0db8_u128 << 96 | u128::from(number) << 64).into());
-        (0..1000).for_each(|index| queue.push(index, IpAddr::V4((0xc000_0200 + index % 256).into()), false));
-        (1000..2000).for_each(|index| queue.push(index, site(index % 0x1_0000), false));
-        (2000..2016).for_each(|index| queue.push(index, IpAddr::V4((index << 8).into()), false));
-        let first: Vec<u32> = std::iter::from_fn(|| queue.next(1)).take(100).collect();
-        // Rarely one has the lane of a flood.
-        let others = first.iter().filter(|index| **index >= 2000).count();
-        assert!(others >= 10, "{others} of 16");
-        assert_eq!(std::iter::from_fn(|| queue.next(1)).count(), 2016 - 100, "none is lost");
+        for awaits_finished in [false, true] {
+            let mut queue = HandshakeQueue::new(500, 0);
+            let mut push = |index, peer| queue.push(index, peer, awaits_finished);
+            let site = |number: u32| IpAddr::V6((0x2001_0db8_u128 << 96 | u128::from(number) << 64).into());
+            (0..1000).for_each(|index| push(index, IpAddr::V4((0xc000_0200 + index % 256).into())));
+            (1000..2000).for_each(|index| push(index, site(index % 0x1_0000)));
+            (2000..2016).for_each(|index| push(index, IpAddr::V4((index << 8).into())));
+            let first: Vec<u32> = std::iter::from_fn(|| queue.next(1)).take(100).collect();
+            // Rarely one has the lane of a flood.
+            let others = first.iter().filter(|index| **index >= 2000).count();
+            assert!(others >= 10, "{others} of 16, {awaits_finished}");
+            assert_eq!(std::iter::from_fn(|| queue.next(1)).count(), 2016 - 100, "none is lost");
+        }
     }
 }
