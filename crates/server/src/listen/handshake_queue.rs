@@ -10,37 +10,58 @@ use std::time::Duration;
 /// Turns in a row for handshakes that await their end, so that clients which send it octet by octet delay others little.
 const FINISHING_TURNS: u8 = 4;
 
-/// The handshakes of one thread that can go on: indices of connections, some of which may be gone since.
+/// Entries of connections that are gone which a turn skips, so that it ends.
+const MAX_SKIPPED: usize = 256;
+
+/// The handshakes of one thread that can go on.
 pub(super) struct HandshakeQueue {
     /// Their costly step is to come.
-    starting: NetworkLanes<u32>,
+    starting: NetworkLanes<Entry>,
     /// They await their end. They go first: the costly step is done, and wasted if the client gives up.
-    finishing: NetworkLanes<u32>,
+    finishing: NetworkLanes<Entry>,
     finishing_turns: u8,
-    /// By index, whether it is in a queue. A connection may have the index of one that is gone, and then takes its place.
-    is_queued: Vec<bool>,
+    /// By index of a connection, the ticket of its entry, if it waits.
+    tickets: Vec<Option<u32>>,
+    next_ticket: u32,
     share: HandshakeShare,
+}
+
+/// The place of a connection, which may be gone since, and another one may have its index.
+#[derive(Clone, Copy)]
+struct Entry {
+    index: u32,
+    ticket: u32,
 }
 
 impl HandshakeQueue {
     /// `share` is in thousandths of a processor.
     pub(super) fn new(share: u32, now_ms: u32) -> HandshakeQueue {
         let share = HandshakeShare::new(share, now_ms);
-        let (starting, finishing, is_queued) = (NetworkLanes::new(), NetworkLanes::new(), Vec::new());
-        HandshakeQueue { starting, finishing, finishing_turns: 0, is_queued, share }
+        let (starting, finishing) = (NetworkLanes::new(), NetworkLanes::new());
+        HandshakeQueue { starting, finishing, finishing_turns: 0, tickets: Vec::new(), next_ticket: 0, share }
     }
 
     /// Adds a connection of `peer` that can go on, if it is not here already.
     pub(super) fn push(&mut self, index: u32, peer: IpAddr, awaits_finished: bool) {
         let at = index as usize;
-        if at >= self.is_queued.len() {
-            self.is_queued.resize(at + 1, false);
+        if at >= self.tickets.len() {
+            self.tickets.resize(at + 1, None);
         }
-        if std::mem::replace(&mut self.is_queued[at], true) {
+        if self.tickets[at].is_some() {
             return;
         }
+        let entry = Entry { index, ticket: self.next_ticket };
+        self.tickets[at] = Some(entry.ticket);
+        self.next_ticket = self.next_ticket.wrapping_add(1);
         let queue = if awaits_finished { &mut self.finishing } else { &mut self.starting };
-        queue.push(index, peer);
+        queue.push(entry, peer);
+    }
+
+    /// A connection is gone: the next one with its index must not wait in its place, which may be behind a flood of its network.
+    pub(super) fn forget(&mut self, index: u32) {
+        if let Some(ticket) = self.tickets.get_mut(index as usize) {
+            *ticket = None;
+        }
     }
 
     /// The connection whose turn it is, unless the share is used up.
@@ -48,21 +69,25 @@ impl HandshakeQueue {
         if !self.share.is_left(now_ms) {
             return None;
         }
-        let index = self.pop()?;
-        self.is_queued[index as usize] = false;
-        Some(index)
+        for _ in 0..MAX_SKIPPED {
+            let Entry { index, ticket } = self.pop()?;
+            if self.tickets[index as usize].take_if(|current| *current == ticket).is_some() {
+                return Some(index);
+            }
+        }
+        None
     }
 
-    fn pop(&mut self) -> Option<u32> {
+    fn pop(&mut self) -> Option<Entry> {
         if (self.finishing.is_empty() || self.finishing_turns == FINISHING_TURNS)
-            && let Some(index) = self.starting.pop()
+            && let Some(entry) = self.starting.pop()
         {
             self.finishing_turns = 0;
-            return Some(index);
+            return Some(entry);
         }
-        let index = self.finishing.pop()?;
+        let entry = self.finishing.pop()?;
         self.finishing_turns = (self.finishing_turns + 1).min(FINISHING_TURNS);
-        Some(index)
+        Some(entry)
     }
 
     /// Counts what a turn cost.
@@ -125,6 +150,29 @@ mod tests {
         assert_eq!([queue.next(1), queue.next(1)], [Some(3), None]);
         queue.push(3, PEER, true);
         assert_eq!([queue.next(1), queue.next(1)], [Some(3), None]);
+    }
+
+    /// The connection that had the index was in the lane of a flood.
+    #[test]
+    fn a_connection_does_not_wait_in_the_place_of_one_that_is_gone() {
+        let mut queue = HandshakeQueue::new(500, 0);
+        (0..1000).for_each(|index| queue.push(index, PEER, false));
+        (900..916).for_each(|index| queue.forget(index));
+        (900..916).for_each(|index| queue.push(index, IpAddr::V4((index << 8).into()), false));
+        let first: Vec<u32> = std::iter::from_fn(|| queue.next(1)).take(40).collect();
+        // Rarely one has the lane of the flood.
+        let others = first.iter().filter(|index| (900..916).contains(*index)).count();
+        assert!(others >= 12, "{others} of 16");
+        assert_eq!(std::iter::from_fn(|| queue.next(1)).count(), 1000 - 40, "each has one turn");
+    }
+
+    #[test]
+    fn connections_that_are_gone_are_skipped_a_few_at_a_time() {
+        let mut queue = HandshakeQueue::new(500, 0);
+        (0..300).for_each(|index| queue.push(index, PEER, index % 2 == 0));
+        (0..299).for_each(|index| queue.forget(index));
+        assert_eq!((queue.next(1), queue.until_next_ms()), (None, Some(0)));
+        assert_eq!((queue.next(1), queue.until_next_ms()), (Some(299), None));
     }
 
     #[test]

@@ -24,7 +24,6 @@ use netio::epoll::{Events, Interest, Poll, Waker};
 use netio::tcp::{Listener, is_out_of_descriptors};
 use std::fmt;
 use std::io;
-use std::iter;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -232,7 +231,7 @@ impl<R: Responder> TcpWorker<R> {
 
     /// A turn of a handshake that waits.
     fn handshake_turn(&mut self) {
-        let Some(index) = self.next_handshake() else { return };
+        let Some(index) = self.handshakes.next(self.now_ms) else { return };
         let begin = clock::thread_cpu();
         let (input, panics) = (&mut self.input, &self.counters.panics);
         let result = self.pool.update(index, self.now_ms, |connection| {
@@ -248,20 +247,13 @@ impl<R: Responder> TcpWorker<R> {
         }
     }
 
-    /// The next handshake. Those that are gone are skipped, but not more in a round than epoll reports.
-    fn next_handshake(&mut self) -> Option<u32> {
-        let waiting = iter::from_fn(|| self.handshakes.next(self.now_ms));
-        waiting.take(EVENTS).find(|index| self.pool.get(*index).is_some_and(TcpConnection::is_handshaking))
-    }
-
     /// Polls for a connection again, or gives it away if its handshake is complete.
     fn end_handshake_turn(&mut self, index: u32) {
         let Some(connection) = self.pool.get(index) else { return };
         if connection.is_handshaking() {
-            let (stream, interest) = (connection.stream(), connection.interest());
-            // It is polled for already if its index was queued for a connection that is gone.
-            let add = self.poll.add(stream, index.into(), interest);
-            _ = add.or_else(|_| self.poll.modify(stream, index.into(), interest));
+            if self.poll.add(connection.stream(), index.into(), connection.interest()).is_err() {
+                return drop(self.remove(index));
+            }
             return self.enforce_limits(index);
         }
         self.counters.resumed.add(usize::from(connection.is_resumed()));
@@ -425,6 +417,7 @@ impl<R: Responder> TcpWorker<R> {
     pub(super) fn remove(&mut self, index: u32) -> Option<TcpConnection> {
         let connection = self.pool.remove(index)?;
         self.responder.late.forget(index);
+        self.handshakes.forget(index);
         if let Some(transfer) = connection.transfer() {
             self.responder.log_transfer(connection.peer(), transfer, "zone transfer broken off");
         }

@@ -147,20 +147,6 @@ fn handshakes_that_are_gone_delay_no_other() {
 }
 
 #[test]
-fn what_a_handshake_is_polled_for_changes_even_if_it_was_queued_for_another() {
-    let mut server = Server::new(&config(4));
-    let mut client = server.connect_silently();
-    server.rounds(1);
-    let worker = &mut server.worker;
-    let stream = worker.pool.get(0).expect("it is accepted").stream();
-    worker.poll.modify(stream, 0, Interest::Nothing).expect("it is polled for");
-    worker.end_handshake_turn(0);
-    client.say_hello();
-    server.rounds(1);
-    assert!(client.is_answered());
-}
-
-#[test]
 fn a_handshake_has_five_seconds_however_long_connections_may_be_idle() {
     let hour = Duration::from_secs(3600);
     let mut server = Server::new(&ListenConfig { idle_timeout: hour, ..config(4) });
