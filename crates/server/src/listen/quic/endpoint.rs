@@ -13,6 +13,7 @@ use super::super::{QuicConfig, Responder};
 use super::DoqError;
 use super::connection::{QuicConnection, Turn};
 use super::connection_table::ConnectionTable;
+use super::initial_queue::{InitialKeys, InitialQueue};
 use super::key_exchange_queue::{KeyExchangeQueue, Waiting};
 use super::late_streams::LateStreams;
 use super::transport::{QuicShared, server_config, transport, with_tls};
@@ -36,7 +37,11 @@ const TURN_TRANSMITS: usize = 8;
 /// The octets of an established connection that waits: 26,400 measured after 17 queries.
 pub(in crate::listen) const CONNECTION_MEMORY: usize = 32 << 10;
 
+/// The bit of long headers in the first octet (RFC 9000 17.2).
+const LONG_HEADER: u8 = 0x80;
+
 /// A datagram that has arrived.
+#[derive(Clone)]
 pub(super) struct Arrival {
     /// The number of its socket.
     pub(super) socket: usize,
@@ -64,6 +69,8 @@ pub(super) struct QuicEndpoint<R> {
     tls_config: Arc<rustls::ServerConfig>,
     config: Arc<ServerConfig>,
     table: ConnectionTable,
+    initial_keys: Arc<InitialKeys>,
+    initials: InitialQueue<Arrival>,
     key_exchanges: KeyExchangeQueue,
     /// Connections that get a turn.
     ready: BTreeSet<u32>,
@@ -90,10 +97,11 @@ impl<R: Responder> QuicEndpoint<R> {
         let transport = Arc::new(transport(options.idle_timeout));
         let tls_config = tls.quic();
         let counters = setup.counters.clone();
-        let config = server_config(&tls_config, &counters, &transport)?;
+        let initial_keys = Arc::new(InitialKeys::default());
+        let config = server_config(&tls_config, &initial_keys, &counters, &transport)?;
         let max_connections = options.connections.div_ceil(options.workers.max(1)).max(1);
         // Thousandths of a processor.
-        let share = options.handshake_percent * 10 / options.workers.max(1);
+        let share = (options.handshake_percent * 10 / options.workers.max(1)) as u32;
         Ok(QuicEndpoint {
             endpoint: Endpoint::new(shared.config, Some(config.clone()), false, None),
             responder: TcpResponder::new(setup, options.idle_timeout),
@@ -101,7 +109,9 @@ impl<R: Responder> QuicEndpoint<R> {
             tls,
             tls_config,
             config,
-            key_exchanges: KeyExchangeQueue::new(share as u32, now),
+            initials: InitialQueue::new(share, now, initial_keys.clone()),
+            initial_keys,
+            key_exchanges: KeyExchangeQueue::new(share, now),
             ready: BTreeSet::new(),
             late: LateStreams::default(),
             counters,
@@ -122,6 +132,7 @@ impl<R: Responder> QuicEndpoint<R> {
     /// Gives every ready connection its turn, accepts new ones, and closes those without progress.
     pub(super) fn finish_round(&mut self, now: Instant, out: &mut impl DatagramQueue) {
         self.queue_late_responses(now);
+        self.initial_turns(now, out);
         self.handshake_turn(now, out);
         self.handle_timers(now);
         for index in std::mem::take(&mut self.ready) {
@@ -135,7 +146,8 @@ impl<R: Responder> QuicEndpoint<R> {
         if !self.ready.is_empty() {
             return Some(now);
         }
-        self.table.next_timer().into_iter().chain(self.key_exchanges.next_turn(now)).min()
+        let turns = self.initials.next_turn(now).into_iter().chain(self.key_exchanges.next_turn(now));
+        turns.chain(self.table.next_timer()).min()
     }
 
     /// The number of connections.
@@ -150,6 +162,12 @@ impl<R: Responder> QuicEndpoint<R> {
         self.key_exchanges.len()
     }
 
+    /// The number of datagrams that may begin connections and wait.
+    #[cfg(test)]
+    pub(super) fn waiting_initials(&self) -> usize {
+        self.initials.len()
+    }
+
     /// The memory of all connections besides what each has, in octets.
     #[cfg(test)]
     pub(super) fn memory(&self) -> usize {
@@ -158,8 +176,44 @@ impl<R: Responder> QuicEndpoint<R> {
 
     //---------- Datagrams and attempts to connect
 
-    /// Handles a datagram.
+    /// Handles a datagram, unless it may begin a connection and must wait for that.
     pub(super) fn receive(&mut self, arrival: Arrival, now: Instant, out: &mut impl DatagramQueue) {
+        // RFC 9000 17: packets of open connections have short headers, and need no look at the share.
+        if arrival.octets.first().is_none_or(|first| first & LONG_HEADER == 0) {
+            return self.handle(arrival, now, out);
+        }
+        if self.initials.begin(now) {
+            return self.handle_initial(arrival, now, out);
+        }
+        let copy = arrival.clone();
+        self.handle(arrival, now, out);
+        if self.initials.end() {
+            let peer = copy.peer.ip();
+            self.initials.push(copy, peer);
+        }
+    }
+
+    /// Handles those that have waited.
+    fn initial_turns(&mut self, now: Instant, out: &mut impl DatagramQueue) {
+        while let Some(arrival) = self.initials.next(now) {
+            if catch_panic(|| self.handle_initial(arrival, now, out)).is_none() {
+                self.counters.panics.add(1);
+            }
+        }
+    }
+
+    /// Handles a datagram, and charges the share of the handshakes if it may have begun a connection.
+    fn handle_initial(&mut self, arrival: Arrival, now: Instant, out: &mut impl DatagramQueue) {
+        let begin = clock::thread_cpu();
+        self.handle(arrival, now, out);
+        if self.initials.end() {
+            let cost = clock::thread_cpu().saturating_sub(begin);
+            self.initials.charge(cost);
+            self.key_exchanges.charge(cost);
+        }
+    }
+
+    fn handle(&mut self, arrival: Arrival, now: Instant, out: &mut impl DatagramQueue) {
         let Arrival { socket, peer, local_ip, octets } = arrival;
         match self.endpoint.handle(now, peer, local_ip, None, octets, out.buffer(socket)) {
             None => {}
@@ -280,7 +334,7 @@ impl<R: Responder> QuicEndpoint<R> {
         let current = self.tls.quic();
         if !Arc::ptr_eq(&current, &self.tls_config) {
             // The same cipher suites as before, so that it does not fail.
-            if let Ok(config) = with_tls(&self.config, &current, &self.counters) {
+            if let Ok(config) = with_tls(&self.config, &current, &self.initial_keys, &self.counters) {
                 self.endpoint.set_server_config(Some(config.clone()));
                 (self.tls_config, self.config) = (current, config);
             }
@@ -436,6 +490,7 @@ impl<R: Responder> QuicEndpoint<R> {
     /// Returns whether none are left.
     pub(super) fn stop(&mut self, now: Instant) -> bool {
         self.is_stopping = true;
+        self.initials.clear();
         while let Some(waiting) = self.key_exchanges.pop() {
             self.ignore(waiting);
         }

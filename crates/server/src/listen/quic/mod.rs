@@ -6,6 +6,7 @@
 mod connection;
 mod connection_table;
 mod endpoint;
+mod initial_queue;
 mod key_exchange_queue;
 mod late_streams;
 mod query_stream;

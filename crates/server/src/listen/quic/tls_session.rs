@@ -2,6 +2,7 @@
 //! is complete, which is a fifth of a connection's memory, and handshakes that resume a session are counted.
 
 use super::super::counters::ListenerCounters;
+use super::initial_queue::InitialKeys;
 use quinn_proto::crypto::rustls::{NoInitialCipherSuite, QuicServerConfig};
 use quinn_proto::crypto::{
     ExportKeyingMaterialError, HeaderKey, KeyPair, Keys, PacketKey, ServerConfig, Session, UnsupportedVersion,
@@ -19,6 +20,7 @@ pub(super) struct TlsAcceptor {
     tls: Arc<rustls::ServerConfig>,
     /// Makes the keys of Initial packets, and the tags of Retry packets.
     initial: QuicServerConfig,
+    initial_keys: Arc<InitialKeys>,
     counters: Arc<ListenerCounters>,
 }
 
@@ -37,15 +39,18 @@ struct TlsSession {
 impl TlsAcceptor {
     pub(super) fn new(
         tls: &Arc<rustls::ServerConfig>,
+        initial_keys: &Arc<InitialKeys>,
         counters: &Arc<ListenerCounters>,
     ) -> Result<TlsAcceptor, NoInitialCipherSuite> {
-        Ok(TlsAcceptor { tls: tls.clone(), initial: tls.clone().try_into()?, counters: counters.clone() })
+        let (initial, initial_keys, counters) = (tls.clone().try_into()?, initial_keys.clone(), counters.clone());
+        Ok(TlsAcceptor { tls: tls.clone(), initial, initial_keys, counters })
     }
 }
 
 impl ServerConfig for TlsAcceptor {
+    /// Those of a packet that may begin a connection. With this error `quinn-proto` ignores it.
     fn initial_keys(&self, version: u32, id: &ConnectionId) -> Result<Keys, UnsupportedVersion> {
-        self.initial.initial_keys(version, id)
+        if self.initial_keys.ask() { self.initial.initial_keys(version, id) } else { Err(UnsupportedVersion) }
     }
 
     fn retry_tag(&self, version: u32, id: &ConnectionId, packet: &[u8]) -> [u8; 16] {
@@ -76,7 +81,10 @@ impl TlsSession {
 
 impl Session for TlsSession {
     fn initial_keys(&self, id: &ConnectionId, _: Side) -> Keys {
-        self.acceptor.initial_keys(self.version, id).unwrap_or_else(|_| unreachable!("the version was accepted"))
+        self.acceptor
+            .initial
+            .initial_keys(self.version, id)
+            .unwrap_or_else(|_| unreachable!("the version was accepted"))
     }
 
     /// Something once the key exchange is done.
@@ -179,7 +187,7 @@ mod tests {
     fn rfc_9001_6_a_tls_message_after_the_handshake_is_an_error() {
         let files = ServerTlsFiles { own: OwnCertificate::SelfSigned, authorities: None, ticket_keys: None };
         let tls = ServerTls::read(&files).expect("no files").quic();
-        let acceptor = TlsAcceptor::new(&tls, &Arc::default()).expect("a cipher suite");
+        let acceptor = TlsAcceptor::new(&tls, &Arc::default(), &Arc::default()).expect("a cipher suite");
         let (acceptor, handshake) = (Arc::new(acceptor), None);
         let mut session = TlsSession { acceptor, version: 1, handshake, next_secrets: None, client: None };
         const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];

@@ -8,6 +8,7 @@ use quinn_proto::{EndpointConfig, IdleTimeout, ServerConfig, TransportConfig, Va
 
 use super::super::client_counts::ClientCounts;
 use super::super::counters::ListenerCounters;
+use super::initial_queue::InitialKeys;
 use super::tls_session::TlsAcceptor;
 
 /// Queries that a client may have in progress on a connection.
@@ -44,10 +45,11 @@ pub(super) fn transport(idle_timeout: Duration) -> TransportConfig {
 /// What new connections are accepted with.
 pub(super) fn server_config(
     tls: &Arc<rustls::ServerConfig>,
+    initial_keys: &Arc<InitialKeys>,
     counters: &Arc<ListenerCounters>,
     transport: &Arc<TransportConfig>,
 ) -> Result<Arc<ServerConfig>, NoInitialCipherSuite> {
-    let mut config = ServerConfig::with_crypto(Arc::new(TlsAcceptor::new(tls, counters)?));
+    let mut config = ServerConfig::with_crypto(Arc::new(TlsAcceptor::new(tls, initial_keys, counters)?));
     config
         .transport_config(transport.clone())
         // The kernel distributes clients over the threads by their address, so a connection cannot change it.
@@ -61,10 +63,11 @@ pub(super) fn server_config(
 pub(super) fn with_tls(
     config: &ServerConfig,
     tls: &Arc<rustls::ServerConfig>,
+    initial_keys: &Arc<InitialKeys>,
     counters: &Arc<ListenerCounters>,
 ) -> Result<Arc<ServerConfig>, NoInitialCipherSuite> {
     let mut config = config.clone();
-    config.crypto = Arc::new(TlsAcceptor::new(tls, counters)?);
+    config.crypto = Arc::new(TlsAcceptor::new(tls, initial_keys, counters)?);
     Ok(Arc::new(config))
 }
 

@@ -40,6 +40,45 @@ fn a_flood_of_handshakes_gets_its_share_of_the_processor() {
     assert!(next > world.now, "no spinning");
 }
 
+/// Keys are derived for each, which nobody may use for half a core and more.
+#[test]
+fn first_packets_that_lead_to_nothing_get_their_share_of_the_processor() {
+    const FLOOD: usize = 20_000;
+    let mut world = World::new(|options| (options.handshake_percent, options.connections) = (1, 1));
+    let open = world.connect(1 << 8);
+    // The table is full, so that each is answered by a Retry.
+    let tls = world.tls(&RemoteTls::default());
+    let forged = world.start(9 << 8, tls);
+    let (address, first) = (world.clients[forged].address, world.clients[forged].transmits(world.now).remove(0));
+    world.clients.truncate(forged);
+    (0..FLOOD).for_each(|_| world.server.receive(arrival(address, &first), world.now, &mut world.network));
+    // 20 ms that need not wait.
+    let retries = world.totals().retries;
+    assert!((10..FLOOD as u64 / 2).contains(&retries), "{retries}");
+    assert!((1..=256).contains(&world.server.waiting_initials()), "{}", world.server.waiting_initials());
+    assert!(world.server.next_round(world.now).is_some_and(|next| next > world.now), "no spinning");
+    // Packets of the open connection do not wait, and other networks have their turns.
+    world.exchange(open, &message(QUERY, 0, 1));
+    let others: Vec<usize> = (20..24)
+        .map(|network| {
+            let tls = world.tls(&RemoteTls::default());
+            world.start(network << 8, tls)
+        })
+        .collect();
+    for _ in 0..300 {
+        world.deliver_to_server();
+        world.deliver_to_clients();
+        world.now += Duration::from_millis(5);
+    }
+    let retries_later = world.totals().retries;
+    assert!(retries_later > retries && retries_later < retries + 1000, "{retries} {retries_later}");
+    // Rarely one has the lane of the flood.
+    let connected = others.iter().filter(|client| world.clients[**client].is_connected).count();
+    assert!(connected >= 2, "{connected} of 4");
+    world.server.stop(world.now);
+    assert_eq!(world.server.waiting_initials(), 0);
+}
+
 #[test]
 fn a_client_has_a_limited_number_of_connections() {
     let mut world = World::new(|options| options.connections_per_client = 4);
