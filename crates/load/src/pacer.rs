@@ -4,6 +4,15 @@ use std::iter::Peekable;
 
 use crate::schedule::Schedule;
 
+/// A thread busy-waits for less than this, which is about the time a processor needs to wake up.
+const SPIN_NS: u64 = 60_000;
+
+/// How long to sleep before a query that is due in this time; after that the thread busy-waits.
+#[inline]
+pub fn sleep_ns(until_due_ns: u64) -> u64 {
+    until_due_ns.saturating_sub(SPIN_NS)
+}
+
 /// When a worker sends its next query.
 pub enum Pacing {
     /// Open loop: at scheduled times, in nanoseconds from the start, whatever has been answered.

@@ -18,6 +18,7 @@ use wire::HEADER_LEN;
 use wire::framing::{frame, split_message};
 
 use crate::metrics::Metrics;
+use crate::pacer::sleep_ns;
 use crate::queries::Queries;
 use crate::tls::TlsConfig;
 use crate::verify::matches_question;
@@ -114,6 +115,11 @@ impl QuerySchedule {
         QuerySchedule { next: first, interval: Duration::from_secs_f64(1.0 / rate) }
     }
 
+    /// How long to sleep before the next query.
+    fn sleep(&self, now: Instant) -> Duration {
+        Duration::from_nanos(sleep_ns(self.next.saturating_duration_since(now).as_nanos() as u64))
+    }
+
     /// When the next query should have been sent, if that time has come; after that it is the turn of the one after it.
     fn due(&mut self, now: Instant) -> Option<Instant> {
         let due = Some(self.next).filter(|next| *next <= now)?;
@@ -207,7 +213,9 @@ impl<'q> QuicLoad<'q> {
     fn turn(&mut self) -> io::Result<()> {
         let is_opening = self.clients.len() < self.config.connections;
         let longest = if is_opening { Duration::from_millis(1) } else { MAX_WAIT };
-        let next = self.schedule.as_ref().map(|schedule| schedule.next.saturating_duration_since(Instant::now()));
+        // Sending takes time, by which the wait would be too long.
+        self.clients.flush();
+        let next = self.schedule.as_ref().map(|schedule| schedule.sleep(Instant::now()));
         for number in self.clients.turn(next.map_or(longest, |next| next.min(longest)))? {
             self.advance(number);
         }

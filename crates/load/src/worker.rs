@@ -20,7 +20,7 @@ use crate::job::{Job, Timing, Transport, share_of};
 use crate::ledger::Ledger;
 use crate::metrics::Metrics;
 use crate::outstanding::OutstandingQueries;
-use crate::pacer::Pacer;
+use crate::pacer::{Pacer, sleep_ns};
 use crate::pool::PoolConfig;
 use crate::pools::Pools;
 use crate::replay::Replay;
@@ -30,8 +30,6 @@ use crate::udp::{UdpConfig, UdpSockets};
 
 /// Events received in one wait.
 const EVENTS: usize = 256;
-/// The thread busy-waits for less than this, which is about the time a processor needs to wake up.
-const SPIN_NS: u64 = 60_000;
 /// The longest sleep, after which the thread checks whether to stop.
 const MAX_SLEEP_NS: u64 = 50_000_000;
 
@@ -205,7 +203,7 @@ impl Worker {
         let soonest = times.into_iter().flatten().min();
         let other = soonest.map_or(MAX_SLEEP_NS, |time| time.saturating_sub(now)).min(MAX_SLEEP_NS);
         match self.pacer.next_ns() {
-            Some(due) => due.saturating_sub(now).saturating_sub(SPIN_NS).min(other),
+            Some(due) => sleep_ns(due.saturating_sub(now)).min(other),
             None => other,
         }
     }

@@ -187,22 +187,45 @@ fn every_second_random_datagram_begins_like_a_connection() {
     assert!((1..5).contains(&seen.attempts), "{seen:?}");
 }
 
+fn config<'q>(server: SocketAddr, tls: &'q TlsConfig, queries: &'q Queries) -> QuicConfig<'q> {
+    QuicConfig {
+        server,
+        tls,
+        connections: 2,
+        rate: 200.0,
+        query_rate: None,
+        outstanding: 0,
+        queries_per_connection: 0,
+        warm_up: Duration::ZERO,
+        duration: Duration::from_millis(800),
+        queries,
+    }
+}
+
+/// A thread that sleeps until a query is due wakes up too late for it. On a busy machine some runs are late all the same.
+#[test]
+fn queries_at_a_rate_leave_when_they_are_due() {
+    let server = Server::start(Duration::from_secs(10));
+    let (tls, queries) = (trusting(), queries());
+    let duration = Duration::from_millis(100);
+    let config =
+        QuicConfig { connections: 1, query_rate: Some(400.0), duration, ..config(server.address, &tls, &queries) };
+    let median_ns = || {
+        let metrics = config.run(&AtomicBool::new(false), |_| ()).expect("loopback").metrics;
+        assert!(metrics.queries >= 20, "{} queries", metrics.queries);
+        metrics.schedule_error.value_at_quantile(0.5)
+    };
+    let medians_ns: Vec<u64> = std::iter::repeat_with(median_ns).take(10).collect();
+    assert!(medians_ns.iter().any(|median_ns| *median_ns < 30_000), "{medians_ns:?}");
+    server.stop();
+}
+
 /// Queries on lost connections were time-outs without a latency, so that the latencies were those of the others alone.
 #[test]
 fn queries_on_lost_connections_have_the_time_out_as_latency() {
     let server = Server::start(Duration::from_millis(200));
-    let config = QuicConfig {
-        server: server.address,
-        tls: &trusting(),
-        connections: 2,
-        rate: 200.0,
-        query_rate: None,
-        outstanding: 3,
-        queries_per_connection: 0,
-        warm_up: Duration::ZERO,
-        duration: Duration::from_millis(800),
-        queries: &queries(),
-    };
+    let (tls, queries) = (trusting(), queries());
+    let config = QuicConfig { outstanding: 3, ..config(server.address, &tls, &queries) };
     let metrics = config.run(&AtomicBool::new(false), |_| ()).expect("loopback").metrics;
     assert!(metrics.closed_early >= 2 && metrics.timeouts >= 6, "{metrics:?}");
     assert_eq!((metrics.responses, metrics.latency_actual.len()), (0, metrics.timeouts));

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
+use netio::clock;
 use netio::epoll::{Events, Interest, Poll};
 use netio::udp_client::{ClientSocket, ReceiveBatch, SendBatch, Sources};
 use quinn_proto::{
@@ -68,7 +69,7 @@ pub(super) struct QuicClient {
 }
 
 impl<'q> QuicClients<'q> {
-    /// Sockets for at most `count` connections at a time, without any.
+    /// Sockets for at most `count` connections at a time, without any. The waits of the calling thread become precise.
     pub(super) fn new(
         server: SocketAddr,
         sources: Option<Sources>,
@@ -79,6 +80,7 @@ impl<'q> QuicClients<'q> {
         let source = |number: usize| sources.map(|sources| sources.at(number as u32 % sources.count));
         let open = |number| Port::open(server, source(number));
         let ports = (0..count.clamp(1, most)).map(open).collect::<io::Result<Vec<_>>>()?;
+        clock::minimize_timer_slack();
         let poll = Poll::new()?;
         ports.iter().zip(0..).try_for_each(|(port, token)| poll.add(&port.socket, token, Interest::Readable))?;
         let mut config = ClientConfig::new(Arc::new(tls.quic().map_err(io::Error::other)?));
