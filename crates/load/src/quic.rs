@@ -140,6 +140,8 @@ struct QuicLoad<'q> {
     /// Connections that are established.
     open: usize,
     next_query: u32,
+    /// The connection of the next query of the schedule.
+    next_connection: usize,
     metrics: Metrics,
 }
 
@@ -169,6 +171,7 @@ impl<'q> QuicLoad<'q> {
             askers: Vec::with_capacity(config.connections),
             open: 0,
             next_query: 0,
+            next_connection: 0,
             metrics: Metrics::default(),
         })
     }
@@ -226,7 +229,8 @@ impl<'q> QuicLoad<'q> {
     /// Sends the queries of the schedule that are due, on each connection in turn.
     fn ask_due(&mut self) {
         while let Some(intended) = self.schedule.as_mut().and_then(|schedule| schedule.due(Instant::now())) {
-            let number = self.next_query as usize % self.clients.len();
+            let number = self.next_connection;
+            self.next_connection = (number + 1) % self.clients.len();
             if self.ask_once(number, intended) {
                 self.metrics.scheduled += 1;
                 self.clients.transmit(number);

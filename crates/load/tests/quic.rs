@@ -220,6 +220,18 @@ fn queries_at_a_rate_leave_when_they_are_due() {
     server.stop();
 }
 
+/// The connection was chosen by the number of the query, so that a file with one query used one connection.
+#[test]
+fn queries_at_a_rate_go_to_each_connection_in_turn() {
+    let server = Server::start(Duration::from_secs(10));
+    let (tls, queries) = (trusting(), queries());
+    let config = QuicConfig { connections: 4, query_rate: Some(400.0), ..config(server.address, &tls, &queries) };
+    let metrics = config.run(&AtomicBool::new(false), |_| ()).expect("loopback").metrics;
+    // A connection has 100 streams, and none is ever closed.
+    assert!(metrics.queries >= 200 && metrics.missed == 0, "{} queries, {} missed", metrics.queries, metrics.missed);
+    server.stop();
+}
+
 /// Queries on lost connections were time-outs without a latency, so that the latencies were those of the others alone.
 #[test]
 fn queries_on_lost_connections_have_the_time_out_as_latency() {
