@@ -33,7 +33,7 @@ pub struct QuicConfig<'q> {
     pub connections: usize,
     /// Connections opened per second, until all are open.
     pub rate: f64,
-    /// Queries outstanding on each connection in a closed loop; 0: the connections are idle, or asked at a rate.
+    /// Queries outstanding on all connections together in a closed loop; 0: the connections are idle, or asked at a rate.
     pub outstanding: usize,
     /// Queries per second in an open loop, on each connection in turn.
     pub query_rate: Option<f64>,
@@ -81,12 +81,16 @@ impl QuicConfig<'_> {
         }
         let mut result = QuicResult { open: load.open, opening: begun.elapsed(), ..QuicResult::default() };
         on_opened(&result);
+        if self.asks() {
+            // The handshakes so far are those of the opening.
+            load.metrics = Metrics::default();
+        }
         load.outstanding = self.outstanding;
         load.schedule = self.query_rate.map(|rate| QuerySchedule::new(Instant::now(), rate));
         load.ask_everywhere();
         load.turn_until(Instant::now() + self.warm_up, stop)?;
-        if self.asks() {
-            load.metrics = Metrics::default();
+        if self.asks() && !self.warm_up.is_zero() {
+            load.end_warm_up();
         }
         let since = Instant::now();
         load.turn_until(since + self.duration, stop)?;
@@ -158,6 +162,8 @@ struct Exchange {
     /// When it should have been sent; in a closed loop, when it was.
     intended: Instant,
     sent: Instant,
+    /// Whether it was sent after the warm-up.
+    is_counted: bool,
     input: Vec<u8>,
 }
 
@@ -194,11 +200,18 @@ impl<'q> QuicLoad<'q> {
         Ok(())
     }
 
+    /// From now on, queries are counted; those without a response were sent before.
+    fn end_warm_up(&mut self) {
+        self.metrics = Metrics::default();
+        let outstanding = self.askers.iter_mut().flat_map(|asker| asker.exchanges.values_mut());
+        outstanding.for_each(|exchange| exchange.is_counted = false);
+    }
+
     /// Counts the queries without a response at the end: old ones are lost, as those to a server that has died.
     fn record_unanswered(&mut self, end: Instant) {
         for exchange in self.askers.iter().flat_map(|asker| asker.exchanges.values()) {
             if end.saturating_duration_since(exchange.sent) < TIMEOUT {
-                self.metrics.interrupted += 1;
+                self.metrics.interrupted += u64::from(exchange.is_counted);
             } else {
                 exchange.record_lost(&mut self.metrics);
             }
@@ -287,11 +300,17 @@ impl<'q> QuicLoad<'q> {
         while self.may_ask(number) && self.ask_once(number, Instant::now()) {}
     }
 
+    /// The outstanding queries that a connection may have: the first ones have one more, if they cannot be shared equally.
+    fn share(&self, number: usize) -> usize {
+        let count = self.config.connections;
+        self.outstanding / count + usize::from(number < self.outstanding % count)
+    }
+
     /// Whether a connection may have one more query outstanding.
     fn may_ask(&self, number: usize) -> bool {
         let (asker, limit) = (&self.askers[number], self.config.queries_per_connection);
         let outstanding = asker.exchanges.len();
-        outstanding < self.outstanding && (limit == 0 || asker.responses + (outstanding as u64) < limit)
+        outstanding < self.share(number) && (limit == 0 || asker.responses + (outstanding as u64) < limit)
     }
 
     /// Sends a query on a connection, if that has a stream for it.
@@ -310,7 +329,8 @@ impl<'q> QuicLoad<'q> {
         }
         self.skip_query();
         let sent = Instant::now();
-        self.askers[number].exchanges.insert(id, Exchange { query, intended, sent, input: Vec::new() });
+        let exchange = Exchange { query, intended, sent, is_counted: true, input: Vec::new() };
+        self.askers[number].exchanges.insert(id, exchange);
         self.metrics.record_sent(message.len(), sent.saturating_duration_since(intended).as_nanos() as u64);
         true
     }
@@ -371,6 +391,9 @@ impl Asker {
 impl Exchange {
     /// Counts and checks the response: one message with ID 0 and the question (RFC 9250 4.2).
     fn record(&self, queries: &Queries, metrics: &mut Metrics) {
+        if !self.is_counted {
+            return;
+        }
         let [intended_ns, sent_ns] = [self.intended, self.sent].map(|since| since.elapsed().as_nanos() as u64);
         let query = queries.at(self.query);
         match split_message(&self.input) {
@@ -386,6 +409,9 @@ impl Exchange {
 
     /// Counts a query that is never answered. Its latency is at least the time-out, however soon that is known.
     fn record_lost(&self, metrics: &mut Metrics) {
+        if !self.is_counted {
+            return;
+        }
         let waited_ns = |since: Instant| since.elapsed().max(TIMEOUT).as_nanos() as u64;
         metrics.record_timeout(waited_ns(self.intended), waited_ns(self.sent));
     }

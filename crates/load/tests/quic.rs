@@ -232,12 +232,28 @@ fn queries_at_a_rate_go_to_each_connection_in_turn() {
     server.stop();
 }
 
+/// Each connection had as many queries as the one with most, and time-outs were also those of queries of the warm-up.
+#[test]
+fn a_closed_loop_has_its_queries_outstanding_and_counts_them_after_the_warm_up() {
+    let server = Server::start(Duration::from_millis(200));
+    let (tls, queries) = (trusting(), queries());
+    let config = QuicConfig { connections: 3, outstanding: 4, ..config(server.address, &tls, &queries) };
+    let run = |config: &QuicConfig<'_>| config.run(&AtomicBool::new(false), |_| ()).expect("loopback").metrics;
+    let metrics = run(&QuicConfig { duration: Duration::from_millis(20), ..config });
+    assert_eq!((metrics.queries, metrics.interrupted), (4, 4), "{metrics:?}");
+    let metrics = run(&QuicConfig { warm_up: Duration::from_millis(100), ..config });
+    // Each connection that is lost is replaced, and asked again.
+    assert!(metrics.closed_early >= 3 && metrics.queries > 0, "{metrics:?}");
+    assert_eq!(metrics.timeouts + metrics.interrupted, metrics.queries);
+    server.stop();
+}
+
 /// Queries on lost connections were time-outs without a latency, so that the latencies were those of the others alone.
 #[test]
 fn queries_on_lost_connections_have_the_time_out_as_latency() {
     let server = Server::start(Duration::from_millis(200));
     let (tls, queries) = (trusting(), queries());
-    let config = QuicConfig { outstanding: 3, ..config(server.address, &tls, &queries) };
+    let config = QuicConfig { outstanding: 6, ..config(server.address, &tls, &queries) };
     let metrics = config.run(&AtomicBool::new(false), |_| ()).expect("loopback").metrics;
     assert!(metrics.closed_early >= 2 && metrics.timeouts >= 6, "{metrics:?}");
     assert_eq!((metrics.responses, metrics.latency_actual.len()), (0, metrics.timeouts));

@@ -67,7 +67,7 @@ pub fn run(arguments: &QuicArguments, stop: &AtomicBool) -> Result<Validity, Com
         rate: arguments.rate,
         outstanding: match arguments.query_rate {
             Some(_) => 0,
-            None => arguments.outstanding.div_ceil(arguments.connections) as usize,
+            None => arguments.outstanding as usize,
         },
         query_rate: arguments.query_rate,
         queries_per_connection: arguments.queries_per_connection.into(),
