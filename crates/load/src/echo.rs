@@ -1,10 +1,11 @@
 //! Servers without zones: `echo` answers every query with a copy of itself, `sink` answers almost none.
 //!
 //! They show the limits that a server on sockets and the load generator have on a machine. Each CPU has a thread for UDP
-//! (`udp`) and one for TCP and TLS (`stream`, by `stream_server`), with sockets of their own.
+//! (`udp`), one for TCP and TLS (`stream`, by `stream_server`) and one for QUIC (`quic`), with sockets of their own.
 
 mod answer;
 mod fault;
+mod quic;
 mod stream;
 mod udp;
 
@@ -22,8 +23,10 @@ use rustls::ServerConfig;
 use serde::Serialize;
 
 use self::answer::Answerer;
+use self::quic::QuicServer;
 use self::stream::StreamAnswerer;
 use crate::stream_server::StreamServer;
+use crate::tls::quic_server_config;
 
 pub use self::answer::AnswerRule;
 pub use self::fault::{Fault, FaultError, Faults};
@@ -35,6 +38,8 @@ pub struct EchoConfig {
     pub address: SocketAddr,
     /// The address of TLS, with its configuration.
     pub tls: Option<(SocketAddr, Arc<ServerConfig>)>,
+    /// The address of QUIC, with the configuration of its TLS.
+    pub quic: Option<(SocketAddr, Arc<ServerConfig>)>,
     /// The processors to pin threads to; if empty, there are threads for one, which are not pinned.
     pub cpus: Vec<usize>,
     /// Which queries are answered, and how long the answers are.
@@ -65,6 +70,8 @@ pub struct EchoCounters {
     pub tcp: Exchanges,
     /// Over TLS.
     pub tls: Exchanges,
+    /// Over QUIC.
+    pub quic: Exchanges,
     /// Batches of datagrams.
     pub udp_batches: u64,
     /// Datagrams that the kernel dropped because a receive buffer was full.
@@ -77,21 +84,26 @@ pub struct EchoCounters {
     pub cpu_ns: u64,
 }
 
+impl Exchanges {
+    fn add(&mut self, other: &Exchanges) {
+        self.queries += other.queries;
+        self.responses += other.responses;
+    }
+}
+
 impl EchoCounters {
     /// The queries and answers of all transports.
     pub fn total(&self) -> Exchanges {
-        let [udp, tcp, tls] = [self.udp, self.tcp, self.tls];
-        Exchanges {
-            queries: udp.queries + tcp.queries + tls.queries,
-            responses: udp.responses + tcp.responses + tls.responses,
-        }
+        let mut total = Exchanges::default();
+        [self.udp, self.tcp, self.tls, self.quic].iter().for_each(|exchanges| total.add(exchanges));
+        total
     }
 
     fn add(&mut self, other: &EchoCounters) {
-        for (mine, theirs) in [(&mut self.udp, other.udp), (&mut self.tcp, other.tcp), (&mut self.tls, other.tls)] {
-            mine.queries += theirs.queries;
-            mine.responses += theirs.responses;
-        }
+        self.udp.add(&other.udp);
+        self.tcp.add(&other.tcp);
+        self.tls.add(&other.tls);
+        self.quic.add(&other.quic);
         self.udp_batches += other.udp_batches;
         self.udp_drops += other.udp_drops;
         self.connections += other.connections;
@@ -109,6 +121,7 @@ const MAX_PORT_TRIES: usize = 16;
 pub struct EchoServer {
     /// The servers of each processor; `None` if threads are not pinned.
     threads: Vec<(Option<usize>, ServerSocket, StreamServer<StreamAnswerer>)>,
+    quic: Vec<(Option<usize>, QuicServer)>,
     answerer: Answerer,
     address: SocketAddr,
     tls_address: Option<SocketAddr>,
@@ -123,6 +136,7 @@ impl EchoServer {
         let (first, mut address) = config.bind_first(cpus.len() > 1)?;
         let (mut tls, mut first, mut threads) = (config.tls.clone(), Some(first), Vec::new());
         let (mut receive_buffer, answerer) = (0, Answerer::new(config.rule, config.faults));
+        let quic = config.bind_quic(&cpus, &answerer)?;
         for cpu in cpus {
             let (listener, udp) = first.take().map_or_else(|| config.bind_pair(address, true), Ok)?;
             address = listener.local_addr()?;
@@ -135,7 +149,8 @@ impl EchoServer {
             let tls_listener = tls_listener.zip(tls.as_ref().map(|(_, config)| config.clone()));
             threads.push((cpu, udp, StreamServer::new(listener, tls_listener, StreamAnswerer::new(answerer.clone()))?));
         }
-        Ok(EchoServer { threads, answerer, address, tls_address: tls.map(|(address, _)| address), receive_buffer })
+        let tls_address = tls.map(|(address, _)| address);
+        Ok(EchoServer { threads, quic, answerer, address, tls_address, receive_buffer })
     }
 
     /// The address of UDP and TCP.
@@ -146,6 +161,11 @@ impl EchoServer {
     /// The address of TLS.
     pub fn tls_addr(&self) -> Option<SocketAddr> {
         self.tls_address
+    }
+
+    /// The address of QUIC.
+    pub fn quic_addr(&self) -> Option<SocketAddr> {
+        self.quic.first().map(|(_, server)| server.local_addr())
     }
 
     /// The limit of a UDP receive buffer in octets, which the kernel makes twice what it allows of SO_RCVBUF.
@@ -161,15 +181,15 @@ impl EchoServer {
     /// Serves until `stop`.
     pub fn run(self, stop: &AtomicBool) -> io::Result<EchoCounters> {
         thread::scope(|scope| {
-            let threads: Vec<ScopedJoinHandle<'_, _>> = self
-                .threads
-                .into_iter()
-                .flat_map(|(cpu, socket, stream)| {
-                    let answerer = self.answerer.clone();
-                    let udp = scope.spawn(move || on_cpu(cpu, || udp::serve(socket, answerer, stop)));
-                    [udp, scope.spawn(move || on_cpu(cpu, || stream::serve(stream, stop)))]
-                })
-                .collect();
+            let quic = self.quic.into_iter();
+            let quic = quic.map(|(cpu, server)| scope.spawn(move || on_cpu(cpu, || server.serve(stop))));
+            let mut threads: Vec<ScopedJoinHandle<'_, _>> = quic.collect();
+            let others = self.threads.into_iter().flat_map(|(cpu, socket, stream)| {
+                let answerer = self.answerer.clone();
+                let udp = scope.spawn(move || on_cpu(cpu, || udp::serve(socket, answerer, stop)));
+                [udp, scope.spawn(move || on_cpu(cpu, || stream::serve(stream, stop)))]
+            });
+            threads.extend(others);
             let mut total = EchoCounters::default();
             for thread in threads {
                 total.add(&thread.join().expect("servers do not panic")?);
@@ -202,14 +222,31 @@ impl EchoConfig {
 
     fn bind_pair(&self, address: SocketAddr, is_shared: bool) -> io::Result<(Listener, ServerSocket)> {
         let listener = self.listen(address, is_shared)?;
-        let options = ServerSocketOptions {
+        let socket = ServerSocket::bind(listener.local_addr()?, &self.udp_options(is_shared))?;
+        Ok((listener, socket))
+    }
+
+    fn udp_options(&self, is_shared: bool) -> ServerSocketOptions {
+        ServerSocketOptions {
             reuse_port: is_shared,
             receive_buffer: self.receive_buffer,
             wake_interval: STOP_INTERVAL,
             ..ServerSocketOptions::default()
-        };
-        let socket = ServerSocket::bind(listener.local_addr()?, &options)?;
-        Ok((listener, socket))
+        }
+    }
+
+    /// The servers of QUIC, one for each processor.
+    fn bind_quic(&self, cpus: &[Option<usize>], answerer: &Answerer) -> io::Result<Vec<(Option<usize>, QuicServer)>> {
+        let Some((mut address, tls)) = self.quic.clone() else { return Ok(Vec::new()) };
+        let config = quic_server_config(&tls).map_err(io::Error::other)?;
+        let mut servers = Vec::new();
+        for cpu in cpus {
+            let options = self.udp_options(cpus.len() > 1);
+            let server = QuicServer::bind(address, &options, config.clone(), answerer.clone())?;
+            address = server.local_addr();
+            servers.push((*cpu, server));
+        }
+        Ok(servers)
     }
 
     fn listen(&self, address: SocketAddr, is_shared: bool) -> io::Result<Listener> {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use quinn_proto::crypto::rustls::{NoInitialCipherSuite, QuicClientConfig};
+use quinn_proto::crypto::rustls::{NoInitialCipherSuite, QuicClientConfig, QuicServerConfig};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{
     ClientConnection, ClientSessionStore, Resumption, Tls12ClientSessionValue, Tls13ClientSessionValue,
@@ -166,6 +166,13 @@ pub fn server_config(
         config.ticketer = aws_lc_rs::Ticketer::new()?;
     }
     Ok(Arc::new(config))
+}
+
+/// The same for DNS over QUIC.
+pub fn quic_server_config(tls: &ServerConfig) -> Result<Arc<quinn_proto::ServerConfig>, NoInitialCipherSuite> {
+    let mut config = tls.clone();
+    config.alpn_protocols = vec![ALPN_DOQ.to_vec()];
+    Ok(Arc::new(quinn_proto::ServerConfig::with_crypto(Arc::new(QuicServerConfig::try_from(config)?))))
 }
 
 /// A self-signed certificate for `localhost`, with its key.

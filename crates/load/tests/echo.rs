@@ -8,6 +8,7 @@ use std::time::Duration;
 use load::job::{Job, Timing, Transport};
 use load::metrics::Metrics;
 use load::queries::{CaptureOrigin, Queries, QueryTemplate, file};
+use load::quic::QuicConfig;
 use load::schedule::{ArrivalProcess, RateProfile};
 use load::tls::{Purpose, TlsConfig};
 use rustls::pki_types::ServerName;
@@ -89,6 +90,41 @@ fn echo_answers_every_query_of_every_transport() {
         }
         assert_eq!((&zonda["connections"], &zonda["udp_drops"]), (&8.into(), &0.into()));
         assert!(zonda["cpu_ns"].as_u64().is_some_and(|cpu| cpu > 0) && zonda["seconds"].as_f64() > Some(0.6));
+    }
+}
+
+#[test]
+fn echo_answers_queries_over_quic_and_sink_does_not() {
+    let name = ServerName::try_from("localhost").expect("a literal");
+    let tls = TlsConfig::new(name, Vec::new(), false, Purpose::Transfers).expect("a good configuration");
+    let queries = file::read(b"www.example A", &QueryTemplate::default()).expect("a query");
+    for (command, is_answered) in [("echo --answer-octets 3000 --cpus 0,0", true), ("sink", false)] {
+        let server = Server::start(&format!("{command} --quic-port 0"));
+        let config = QuicConfig {
+            server: server.address("quic_port"),
+            tls: &tls,
+            connections: 4,
+            rate: 1000.0,
+            outstanding: 20,
+            query_rate: None,
+            queries_per_connection: 0,
+            warm_up: Duration::ZERO,
+            duration: Duration::from_millis(200),
+            queries: &queries,
+        };
+        let metrics = config.run(&AtomicBool::new(false), |_| ()).expect("loopback").metrics;
+        assert_eq!((metrics.closed_early, metrics.wrong, metrics.unexpected), (0, 0, 0), "{metrics:?}");
+        let (responses, lost) = if is_answered { (metrics.queries, 0) } else { (0, metrics.queries) };
+        assert!(metrics.queries > 100, "{metrics:?}");
+        assert_eq!(
+            (metrics.responses, metrics.timeouts),
+            (responses.saturating_sub(metrics.interrupted), lost.saturating_sub(metrics.interrupted))
+        );
+        assert_eq!(metrics.response_octets, 3000 * metrics.responses);
+        let sum = server.stop();
+        let quic = &sum["zonda"]["quic"];
+        assert!(quic["queries"].as_u64() >= Some(metrics.responses + metrics.timeouts), "{sum}");
+        assert_eq!((quic["responses"] == 0, &sum["zonda"]["connections"]), (!is_answered, &4.into()));
     }
 }
 

@@ -17,6 +17,9 @@ use crate::tls::Purpose;
 pub struct EchoArguments {
     #[command(flatten)]
     listen: ListenArguments,
+    /// Port for QUIC; 0: one that the kernel chooses
+    #[arg(long, value_name = "PORT")]
+    quic_port: Option<u16>,
     /// Processors to pin threads to, with sockets of their own on each
     #[arg(long, value_delimiter = ',', value_name = "N,N")]
     cpus: Vec<usize>,
@@ -52,6 +55,7 @@ impl EchoArguments {
         let figures = json!({
             "port": port,
             "tls_port": server.tls_addr().map(|address| address.port()),
+            "quic_port": server.quic_addr().map(|address| address.port()),
             "threads": server.thread_count(),
             "receive_buffer": server.receive_buffer(),
         });
@@ -68,6 +72,7 @@ impl EchoArguments {
         Ok(EchoConfig {
             address: self.listen.address(),
             tls: self.listen.tls(Purpose::Queries)?,
+            quic: self.listen.with_tls(self.quic_port, Purpose::Queries)?,
             cpus: self.cpus.clone(),
             rule: AnswerRule { soa_only, answer_len: self.answer_octets.into() },
             faults: self.faults.iter().collect(),

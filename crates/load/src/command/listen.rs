@@ -34,7 +34,16 @@ impl ListenArguments {
 
     /// The address of TLS with its configuration, if there is a port for it.
     pub fn tls(&self, purpose: Purpose) -> Result<Option<(SocketAddr, Arc<ServerConfig>)>, CommandError> {
+        self.with_tls(self.tls_port, purpose)
+    }
+
+    /// The address with this port, if there is one, and the TLS configuration.
+    pub fn with_tls(
+        &self,
+        port: Option<u16>,
+        purpose: Purpose,
+    ) -> Result<Option<(SocketAddr, Arc<ServerConfig>)>, CommandError> {
         let with_config = |port| Ok((SocketAddr::new(self.listen, port), self.tls.config(purpose)?));
-        self.tls_port.map(with_config).transpose()
+        port.map(with_config).transpose()
     }
 }
