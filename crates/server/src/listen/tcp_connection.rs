@@ -3,6 +3,9 @@
 //! An idle TCP connection takes 32 octets, 40 with its slot in the pool. [`ActiveState`] is allocated while a message is
 //! incomplete or output waits.
 
+mod active_state;
+
+use self::active_state::{ActiveState, receive};
 use super::RECEIVE_BUFFER;
 use super::Responder;
 use super::buffer::Buffer;
@@ -12,14 +15,12 @@ use super::tcp_responder::{Client, Encryption, TcpResponder};
 use super::tls_connection::TlsConnection;
 use netio::epoll::Interest;
 use netio::{is_not_ready, tcp};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::{IpAddr, Ipv6Addr, Shutdown, TcpStream};
-use wire::framing::{frame, missing_len, split_message};
+use wire::framing::frame;
 
 /// Maximum octets read in a turn.
 pub(super) const READ_LEN: usize = 64 << 10;
-/// Initial buffer for the rest of a message, in octets. It grows as data arrives: the length prefix may be a lie.
-const PART_LEN: usize = 512;
 /// Kernel memory that an idle connection may have for responses in flight, in octets.
 const IN_FLIGHT: usize = 16 << 10;
 /// Kernel memory of responses in flight with which a connection may be closed, in octets: that of a usual response. Nothing counts it any more.
@@ -46,24 +47,6 @@ const _: () = assert!(size_of::<TcpConnection>() <= 32);
 struct State {
     tls: Option<TlsConnection>,
     active: Option<Box<ActiveState>>,
-}
-
-/// The buffers and the transfer of a connection that is not idle.
-#[derive(Default)]
-struct ActiveState {
-    /// Received and not yet answered: at most one read.
-    input: Buffer,
-    /// Responses that the kernel has not accepted yet.
-    output: Buffer,
-    transfer: Option<Box<OutgoingTransfer>>,
-    /// Kernel memory for sent data when it was last measured; 0 if no more than [`IN_FLIGHT`].
-    kernel_memory: usize,
-    /// The client has closed its half, everything is answered, and only TLS and the kernel still hold data.
-    closing: bool,
-    /// The client has closed its half, and waits for a response that another thread sends later.
-    awaits_response: bool,
-    /// A proxy has opened it, and has not said for whom; `input` has the start of its header.
-    awaits_proxy_header: bool,
 }
 
 impl TcpConnection {
@@ -430,38 +413,6 @@ impl TcpConnection {
     }
 }
 
-impl ActiveState {
-    fn memory(&self) -> usize {
-        self.input.memory() + self.output.memory() + self.kernel_memory
-    }
-
-    /// Whether there is work without reading from the socket.
-    fn has_work(&self) -> bool {
-        !self.output.is_empty() || self.transfer.is_some() || self.has_message()
-    }
-
-    /// Whether nothing remains but data in the kernel.
-    fn is_idle(&self) -> bool {
-        self.input.is_empty() && !self.has_work()
-    }
-
-    fn is_empty(&self) -> bool {
-        let waits = self.closing || self.awaits_response || self.awaits_proxy_header;
-        self.kernel_memory == 0 && self.is_idle() && !waits
-    }
-
-    fn has_message(&self) -> bool {
-        split_message(self.input.octets()).is_some()
-    }
-
-    /// Reads more of an incomplete message, and nothing after it.
-    fn receive_part(&mut self, stream: &TcpStream) -> io::Result<()> {
-        let input = self.input.octets();
-        let room = missing_len(input).min(input.len().max(PART_LEN));
-        self.input.fill(room, |room| receive(stream, room))
-    }
-}
-
 /// Borrows nothing else of a connection.
 fn tls_of(state: &mut Option<Box<State>>) -> Option<&mut TlsConnection> {
     state.as_mut()?.tls.as_mut()
@@ -471,15 +422,6 @@ fn peer_octets(peer: IpAddr) -> [u8; 16] {
     match peer {
         IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
         IpAddr::V6(ip) => ip.octets(),
-    }
-}
-
-/// Reads what has arrived; `None` if nothing has. The end of the stream is an error.
-fn receive(mut stream: &TcpStream, octets: &mut [u8]) -> io::Result<Option<usize>> {
-    match stream.read(octets) {
-        Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-        Err(error) if is_not_ready(&error) => Ok(None),
-        result => result.map(Some),
     }
 }
 

@@ -5,6 +5,8 @@
 //! one write. A connection with input left gets its next turn after all others that are ready. `connection_eviction.rs` closes
 //! connections that make no progress or take too much.
 
+mod handshakes;
+
 use super::connection_pool::{ConnectionPool, SharedCounts};
 use super::counters::ListenerCounters;
 use super::handover::Route;
@@ -14,7 +16,6 @@ use super::panic_guard::catch_panic;
 use super::proxy::{Proxies, ProxyError};
 use super::tcp_connection::{READ_LEN, TcpConnection};
 use super::tcp_responder::TcpResponder;
-use super::tls_connection::TlsConnection;
 use super::worker_setup::WorkerSetup;
 use super::{ListenConfig, Responder};
 use crate::rate_limited_log::RateLimitedLog;
@@ -229,58 +230,6 @@ impl<R: Responder> TcpWorker<R> {
         self.begin(index)
     }
 
-    /// A turn of a handshake that waits.
-    fn handshake_turn(&mut self) {
-        let Some(index) = self.handshakes.next(self.now_ms) else { return };
-        let begin = clock::thread_cpu();
-        let (input, panics) = (&mut self.input, &self.counters.panics);
-        let result = self.pool.update(index, self.now_ms, |connection| {
-            catch_panic(|| connection.handshake_turn(input)).unwrap_or_else(|| {
-                panics.add(1);
-                Err(io::Error::other("a panic"))
-            })
-        });
-        self.handshakes.charge(clock::thread_cpu().saturating_sub(begin));
-        match result {
-            Ok(()) => self.end_handshake_turn(index),
-            Err(error) => self.fail(index, &error),
-        }
-    }
-
-    /// Polls for a connection again, or gives it away if its handshake is complete.
-    fn end_handshake_turn(&mut self, index: u32) {
-        let Some(connection) = self.pool.get(index) else { return };
-        if connection.is_handshaking() {
-            if self.poll.add(connection.stream(), index.into(), connection.interest()).is_err() {
-                return drop(self.remove(index));
-            }
-            return self.enforce_limits(index);
-        }
-        self.counters.resumed.add(usize::from(connection.is_resumed()));
-        let (Route::Give(_, threads), Some(connection)) = (&self.route, self.pool.hand_over(index)) else { return };
-        self.given = self.given.wrapping_add(1);
-        threads[self.given % threads.len()].give(connection);
-    }
-
-    /// Serves the connections whose handshakes are complete.
-    fn take_connections(&mut self) {
-        let Route::Take(handover) = &self.route else { return };
-        let handover = handover.clone();
-        if handover.take_request() {
-            self.release_descriptors();
-        }
-        for connection in handover.take() {
-            self.pool.receive(&connection);
-            self.make_room_if_full();
-            let Some(index) = self.pool.adopt(connection, self.now_ms) else { continue };
-            let Some(connection) = self.pool.get(index) else { continue };
-            match self.poll.add(connection.stream(), index.into(), connection.interest()) {
-                Ok(()) => self.turn(index),
-                Err(_) => drop(self.remove(index)),
-            }
-        }
-    }
-
     /// Queues the responses to earlier messages that other threads have sent.
     fn queue_late_responses(&mut self) {
         for response in self.responder.late.take() {
@@ -366,20 +315,6 @@ impl<R: Responder> TcpWorker<R> {
                 "the limit of connections (`tcp-connections`, with TLS also memory) is reached; old ones are closed"
             ));
         }
-    }
-
-    /// Begins with the messages of a connection and returns true, or with its TLS handshake, which waits for its turn.
-    fn begin(&mut self, index: u32) -> bool {
-        let Route::Give(tls, _) = &self.route else { return true };
-        match TlsConnection::new(tls) {
-            Ok(tls) => {
-                self.change(index, |connection| connection.start_tls(tls));
-                // Clients that send nothing have no turn.
-                self.enforce_limits(index);
-            }
-            Err(_) => drop(self.remove(index)),
-        }
-        false
     }
 
     fn change(&mut self, index: u32, change: impl FnOnce(&mut TcpConnection)) {

@@ -4,8 +4,9 @@
 //! and new ones are accepted. An attempt to connect is not accepted without a proof of its address (Retry, RFC 9000 8.1.2) while there are
 //! many handshakes, its client has many connections, or the table is full.
 
+mod limits;
+
 use super::super::counters::ListenerCounters;
-use super::super::limits::TRANSFERS_PER_CLIENT;
 use super::super::panic_guard::catch_panic;
 use super::super::tcp_responder::TcpResponder;
 use super::super::worker_setup::WorkerSetup;
@@ -23,7 +24,7 @@ use bytes::BytesMut;
 use netio::clock;
 use quinn_proto::Transmit;
 use quinn_proto::crypto::rustls::NoInitialCipherSuite;
-use quinn_proto::{ConnectionEvent, ConnectionHandle, DatagramEvent, Endpoint, EndpointEvent, Incoming, ServerConfig};
+use quinn_proto::{ConnectionEvent, ConnectionHandle, DatagramEvent, Endpoint, Incoming, ServerConfig};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -406,63 +407,6 @@ impl<R: Responder> QuicEndpoint<R> {
             self.close(index, if is_idle { DoqError::NoError } else { DoqError::ExcessiveLoad }, now);
         }
         self.make_ready(index);
-    }
-
-    //---------- Limits
-
-    /// Enforces the limits on transfers and memory after a turn of a connection.
-    fn enforce_limits(&mut self, index: u32, now: Instant, out: &mut impl DatagramQueue) {
-        if let Some(connection) = self.table.get(index)
-            && connection.transfers() > 0
-            && self.table.transfers_of(connection.peer.ip()) > TRANSFERS_PER_CLIENT
-        {
-            self.counters.refused.add(1);
-            self.warn("a client has too many transfers in progress; another one is refused");
-            self.change(index, now, |connection, turn| connection.refuse_transfer(turn));
-            self.make_ready(index);
-        }
-        while self.table.memory() > self.memory_limit
-            && let Some(largest) = self.table.largest_of_oldest()
-        {
-            self.evict(largest, now, out);
-        }
-    }
-
-    /// Closes the connection with the least recent progress. Returns whether there was one.
-    fn make_room(&mut self, now: Instant, out: &mut impl DatagramQueue) -> bool {
-        self.table.oldest().inspect(|index| self.evict(*index, now, out)).is_some()
-    }
-
-    /// Closes a connection and forgets it: further packets of its client are answered by a stateless reset.
-    fn evict(&mut self, index: u32, now: Instant, out: &mut impl DatagramQueue) {
-        let close = || {
-            if self.table.get(index).is_some_and(|connection| !connection.inner.is_closed()) {
-                self.counters.evicted.add(1);
-                self.close(index, DoqError::ExcessiveLoad, now);
-            }
-            self.table.update(index, now, |connection| (transmit(connection, now, out), false));
-        };
-        if catch_panic(close).is_none() {
-            self.counters.panics.add(1);
-        }
-        self.forget(index, now);
-    }
-
-    fn forget(&mut self, index: u32, now: Instant) {
-        // It still has streams if it panicked.
-        self.change(index, now, |connection, turn| connection.drop_streams(turn));
-        if self.table.remove(index).is_some() {
-            self.endpoint.handle_event(ConnectionHandle(index as usize), EndpointEvent::drained());
-        }
-    }
-
-    fn close(&mut self, index: u32, error: DoqError, now: Instant) {
-        self.change(index, now, |connection, turn| connection.close(error, turn));
-    }
-
-    fn change(&mut self, index: u32, now: Instant, change: impl FnOnce(&mut QuicConnection, &mut Turn<'_, R>)) {
-        let (_, table, mut turn) = self.parts(now);
-        table.update(index, now, |connection| (change(connection, &mut turn), false));
     }
 
     /// What turns of connections need, each borrowed by itself.

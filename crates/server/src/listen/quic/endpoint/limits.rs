@@ -1,0 +1,67 @@
+//! Limits on QUIC connections: transfers per client, memory, their number, and which connection is closed first.
+
+use super::{DatagramQueue, QuicEndpoint, transmit};
+use crate::listen::Responder;
+use crate::listen::limits::TRANSFERS_PER_CLIENT;
+use crate::listen::panic_guard::catch_panic;
+use crate::listen::quic::DoqError;
+use crate::listen::quic::connection::{QuicConnection, Turn};
+use quinn_proto::{ConnectionHandle, EndpointEvent};
+use std::time::Instant;
+
+impl<R: Responder> QuicEndpoint<R> {
+    /// Enforces the limits on transfers and memory after a turn of a connection.
+    pub(super) fn enforce_limits(&mut self, index: u32, now: Instant, out: &mut impl DatagramQueue) {
+        if let Some(connection) = self.table.get(index)
+            && connection.transfers() > 0
+            && self.table.transfers_of(connection.peer.ip()) > TRANSFERS_PER_CLIENT
+        {
+            self.counters.refused.add(1);
+            self.warn("a client has too many transfers in progress; another one is refused");
+            self.change(index, now, |connection, turn| connection.refuse_transfer(turn));
+            self.make_ready(index);
+        }
+        while self.table.memory() > self.memory_limit
+            && let Some(largest) = self.table.largest_of_oldest()
+        {
+            self.evict(largest, now, out);
+        }
+    }
+
+    /// Closes the connection with the least recent progress. Returns whether there was one.
+    pub(super) fn make_room(&mut self, now: Instant, out: &mut impl DatagramQueue) -> bool {
+        self.table.oldest().inspect(|index| self.evict(*index, now, out)).is_some()
+    }
+
+    /// Closes a connection and forgets it: further packets of its client are answered by a stateless reset.
+    fn evict(&mut self, index: u32, now: Instant, out: &mut impl DatagramQueue) {
+        let close = || {
+            if self.table.get(index).is_some_and(|connection| !connection.inner.is_closed()) {
+                self.counters.evicted.add(1);
+                self.close(index, DoqError::ExcessiveLoad, now);
+            }
+            self.table.update(index, now, |connection| (transmit(connection, now, out), false));
+        };
+        if catch_panic(close).is_none() {
+            self.counters.panics.add(1);
+        }
+        self.forget(index, now);
+    }
+
+    pub(super) fn forget(&mut self, index: u32, now: Instant) {
+        // It still has streams if it panicked.
+        self.change(index, now, |connection, turn| connection.drop_streams(turn));
+        if self.table.remove(index).is_some() {
+            self.endpoint.handle_event(ConnectionHandle(index as usize), EndpointEvent::drained());
+        }
+    }
+
+    pub(super) fn close(&mut self, index: u32, error: DoqError, now: Instant) {
+        self.change(index, now, |connection, turn| connection.close(error, turn));
+    }
+
+    fn change(&mut self, index: u32, now: Instant, change: impl FnOnce(&mut QuicConnection, &mut Turn<'_, R>)) {
+        let (_, table, mut turn) = self.parts(now);
+        table.update(index, now, |connection| (change(connection, &mut turn), false));
+    }
+}
