@@ -2,6 +2,7 @@
 
 PREFIX ?= /usr/local
 DESTDIR ?=
+INTO = $(DESTDIR)$(PREFIX)
 FUZZ_SECONDS ?= 60
 SEEDS ?= 1000
 
@@ -37,6 +38,7 @@ run: release ## build, serve examples/ on 127.0.0.1:5300
 
 release: ## build the programs for use
 	cargo build --release --locked
+	touch $(ZONDA) $(LOAD)
 
 test: ## all tests, and at the end what was skipped
 	@.ci/count-skips $(MAKE) --no-print-directory test-rust test-python
@@ -115,15 +117,29 @@ tune-evidence: ## copy the figures that `zonda tune` quotes from lab/records, th
 	UPDATE_EVIDENCE=1 cargo test -p zonda-tune --test evidence --locked
 	$(MAKE) --no-print-directory man
 
-install: release ## install into PREFIX (/usr/local)
-	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $(ZONDA) $(LOAD)
+install: $(ZONDA) ## install into PREFIX (/usr/local); without cargo, as with sudo, after `make release`
+	install -D -m 755 -t $(INTO)/bin $(ZONDA) $(LOAD)
+	install -D -m 644 packaging/zonda.service $(INTO)/lib/systemd/system/zonda.service
+	sed -i 's|/usr/local|$(PREFIX)|' $(INTO)/lib/systemd/system/zonda.service
+	install -D -m 644 packaging/zonda.sysusers $(INTO)/lib/sysusers.d/zonda.conf
 	for page in $(MANUAL)/*.[15]; do \
-		install -D -m 644 $$page $(DESTDIR)$(PREFIX)/share/man/man$${page##*.}/$${page##*/} || exit 1; \
+		install -D -m 644 $$page $(INTO)/share/man/man$${page##*.}/$${page##*/} || exit 1; \
 	done
-	$(LOAD) man $(DESTDIR)$(PREFIX)/share/man/man1
-	install -D -m 644 $(COMPLETIONS)/zonda.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/zonda
-	install -D -m 644 $(COMPLETIONS)/zonda.zsh $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_zonda
-	install -D -m 644 $(COMPLETIONS)/zonda.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/zonda.fish
+	$(LOAD) man $(INTO)/share/man/man1
+	install -D -m 644 $(COMPLETIONS)/zonda.bash $(INTO)/share/bash-completion/completions/zonda
+	install -D -m 644 $(COMPLETIONS)/zonda.zsh $(INTO)/share/zsh/site-functions/_zonda
+	install -D -m 644 $(COMPLETIONS)/zonda.fish $(INTO)/share/fish/vendor_completions.d/zonda.fish
+	install -D -m 644 -t $(INTO)/share/doc/zonda LICENSE CHANGELOG.md packaging/zonda.toml packaging/zonda.rules.yml
+
+uninstall: ## remove what `make install` has installed; configuration, state-dir and user stay
+	cd $(INTO) && rm -f bin/zonda bin/zonda-load lib/systemd/system/zonda.service lib/sysusers.d/zonda.conf \
+		share/man/man1/zonda.1 share/man/man1/zonda-*.1 share/man/man5/zonda.toml.5 \
+		share/bash-completion/completions/zonda share/zsh/site-functions/_zonda share/fish/vendor_completions.d/zonda.fish
+	rm -rf $(INTO)/share/doc/zonda
+
+# Built again only if a source is newer, so that `sudo make install` needs no cargo.
+$(ZONDA): Cargo.lock $(shell find crates -name '*.rs' -o -name '*.toml')
+	$(MAKE) --no-print-directory release
 
 $(VENV)/ready: $(PYTHON_PARTS)
 	python3 -m venv $(VENV)
@@ -135,4 +151,4 @@ $(VENV)/ready: $(PYTHON_PARTS)
 
 include lab/lab.mk
 
-.PHONY: help run release test test-rust test-python test-clean-root lint bench bench-load bench-memory bench-transfers bench-beside scale fuzz simulate miri loom interop attack man tune-evidence install
+.PHONY: help run release test test-rust test-python test-clean-root lint bench bench-load bench-memory bench-transfers bench-beside scale fuzz simulate miri loom interop attack man tune-evidence install uninstall

@@ -11,6 +11,7 @@ mod journal_size;
 mod manual;
 mod many_mistakes;
 mod memory;
+mod packaging;
 mod persistence;
 mod reload;
 mod secondary;

@@ -74,9 +74,8 @@ fn commands_in_documents_exist() {
 
 /// The words of a line, if it is a `zonda` command.
 fn command(line: &str) -> Option<Vec<String>> {
-    let unit = ["ExecStart=", "ExecReload="].map(|key| line.trim().strip_prefix(key)?.strip_prefix("/usr/local/bin/"));
-    let line = unit.into_iter().flatten().next().unwrap_or(line.trim());
     let line = line.split('#').next()?.trim();
+    let line = line.strip_prefix("sudo ").unwrap_or(line);
     line.starts_with("zonda ").then(|| line.split_whitespace().map(|word| word.trim_matches('\'').to_owned()).collect())
 }
 
