@@ -45,6 +45,12 @@ pub fn resolve_identity(user: &str, group: Option<&str>) -> io::Result<Identity>
     Account::named(user)?.identity(group)
 }
 
+/// The effective user and group of the process.
+pub fn current_identity() -> Identity {
+    // SAFETY: no pointers; it cannot fail.
+    Identity { user: current_user(), group: unsafe { libc::getegid() } }
+}
+
 /// The effective user ID of the process.
 pub fn current_user() -> u32 {
     // SAFETY: no pointers; it cannot fail.

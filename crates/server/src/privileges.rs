@@ -10,7 +10,9 @@ use crate::config::value::BoundedText;
 
 /// Privileges cannot be dropped to the configured user.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot become the user {0}: {1}; start as root, or remove `user` from the configuration")]
+#[error(
+    "cannot become the user {0}: {1}; start as root, or remove `user` from the configuration and set `User=` and `Group=` in the systemd unit"
+)]
 pub struct UserError(String, io::Error);
 
 /// The configured user and group, if any.
@@ -22,6 +24,11 @@ pub fn configured_user(server: &Server) -> Result<Option<Identity>, UserError> {
 /// Becomes the configured user, if any.
 pub fn drop_to_user(server: &Server) -> Result<(), UserError> {
     let Some((name, group)) = user_and_group(server) else { return Ok(()) };
+    // systemd has done it (`User=`): only root could do it again. Root must still give up its capabilities.
+    let current = privilege::current_identity();
+    if current.user != 0 && configured_user(server)? == Some(current) {
+        return Ok(());
+    }
     let identity = privilege::drop_privileges(name, group).map_err(|error| UserError(name.to_owned(), error))?;
     info!(user = identity.user, group = identity.group, "privileges dropped");
     Ok(())

@@ -1,7 +1,8 @@
 //! `zonda serve`: starts, answers, ends.
 
 use std::net::UdpSocket;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use crate::harness::{NOERROR, NXDOMAIN, REFUSED, SERVFAIL, TestFolder, is_root, outcome, report_skipped, zone_text};
@@ -273,6 +274,24 @@ fn privileges_are_dropped_and_reloads_still_work() {
     let reloaded = folder.run(&["reload", "--state-dir", state_dir.to_str().expect("a path")]);
     assert!(reloaded.out.starts_with("0 zones changed, 1 unchanged"), "{} {}", reloaded.out, reloaded.err);
     assert!(daemon.ask("www.example.com").has("192.0.2.1"));
+}
+
+/// systemd has `User=zonda` in the unit, and the configuration may have `user = "zonda"`, too.
+#[test]
+fn the_user_that_it_runs_as_already_may_be_configured() {
+    let folder = TestFolder::new();
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).expect("it is ours");
+    let process = std::fs::metadata("/proc/self").expect("procfs");
+    let (user, group) = if is_root() { (65534, 65534) } else { (process.uid(), process.gid()) };
+    // The start ends at the next step.
+    let config = format!("[server]\nuser = \"{user}:{group}\"\nstate-dir = \"zonda.toml/state\"\n");
+    folder.write("zonda.toml", &config);
+    let mut command = folder.zonda(&["serve", "--listen", "127.0.0.1:0", "--config", "zonda.toml"]);
+    let Ok(output) = command.uid(user).gid(group).output() else {
+        return report_skipped("nobody may not run this program");
+    };
+    let error = outcome(output).err;
+    assert!(error.contains("the state-dir zonda.toml/state cannot be used"), "{error}");
 }
 
 #[test]
