@@ -135,11 +135,21 @@ pub const STATUS_PAGE: usize = 1000;
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
     /// No daemon listens.
-    #[error("no zonda answers at {path}: {1}; is it running, and with this state-dir?", path = printable_path(.0))]
+    #[error("no zonda answers at {path}: {1} (help: {help})", path = printable_path(.0), help = connect_help(.1))]
     NoDaemon(PathBuf, io::Error),
     /// The daemon ended meanwhile, or something else listens.
     #[error("the zonda at {path} did not answer: {1}", path = printable_path(.0))]
     NoAnswer(PathBuf, io::Error),
+}
+
+fn connect_help(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "run this as root or as the user that zonda runs as, or set `control-by-group`"
+        }
+        io::ErrorKind::ConnectionRefused => "it has ended: start it again",
+        _ => "start it, or name its configuration with --config or its state-dir with --state-dir",
+    }
 }
 
 /// Follows zone text, which has no such octet. Without it the text is incomplete: a connection also ends if the daemon does, or if

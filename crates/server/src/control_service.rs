@@ -366,7 +366,9 @@ impl ControlService {
             Some(Some(version)) => {
                 (ControlResponse::ZoneText { serial: version.serial() }, Some(TextExport::new(version.clone())))
             }
-            Some(None) => (ControlResponse::Refused(format!("{zone} is not loaded")), None),
+            Some(None) => {
+                (ControlResponse::Refused(format!("{zone} is not loaded: `zonda zone status` shows why")), None)
+            }
             None => (ControlResponse::Refused(format!("{zone} is not a zone of this server")), None),
         }
     }

@@ -88,13 +88,18 @@ impl Sources {
     }
 }
 
-/// The state-dir of a configuration, whatever else is wrong with it, or the default.
-pub fn state_dir(config: &ConfigFile) -> PathBuf {
+/// The state-dir of a configuration, whatever else is wrong with it, or the default. The error is a file that cannot be read: it may
+/// name another folder.
+pub fn state_dir(config: &ConfigFile) -> Result<PathBuf, Finding> {
     let mut reader = ConfigReader::default();
     if let Some(file) = config.path.clone().or_else(config::find) {
+        input::open(&file).map_err(|error| {
+            let message = format!("the configuration cannot be read: {error}");
+            found(Severity::Error, &file, message, "correct the path, run this as root, or name the state-dir with --state-dir")
+        })?;
         reader.read_file(&file);
     }
-    reader.server.state_dir.map_or_else(state_dir::default_path, |FilePath(path)| path)
+    Ok(reader.server.state_dir.map_or_else(state_dir::default_path, |FilePath(path)| path))
 }
 
 /// The error that no default configuration file exists.
@@ -176,7 +181,8 @@ fn first_origin(path: &Path) -> std::io::Result<Option<Name>> {
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Finding {
-    found(Severity::Error, path, format!("this cannot be read: {error}"), "")
+    let help = "name a zone file, or a folder of them, that the user of zonda can read";
+    found(Severity::Error, path, format!("this cannot be read: {error}"), help)
 }
 
 fn found(severity: Severity, path: &Path, message: String, help: &str) -> Finding {

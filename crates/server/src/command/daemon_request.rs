@@ -1,17 +1,17 @@
 //! Requests of commands to the running daemon, and how their results are printed.
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use serde::Serialize;
 
 use super::{fail, json, print};
+use crate::cli::RunningDaemon;
 use crate::control::{self, ControlRequest, ControlResponse, ZoneFailure};
 use crate::printable::Printable;
 
 /// The daemon's response, or the exit status after the reason why there is none was printed.
-pub(super) fn request(state_dir: &Path, request: &ControlRequest) -> Result<ControlResponse, ExitCode> {
-    match control::request(state_dir, request) {
+pub(super) fn request(daemon: &RunningDaemon, request: &ControlRequest) -> Result<ControlResponse, ExitCode> {
+    match control::request(&daemon.state_dir()?, request) {
         Ok(ControlResponse::Refused(reason)) => Err(fail(&reason)),
         Ok(response) => Ok(response),
         Err(error) => Err(fail(&error.to_string())),

@@ -9,7 +9,7 @@ use crate::control::{ControlRequest, ControlResponse};
 
 /// Asks the daemon and prints its response.
 pub fn run(daemon: &RunningDaemon) -> ExitCode {
-    match request(&daemon.state_dir(), &ControlRequest::Metrics) {
+    match request(daemon, &ControlRequest::Metrics) {
         Ok(ControlResponse::Metrics(text)) => print(&text),
         Ok(response) => unexpected(&response),
         Err(status) => status,

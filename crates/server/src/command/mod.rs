@@ -53,9 +53,11 @@ fn fail(reason: &str) -> ExitCode {
 }
 
 impl RunningDaemon {
-    /// The state-dir. Nothing else of the configuration is needed here; the daemon reports its mistakes.
-    fn state_dir(&self) -> PathBuf {
-        self.state_dir.clone().unwrap_or_else(|| state_dir(&self.config))
+    /// The state-dir, or the exit status after the reason why it is unknown was printed. Nothing else of the configuration is needed here;
+    /// the daemon reports its mistakes.
+    fn state_dir(&self) -> Result<PathBuf, ExitCode> {
+        let configured = || state_dir(&self.config).map_err(|finding| fail(&finding.to_string()));
+        self.state_dir.clone().map_or_else(configured, Ok)
     }
 }
 

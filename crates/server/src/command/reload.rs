@@ -9,7 +9,7 @@ use crate::control::{ControlRequest, ControlResponse};
 
 /// Asks the daemon, waits, and prints its report.
 pub fn run(arguments: &ReloadArguments) -> ExitCode {
-    match request(&arguments.daemon.state_dir(), &ControlRequest::Reload) {
+    match request(&arguments.daemon, &ControlRequest::Reload) {
         Ok(ControlResponse::Reloaded(report)) => {
             let text = match arguments.json {
                 true => json(&report),

@@ -38,11 +38,11 @@ fn names(zones: &[Name]) -> Vec<String> {
 //----------- status -----------------------------------------------------------
 
 fn status(arguments: &ZoneStatusArguments) -> ExitCode {
-    let (state_dir, zones) = (arguments.daemon.state_dir(), names(&arguments.zones));
+    let zones = names(&arguments.zones);
     let mut from = 0;
     loop {
         let page = ControlRequest::ZoneStatus { zones: zones.clone(), from };
-        let (page, next, failures) = match request(&state_dir, &page) {
+        let (page, next, failures) = match request(&arguments.daemon, &page) {
             Ok(ControlResponse::ZoneStatus { zones, next, failures }) => (zones, next, failures),
             Ok(response) => return unexpected(&response),
             Err(status) => return status,
@@ -73,7 +73,7 @@ fn act(action: ZoneAction, arguments: &ZoneActionArguments) -> ExitCode {
 }
 
 fn run_action(daemon: &RunningDaemon, action: &ControlRequest, is_json: bool) -> ExitCode {
-    let (done, failures) = match request(&daemon.state_dir(), action) {
+    let (done, failures) = match request(daemon, action) {
         Ok(ControlResponse::ZoneAction { done, failures }) => (done, failures),
         Ok(response) => return unexpected(&response),
         Err(status) => return status,
@@ -94,7 +94,11 @@ fn export(arguments: &ZoneExportArguments) -> ExitCode {
 
 fn copy_text(daemon: &RunningDaemon, zone: &Name) -> io::Result<ExitCode> {
     let request = ControlRequest::ZoneExport { zone: zone.to_string() };
-    match control::request_text(&daemon.state_dir(), &request) {
+    let state_dir = match daemon.state_dir() {
+        Ok(state_dir) => state_dir,
+        Err(status) => return Ok(status),
+    };
+    match control::request_text(&state_dir, &request) {
         Ok((ControlResponse::ZoneText { .. }, text)) => {
             copy_up_to_end(text, io::stdout().lock()).map(|()| ExitCode::SUCCESS)
         }

@@ -68,10 +68,9 @@ fn edit<T>(
     len: impl Fn(&T) -> usize,
     make: impl Fn(Vec<T>) -> ControlRequest,
 ) -> ExitCode {
-    let state_dir = daemon.state_dir();
     let mut result = ActionReport { done: 0, failures: Vec::new() };
     for batch in batches(zones, len) {
-        match request(&state_dir, &make(batch)) {
+        match request(daemon, &make(batch)) {
             Ok(ControlResponse::ZoneAction { done, failures }) => {
                 result.done += done;
                 result.failures.extend(failures);

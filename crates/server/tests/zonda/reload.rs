@@ -262,4 +262,19 @@ fn a_missing_daemon_is_an_error() {
     let outcome = folder.run(&["reload", "--state-dir", "nowhere"]);
     assert_eq!(outcome.status, 1);
     assert!(outcome.err.contains("no zonda answers at nowhere/control.sock"), "{}", outcome.err);
+    assert!(outcome.err.contains("(help: start it, or name its configuration with --config"), "{}", outcome.err);
+}
+
+/// Not that no server answers in the default state-dir, which may be another one's.
+#[test]
+fn a_configuration_that_cannot_be_read_is_reported_instead_of_the_default_state_dir() {
+    let folder = two_zones();
+    let _daemon = folder.serve_with_config();
+    for command in [&["reload"][..], &["metrics"], &["zone", "status"], &["zone", "export", "a.example"]] {
+        let outcome = folder.run(&[command, &["--config", "absent.toml"]].concat());
+        assert_eq!((outcome.status, outcome.out.as_str()), (1, ""), "{command:?}");
+        let expected =
+            "absent.toml: error: the configuration cannot be read: No such file or directory (os error 2) (help: ";
+        assert!(outcome.err.contains(expected), "{command:?}: {}", outcome.err);
+    }
 }

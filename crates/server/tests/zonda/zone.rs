@@ -61,7 +61,10 @@ fn export_prints_zone_text_that_can_be_served() {
     assert_eq!(checked.status, 0, "{}", checked.out);
     let daemon = folder.serve_with_config();
     assert!(daemon.ask("www.a.example").has("192.0.2.1"));
-    for (name, reason) in [("b.example", "b.example. is not loaded"), ("c", "c. is not a zone of this server")] {
+    for (name, reason) in [
+        ("b.example", "b.example. is not loaded: `zonda zone status` shows why"),
+        ("c", "c. is not a zone of this server"),
+    ] {
         let outcome = folder.zone(&["export", name]);
         assert_eq!((outcome.status, outcome.err), (1, format!("zonda: {reason}\n")));
     }
