@@ -229,7 +229,7 @@ impl ConfigReader {
     fn read_block(&mut self, source: &Source<'_>, block: &str, top_level: &mut TopLevelKeys) {
         let (table, errors) = DeTable::parse_recoverable(block);
         for error in &errors {
-            self.error(source, error.span().unwrap_or_default(), error.message(), "");
+            self.error(source, error.span().unwrap_or_default(), error.message(), syntax_help(error.message()));
         }
         for (key, value) in table.into_inner() {
             let span = value.span();
@@ -387,6 +387,16 @@ impl ConfigReader {
 /// `None` if there is no such file; reading it reports that.
 fn file_id(path: &Path) -> Option<FileId> {
     std::fs::metadata(path).map(|metadata| (metadata.dev(), metadata.ino())).ok()
+}
+
+/// What to do about text that is not TOML.
+fn syntax_help(message: &str) -> &'static str {
+    match message.starts_with("duplicate key") {
+        true => "remove one of them",
+        false => {
+            "write KEY = VALUE, with names and addresses in double quotes and lists in brackets: listen = [\"192.0.2.1\"]"
+        }
+    }
 }
 
 /// Which key or table was meant, or where the key belongs.

@@ -68,7 +68,9 @@ impl ConfigReader {
         });
         match key {
             Ok(key) => self.keys.push(ConfiguredKey { key: key.into(), algorithm, secret_file }),
-            Err(error) => self.add_error(position, format!("the key {name} cannot be used: {error}"), ""),
+            Err(error) => {
+                self.add_error(position, format!("the key {name} cannot be used: {error}"), "correct `min-mac-octets`")
+            }
         }
     }
 

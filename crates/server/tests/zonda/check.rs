@@ -76,7 +76,7 @@ fn all_errors_of_a_configuration_are_reported_in_one_run() {
         "zonda.toml:31:1: error: a template cannot set `name` (help: set it in [[zone]])",
         "zonda.toml:32:1: error: there is no key `nofity` here (help: did you mean `notify`?)",
         "zonda.toml:2:27: error: `absent.toml` cannot be read",
-        "more/a.toml:1:8: error: ",
+        "more/a.toml:1:8: error: unclosed table, expected `]` (help: write KEY = VALUE, with names and addresses in double quotes",
         "more/b.toml:1:1: error: an included file cannot include others",
         "more/b.toml:3:1: error: `listen` is set twice (help: it was first set at zonda.toml:7:1)",
     ] {
