@@ -78,7 +78,7 @@ impl Listeners {
 
 /// An address that cannot be listened on.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {address} over {transport}: {source}{}", help(.source))]
+#[error("cannot listen on {address} over {transport}: {source}{}", help(.source, .address))]
 pub struct ListenError {
     /// The configured address.
     pub address: SocketAddr,
@@ -88,8 +88,11 @@ pub struct ListenError {
     pub source: io::Error,
 }
 
-fn help(error: &io::Error) -> &'static str {
+fn help(error: &io::Error, address: &SocketAddr) -> &'static str {
     match error.kind() {
+        io::ErrorKind::AddrInUse if address.ip().is_unspecified() => {
+            " (another program has one of the addresses, as systemd-resolved has 127.0.0.53: `ss -ltunp` shows which; name your own in `listen`)"
+        }
         io::ErrorKind::AddrInUse => " (another program has it: `ss -ltunp` shows which)",
         io::ErrorKind::AddrNotAvailable => " (no interface of this host has the address: `ip address` shows them)",
         io::ErrorKind::PermissionDenied => " (ports below 1024 need root or CAP_NET_BIND_SERVICE)",
@@ -169,6 +172,14 @@ mod tests {
         let first = bound(&["127.0.0.1:0".parse().expect("a literal")]).expect("loopback");
         let error = bound(first.addresses()).err().expect("the first server still has it").to_string();
         assert!(error.contains("over UDP") && error.contains("another program has it"), "{error}");
+    }
+
+    #[test]
+    fn a_wildcard_is_refused_where_another_program_has_one_of_its_addresses() {
+        let first = bound(&["127.0.0.9:0".parse().expect("a literal")]).expect("loopback");
+        let all = SocketAddr::from(([0, 0, 0, 0], first.addresses()[0].port()));
+        let error = bound(&[all]).err().expect("the first server has one of them").to_string();
+        assert!(error.contains("one of the addresses") && error.contains("`listen`"), "{error}");
     }
 
     #[test]
