@@ -7,15 +7,18 @@ mod log_queue;
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::cell::Cell;
+use std::fs;
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::panic::PanicHookInfo;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use tracing::error;
 use tracing::level_filters::LevelFilter;
+use tracing::{Level, Metadata, error};
+use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, reload};
@@ -47,8 +50,8 @@ impl Log {
     pub fn start(level: LogLevel, format: LogFormat) -> Log {
         let (filter, level) = reload::Layer::new(filter(level));
         let is_terminal = io::IsTerminal::is_terminal(&io::stderr());
-        let lines =
-            tracing_subscriber::fmt::layer().with_target(false).with_ansi(is_terminal).with_writer(|| LogWriter);
+        let writer = LogWriters { has_priorities: is_journal() };
+        let lines = tracing_subscriber::fmt::layer().with_target(false).with_ansi(is_terminal).with_writer(writer);
         let registry = tracing_subscriber::registry().with(filter);
         match format {
             LogFormat::Text => registry.with(lines).init(),
@@ -183,16 +186,55 @@ fn put_progress(text: &str) {
     }
 }
 
+/// Makes the formatter's output for each line.
+struct LogWriters {
+    has_priorities: bool,
+}
+
+impl MakeWriter<'_> for LogWriters {
+    type Writer = LogWriter;
+
+    fn make_writer(&self) -> LogWriter {
+        LogWriter { priority: "" }
+    }
+
+    fn make_writer_for(&self, event: &Metadata<'_>) -> LogWriter {
+        LogWriter { priority: if self.has_priorities { priority(*event.level()) } else { "" } }
+    }
+}
+
+/// How a line for the journal begins (sd-daemon(3)).
+fn priority(level: Level) -> &'static str {
+    match level {
+        Level::ERROR => "<3>",
+        Level::WARN => "<4>",
+        Level::INFO => "<6>",
+        _ => "<7>",
+    }
+}
+
+/// Whether standard error is the journal of systemd: `$JOURNAL_STREAM` has its device and inode (systemd.exec(5)).
+fn is_journal() -> bool {
+    let name = |file: fs::Metadata| format!("{}:{}", file.dev(), file.ino());
+    let stream = fs::metadata("/proc/self/fd/2").map(name);
+    stream.is_ok_and(|stream| std::env::var("JOURNAL_STREAM").is_ok_and(|journal| journal == stream))
+}
+
 /// The formatter's output; it writes each line in one call.
-struct LogWriter;
+struct LogWriter {
+    /// What the line begins with.
+    priority: &'static str,
+}
 
 impl Write for LogWriter {
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        let prefixed = (!self.priority.is_empty()).then(|| [self.priority.as_bytes(), text].concat());
+        let line = prefixed.as_deref().unwrap_or(text);
         match QUEUE.get().filter(|_| !IS_LOG_THREAD.get()) {
             Some(queue) => queue.push_line(line),
             None => put_line(line),
         }
-        Ok(line.len())
+        Ok(text.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -2,7 +2,11 @@
 
 use server::config::{LogFormat, LogLevel};
 use server::log::{self, Log};
-use std::process::Command;
+use std::io::Read;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
 
 #[test]
 #[ignore = "run by panics_and_the_last_lines_are_written in a child process"]
@@ -26,4 +30,23 @@ fn panics_and_the_last_lines_are_written() {
     assert!(lines[0].contains("zonda has a bug") && lines[0].contains("thread=\"breaks\""), "{log}");
     assert!(lines.last().is_some_and(|line| line.contains("last line")), "{log}");
     assert!(!log.contains('\u{1b}'), "{log}");
+}
+
+/// systemd.exec(5): `$JOURNAL_STREAM` has the device and inode of standard error if that is the journal.
+#[test]
+fn lines_for_the_journal_begin_with_their_priority() {
+    let (mut journal, stderr) = UnixStream::pair().expect("sockets");
+    let stream = std::fs::metadata(format!("/proc/self/fd/{}", stderr.as_raw_fd())).expect("procfs");
+    let mut child = Command::new(std::env::current_exe().expect("a running program"))
+        .args(["--exact", "child_panics", "--ignored"])
+        .env("JOURNAL_STREAM", format!("{}:{}", stream.dev(), stream.ino()))
+        .stdout(Stdio::null())
+        .stderr(OwnedFd::from(stderr))
+        .spawn()
+        .expect("this program again");
+    let mut log = String::new();
+    journal.read_to_string(&mut log).expect("text");
+    child.wait().expect("it is ours");
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains("ERROR")).collect();
+    assert!(lines.len() >= 2 && lines.iter().all(|line| line.starts_with("<3>")), "{log}");
 }
