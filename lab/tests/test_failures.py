@@ -16,8 +16,8 @@ from zonda_lab.errors import LabError
 from zonda_lab.experiments.definition import ServerSpec, Settings, TimingSpec, ZoneSpec
 from zonda_lab.load.zonda_load import ZondaLoad
 from zonda_lab.measurement.harness import Harness
+from zonda_lab import scratch as folders
 from zonda_lab.rig import namespaces, process
-from zonda_lab.rig import scratch as folders
 from zonda_lab.servers import ADAPTERS
 from zonda_lab.servers.config import Zone
 from zonda_lab.zones import zonegen
@@ -136,8 +136,19 @@ def test_an_interrupted_run_continues_with_resume(
     assert len((tmp_path / "out" / "records.jsonl").read_text().splitlines()) == 2
 
 
-def test_partially_written_zones_are_generated_again(tmp_path: Path) -> None:
-    """A lab killed while writing zones leaves a folder under a temporary name, which is not used."""
-    (tmp_path / ".new-abandoned").mkdir()
+KILLED = """
+import os, pathlib, signal, sys
+from zonda_lab.experiments.definition import ZoneSpec
+from zonda_lab.zones import zonegen
+die = lambda _: os.kill(os.getpid(), signal.SIGKILL)
+zonegen.generate(ZoneSpec("tld", records=10_000), pathlib.Path(sys.argv[1]), die)
+"""
+
+
+def test_zones_that_a_killed_lab_wrote_in_part_are_removed(tmp_path: Path) -> None:
+    """Their folders stayed in the cache: gigabytes for each large zone."""
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False)
+    assert killed.returncode == -signal.SIGKILL and list(tmp_path.rglob("*.zone"))
     made = zonegen.generate(ZoneSpec("tiny", zones=3, records=0), tmp_path)
-    assert len(made.zones) == 3 and all(zone.file and zone.file.exists() for zone in made.zones)
+    assert all(zone.file and zone.file.exists() for zone in made.zones)
+    assert len(list(tmp_path.rglob("*.zone"))) == len(made.zones) == 3

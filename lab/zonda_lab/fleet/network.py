@@ -21,7 +21,7 @@ from zonda_lab.fleet.ssh import ConnectionLostError
 from zonda_lab.load.generator import LoadGenerator
 from zonda_lab.measurement.environment import Environment
 from zonda_lab.rig.host import TelemetryTarget
-from zonda_lab.rig.scratch import remove_stale_folders, scratch_folder
+from zonda_lab.scratch import scratch_folder
 from zonda_lab.servers import ADAPTERS, Adapter, InstalledServer
 from zonda_lab.servers.adapter import version_in
 
@@ -61,9 +61,7 @@ class Fleet(Environment):
         self.work.mkdir(mode=0o700, parents=True, exist_ok=True)
         if self.work.stat().st_uid != os.geteuid():
             raise LabError(f"{self.work} is not ours", "name another folder by `work` in the inventory")
-        remove_stale_folders(self.work)
-        self.session = scratch_folder(self.work)
-        self._open.callback(shutil.rmtree, self.session, ignore_errors=True)
+        self.session = self._open.enter_context(scratch_folder(self.work))
         for script in SCRIPTS:
             shutil.copy(str(script.__file__), self.session)
         self._open.enter_context(_files_in(self.session, self.work / "cache"))

@@ -23,7 +23,7 @@ from zonda_lab.measurement.running_server import Server
 from zonda_lab.rig import readiness, server_sockets
 from zonda_lab.rig.host import Host, Network, drop_page_cache
 from zonda_lab.rig.process import Program
-from zonda_lab.rig.scratch import scratch_folder
+from zonda_lab.scratch import scratch_folder
 from zonda_lab.servers import Feature, InstalledServer
 from zonda_lab.servers.config import Certificate, Endpoint, Primary, ServerConfig, Zone
 from zonda_lab.servers.credentials import TSIG, certificate
@@ -63,8 +63,7 @@ class Harness:
         self._open.__exit__(*error)
 
     def _enter(self) -> None:
-        self.folder = scratch_folder()
-        self._open.callback(shutil.rmtree, self.folder, ignore_errors=True)
+        self.folder = self._open.enter_context(scratch_folder())
         self.zones: ZoneSet = zonegen.generate(self.settings.zones)
         self.network = self._open.enter_context(self._make_network(self.settings))
         self.observer = Observer(self.network.telemetry_targets, self.folder)

@@ -8,7 +8,6 @@ user namespace.
 import contextlib
 import ctypes
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -22,7 +21,7 @@ from zonda_lab.experiments.definition import RigSpec
 from zonda_lab.rig import link
 from zonda_lab.rig.host import TelemetryTarget
 from zonda_lab.rig.process import OWN_TREE, Process, descriptor_limit
-from zonda_lab.rig.scratch import scratch_folder
+from zonda_lab.scratch import scratch_folder
 from zonda_lab.servers.config import Endpoint
 
 SERVER, CLIENT = "10.53.0.2", "10.53.0.1"
@@ -208,8 +207,7 @@ class NamespaceNetwork:
         return True
 
     def _start_link(self) -> None:
-        log = scratch_folder() / "log"
-        self._open.callback(shutil.rmtree, log.parent, ignore_errors=True)
+        log = self._open.enter_context(scratch_folder()) / "log"
         ends = ("--server", self.server.path, "--client", self.client.path)
         conditions = ("--delay-ms", str(self.spec.delay_ms), "--loss-percent", str(self.spec.loss_percent))
         argv = [self.client.python, link.__file__, *ends, *conditions]

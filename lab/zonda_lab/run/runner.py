@@ -22,7 +22,6 @@ from zonda_lab.procedures import procedure_of
 from zonda_lab.results.folder import FORMAT, Results
 from zonda_lab.results.window_record import WindowRecord
 from zonda_lab.rig import machine_info
-from zonda_lab.rig.scratch import remove_stale_folders
 from zonda_lab.run.duration_estimate import start_s
 from zonda_lab.run.progress import Progress
 from zonda_lab.run.rig_limits import RigLimits
@@ -50,7 +49,6 @@ class Runner:
 
     def run(self, starts: Sequence[Start]) -> None:
         """Runs the starts that the results do not contain yet."""
-        remove_stale_folders()
         self.results.remove_partial_line()
         finished = self.results.finished()
         for start in starts:

@@ -2,13 +2,13 @@
 
 import functools
 import subprocess
-import tempfile
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 from zonda_lab.errors import LabError
 from zonda_lab.experiments.definition import QuerySpec, ZoneSpec
+from zonda_lab.scratch import scratch_folder
 from zonda_lab.servers.generator_servers import zonda_load
 from zonda_lab.zones.trace_zones import TraceZones
 from zonda_lab.zones.zone_shapes import Shape
@@ -31,8 +31,8 @@ def workload(zones: ZoneSpec, queries: QuerySpec, folder: Path | None = None) ->
     stem = f"{zones.shape}-{digest(zones, queries)}"
     asked, expected = folder / f"{stem}.queries", folder / f"{stem}.expect"
     if not (asked.exists() and expected.exists()):
-        with tempfile.TemporaryDirectory(dir=folder) as scratch:
-            drawn = Path(scratch, "queries"), Path(scratch, "expect")
+        with scratch_folder(folder) as scratch:
+            drawn = scratch / "queries", scratch / "expect"
             shape = shape_of(zones)
             _capture(shape, queries, *drawn) if isinstance(shape, TraceZones) else _sample(shape, queries, *drawn)
             for path, target in zip(drawn, (asked, expected), strict=True):

@@ -3,14 +3,13 @@
 import hashlib
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from zonda_lab.errors import LabError
 from zonda_lab.experiments.definition import ZoneSpec
+from zonda_lab.scratch import scratch_folder
 from zonda_lab.servers.config import Zone
 from zonda_lab.zones import captures
 from zonda_lab.zones.dnssec_signing import signed
@@ -44,13 +43,10 @@ def generate(spec: ZoneSpec, folder: Path | None = None, progress: Callable[[int
     target = (folder or cache_folder() / "zones") / f"{spec.shape}-{digest(spec)}"
     if not (target / "zones.json").exists():
         target.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(dir=target.parent, prefix=".new-"))
-        try:
+        with scratch_folder(target.parent) as scratch:
             _write_all(spec, scratch, progress)
             scratch.chmod(0o755)
             scratch.rename(target)
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
     shape, counted = shape_of(spec), json.loads((target / "zones.json").read_text())
     zones = tuple(Zone(shape.apex(i), target / file_name(i)) for i in range(shape.zones))
     return ZoneSet(zones, counted["records"], counted["bytes"])
