@@ -5,9 +5,9 @@ Standard library only, because it also runs on remote machines.
 """
 
 import json
+import os
 from pathlib import Path
 
-PAGE = 4096  # sockstat counts buffers in pages
 # What a TCP connection, its descriptor and its place in a poll set consist of.
 CACHES = (
     "TCP",
@@ -46,9 +46,9 @@ def slab_octets(slabinfo: Path = Path("/proc/slabinfo"), meminfo: Path = Path("/
 
 
 def buffer_octets(sockstat: Path = Path("/proc/net/sockstat")) -> int:
-    """Memory of all TCP socket buffers."""
+    """Memory of all TCP socket buffers, which sockstat counts in pages."""
     words = next(line for line in sockstat.read_text().splitlines() if line.startswith("TCP:")).split()
-    return PAGE * int(words[words.index("mem") + 1])
+    return os.sysconf("SC_PAGE_SIZE") * int(words[words.index("mem") + 1])
 
 
 if __name__ == "__main__":
