@@ -34,21 +34,30 @@ def test_as_many_transfers_run_at_once_as_asked(tmp_path: Path, zonda_load: Zond
 
 
 def ended(tmp_path: Path, alive: bool, zones: list[int]) -> Window:
-    """A window after transfers that began two seconds ago, with these zones per pass."""
+    """A window after transfers that began a minute ago, with these zones per pass, each of which took a second."""
     log = tmp_path / "transfers.log"
-    passes = [{"type": "stats_sum", "zonda": {"zones": count, "failed": 0}} for count in zones]
+    passes = [
+        {"type": "stats_sum", "since": n * 10**9, "until": (n + 1) * 10**9, "zonda": {"zones": count, "failed": 0}}
+        for n, count in enumerate(zones)
+    ]
     log.write_text("".join(f"{json.dumps(each)}\n" for each in ({"type": "header"}, *passes)))
-    transfers: Any = SimpleNamespace(alive=alive, log=log, began=time.monotonic() - 2.0, stop=lambda: None)
+    transfers: Any = SimpleNamespace(alive=alive, log=log, began=time.monotonic() - 60.0, stop=lambda: None)
     window = Window(Span(), {})
     changes._add_transfers(window, transfers)
     return window
 
 
 def test_transfers_are_counted_by_zone(tmp_path: Path) -> None:
-    """Each pass was counted as one transfer, whatever the number of its zones."""
+    """Each pass was counted as one transfer, whatever the number of its zones; and the time of one that was cut off."""
     window = ended(tmp_path, alive=True, zones=[4, 4])
-    assert window.metrics["transfers_per_s"] == pytest.approx(4.0, rel=0.05)
+    assert window.metrics["transfers_per_s"] == 4.0
     assert window.invalid == []
+
+
+def test_transfers_that_took_longer_than_the_window_have_no_rate(tmp_path: Path) -> None:
+    """It was 0 transfers per second, while four were running."""
+    window = ended(tmp_path, alive=True, zones=[])
+    assert "transfers_per_s" not in window.metrics and window.notes == ["no zone was transferred completely"]
 
 
 def test_transfers_that_end_early_invalidate_the_window(tmp_path: Path) -> None:
@@ -68,7 +77,7 @@ def test_work_for_transfers_and_updates_is_no_buffering(
     """BIND used 1.19 s of CPU per second of queries, as transfers ended later: no window with transfers was valid."""
     span = Span(began=100.0, ended=102.4, server_cpu_s=2.38, own_cpu_s=2.5)
     window = Window(span, {"cpu_us_per_query": 31.0, "answers_per_cpu_s": 32_000.0}, load_s=2.0, result=result())
-    (log := tmp_path / "log").write_text('{"type": "stats_sum", "zonda": {"zones": 4}}\n')
+    (log := tmp_path / "log").write_text('{"type": "stats_sum", "since": 0, "until": 1, "zonda": {"zones": 4}}\n')
     client: Any = SimpleNamespace(alive=True, log=log, began=0.0, stop=lambda: None, wait=lambda _: None)
     zones = [SimpleNamespace(name="a.")]
     server: Any = SimpleNamespace(config=SimpleNamespace(zones=zones, endpoint=None, tsig=None))

@@ -143,13 +143,16 @@ def _endless_pull(harness: Harness, server: Server, parallel: int) -> list[str |
 
 
 def _add_transfers(window: Window, transfers: Program) -> None:
-    """Ends the transfers and counts those completed, from their own start to their end."""
+    """Ends the transfers; counts those of the passes that are complete, in the time of these passes."""
     if not transfers.alive:
         window.invalid.append("the zone transfers ended during the window, because one failed")
-    seconds = time.monotonic() - transfers.began
     transfers.stop()
-    passes = [found["zonda"] for found in events(transfers.log.read_text()) if found.get("type") == "stats_sum"]
-    window.metrics["transfers_per_s"] = sum(done["zones"] for done in passes) / seconds
+    passes = [found for found in events(transfers.log.read_text()) if found.get("type") == "stats_sum"]
+    if passes:
+        seconds = (passes[-1]["until"] - passes[0]["since"]) / 1e9
+        window.metrics["transfers_per_s"] = sum(done["zonda"]["zones"] for done in passes) / seconds
+    else:
+        window.notes.append("no zone was transferred completely")
     transfers.log.unlink()
 
 
