@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from test_validity import telemetry, ticks
 
+from zonda_lab.errors import UnsupportedError
 from zonda_lab.experiments.definition import Settings, TrafficSpec
 from zonda_lab.load.result import LoadResult
 from zonda_lab.measurement import validity
@@ -70,6 +71,15 @@ def test_a_capacity_limited_by_the_generator_is_a_bound(
     settings = Settings(traffic=TrafficSpec(rate="50%"))
     assert load.capacity(settings, nothing) == 100.0
     assert load.capacity_bounds(settings, nothing) == bounds
+
+
+def test_a_peak_search_needs_one_player() -> None:
+    """It ran on the first player of a fleet, and its limit was reported as that of the server."""
+    several: Any = SimpleNamespace(players=[SimpleNamespace(name="player1"), SimpleNamespace(name="player2")])
+    nothing: Any = SimpleNamespace()
+    load = LoadRunner(nothing, several, Path(), (), nothing, nothing, None)
+    with pytest.raises(UnsupportedError, match="a peak search runs on one player, the inventory has 2"):
+        load.find_peak(nothing, ["99"], 0.05, 1.0)
 
 
 def burst(began: float) -> Telemetry:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from zonda_lab.errors import LabError
+from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.experiments.definition import Settings, TrafficSpec
 from zonda_lab.load.generator import GRACE_S, LoadGenerator, QueryJob
 from zonda_lab.load.result import LoadResult, events, merge_results, read_summary
@@ -78,7 +78,13 @@ class LoadRunner:
     def find_peak(
         self, job: QueryJob, goals: Sequence[str], resolution: float, patience_s: float
     ) -> tuple[LoadResult, list[dict[str, Any]]]:
-        """Runs a peak search on the client; returns its result and its trials."""
+        """Runs a peak search on the client; returns its result and its trials.
+
+        Raises UnsupportedError if there are several players: none would find what all of them can send.
+        """
+        if len(self.network.players) > 1:
+            several = f"a peak search runs on one player, the inventory has {len(self.network.players)}"
+            raise UnsupportedError(several, "leave one player in the inventory, or measure at fixed rates")
         client = self.network.client
         client.place(*job.files)
         job = replace(job, source_prefix=sources(client, job.traffic.sources))
