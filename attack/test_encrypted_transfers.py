@@ -10,6 +10,7 @@ import ssl
 import subprocess
 import time
 from pathlib import Path
+from statistics import median
 
 import dns.message
 import dns.query
@@ -22,6 +23,8 @@ from daemon import HOST, Daemon, repeated
 from tls_client import client_context, client_hello, read_to_end
 
 CONNECTIONS = 50
+FLOOD_S = 6.0
+LIMIT_S = 60.0  # for what may take long on a slow machine
 
 
 class TlsDaemon:
@@ -34,7 +37,7 @@ class TlsDaemon:
         self.server: Daemon = daemon(server=more).start()
 
     def connect(self, source: str = HOST) -> socket.socket:
-        return socket.create_connection((HOST, self.port), timeout=30, source_address=(source, 0))
+        return socket.create_connection((HOST, self.port), timeout=LIMIT_S, source_address=(source, 0))
 
     def transfer(self) -> int:
         """How many messages a transfer over TLS has; an honest client is served whatever others do."""
@@ -172,8 +175,19 @@ def test_renegotiation_is_not_possible(tls):
     assert tls.transfer() > 0
 
 
-def test_a_flood_of_handshakes_delays_no_query(tls):
-    """Clients that begin handshakes as fast as they can, without ending them: each costs the server a signature."""
+def wait_s(server: Daemon) -> float:
+    """How long a query over UDP and one over TCP take together."""
+    began = time.monotonic()
+    for tcp in (False, True):
+        assert server.ask("www.example.", timeout_s=LIMIT_S, tcp=tcp).rcode() == dns.rcode.NOERROR
+    return time.monotonic() - began
+
+
+def test_a_flood_of_handshakes_delays_no_query(tls, daemon):
+    """Clients that begin handshakes as fast as they can, without ending them: each costs the server a signature.
+
+    Queries to another server, asked in turn, wait as long for this machine, on which the flood leaves little.
+    """
     octets, streams = client_hello(), collections.deque[socket.socket]()
 
     def flood() -> None:
@@ -184,17 +198,17 @@ def test_a_flood_of_handshakes_delays_no_query(tls):
         if len(streams) > 800:
             streams.popleft().close()
 
-    before_mb = tls.server.rss_mb()
+    beside, before_mb = daemon().start(), tls.server.rss_mb()
+    waits_s: list[tuple[float, float]] = []
     with repeated(flood, threads=4):
-        ends_at, slowest_s, transfers = time.monotonic() + 6, 0.0, 0
-        while time.monotonic() < ends_at:
-            began = time.monotonic()
-            assert tls.server.ask("www.example.", timeout_s=10).rcode() == dns.rcode.NOERROR
-            assert tls.server.ask("www.example.", timeout_s=10, tcp=True).rcode() == dns.rcode.NOERROR
-            slowest_s = max(slowest_s, time.monotonic() - began)
-            transfers += tls.transfer() > 0
-        assert slowest_s < 5, "UDP and TCP have threads of their own"
-        assert transfers > 0, "honest clients get through"
+        began, transfers = time.monotonic(), 0
+        while time.monotonic() < began + (FLOOD_S if transfers and len(waits_s) > 4 else LIMIT_S):
+            waits_s.append((wait_s(tls.server), wait_s(beside)))
+            with contextlib.suppress(OSError):  # a handshake that waits for too long is given up
+                transfers += tls.transfer() > 0
+    assert transfers > 0, "honest clients get through"
+    flooded_s, beside_s = map(median, zip(*waits_s))
+    assert flooded_s < 10 * beside_s + 0.05, "UDP and TCP have threads of their own"
     for stream in streams:
         stream.close()
     assert tls.server.rss_mb() - before_mb < 100
