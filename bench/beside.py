@@ -45,7 +45,7 @@ from pathlib import Path
 from statistics import median
 
 from queries import SOA, question, wait_until_answered
-from server_process import LOAD, ROOT, ServerProcess, serving, started
+from server_process import LOAD, ROOT, ServerProcess, result_in, serving, started
 from zones import write_root_zone, write_tld_zone
 
 sys.path.append(str(ROOT / "lab"))
@@ -75,15 +75,6 @@ RECOVERY_S = 15.0
 #: The kernel leaves up to 1 MiB for each CPU out of the sum of TCP buffers.
 BUFFER_SLACK = 2 << 20
 SOCKET_MEMORY = re.compile(r"skmem:\(r(\d+),rb\d+,t\d+,tb\d+,f(\d+),w(\d+),o(\d+),bl(\d+)")
-
-
-def summary(out: Path) -> dict:
-    """The result in an output of `zonda-load`."""
-    lines = out.read_text().splitlines()
-    found = [line for line in lines if '"stats_sum"' in line]
-    if not found:
-        raise SystemExit(f"no result of {out.name}: {lines[-3:]}")
-    return json.loads(found[-1])
 
 
 def server_config(folder: Path, port: int, quic_port: int, more: str = "") -> str:
@@ -167,7 +158,7 @@ class Bench:
     def closed_loop_rate(self) -> float:
         with started(self.clients("udp", "--outstanding", "200"), self.folder / "closed", cpu=1) as loop:
             loop.wait(WARM_UP_S + self.seconds + RECOVERY_S)
-        result = summary(self.folder / "closed")
+        result = result_in((self.folder / "closed").read_text())
         return result["zonda"]["responses_in_window"] * 1e9 / (result["until"] - result["since"])
 
     def measure(self, kind: str, place: str) -> dict:
@@ -190,11 +181,11 @@ class Bench:
             "kind": kind,
             "place": place,
             "cpu": cpu,
-            "latency": {name: latency(summary(self.folder / name)) for name in TRANSPORTS},
+            "latency": {name: latency(result_in((self.folder / name).read_text())) for name in TRANSPORTS},
             "held": {name: value - before.get(name, 0) for name, value in held.items()},
             "back_s": back_s,
             "stayed": {name: value - before[name] for name, value in after.items()},
-            "disturbance": summary(out)["zonda"] if place else {},
+            "disturbance": result_in(out.read_text())["zonda"] if place else {},
         }
 
     def wait(self, clients: list[subprocess.Popen[bytes]], opening: Path | None) -> float:

@@ -9,23 +9,23 @@ The server runs on CPU 0, the tools on CPU 1. Reports the median user and system
 than the rate, and the server's own. Needs dnsperf and `make release`. Further options go to zonda-load.
 """
 import argparse
-import json
 import os
 import re
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 from queries import SOA, question, wait_until_answered
-from server_process import LOAD, ZONDA, ServerProcess, started
+from server_process import LOAD, ServerProcess, pinned, result_in, serving, started
 from zones import write_root_zone
 
 ADDRESS, PORT = "127.0.0.1", 5399
 CONFIG = '[server]\nlisten = ["{address}:{port}"]\nworkers = 1\nstate-dir = "{folder}"\n[[zone]]\nname = "."\nfile = "root.zone"\n'
+ECHO = [LOAD, "echo", "--listen", ADDRESS, "--port", str(PORT), "--answer-octets", "200"]
 
 
 def main() -> None:
@@ -37,14 +37,15 @@ def main() -> None:
     options.add_argument("--rate", type=int, default=0, help="queries per second, instead of closed loops")
     options.add_argument("--echo", action="store_true", help="query an echo server instead of zonda")
     asked, more = options.parse_known_args()
-    with tempfile.TemporaryDirectory() as folder:
-        write_root_zone(Path(folder))
-        Path(folder, "zonda.toml").write_text(CONFIG.format(address=ADDRESS, port=PORT, folder=folder))
-        zonda = [ZONDA, "serve", "--config", f"{folder}/zonda.toml"]
-        echo = [LOAD, "echo", "--listen", ADDRESS, "--port", str(PORT), "--answer-octets", "200"]
-        with started(echo if asked.echo else zonda, Path(folder, "log"), cpu=0, end=signal.SIGKILL) as process:
-            wait_until_answered(PORT, question(".", SOA), seconds=10)
-            compare(asked, f"{folder}/queries", more, ServerProcess(process))
+    with tempfile.TemporaryDirectory() as temporary, ExitStack() as running:
+        folder = Path(temporary)
+        write_root_zone(folder)
+        if asked.echo:
+            server = ServerProcess(running.enter_context(started(ECHO, folder / "log", cpu=0)))
+        else:
+            server = running.enter_context(serving(folder, CONFIG.format(address=ADDRESS, port=PORT, folder=folder)))
+        wait_until_answered(PORT, question(".", SOA), seconds=10)
+        compare(asked, f"{folder}/queries", more, server)
 
 
 def compare(asked: argparse.Namespace, queries: str, more: list[str], server: ServerProcess) -> None:
@@ -74,8 +75,7 @@ def compare(asked: argparse.Namespace, queries: str, more: list[str], server: Se
 def measure(tool: str, command: list[str], server: ServerProcess) -> tuple[float, ...]:
     """CPU, user and system time and the server's CPU time in microseconds per answer; answers per second."""
     before, began = server.cpu_s(), time.monotonic()
-    command = ["taskset", "-c", "1", *command]
-    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    run = subprocess.Popen(pinned(command, 1), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     output = run.stdout.read()
     _, _, usage = os.wait4(run.pid, 0)
     took, served = time.monotonic() - began, server.cpu_s() - before
@@ -87,7 +87,7 @@ def measure(tool: str, command: list[str], server: ServerProcess) -> tuple[float
 def answered(tool: str, output: str) -> int:
     if tool == "dnsperf":
         return int(re.search(r"Queries completed:\s+(\d+)", output)[1])
-    figures = json.loads([line for line in output.splitlines() if '"stats_sum"' in line][-1])
+    figures = result_in(output)
     if figures["zonda"]["wrong"] or figures["timeouts"] > figures["queries"] / 1000:
         sys.exit(f"not a run to compare: {figures['zonda']['invalid_because']}, {figures['timeouts']} timeouts")
     return figures["responses"]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Memory and load time of a realistic TLD: name server sets, glue, DS, NSEC3 with opt-out.
 
-usage: bench/memory.py [DELEGATIONS=1000000] [server ...]      servers: zonda nsd knot (those on PATH or in /usr/sbin)
+usage: bench/memory.py [DELEGATIONS=1000000] [server ...]      servers: zonda nsd knot, or others that the lab knows
 
 A fifth of the delegations has its own name servers with glue, the others one of 20,000 provider sets; 40 % are signed: DS, its
 RRSIG, NSEC3 and its RRSIG. Signatures and keys are random octets of the right length (ECDSA P-256), as no server here verifies them.
@@ -13,21 +13,20 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 import random
-import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 from queries import SOA, is_answered, question, udp_client
-from server_process import ROOT, ZONDA
+from server_process import ROOT, ZONDA, started
 
 sys.path.append(str(ROOT / "lab"))
+from zonda_lab.errors import LabError
 from zonda_lab.rig import procfs
+from zonda_lab.servers import ADAPTERS
+from zonda_lab.servers.config import Endpoint, ServerConfig, Zone
 
 PORT = 5399
 BASE32HEX = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", b"0123456789abcdefghijklmnopqrstuv")
@@ -87,40 +86,29 @@ def command(server: str, zone: Path, folder: Path) -> list[str]:
     """Writes the server's configuration and returns its command line."""
     if server == "zonda":
         return [ZONDA, "serve", "--listen", f"127.0.0.1:{PORT}", "--zone", f"tld={zone}"]
-    conf = folder / f"{server}.conf"
-    if server == "nsd":
-        conf.write_text(
-            f'server:\n  ip-address: 127.0.0.1@{PORT}\n  username: ""\n  zonesdir: /\n  pidfile: {folder}/pid\n  xfrdfile: {folder}/x\n'
-            f"  zonelistfile: {folder}/z\n  xfrdir: {folder}\nremote-control:\n  control-enable: no\nzone:\n  name: tld\n  zonefile: {zone}\n"
-        )
-        return [shutil.which("nsd", path=os.environ["PATH"] + ":/usr/sbin") or "nsd", "-d", "-c", str(conf)]
-    conf.write_text(
-        f"server:\n  listen: 127.0.0.1@{PORT}\n  rundir: {folder}\nlog:\n  - target: stderr\n    any: error\ndatabase:\n  storage: {folder}\n"
-        f"template:\n  - id: default\n    semantic-checks: off\n    zonefile-sync: -1\n    journal-content: none\nzone:\n  - domain: tld\n    file: {zone}\n"
-    )
-    return [shutil.which("knotd", path=os.environ["PATH"] + ":/usr/sbin") or "knotd", "-c", str(conf)]
+    adapter = ADAPTERS[server]
+    config = ServerConfig(folder / server, Endpoint("127.0.0.1", PORT), (Zone("tld.", zone),), tcp_clients=100, tuned=False)
+    adapter.prepare(config)
+    return [str(word) for word in adapter.command(adapter.find(), config)]
 
 
 def measure(server: str, zone: Path, records: int, folder: Path) -> None:
     """Starts a server, waits for its first answer, prints memory and times."""
-    began = time.monotonic()
-    with subprocess.Popen(command(server, zone, folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True) as process:
-        try:
-            with udp_client(PORT, 0.02) as client:
-                while not is_answered(client, question("tld", SOA)):
-                    if process.poll() is not None or time.monotonic() - began > 600:
-                        print(f"{server:8} does not answer")
-                        return
-                    time.sleep(0.005)
-            seconds = time.monotonic() - began
-            time.sleep(1)
-            pids = [process.pid, *procfs.descendants(process.pid)]
-            memory, cpu = procfs.memory_of(pids), procfs.cpu_s(pids)
-            size, peak = memory.pss_kb / 1e3, memory.peak_kb / 1e3
-            per_record = size * 1e6 / records
-            print(f"{server:8} {size:8.1f} MB  {per_record:6.1f} octets a record  peak {peak:8.1f} MB  {seconds:6.2f} s  CPU {cpu:6.2f} s", flush=True)
-        finally:
-            os.killpg(process.pid, signal.SIGTERM)
+    words, began = command(server, zone, folder), time.monotonic()
+    with started(words, folder / f"{server}.log") as process:
+        with udp_client(PORT, 0.02) as client:
+            while not is_answered(client, question("tld", SOA)):
+                if process.poll() is not None or time.monotonic() - began > 600:
+                    print(f"{server:8} does not answer")
+                    return
+                time.sleep(0.005)
+        seconds = time.monotonic() - began
+        time.sleep(1)
+        pids = [process.pid, *procfs.descendants(process.pid)]
+        memory, cpu = procfs.memory_of(pids), procfs.cpu_s(pids)
+        size, peak = memory.pss_kb / 1e3, memory.peak_kb / 1e3
+        per_record = size * 1e6 / records
+        print(f"{server:8} {size:8.1f} MB  {per_record:6.1f} octets a record  peak {peak:8.1f} MB  {seconds:6.2f} s  CPU {cpu:6.2f} s", flush=True)
 
 
 def main() -> None:
@@ -131,7 +119,11 @@ def main() -> None:
         records = write_zone(zone, delegations)
         print(f"{delegations} delegations, {records} records, {zone.stat().st_size / 1e6:.0f} MB of text")
         for server in arguments or ["zonda", "nsd", "knot"]:
-            measure(server, zone, records, Path(folder))
+            try:
+                measure(server, zone, records, Path(folder))
+            except LabError as missing:
+                print(missing)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -31,7 +31,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from queries import SOA, question, wait_until_answered
-from server_process import LOAD, ZONDA, ServerProcess, started
+from server_process import LOAD, ZONDA, ServerProcess, load_result, pinned, started
 from zones import write_root_zone
 
 PORT, QUIC_PORT = 5394, 5395
@@ -80,24 +80,16 @@ def serving(command: list[str], log: Path) -> Iterator[ServerProcess]:
 
 
 def clients(folder: Path, *options: str) -> list[str]:
-    """The command of a run of `zonda-load quic`."""
+    """The arguments of a run of `zonda-load quic`."""
     target = ["--server", "127.0.0.1", "--port", str(QUIC_PORT), "--queries", f"{folder}/queries", "--warm-up", "0"]
-    return ["taskset", "-c", "1", LOAD, "quic", *target, *options]
-
-
-def ask(folder: Path, *options: str) -> dict:
-    """The summary of a run."""
-    done = subprocess.run(clients(folder, *options), capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(done.stderr)
-    return json.loads(done.stdout.splitlines()[-1])
+    return ["quic", *target, *options]
 
 
 def idle_octets(server: ServerProcess, folder: Path, count: int) -> float:
     """Memory of an idle connection, while `zonda-load` holds them."""
     before = server.pss()
     held = ["--connections", str(count), "--rate", "500", "--outstanding", "0", "--seconds", "4"]
-    with subprocess.Popen(clients(folder, *held), stdout=subprocess.PIPE, text=True) as holding:
+    with subprocess.Popen(pinned([LOAD, *clients(folder, *held)], 1), stdout=subprocess.PIPE, text=True) as holding:
         opened = next(json.loads(line)["zonda"]["open"] for line in holding.stdout if '"msg_type":"open"' in line.replace(" ", ""))
         time.sleep(2)
         octets = (server.pss() - before) / opened
@@ -127,7 +119,7 @@ def main() -> None:
                 with serving(command, folder / f"{name}.log") as server:
                     for kind, options in KINDS.items():
                         before = server.cpu_s()
-                        result = ask(folder, *options, "--seconds", str(arguments.seconds))
+                        result = load_result(clients(folder, *options, "--seconds", str(arguments.seconds)), cpu=1)
                         cost = (server.cpu_s() - before) * 1e6 / result["responses"]
                         figures.setdefault((kind, name), []).append(cost)
                         if "--resume" in options:

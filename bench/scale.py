@@ -29,7 +29,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from server_process import LOAD, ServerProcess, serving, started
+from server_process import LOAD, ServerProcess, load_result, serving, started
 
 PORT, PRIMARY_PORT = map(int, os.environ.get("PORTS", "5397 5398").split())  # of the secondary and its primary
 ZONE = "$TTL 3600\n@ SOA ns.example. host.example. {serial} 86400 5 604800 {minimum}\n@ NS ns.example.\n"
@@ -118,13 +118,8 @@ def secondary(folder: Path, refresh_s: int, state: Path) -> Iterator[Secondary]:
 
 def wait_for(port: int, names: Path, serial: int, rate: int) -> float:
     """Waits until these zones have this serial at a server; returns the seconds that this took."""
-    command = [LOAD, "probe", "--server", "127.0.0.1", "--port", str(port), "--zones", str(names), "--serial", str(serial)]
-    command += ["--rate", str(rate), "--seconds", "1200", "--interval-us", "20000"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"zones are missing: {done.stdout[-600:]}{done.stderr[-600:]}")
-    summary = next(line for line in map(json.loads, done.stdout.splitlines()) if line["type"] == "stats_sum")
-    return summary["zonda"]["arrival"]["max"] / 1e9
+    target = ["probe", "--server", "127.0.0.1", "--port", str(port), "--zones", str(names), "--serial", str(serial)]
+    return load_result([*target, "--rate", str(rate), "--seconds", "1200", "--interval-us", "20000"])["zonda"]["arrival"]["max"] / 1e9
 
 
 def write_lists(folder: Path, zones: int, own_records: bool) -> None:
@@ -165,10 +160,8 @@ def state_folder(folder: Path) -> Path:
 def notify(folder: Path, arguments: argparse.Namespace) -> str:
     """Announces a change of every zone, without a serial."""
     rate = str(arguments.notify_rate)
-    command = [LOAD, "notify", "--server", "127.0.0.1", "--port", str(PORT), "--zones", str(folder / "names"), "--rate", rate]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    summary = next(line for line in map(json.loads, done.stdout.splitlines()) if line["type"] == "stats_sum")
-    return f"{summary['responses']} of {arguments.zones} NOTIFYs answered"
+    result = load_result(["notify", "--server", "127.0.0.1", "--port", str(PORT), "--zones", str(folder / "names"), "--rate", rate])
+    return f"{result['responses']} of {arguments.zones} NOTIFYs answered"
 
 
 def measure(folder: Path, arguments: argparse.Namespace) -> list[Step]:

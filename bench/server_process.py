@@ -1,7 +1,8 @@
-"""Processes that are measured: `zonda` and others, and what /proc says about them."""
+"""Processes that are measured: `zonda` and others, and what /proc says about them; commands of `zonda-load` and their results."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -20,8 +21,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 @contextmanager
 def started(command: list[str], log: Path, cpu: int | None = None, end: int = signal.SIGTERM) -> Iterator[subprocess.Popen[bytes]]:
     """A process on this CPU with its output in a file; it gets the signal at the end."""
-    pin = [] if cpu is None else ["taskset", "-c", str(cpu)]
-    with log.open("wb") as out, subprocess.Popen([*pin, *command], stdout=out, stderr=out) as process:
+    with log.open("wb") as out, subprocess.Popen(pinned(command, cpu), stdout=out, stderr=out) as process:
         try:
             yield process
         finally:
@@ -31,6 +31,28 @@ def started(command: list[str], log: Path, cpu: int | None = None, end: int = si
             except subprocess.TimeoutExpired:
                 process.kill()
                 print(f"killed 20 s after SIGTERM: {' '.join(command)}")
+
+
+def pinned(command: list[str], cpu: int | None) -> list[str]:
+    """The command that runs it on this CPU."""
+    return command if cpu is None else ["taskset", "-c", str(cpu), *command]
+
+
+def load_result(arguments: list[str], cpu: int | None = None) -> dict:
+    """Runs a command of `zonda-load`; returns its result."""
+    done = subprocess.run(pinned([LOAD, *arguments], cpu), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"zonda-load {arguments[0]}: {done.stdout[-600:]}{done.stderr[-600:]}")
+    return result_in(done.stdout)
+
+
+def result_in(output: str) -> dict:
+    """The result in what `zonda-load` has printed."""
+    lines = output.splitlines()
+    found = [line for line in lines if '"stats_sum"' in line]
+    if not found:
+        raise SystemExit(f"no result: {lines[-3:]}")
+    return json.loads(found[-1])
 
 
 @contextmanager

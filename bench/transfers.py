@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import hmac
-import json
 import os
 import shutil
 import signal
@@ -33,7 +32,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from queries import AXFR, SOA, A, is_answered, question, udp_client, wait_until_answered
-from server_process import LOAD, ServerProcess, serving
+from server_process import ServerProcess, load_result, serving
 from zones import write_tld_zone
 
 PORT, TLS_PORT, SECONDARY_PORT = 5391, 5392, 5393
@@ -88,9 +87,8 @@ def transfers_out(folder: Path, zone: Path, records: int, arguments: argparse.Na
         for _ in range(arguments.rounds):
             for kind, more in kinds.items():
                 before = server.cpu_s()
-                command = ["taskset", "-c", "1", LOAD, "xfr", "pull", "--server", "127.0.0.1", "--zones", f"{folder}/names", *more]
-                done = subprocess.run(command, capture_output=True, text=True, check=True)
-                summary = json.loads(done.stdout.splitlines()[-1])["zonda"]
+                pull = ["xfr", "pull", "--server", "127.0.0.1", "--zones", f"{folder}/names", *more]
+                summary = load_result(pull, cpu=1)["zonda"]
                 if summary["records"] != records + 1:
                     raise SystemExit(f"{kind}: {summary['records']} records instead of {records + 1}")
                 octets = max(octets, summary["bytes"])
