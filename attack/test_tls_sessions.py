@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import datetime
 import os
 import socket
 import ssl
@@ -14,33 +13,14 @@ import dns.message
 import dns.query
 import dns.rcode
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from servers import reserve_port
+from zonda_lab.servers.config import Certificate
+from zonda_lab.servers.credentials import certificate
 
 from daemon import HOST, Daemon
 from tls_client import client_context, handshake, read_to_end
 
 CLIENT = "secondary.example"
-DAY = datetime.timedelta(days=1)
-
-
-class Certificate:
-    """A certificate and its key, by itself or by an authority; `pem` and `key` are files."""
-
-    def __init__(self, folder: Path, file: str, name: str, issuer: Certificate | None = None, days: int = 1) -> None:
-        self.private, self.pem, self.key = ec.generate_private_key(ec.SECP256R1()), folder / f"{file}.pem", folder / f"{file}.key"
-        self.subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, file)])
-        now, public = datetime.datetime.now(datetime.UTC), self.private.public_key()
-        builder = x509.CertificateBuilder(issuer.subject if issuer else self.subject, self.subject, public, x509.random_serial_number())
-        builder = builder.not_valid_before(now - 9 * DAY).not_valid_after(now + days * DAY)
-        builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-        builder = builder.add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
-        made = builder.sign(issuer.private if issuer else self.private, hashes.SHA256())
-        self.pem.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-        form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-        self.key.write_bytes(self.private.private_bytes(*form))
 
 
 def ticket_key() -> str:
@@ -51,9 +31,9 @@ class TransferServer:
     """A server that transfers its zone to clients with the certificate of `CLIENT` only."""
 
     def __init__(self, daemon, folder: Path, authority: Certificate, keys: Path) -> None:
-        self.port, self.own, self.keys = reserve_port(), Certificate(folder, f"own-{keys.name}", "localhost", authority), keys
-        more = f'listen-tls = ["{HOST}:{self.port}"]\ntls-cert = "{self.own.pem}"\ntls-key = "{self.own.key}"\n'
-        self.server: Daemon = daemon(server=f'{more}tls-ca = "{authority.pem}"\ntls-ticket-keys = "{keys}"')
+        self.port, self.own, self.keys = reserve_port(), certificate(folder, "localhost", authority, f"own-{keys.name}"), keys
+        more = f'listen-tls = ["{HOST}:{self.port}"]\ntls-cert = "{self.own.certificate}"\ntls-key = "{self.own.key}"\n'
+        self.server: Daemon = daemon(server=f'{more}tls-ca = "{authority.certificate}"\ntls-ticket-keys = "{keys}"')
         allowed = f'[{{ address = "127.0.0.0/8", tls = "{CLIENT}" }}]'
         self.server.config.write_text(self.server.config.read_text().replace('["127.0.0.0/8"]', allowed))
         self.server.start()
@@ -67,16 +47,16 @@ class TransferServer:
             return response.rcode(), bool(stream.session_reused), stream.session
 
 
-def client(certificate: Certificate | None) -> ssl.SSLContext:
+def client(own: Certificate | None) -> ssl.SSLContext:
     context = client_context()
-    if certificate:
-        context.load_cert_chain(certificate.pem, certificate.key)
+    if own:
+        context.load_cert_chain(own.certificate, own.key)
     return context
 
 
 @pytest.fixture
 def authority(tmp_path: Path) -> Certificate:
-    return Certificate(tmp_path, "authority", "authority.example")
+    return certificate(tmp_path, "authority.example")
 
 
 @pytest.fixture
@@ -87,21 +67,21 @@ def primary(daemon, tmp_path: Path, authority: Certificate) -> TransferServer:
 
 
 def test_only_the_named_client_gets_a_transfer(primary, authority, tmp_path):
-    good = Certificate(tmp_path, "good", CLIENT, authority)
+    good = certificate(tmp_path, CLIENT, authority)
     assert primary.transfer(client(good))[0] == dns.rcode.NOERROR
-    others = [None, Certificate(tmp_path, "name", "other.example", authority)]
+    others = [None, certificate(tmp_path, "other.example", authority)]
     assert [primary.transfer(client(one))[0] for one in others] == [dns.rcode.REFUSED] * 2
-    foreign = Certificate(tmp_path, "foreign", CLIENT, Certificate(tmp_path, "elsewhere", "elsewhere.example"))
-    expired = Certificate(tmp_path, "expired", CLIENT, authority, days=-1)
+    foreign = certificate(tmp_path, CLIENT, certificate(tmp_path, "elsewhere.example"), "foreign")
+    expired = certificate(tmp_path, CLIENT, authority, "expired", days=-1)
     for one in (foreign, expired):
         with pytest.raises((ssl.SSLError, ConnectionError)):
             primary.transfer(client(one))
-    good.pem.write_bytes(good.pem.read_bytes() + foreign.pem.read_bytes() * 80)
+    good.certificate.write_bytes(good.certificate.read_bytes() + foreign.certificate.read_bytes() * 80)
     assert primary.transfer(client(good))[0] == dns.rcode.NOERROR, "a long chain of certificates that nobody asked for"
 
 
 def test_tickets_end_with_their_key_and_are_good_where_it_is(primary, authority, tmp_path, daemon):
-    context = client(Certificate(tmp_path, "good", CLIENT, authority))
+    context = client(certificate(tmp_path, CLIENT, authority))
     old, (_, _, session) = primary.keys.read_text(), primary.transfer(context)
     assert primary.transfer(context, session)[:2] == (dns.rcode.NOERROR, True)
     primary.keys.write_text(ticket_key() + old)
@@ -119,16 +99,16 @@ def test_tickets_end_with_their_key_and_are_good_where_it_is(primary, authority,
 
 def test_a_ticket_is_worth_no_more_than_its_certificate(primary, authority, tmp_path):
     """The authority is replaced: a session that it let in is refused, too."""
-    context = client(Certificate(tmp_path, "good", CLIENT, authority))
+    context = client(certificate(tmp_path, CLIENT, authority))
     session = primary.transfer(context)[2]
-    Certificate(tmp_path, "authority", "authority.example")
+    certificate(tmp_path, "authority.example")
     assert primary.server.reload().returncode == 0
     with contextlib.suppress(ssl.SSLError, ConnectionError):  # after a full handshake
         assert primary.transfer(context, session)[0] == dns.rcode.REFUSED
 
 
 def test_odd_files_of_keys_leave_the_old_ones_in_use(primary, authority, tmp_path):
-    context = client(Certificate(tmp_path, "good", CLIENT, authority))
+    context = client(certificate(tmp_path, CLIENT, authority))
     session, keys, old = primary.transfer(context)[2], primary.keys, primary.keys.read_text()
     for number, text in enumerate(("", old[:20], "\0" * 44, "A" * 1_000_000, ticket_key() * 17), start=1):
         keys.write_text(text)
@@ -146,8 +126,8 @@ def test_odd_files_of_keys_leave_the_old_ones_in_use(primary, authority, tmp_pat
 
 def test_certificates_that_no_client_accepts_are_not_served(primary, authority, tmp_path):
     """A bundle of authorities as `tls-cert`: the handshake would be longer than clients read."""
-    context, pem = client(Certificate(tmp_path, "good", CLIENT, authority)), primary.own.pem
-    pem.write_bytes(pem.read_bytes() + authority.pem.read_bytes() * 300)
+    context, pem = client(certificate(tmp_path, CLIENT, authority)), primary.own.certificate
+    pem.write_bytes(pem.read_bytes() + authority.certificate.read_bytes() * 300)
     refused = primary.server.reload()
     assert refused.returncode == 1
     assert "too long for a handshake" in refused.stdout + refused.stderr

@@ -16,8 +16,7 @@ from message import Query
 from names import wire_name
 from transfers import contents, gov_series, result_table, table_run, update_features, zone_versions
 from transfers.features import AS_PRIMARY, AS_SECONDARY, FEATURES, LACKS
-from transfers.knot import KnotTransfers
-from transfers.nsd import NsdTransfers
+from transfers.kinds import KnotTransfers, NsdTransfers
 from transfers.relay import IXFR, FramedMessages, Relay
 from transfers.result_table import FAILED, OK, SKIPPED, Result
 from transfers.server import Build, Failed

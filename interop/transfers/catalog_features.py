@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from zonda_lab.servers.config import Remote, Zone, ZonePolicy
 
 from servers import reserve_port
-from transfers.cell import Cell
+from transfers.cell import Cell, config_of, remote
 from transfers.contents import REFUSED, WAIT_S, contents, rcode, require_same, wait_for_serial
 from transfers.relay import Relay
 from transfers.server import TransferServer, wait_until, write_file
-from transfers.server_config import Remote, ServerConfig, ZoneConfig
 from transfers.zone_versions import CHANGES, ZoneText
 
 CATALOG = "catalog.example."
@@ -29,30 +28,30 @@ def catalog_text(serial: int, members: dict[str, str]) -> str:
 
 def consumer(cell: Cell, port: int, relays: list[Relay]) -> TransferServer:
     """A secondary of the catalog and its members; those of the group use the second relay."""
-    remotes = [(Remote(relay.port),) for relay in relays]
+    remotes = [(remote(relay.port),) for relay in relays]
     groups = {"": remotes[0]} | ({GROUP: remotes[1]} if len(remotes) > 1 else {})
-    zone = ZoneConfig(CATALOG, primaries=remotes[0], catalog="consume", groups=groups)
-    return cell.server(cell.secondary, "secondary", ServerConfig(port, [zone]))
+    zone = Zone(CATALOG, policy=ZonePolicy(remotes[0], catalog="consume", groups=groups))
+    return cell.server(cell.secondary, "secondary", config_of([zone], port))
 
 
-def producer(cell: Cell, port: int, zones: list[ZoneConfig]) -> TransferServer:
-    return cell.server(cell.primary, "primary", ServerConfig(port, zones))
+def producer(cell: Cell, port: int, zones: list[Zone]) -> TransferServer:
+    return cell.server(cell.primary, "primary", config_of(zones, port))
 
 
-def member(cell: Cell, name: str, notify: Remote, **more: object) -> ZoneConfig:
+def member(cell: Cell, name: str, notify: Remote, catalog: str = "") -> Zone:
     """A member zone at the primary, and its file."""
     file = cell.folder / "primary" / f"{name}zone"
     write_file(file, ZoneText(1, refresh=2, retry=1, name=name).text())
-    return replace(ZoneConfig(name, file=file, notify=(notify,)), **more)  # type: ignore[arg-type]
+    return Zone(name, file, ZonePolicy(notify=(notify,), member_of=catalog))
 
 
 def catalog_consumed(cell: Cell) -> None:
     """A catalog written by hand: members are added, changed and removed."""
     ports = reserve_port(), reserve_port()
-    zones = [member(cell, name, Remote(ports[1])) for name in MEMBERS]
+    zones = [member(cell, name, remote(ports[1])) for name in MEMBERS]
     file = cell.folder / "primary" / "catalog"
     write_file(file, catalog_text(1, dict.fromkeys(MEMBERS[:2], "")))
-    primary = producer(cell, ports[0], [ZoneConfig(CATALOG, file=file, notify=(Remote(ports[1]),)), *zones])
+    primary = producer(cell, ports[0], [Zone(CATALOG, file, ZonePolicy(notify=(remote(ports[1]),))), *zones])
     secondary = consumer(cell, ports[1], [cell.relay(ports[0])])
     primary.start()
     secondary.start([])
@@ -70,10 +69,10 @@ def catalog_consumed(cell: Cell) -> None:
 def catalog_groups(cell: Cell) -> None:
     """The member of a group is transferred as the template of the group says: through the second relay."""
     ports = reserve_port(), reserve_port()
-    zones = [member(cell, name, Remote(ports[1])) for name in MEMBERS[:2]]
+    zones = [member(cell, name, remote(ports[1])) for name in MEMBERS[:2]]
     file = cell.folder / "primary" / "catalog"
     write_file(file, catalog_text(1, {MEMBERS[0]: "", MEMBERS[1]: GROUP}))
-    primary = producer(cell, ports[0], [ZoneConfig(CATALOG, file=file, notify=(Remote(ports[1]),)), *zones])
+    primary = producer(cell, ports[0], [Zone(CATALOG, file, ZonePolicy(notify=(remote(ports[1]),))), *zones])
     relays = [cell.relay(ports[0]), cell.relay(ports[0])]
     secondary = consumer(cell, ports[1], relays)
     primary.start()
@@ -86,32 +85,22 @@ def catalog_groups(cell: Cell) -> None:
 def catalog_produced(cell: Cell) -> None:
     """The primary writes the catalog: zones are added to its configuration and removed from it."""
     ports = reserve_port(), reserve_port()
-    catalog = ZoneConfig(CATALOG, notify=(Remote(ports[1]),), catalog="produce")
-    zones = [member(cell, name, Remote(ports[1]), member_of=CATALOG) for name in MEMBERS]
+    catalog = Zone(CATALOG, policy=ZonePolicy(notify=(remote(ports[1]),), catalog="produce"))
+    zones = [member(cell, name, remote(ports[1]), CATALOG) for name in MEMBERS]
     primary = producer(cell, ports[0], [catalog, *zones[:2]])
     secondary = consumer(cell, ports[1], [cell.relay(ports[0])])
     primary.start([])
-    add_members(primary, MEMBERS[:2])
+    for name in MEMBERS[:2]:
+        primary.add_member(name)
     secondary.start([])
     require_members(primary, secondary, MEMBERS[:2])
-    primary.reconfigure([catalog, *zones])
-    add_members(primary, MEMBERS[2:])
+    primary.reconfigure(catalog, *zones)
+    primary.add_member(MEMBERS[2])
     require_members(primary, secondary, MEMBERS)
-    remove_member(primary, MEMBERS[0])
-    primary.reconfigure([catalog, *zones[1:]])
+    primary.remove_member(MEMBERS[0])
+    primary.reconfigure(catalog, *zones[1:])
     require_gone(secondary, MEMBERS[0])
     require_members(primary, secondary, MEMBERS[1:])
-
-
-def add_members(primary: TransferServer, names: tuple[str, ...]) -> None:
-    """NSD lists only zones that were added by its control program; the others list those of their configuration."""
-    for name in names if primary.build.name == "nsd" else ():
-        primary.run("nsd-control", "-c", str(primary.config_path), "addzone", name, f"pattern-{name}")
-
-
-def remove_member(primary: TransferServer, name: str) -> None:
-    if primary.build.name == "nsd":
-        primary.run("nsd-control", "-c", str(primary.config_path), "delzone", name)
 
 
 def require_members(primary: TransferServer, secondary: TransferServer, names: tuple[str, ...]) -> None:

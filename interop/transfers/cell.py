@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from servers import reserve_port
+from zonda_lab.servers.config import Access, Certificate, Endpoint, Remote, ServerConfig, TlsRemote, Tsig, Zone, ZonePolicy
+
+from servers import HOST, reserve_port
 from transfers.contents import WAIT_S, contents, expected_contents, require_same, wait_for_serial
 from transfers.relay import Relay
 from transfers.server import Build, Failed, TransferServer, wait_until, write_file
-from transfers.server_config import Access, Key, Remote, ServerConfig, TlsFiles, TlsRemote, ZoneConfig
 from transfers.zone_versions import ZoneText
+
+remote = partial(Remote, HOST)
+
+
+def config_of(zones: Iterable[Zone], port: int, certificate: Certificate | None = None, tls_port: int = 0, quic_port: int = 0) -> ServerConfig:
+    """The configuration of a server; `Cell.server` adds its folder and options."""
+    return ServerConfig(Path(), Endpoint(HOST, port, tls_port, quic_port), tuple(zones), certificate=certificate, tuned=False, keeps_zones=True)
 
 
 @dataclass
@@ -28,7 +37,7 @@ class Cell:
         """A server that is stopped at the end of the cell, not yet started."""
         folder = self.folder / role
         folder.mkdir(parents=True, exist_ok=True)
-        server = build.kind(build, folder, config)
+        server = build.kind(build, folder, replace(config, directory=folder, control_port=reserve_port(), options=build.kind.options))
         self.stack.callback(server.stop)
         return server
 
@@ -48,7 +57,7 @@ class Pair:
     secondary: TransferServer
     relay: Relay
     zone: str
-    key: Key | None = None  # that transfers need
+    key: Tsig | None = None  # that transfers need
 
     def start(self, version: ZoneText) -> None:
         """Starts both, and waits until the secondary has the zone."""
@@ -88,14 +97,14 @@ class Pair:
 def pair(
     cell: Cell,
     version: ZoneText,
-    key: Key | None = None,
-    secondary_key: Key | None = None,
-    tls: TlsFiles | None = None,
-    client_tls: TlsFiles | None = None,
+    key: Tsig | None = None,
+    secondary_key: Tsig | None = None,
+    tls: Certificate | None = None,
+    client_tls: Certificate | None = None,
     tls_remote: TlsRemote | None = None,
     access: tuple[Access, ...] = (),
-    inspection: Key | None = None,
-    change: Callable[[ZoneConfig], ZoneConfig] = lambda zone: zone,
+    inspection: Tsig | None = None,
+    change: Callable[[Zone], Zone] = lambda zone: zone,
     notify: bool = True,
 ) -> Pair:
     """A primary with a version of the zone, and a secondary that transfers through a relay; neither is started.
@@ -105,18 +114,18 @@ def pair(
     """
     ports = [reserve_port() for _ in range(2)]
     quic = tls_remote is not None and tls_remote.quic
-    secret_port = reserve_port() if tls is not None else None
-    tls_port, quic_port = (None, secret_port) if quic else (secret_port, None)
+    secret_port = reserve_port() if tls is not None else 0
+    tls_port, quic_port = (0, secret_port) if quic else (secret_port, 0)
     # QUIC has datagrams of many kinds, which the relay does not forward: it stays beside, and nothing may pass it.
-    relay = cell.relay(ports[0] if tls_port is None else tls_port)
-    primaries = (Remote(relay.port if quic_port is None else quic_port, secondary_key or key, tls_remote),)
+    relay = cell.relay(tls_port or ports[0])
+    primaries = (remote(quic_port or relay.port, secondary_key or key, tls_remote),)
     file = cell.folder / "primary" / "zone"
     write_file(file, version.text())
     allowed = access or (Access(key),)
-    at_primary = ZoneConfig(version.name, file=file, notify=(Remote(ports[1], key),) if notify else (), transfer=allowed)
-    at_secondary = ZoneConfig(version.name, primaries=primaries, transfer=(Access(inspection or key),))
-    primary = cell.server(cell.primary, "primary", ServerConfig(ports[0], [change(at_primary)], tls_port, quic_port, tls))
-    secondary = cell.server(cell.secondary, "secondary", ServerConfig(ports[1], [change(at_secondary)], tls=client_tls))
+    at_primary = Zone(version.name, file, ZonePolicy(notify=(remote(ports[1], key),) if notify else (), transfer=allowed))
+    at_secondary = Zone(version.name, policy=ZonePolicy(primaries, transfer=(Access(inspection or key),)))
+    primary = cell.server(cell.primary, "primary", config_of([change(at_primary)], ports[0], tls, tls_port, quic_port))
+    secondary = cell.server(cell.secondary, "secondary", config_of([change(at_secondary)], ports[1], client_tls))
     return Pair(primary, secondary, relay, version.name, inspection or key)
 
 

@@ -11,6 +11,7 @@ import dns.query
 import dns.rdatatype
 import dns.tsig
 import dns.tsigkeyring
+from zonda_lab.servers.config import Tsig
 
 import client
 import zone_data
@@ -19,7 +20,6 @@ from message import Query, Record, parse
 from names import Malformed, wire_name
 from servers import HOST
 from transfers.server import Failed, TransferServer, wait_until
-from transfers.server_config import Key
 
 SHOWN = 4
 WAIT_S = 25.0
@@ -55,7 +55,7 @@ def wait_for_serial(server: TransferServer, zone: str, expected: int, timeout_s:
     )
 
 
-def contents(server: TransferServer, zone: str, key: Key | None = None) -> frozenset[Record]:
+def contents(server: TransferServer, zone: str, key: Tsig | None = None) -> frozenset[Record]:
     """All records, by AXFR; each must be sent once, between two copies of the SOA (RFC 5936 2.2)."""
     try:
         records = signed_axfr(server, zone, key) if key else client.axfr(server.address, wire_name(zone))
@@ -69,7 +69,7 @@ def contents(server: TransferServer, zone: str, key: Key | None = None) -> froze
     return found
 
 
-def signed_axfr(server: TransferServer, zone: str, key: Key) -> list[Record]:
+def signed_axfr(server: TransferServer, zone: str, key: Tsig) -> list[Record]:
     """The records of an AXFR with TSIG, which dnspython verifies."""
     keyring = {dns.name.from_text(key.name): dns.tsig.Key(key.name, key.secret, key.algorithm)}
     messages = dns.query.xfr(HOST, zone, port=server.address[1], keyring=keyring, keyname=key.name, relativize=False, timeout=20, lifetime=20)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from zonda_lab.servers.config import TlsRemote
+
 from servers import reserve_port
-from transfers.cell import Cell, pair
+from transfers.cell import Cell, pair, remote
 from transfers.relay import Relay
 from transfers.server import Skipped
-from transfers.server_config import Remote, TlsRemote
 from transfers.tls_features import CLIENT_NAME, SERVER_NAME, certificates
 from transfers.zone_versions import CHANGES, ZONE, ZoneText
 
@@ -28,10 +29,10 @@ def notify_over_tls(cell: Cell) -> None:
     files, version = certificates(cell), ZoneText(1)
     both = pair(cell, version, notify=False)
     tls_port = reserve_port()
-    both.primary.server_config.tls = files[SERVER_NAME]
-    both.secondary.server_config.tls, both.secondary.server_config.tls_port = files[CLIENT_NAME], tls_port
-    target = Remote(tls_port, tls=TlsRemote(CLIENT_NAME))
-    both.primary.server_config.zones = [replace(both.primary.zone_config(ZONE), notify=(target,))]
+    zone = both.primary.zone(ZONE).changed(notify=(remote(tls_port, tls=TlsRemote(CLIENT_NAME)),))
+    both.primary.config = replace(both.primary.config, certificate=files[SERVER_NAME], zones=(zone,))
+    endpoint = replace(both.secondary.config.endpoint, tls_port=tls_port)
+    both.secondary.config = replace(both.secondary.config, certificate=files[CLIENT_NAME], endpoint=endpoint)
     both.start(version)
     both.follow(version, CHANGES[:2])
 
@@ -41,7 +42,7 @@ def notify_name_servers(cell: Cell) -> None:
     version, address = ZoneText(1), next(NAME_SERVERS)
     version.records["@", "NS"] = ["ns1", "ns2"]
     version.records["ns2", "A"] = [address]
-    both = pair(cell, version, notify=False, change=lambda zone: replace(zone, notify_ns=zone.file is not None))
+    both = pair(cell, version, notify=False, change=lambda zone: zone.changed(notify_ns=zone.file is not None))
     target = Relay(both.secondary.address[1], (address, 53))
     cell.stack.callback(target.close)
     try:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-from dataclasses import replace
+
+from zonda_lab.servers.config import Access
 
 from transfers.cell import Cell, Pair, pair
 from transfers.contents import WAIT_S, contents, require_same, serial, wait_for_serial
 from transfers.server import Failed, TransferServer, wait_until
-from transfers.server_config import Access
 from transfers.update_features import KEY, UpdateStep, send
 from transfers.zone_versions import CHANGES, ZONE, ZoneText
 
@@ -54,7 +54,7 @@ def secondary_killed(cell: Cell) -> None:
 def primary_killed(cell: Cell) -> None:
     """The primary is killed after updates that the secondary has missed; the secondary gets them by IXFR afterwards."""
     version = ZoneText(1, refresh=2, retry=1)
-    both = pair(cell, version, change=lambda zone: replace(zone, update=(Access(KEY),)) if zone.file else zone)
+    both = pair(cell, version, change=lambda zone: zone.changed(update=(Access(KEY),)) if zone.file else zone)
     both.start(version)
     add(both, 1)
     wait_until(lambda: serial(both.secondary, ZONE) == serial(both.primary, ZONE), "the secondary did not follow", WAIT_S)

@@ -9,13 +9,15 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+from zonda_lab.servers import ADAPTERS
+from zonda_lab.servers.config import ServerConfig, Zone
 
 from names import wire_name
 from servers import HOST, ProgramNotFound, Server
 from servers import Zone as ServedZone
-from transfers.server_config import ServerConfig, ZoneConfig
 
 
 class Failed(Exception):
@@ -63,18 +65,23 @@ class Build:
 
 
 class TransferServer(Server):
-    """A server; each subclass writes its configuration and knows its control program."""
+    """A server that the lab's adapter configures; each subclass knows its control program."""
 
     programs_needed: tuple[str, ...] = ()  # besides the server itself
     command_timeout_s = 30.0  # until a control program must have succeeded
 
     def __init__(self, build: Build, folder: Path, config: ServerConfig) -> None:
-        self.build, self.folder, self.server_config = build, folder, config
-        self.address = HOST, config.port
+        self.build, self.folder, self.config = build, folder, config
+        self.address = HOST, config.endpoint.port
         self.process = None
         self.zones = [ServedZone(wire_name(z.name).lower(), z.name, z.file) for z in config.zones if z.file is not None]
 
-    def reload_zone(self, zone: ZoneConfig) -> None:
+    def arguments(self) -> list[str]:
+        adapter = ADAPTERS[self.name]
+        adapter.prepare(self.config)
+        return [str(word) for word in adapter.command(Path(self.build.program(adapter.program)), self.config)]
+
+    def reload_zone(self, zone: Zone) -> None:
         """Makes the server read the changed file of a zone."""
         raise NotImplementedError
 
@@ -89,27 +96,33 @@ class TransferServer(Server):
     def flush(self) -> None:
         """Makes the server write to disk what it needs after a restart; most do so by themselves."""
 
+    def add_member(self, zone: str) -> None:
+        """Adds a zone to the produced catalog, if its configuration does not suffice."""
+
+    def remove_member(self, zone: str) -> None:
+        """Removes a zone from the produced catalog."""
+
     @property
     def config_path(self) -> Path:
-        return self.folder / "config"
+        return self.folder / ADAPTERS[self.name].config_file
 
-    def zone_config(self, name: str) -> ZoneConfig:
-        return next(zone for zone in self.server_config.zones if zone.name == name)
+    def zone(self, name: str) -> Zone:
+        return next(zone for zone in self.config.zones if zone.name == name)
 
     def zone_file(self, name: str) -> Path:
         """The file of a zone, which a primary has."""
-        file = self.zone_config(name).file
+        file = self.zone(name).file
         assert file is not None, "only primaries have files"
         return file
 
     def publish(self, name: str, text: str) -> None:
         """Replaces the file of a zone and makes the server read it."""
         write_file(self.zone_file(name), text)
-        self.reload_zone(self.zone_config(name))
+        self.reload_zone(self.zone(name))
 
-    def reconfigure(self, zones: list[ZoneConfig]) -> None:
+    def reconfigure(self, *zones: Zone) -> None:
         """Serves these zones instead."""
-        self.server_config.zones = zones
+        self.config = replace(self.config, zones=zones)
         self.arguments()
         self.reload_config()
 

@@ -15,14 +15,11 @@ from pathlib import Path
 from zonda_lab.servers import ADAPTERS
 
 from servers import ProgramNotFound, Zonda
-from transfers.bind import BindTransfers
 from transfers.cell import Cell
 from transfers.features import AS_PRIMARY, AS_SECONDARY, Feature
-from transfers.knot import KnotTransfers
-from transfers.nsd import NsdTransfers
+from transfers.kinds import BindTransfers, KnotTransfers, NsdTransfers, ZondaTransfers
 from transfers.result_table import FAILED, OK, SKIPPED, Result
 from transfers.server import CANCELLED, Build, Failed, Skipped, TransferServer
-from transfers.zonda import ZondaTransfers
 
 PEERS: dict[str, type[TransferServer]] = {kind.name: kind for kind in (NsdTransfers, KnotTransfers, BindTransfers)}
 SHOWN = 500  # octets of a reason

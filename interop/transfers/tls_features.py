@@ -6,21 +6,20 @@ import base64
 import hashlib
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives import serialization
+from zonda_lab.servers.config import Access, Certificate, TlsRemote
+from zonda_lab.servers.credentials import certificate, tsig_key
 
 from transfers.cell import Cell, pair
 from transfers.contents import serial
 from transfers.server import Failed
-from transfers.server_config import Access, Key, TlsFiles, TlsRemote
 from transfers.zone_versions import CHANGES, ZONE, ZoneText, big
 
 SERVER_NAME, CLIENT_NAME, WRONG_NAME = "primary.example", "secondary.example", "other.example"
 REFUSED_AFTER_S = 4.0
-INSPECTION = Key("inspection.example.")  # with which the test itself transfers, without TLS
+INSPECTION = tsig_key("inspection.example.")  # with which the test itself transfers, without TLS
 
 
 def xot(authentication: str, quic: bool = False) -> Callable[[Cell], None]:
@@ -28,11 +27,11 @@ def xot(authentication: str, quic: bool = False) -> Callable[[Cell], None]:
 
     def test(cell: Cell) -> None:
         """AXFR of several messages and a change over TLS or QUIC; nothing passes the relay in clear text."""
-        files, key, version = certificates(cell), Key("transfer.example."), big(ZoneText(1, refresh=2, retry=1), 2000)
-        name = None if authentication in ("opportunistic", "pin") else SERVER_NAME
-        mutual, pin = authentication == "mutual", pin_of(files[SERVER_NAME]) if authentication == "pin" else None
+        files, key, version = certificates(cell), tsig_key("transfer.example."), big(ZoneText(1, refresh=2, retry=1), 2000)
+        name = "" if authentication in ("opportunistic", "pin") else SERVER_NAME
+        mutual, pin = authentication == "mutual", pin_of(files[SERVER_NAME]) if authentication == "pin" else ""
         access = (Access(key, CLIENT_NAME if mutual else True), Access(INSPECTION))
-        remote = TlsRemote(name, mutual, pin, quic)
+        remote = TlsRemote(name, client=mutual, pin=pin, quic=quic)
         own, client = files[SERVER_NAME], files[CLIENT_NAME]
         both = pair(cell, version, key, tls=own, client_tls=client, tls_remote=remote, access=access, inspection=INSPECTION)
         both.start(version)
@@ -59,7 +58,7 @@ def wrong_pin(cell: Cell) -> None:
     require_refused(cell, files, TlsRemote(pin=pin_of(files[CLIENT_NAME])))
 
 
-def require_refused(cell: Cell, files: dict[str, TlsFiles], remote: TlsRemote) -> None:
+def require_refused(cell: Cell, files: dict[str, Certificate], remote: TlsRemote) -> None:
     """The secondary must not take the zone from a primary that is authenticated so."""
     version = ZoneText(1, refresh=2, retry=1)
     both = pair(cell, version, tls=files[SERVER_NAME], client_tls=files[CLIENT_NAME], tls_remote=remote)
@@ -70,47 +69,16 @@ def require_refused(cell: Cell, files: dict[str, TlsFiles], remote: TlsRemote) -
         raise Failed("the secondary has the zone, although the primary is not the expected one")
 
 
-def pin_of(files: TlsFiles) -> str:
+def pin_of(files: Certificate) -> str:
     """RFC 7858 4.2: the SHA-256 digest of the public key, in base64."""
     key = x509.load_pem_x509_certificate(files.certificate.read_bytes()).public_key()
     octets = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
     return base64.b64encode(hashlib.sha256(octets).digest()).decode()
 
 
-def certificates(cell: Cell) -> dict[str, TlsFiles]:
+def certificates(cell: Cell) -> dict[str, Certificate]:
     """A certificate for the primary and one for the secondary, by a common authority, in the folder of the cell."""
     folder = cell.folder / "tls"
     folder.mkdir(parents=True)
-    authority_key = ec.generate_private_key(ec.SECP256R1())
-    authority = certificate("authority.example", authority_key.public_key(), "authority.example", authority_key, True)
-    (folder / "ca.pem").write_bytes(authority.public_bytes(serialization.Encoding.PEM))
-    found = {}
-    for name in (SERVER_NAME, CLIENT_NAME):
-        key = ec.generate_private_key(ec.SECP256R1())
-        issued = certificate(name, key.public_key(), "authority.example", authority_key, False)
-        files = TlsFiles(folder / f"{name}.pem", folder / f"{name}.key", folder / "ca.pem")
-        files.certificate.write_bytes(issued.public_bytes(serialization.Encoding.PEM))
-        form = serialization.PrivateFormat.PKCS8
-        files.key.write_bytes(key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
-        files.key.chmod(0o600)
-        found[name] = files
-    return found
-
-
-def certificate(
-    name: str, public: ec.EllipticCurvePublicKey, issuer: str, signer: ec.EllipticCurvePrivateKey, is_authority: bool
-) -> x509.Certificate:
-    """A certificate that is valid for a day."""
-    now = datetime.now(UTC)
-    builder = x509.CertificateBuilder(distinguished_name(issuer), distinguished_name(name), public, x509.random_serial_number())
-    builder = builder.not_valid_before(now - timedelta(hours=1)).not_valid_after(now + timedelta(days=1))
-    builder = builder.add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
-    builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
-    builder = builder.add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
-    if not is_authority:
-        builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-    return builder.sign(signer, hashes.SHA256())
-
-
-def distinguished_name(common: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, common)])
+    authority = certificate(folder, "authority.example")
+    return {name: certificate(folder, name, authority) for name in (SERVER_NAME, CLIENT_NAME)}

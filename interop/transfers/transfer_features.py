@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 
 import dns.query
 import dns.rdatatype
+from zonda_lab.servers.config import Zone, ZonePolicy
 
 from servers import HOST, reserve_port
-from transfers.cell import Cell, Pair, pair, wait_for_transfer
+from transfers.cell import Cell, Pair, config_of, pair, remote, wait_for_transfer
 from transfers.contents import SERVFAIL, contents, rcode, require_same, serial, wait_for_serial
 from transfers.relay import IXFR, Relay
 from transfers.server import Failed, TransferServer, wait_until, write_file
-from transfers.server_config import Remote, ServerConfig, ZoneConfig
 from transfers.zone_versions import CHANGES, FIRST_SERIAL, ZONE, ZoneText, big
 
 # With these timers a secondary notices a change within seconds, and expires seconds after it lost its primary.
@@ -75,7 +74,7 @@ def check_ixfr_from(server: TransferServer, version: ZoneText, back: int) -> Non
 def ixfr_over_udp(cell: Cell) -> None:
     """The secondary asks for IXFR over UDP (RFC 1995 2); the response is one datagram or makes it use TCP."""
     version = ZoneText(1)
-    both = pair(cell, version, change=lambda zone: replace(zone, serve_udp_ixfr=True))
+    both = pair(cell, version, change=lambda zone: zone.changed(udp_ixfr=True))
     both.start(version)
     for change in (CHANGES[0], CHANGES[9], CHANGES[10]):
         both.relay.forget()
@@ -131,7 +130,7 @@ def restart_primary(cell: Cell, both: Pair, version: ZoneText) -> None:
     """Starts the primary anew, without its state, with another version of the zone."""
     both.primary.stop()
     write_file(both.primary.zone_file(ZONE), version.text())
-    both.primary = cell.server(cell.primary, "primary-again", both.primary.server_config)
+    both.primary = cell.server(cell.primary, "primary-again", both.primary.config)
     both.primary.start()
 
 
@@ -144,12 +143,12 @@ def two_primaries(cell: Cell, first: ZoneText, second: ZoneText) -> tuple[list[T
     for role, version in (("first", first), ("second", second)):
         primary_port, file = reserve_port(), cell.folder / role / "zone"
         write_file(file, version.text())
-        zone = ZoneConfig(ZONE, file=file, notify=(Remote(port),))
-        primaries.append(cell.server(cell.primary, role, ServerConfig(primary_port, [zone])))
+        zone = Zone(ZONE, file, ZonePolicy(notify=(remote(port),)))
+        primaries.append(cell.server(cell.primary, role, config_of([zone], primary_port)))
         primaries[-1].start()
         relays.append(cell.relay(primary_port))
-    zone = ZoneConfig(ZONE, primaries=tuple(Remote(relay.port) for relay in relays))
-    return primaries, relays, cell.server(cell.secondary, "secondary", ServerConfig(port, [zone]))
+    zone = Zone(ZONE, policy=ZonePolicy(tuple(remote(relay.port) for relay in relays)))
+    return primaries, relays, cell.server(cell.secondary, "secondary", config_of([zone], port))
 
 
 def failover(cell: Cell) -> None:

@@ -7,6 +7,9 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from zonda_lab.servers.config import Access, TlsRemote, Tsig, Zone
+from zonda_lab.servers.credentials import tsig_key
+
 from dns_numbers import SOA
 from message import Record
 from names import wire_name
@@ -14,11 +17,10 @@ from servers import HOST
 from transfers.cell import Cell, Pair, pair
 from transfers.contents import WAIT_S, contents, expected_contents, require_same, serial, wait_for_serial
 from transfers.server import Failed, Skipped, TransferServer, wait_until, write_file
-from transfers.server_config import Access, Key, TlsRemote, ZoneConfig
 from transfers.tls_features import CLIENT_NAME, INSPECTION, SERVER_NAME, certificates
 from transfers.zone_versions import ZONE, ZoneText
 
-KEY = Key("update.example.")
+KEY = tsig_key("update.example.")
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ def update(program: str) -> Callable[[Cell], None]:
     def test(cell: Cell) -> None:
         """Each step is sent to the primary; the secondary must follow, and both must have what RFC 2136 says."""
         version = ZoneText(1)
-        both = pair(cell, version, change=lambda zone: replace(zone, update=(Access(KEY),)) if zone.file else zone)
+        both = pair(cell, version, change=lambda zone: zone.changed(update=(Access(KEY),)) if zone.file else zone)
         both.start(version)
         for step in STEPS:
             send(program, both.primary, step)
@@ -130,11 +132,11 @@ def update_forwarded_over_tls(cell: Cell) -> None:
         raise Failed(f"{len(found)} transfers passed the relay in clear text")
 
 
-def with_forwarding(zone: ZoneConfig) -> ZoneConfig:
-    return replace(zone, update=(Access(KEY),), forward_updates=bool(zone.primaries))
+def with_forwarding(zone: Zone) -> Zone:
+    return zone.changed(update=(Access(KEY),), forward_updates=bool(zone.policy.primaries))
 
 
-def send(program: str, server: TransferServer, step: UpdateStep, key: Key | None = KEY) -> None:
+def send(program: str, server: TransferServer, step: UpdateStep, key: Tsig | None = KEY) -> None:
     """Sends one UPDATE message and checks its RCODE."""
     if shutil.which(program) is None:
         raise Skipped(f"{program} is not on PATH")

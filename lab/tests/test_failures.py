@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from conftest import small_experiment
 
+from zonda_lab import scratch as folders
 from zonda_lab.command import cli
 from zonda_lab.errors import LabError
 from zonda_lab.experiments.definition import ServerSpec, Settings, TimingSpec, ZoneSpec
 from zonda_lab.load.zonda_load import ZondaLoad
 from zonda_lab.measurement.harness import Harness
-from zonda_lab import scratch as folders
 from zonda_lab.rig import namespaces, process
 from zonda_lab.servers import ADAPTERS
 from zonda_lab.servers.config import Zone

@@ -24,7 +24,7 @@ from zonda_lab.rig import kernel_memory, server_sockets
 from zonda_lab.rig.process import OWN_TREE, YIELDING, Process
 from zonda_lab.run.rig_limits import as_echo, kind_of, window_of
 from zonda_lab.servers import ADAPTERS
-from zonda_lab.servers.config import Endpoint, Primary, ServerConfig, Zone
+from zonda_lab.servers.config import Endpoint, Remote, ServerConfig, Zone, ZonePolicy
 from zonda_lab.telemetry.sampler import NetCounters, Sampler
 from zonda_lab.zones import captures
 
@@ -152,7 +152,7 @@ def test_rates_are_shares_of_the_echo_server(zonda_load: ZondaLoad) -> None:
 
 @pytest.mark.parametrize("name", REAL)
 def test_what_is_tuned_has_a_reason_and_is_not_in_the_defaults(name: str, tmp_path: Path) -> None:
-    zone = Zone("a.test.", primary=Primary(Endpoint("10.53.1.9")))
+    zone = Zone("a.test.", policy=ZonePolicy((Remote("10.53.1.9"),)))
     tuned = ServerConfig(tmp_path, Endpoint("10.53.0.2"), (zone,))
     plain = ServerConfig(tmp_path, Endpoint("10.53.0.2"), (zone,), tuned=False)
     adapter = ADAPTERS[name]
@@ -174,8 +174,8 @@ class CountedZones(tuple[Zone, ...]):
 
 @pytest.mark.parametrize("name", REAL)
 def test_a_configuration_does_not_read_all_zones_for_each(name: str, tmp_path: Path) -> None:
-    primary = Primary(Endpoint("10.53.0.3"))
-    zones = CountedZones(Zone(f"z{number}.example.", primary=primary) for number in range(100))
+    policy = ZonePolicy((Remote("10.53.0.3"),))
+    zones = CountedZones(Zone(f"z{number}.example.", policy=policy) for number in range(100))
     CountedZones.readings = 0
     ADAPTERS[name].files(ServerConfig(tmp_path, Endpoint("10.53.0.2"), zones))
     assert CountedZones.readings < 10

@@ -15,8 +15,8 @@ from zonda_lab.procedures.startup import NEW_SERIAL
 from zonda_lab.rig.process import descendants
 from zonda_lab.servers import ADAPTERS, Feature, InstalledServer
 from zonda_lab.servers.adapter import at_least
-from zonda_lab.servers.config import Endpoint, Primary, ServerConfig, Tsig, Zone
-from zonda_lab.servers.credentials import TSIG
+from zonda_lab.servers.config import Access, Endpoint, Remote, ServerConfig, Tsig, Zone, ZonePolicy, with_policy
+from zonda_lab.servers.credentials import TSIG, tsig_key
 from zonda_lab.zones.zonegen import set_serial
 
 pytestmark = pytest.mark.usefixtures("namespaces")
@@ -132,15 +132,16 @@ def test_updates_are_signed_if_the_experiment_sets_tsig(name: str, tsig: bool, z
 def test_the_configuration_contains_every_value_of_the_server_config(name: str, tmp_path: Path) -> None:
     """Each value of the server config is in one of the files."""
     folder = tmp_path
+    key = TSIG if Feature.TSIG in ADAPTERS[name].features("99.9") else None
+    secondary = ZonePolicy((Remote("10.53.1.9", 5399),), notified_by=(Access(),))
+    zones = Zone("a.test.", folder / "a.zone"), Zone("b.test.", policy=secondary)
     config = ServerConfig(
         directory=folder,
         endpoint=Endpoint("10.53.0.2"),
-        zones=(Zone("a.test.", folder / "a.zone"), Zone("b.test.", primary=Primary(Endpoint("10.53.1.9", 5399)))),
+        zones=with_policy(zones, transfer=(Access(key),), notify=(Remote("10.53.0.99", 5398),)),
         workers=3,
         tcp_clients=777,
         more_addresses=("10.53.0.3",),
-        notify=(Endpoint("10.53.0.99", 5398),),
-        tsig=TSIG if Feature.TSIG in ADAPTERS[name].features("99.9") else None,
         options=("# an option of its own",),
     )
     text = "".join(ADAPTERS[name].files(config).values())
@@ -161,7 +162,32 @@ def test_the_configuration_contains_every_value_of_the_server_config(name: str, 
         assert value in text, value
     if config.tsig:
         assert config.tsig.secret in text
-    assert "10.53.0.99" not in "".join(ADAPTERS[name].files(dataclasses.replace(config, notify=())).values())
+    silent = dataclasses.replace(config, zones=with_policy(config.zones, notify=()))
+    assert "10.53.0.99" not in "".join(ADAPTERS[name].files(silent).values())
+
+
+def written(name: str, folder: Path, zones: list[Zone]) -> str:
+    """The configuration of a server with these zones."""
+    return "".join(ADAPTERS[name].files(ServerConfig(folder, Endpoint("10.53.0.2"), tuple(zones))).values())
+
+
+@pytest.mark.parametrize(("name", "line"), [("bind", "allow-transfer"), ("knot", "acl: [")])
+def test_what_all_zones_share_is_written_once(name: str, line: str, tmp_path: Path) -> None:
+    """Rights for each of a million zones would take memory and time that are not those of the zones."""
+    zones = [Zone(f"z{number}.test.", tmp_path / "zone") for number in range(3)]
+    assert written(name, tmp_path, zones).count(line) == 1
+    zones[0] = zones[0].changed(transfer=(Access(TSIG),))
+    assert written(name, tmp_path, zones).count(line) == len(zones)
+
+
+@pytest.mark.parametrize("name", ["zonda", "nsd", "knot", "bind"])
+def test_each_zone_may_have_rights_of_its_own(name: str, tmp_path: Path) -> None:
+    keys = [tsig_key(f"key{number}.test.") for number in range(2)]
+    text = written(
+        name, tmp_path, [Zone(f"of.{key.name}", tmp_path / "zone").changed(transfer=(Access(key),)) for key in keys]
+    )
+    for key in keys:
+        assert key.secret in text and text.replace(f"of.{key.name}", "").count(key.name) == 2, "the key, and who has it"
 
 
 def test_versions_are_compared_by_their_numbers() -> None:

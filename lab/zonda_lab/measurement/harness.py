@@ -25,7 +25,18 @@ from zonda_lab.rig.host import Host, Network, drop_page_cache
 from zonda_lab.rig.process import Program
 from zonda_lab.scratch import scratch_folder
 from zonda_lab.servers import Feature, InstalledServer
-from zonda_lab.servers.config import Certificate, Endpoint, Primary, ServerConfig, Zone
+from zonda_lab.servers.config import (
+    Access,
+    Certificate,
+    Endpoint,
+    Remote,
+    ServerConfig,
+    TlsRemote,
+    Tsig,
+    Zone,
+    ZonePolicy,
+    with_policy,
+)
 from zonda_lab.servers.credentials import TSIG, certificate
 from zonda_lab.servers.generator_servers import NullPrimary
 from zonda_lab.zones import zonegen
@@ -89,6 +100,11 @@ class Harness:
         """A certificate for the servers of this start."""
         return certificate(self.folder)
 
+    @property
+    def key(self) -> Tsig | None:
+        """The TSIG key of transfers and updates, if the experiment signs them."""
+        return TSIG if self.settings.primary.tsig else None
+
     def installed(self, label: str) -> InstalledServer:
         """The installed server with that label."""
         if label not in self._installed:
@@ -120,18 +136,19 @@ class Harness:
         tls = self.settings.traffic.transport == "tls"
         if tls:
             self.require(installed, Feature.TLS)
+        trusted = (Access(self.key),)
         config = ServerConfig(
             directory=self.folder / "server",
             endpoint=self.endpoint,
-            zones=tuple(self.zones.zones if zones is None else zones),
+            zones=with_policy(
+                self.zones.zones if zones is None else zones, transfer=trusted, update=trusted if updates else ()
+            ),
             workers=spec.workers,
             cpus=tuple(rig.server_cpus),
             tcp_clients=spec.tcp_clients,
             tcp_idle_s=spec.tcp_idle_s,
             certificate=self.certificate if tls else None,
-            tsig=TSIG if self.settings.primary.tsig else None,
             parallel_transfers=self.settings.primary.parallel_transfers,
-            updates=updates,
             tuned=spec.settings == "tuned",
             options=tuple(spec.options.get(installed.adapter.name, ())),
         )
@@ -200,16 +217,15 @@ class Harness:
             help_text = f"set `primary.name` to {NullPrimary.name}"
             raise UnsupportedError(f"{spec.name} does not change its zones", help_text)
         addresses = [self.network.primary_address(number) for number in range(spec.addresses)]
+        notified = tuple(Remote(to.address, to.port) for to in notify)
         config = ServerConfig(
             directory=self.folder / "primary",
             endpoint=Endpoint(addresses[0]),
             more_addresses=tuple(addresses[1:]),
-            zones=tuple(zones),
+            zones=with_policy(zones, transfer=(Access(self.key),), notify=notified),
             workers=1,
             tcp_clients=4000,
             certificate=self.certificate if spec.transport == "tls" else None,
-            tsig=TSIG if spec.tsig else None,
-            notify=notify,
             changes_per_s=spec.changes_per_s,
             tuned=self.settings.server.settings == "tuned",
         )
@@ -222,10 +238,13 @@ class Harness:
 
     def secondary_zones(self) -> list[Zone]:
         """The zones as a secondary is configured with them: a primary instead of a file."""
-        spec = self.settings.primary
-        tls = self.certificate if spec.transport == "tls" else None
-        primaries = [Primary(Endpoint(self.network.primary_address(number)), tls) for number in range(spec.addresses)]
-        return [Zone(zone.name, primary=primaries[i % len(primaries)]) for i, zone in enumerate(self.zones.zones)]
+        spec, port, tls = self.settings.primary, self.endpoint.port, None
+        if spec.transport == "tls":
+            port, tls = self.endpoint.tls_port, TlsRemote(self.certificate.name, self.certificate.certificate)
+        addresses = [self.network.primary_address(number) for number in range(spec.addresses)]
+        remotes = [Remote(address, port, self.key, tls) for address in addresses]
+        policies = [ZonePolicy((remote,), notified_by=(Access(),)) for remote in remotes]
+        return [Zone(zone.name, policy=policies[i % len(policies)]) for i, zone in enumerate(self.zones.zones)]
 
     def changeable_zones(self) -> list[Zone]:
         """Zones with writable copies of the zone files."""

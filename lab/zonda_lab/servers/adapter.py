@@ -5,13 +5,13 @@ import re
 import shutil
 import subprocess
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
 from zonda_lab.errors import LabError
-from zonda_lab.servers.config import ServerConfig
+from zonda_lab.servers.config import ServerConfig, ZonePolicy
 
 # Equal for all servers that are tuned.
 RETRY_S = 1  # after a failed transfer
@@ -144,6 +144,13 @@ def version_in(text: str) -> str:
 def at_least(version: str, *wanted: int) -> bool:
     """Whether `version` is at least `wanted`."""
     return tuple(int(part) for part in re.findall(r"\d+", version)[: len(wanted)]) >= wanted
+
+
+def common_lines(lines: Mapping[ZonePolicy, list[str]]) -> tuple[list[str], dict[ZonePolicy, list[str]]]:
+    """The lines that all policies have, which are written once for all zones, and those that each has besides."""
+    first = next(iter(lines.values()), [])
+    common = [line for line in first if all(line in others for others in lines.values())]
+    return common, {policy: [line for line in own if line not in common] for policy, own in lines.items()}
 
 
 def file_of(zone_name: str) -> str:

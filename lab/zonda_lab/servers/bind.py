@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
-from zonda_lab.servers.adapter import RETRY_S, RETRY_WHY, SERVING, Adapter, Feature, TunedLine
-from zonda_lab.servers.config import ServerConfig, Zone
+from zonda_lab.servers.adapter import RETRY_S, RETRY_WHY, SERVING, Adapter, Feature, TunedLine, common_lines, file_of
+from zonda_lab.servers.config import Access, Remote, ServerConfig, TlsRemote, Tsig, Zone, ZonePolicy
+from zonda_lab.servers.credentials import tsig_key
+
+CONTROL_KEY, CONTROL_FILE = tsig_key("control"), "rndc.key"
 
 
 class Bind(Adapter):
@@ -17,20 +20,17 @@ class Bind(Adapter):
         return [program, "-g", "-n", str(config.workers), "-c", config.directory / self.config_file]
 
     def files(self, config: ServerConfig) -> dict[str, str]:
-        parts = [self._options(config), "controls { };\n", "logging { category default { default_stderr; }; };\n"]
-        if config.tsig:
-            key = config.tsig
-            parts.append(f'key "{key.name}" {{ algorithm {key.algorithm}; secret "{key.secret}"; }};\n')
-        if own := config.certificate:
-            parts.append(f'tls service {{ cert-file "{own.certificate}"; key-file "{own.key}"; }};\n')
-        if ca := config.authority:
-            parts.append(f'tls primary {{ ca-file "{ca.certificate}"; remote-hostname "{ca.name}"; }};\n')
-        parts += [self._zone(config, zone) for zone in config.zones]
-        return {self.config_file: "".join(parts)}
+        common, own = common_lines({policy: self._rights(config, policy) for policy in config.policies})
+        control = [CONTROL_KEY] if config.control_port else []
+        logging = "logging { category default { default_stderr; }; };"
+        parts = [self._options(config, common), _controls(config), logging]
+        parts += [_key_text(key) for key in [*control, *config.keys]]
+        parts += [*_tls(config), *(self._zone(config, zone, own[zone.policy]) for zone in config.zones)]
+        files = {self.config_file: "".join(f"{part}\n" for part in parts)}
+        return files | ({CONTROL_FILE: _key_text(CONTROL_KEY)} if control else {})
 
-    def _options(self, config: ServerConfig) -> str:
+    def _options(self, config: ServerConfig, common: list[str]) -> str:
         here, addresses = config.endpoint, " ".join(f"{address};" for address in config.addresses)
-        trusted = f'{{ key "{config.tsig.name}"; }}' if config.tsig else "{ any; }"
         lines = [
             f'directory "{config.directory}"',
             "pid-file none",
@@ -39,19 +39,15 @@ class Bind(Adapter):
             "recursion no",
             "check-names primary ignore",
             "dnssec-validation no",
-            f"allow-transfer {trusted}",
-            *(["allow-notify { any; }"] if config.primaries else []),
-            *([f"allow-update {trusted}"] if config.updates else []),
+            *common,
             f"tcp-clients {config.tcp_clients}",
             f"tcp-idle-timeout {config.tcp_idle_s * 10}",
             *self.tuned(config),
-            "notify " + ("explicit" if config.notify else "no"),
         ]
-        if config.notify:
-            lines.append("also-notify { " + " ".join(f"{to.address} port {to.port};" for to in config.notify) + " }")
-        if config.certificate:
+        if config.certificate and here.tls_port:
             lines.append(f"listen-on port {here.tls_port} tls service {{ {addresses} }}")
-        return "options {\n" + "".join(f"  {line};\n" for line in [*lines, *config.options]) + "};\n"
+        lines += [_catalog(config, zone) for zone in config.zones if zone.policy.catalog == "consume"]
+        return "options {\n" + "".join(f"  {line};\n" for line in [*lines, *config.options]) + "};"
 
     def tuning(self, config: ServerConfig) -> list[TunedLine]:
         parallel = "as many transfers at once as by all servers"
@@ -68,10 +64,70 @@ class Bind(Adapter):
             TunedLine(f"max-retry-time {RETRY_S}", RETRY_WHY),
         ]
 
-    def _zone(self, config: ServerConfig, zone: Zone) -> str:
-        if not zone.primary:
-            return f'zone "{zone.name}" {{ type primary; file "{zone.file}"; }};\n'
-        there, port = zone.primary.endpoint, zone.primary.port
-        key = f' key "{config.tsig.name}"' if config.tsig else ""
-        using = " tls primary" if zone.primary.tls else ""
-        return f'zone "{zone.name}" {{ type secondary; primaries port {port} {{ {there.address}{key}{using}; }}; }};\n'
+    def _rights(self, config: ServerConfig, policy: ZonePolicy) -> list[str]:
+        """Who may do what: statements for a zone or for all; the transports of transfers are not told apart."""
+        is_secret = all(each.tls for each in policy.transfer)
+        over = f" port {config.endpoint.tls_port} transport tls" if is_secret else ""
+        lines = [f"allow-transfer{over} {_clients(policy.transfer)}"]
+        if policy.primaries:
+            lines.append(f"allow-notify {_clients(policy.notifiers)}")
+        if policy.update:
+            lines.append(f"allow-update{'-forwarding' if policy.forward_updates else ''} {_clients(policy.update)}")
+        if not policy.notify:
+            return [*lines, "notify no"]
+        return [*lines, "notify explicit", f"also-notify {_servers(policy.notify)}"]
+
+    def _zone(self, config: ServerConfig, zone: Zone, own: list[str]) -> str:
+        stored = config.directory / file_of(zone.name) if config.keeps_zones else None
+        primaries = zone.policy.primaries
+        lines = [f"type {'secondary' if primaries else 'primary'}"]
+        lines += [f'file "{file}"' for file in [zone.file or stored] if file]
+        lines += [f"primaries {_servers(primaries)}"] if primaries else []
+        return f'zone "{zone.name}" {{ {"".join(f"{line}; " for line in [*lines, *own])}}};'
+
+
+def _controls(config: ServerConfig) -> str:
+    if not config.control_port:
+        return "controls { };"
+    here, port = config.endpoint.address, config.control_port
+    return f'controls {{ inet {here} port {port} allow {{ {here}; }} keys {{ "{CONTROL_KEY.name}"; }}; }};'
+
+
+def _key_text(key: Tsig) -> str:
+    return f'key "{key.name}" {{ algorithm {key.algorithm}; secret "{key.secret}"; }};'
+
+
+def _tls(config: ServerConfig) -> list[str]:
+    """The statements for the listener and for each way to connect."""
+    lines, own, authority = [], "", f'ca-file "{config.authority}"; '
+    if config.certificate:
+        own = f'cert-file "{config.certificate.certificate}"; key-file "{config.certificate.key}"; '
+        lines.append(f"tls service {{ {own}{authority if config.client_names else ''}}};")
+    for remote in config.tls_remotes:
+        verified = f'{authority}remote-hostname "{remote.name}"; ' if remote.name else ""
+        lines.append(f"tls {_tls_name(remote)} {{ {own if remote.client else ''}{verified}}};")
+    return lines
+
+
+def _tls_name(remote: TlsRemote) -> str:
+    """By the name of the server, and whether the own certificate is shown."""
+    return f"to-{(remote.name or 'any').rstrip('.').replace('.', '-')}{'-mutual' if remote.client else ''}"
+
+
+def _clients(entries: tuple[Access, ...]) -> str:
+    return "{ " + "".join(f'key "{entry.key.name}"; ' if entry.key else "any; " for entry in entries) + "}"
+
+
+def _servers(entries: tuple[Remote, ...]) -> str:
+    texts = []
+    for entry in entries:
+        key = f' key "{entry.key.name}"' if entry.key else ""
+        tls = f" tls {_tls_name(entry.tls)}" if entry.tls else ""
+        texts.append(f"{entry.address} port {entry.port}{key}{tls}; ")
+    return "{ " + "".join(texts) + "}"
+
+
+def _catalog(config: ServerConfig, zone: Zone) -> str:
+    """Members are transferred as this says. BIND has no templates for groups."""
+    primaries = f'zone "{zone.name}" default-primaries {_servers(zone.policy.groups[""])}'
+    return f'catalog-zones {{ {primaries} in-memory no zone-directory "{config.directory}" min-update-interval 1; }}'

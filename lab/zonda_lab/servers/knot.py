@@ -1,9 +1,12 @@
 """CZ.NIC's Knot DNS."""
 
-from zonda_lab.servers.adapter import RETRY_S, RETRY_WHY, SERVING, Adapter, Feature, TunedLine
-from zonda_lab.servers.config import ServerConfig, Zone
+from collections.abc import Iterable
+
+from zonda_lab.servers.adapter import RETRY_S, RETRY_WHY, SERVING, Adapter, Feature, TunedLine, common_lines
+from zonda_lab.servers.config import Access, Remote, ServerConfig, Tsig, Zone, ZonePolicy
 
 RETRY = f"retry-max-interval: {RETRY_S}s"
+MEMBERS = "members"  # the template of members of a catalog that are in no group
 
 
 class Knot(Adapter):
@@ -14,13 +17,7 @@ class Knot(Adapter):
     always, tls_since = SERVING | {Feature.UPDATE}, (3, 4)
 
     def files(self, config: ServerConfig) -> dict[str, str]:
-        parts = [self._server(config)]
-        if config.tsig:
-            key = config.tsig
-            parts.append(f"key:\n - id: {key.name}\n   algorithm: {key.algorithm}\n   secret: {key.secret}\n")
-        parts += [self._access(config), self._remotes(config), self._template(config), "zone:\n"]
-        parts += [self._zone(config, zone) for zone in config.zones]
-        return {self.config_file: "".join(parts)}
+        return {self.config_file: KnotText(config, self.tuned(config)).text()}
 
     def tuning(self, config: ServerConfig) -> list[TunedLine]:
         if not config.primaries:
@@ -28,53 +25,120 @@ class Knot(Adapter):
         parallel = TunedLine(f"background-workers: {config.parallel_transfers}", "as many transfers at once as by all")
         return [parallel, TunedLine(RETRY, RETRY_WHY)]
 
-    def _server(self, config: ServerConfig) -> str:
-        here = config.endpoint
+
+class KnotText:
+    """A configuration file; sections come after those that they refer to."""
+
+    def __init__(self, config: ServerConfig, tuned: list[str]) -> None:
+        self.config, self.tuned = config, tuned
+        self.remotes: dict[Remote, str] = {}  # with their ids
+        self.access: dict[tuple[str, Access], str] = {}  # by action
+
+    def text(self) -> str:
+        """The whole file."""
+        policies = self.config.policies
+        common, own = common_lines({policy: self._rights(policy) for policy in policies})
+        groups = [(policy, group) for policy in policies for group in policy.groups]
+        templates = [_item(f"id: {group or MEMBERS}", self._member(policy, group)) for policy, group in groups]
+        zones = [self._zone(zone, own[zone.policy]) for zone in self.config.zones]
+        sections = {
+            "key": [self._key(key) for key in self.config.keys],
+            "remote": [_item(f"id: {id_}", self._remote(remote)) for remote, id_ in self.remotes.items()],
+            "acl": [_item(f"id: {id_}", self._acl(*each)) for each, id_ in self.access.items()],
+            "template": [_item("id: default", [*self._storage(), *common]), *templates],
+            "zone": zones,
+        }
+        return self._server() + "".join(f"{name}:\n{''.join(items)}" for name, items in sections.items() if items)
+
+    def _server(self) -> str:
+        config, here = self.config, self.config.endpoint
         lines = [
             f"rundir: {config.directory}",
-            f"listen: [{', '.join(f'{address}@{here.port}' for address in config.addresses)}]",
+            f"listen: {self._listening(here.port)}",
             f"udp-workers: {config.workers}",
             f"tcp-workers: {config.workers}",
             f"tcp-max-clients: {config.tcp_clients}",
             f"tcp-idle-timeout: {config.tcp_idle_s}",
-            *([f"background-workers: {config.parallel_transfers}"] if config.tuned and config.primaries else []),
+            *(line for line in self.tuned if line != RETRY),
         ]
         if config.certificate:
-            lines += [
-                f"listen-tls: [{', '.join(f'{address}@{here.tls_port}' for address in config.addresses)}]",
-                f"cert-file: {config.certificate.certificate}",
-                f"key-file: {config.certificate.key}",
-            ]
-        log = f"log:\n - target: stdout\n   any: warning\ndatabase:\n storage: {config.directory}\n"
-        return "server:\n" + "".join(f" {line}\n" for line in [*lines, *config.options]) + log
+            ports = {"tls": here.tls_port, "quic": here.quic_port}
+            lines += [f"listen-{name}: {self._listening(port)}" for name, port in ports.items() if port]
+            lines += [f"cert-file: {config.certificate.certificate}", f"key-file: {config.certificate.key}"]
+            lines += [f"ca-file: {config.certificate.authority}"] if config.certificate.authority else []
+        level, control = "warning", ""
+        if config.control_port:
+            level, control = "info", f"control:\n listen: {config.directory}/control\n"
+        log = f"log:\n - target: stdout\n   any: {level}\n"
+        server = "server:\n" + "".join(f" {line}\n" for line in [*lines, *config.options])
+        return f"{server}{control}{log}database:\n storage: {config.directory}\n"
 
-    def _access(self, config: ServerConfig) -> str:
-        key = f"   key: {config.tsig.name}\n" if config.tsig else ""
-        actions = "[transfer, update]" if config.updates else "transfer"
-        return (
-            f"acl:\n - id: trusted\n   address: 0.0.0.0/0\n   action: {actions}\n{key}"
-            " - id: change\n   address: 0.0.0.0/0\n   action: notify\n"
-        )
+    def _listening(self, port: int) -> str:
+        return f"[{', '.join(f'{address}@{port}' for address in self.config.addresses)}]"
 
-    def _remotes(self, config: ServerConfig) -> str:
-        remotes = [f" - id: secondary{i}\n   address: {to.plain}\n" for i, to in enumerate(config.notify)]
-        for i, primary in enumerate(config.primaries):
-            remotes.append(f" - id: primary{i}\n   address: {primary.endpoint.address}@{primary.port}\n")
-            remotes += ["   tls: on\n"] if primary.tls else []
-            remotes += [f"   key: {config.tsig.name}\n"] if config.tsig else []
-        return "remote:\n" + "".join(remotes) if remotes else ""
+    def _key(self, key: Tsig) -> str:
+        return _item(f"id: {key.name}", [f"algorithm: {key.algorithm}", f"secret: {key.secret}"])
 
-    def _template(self, config: ServerConfig) -> str:
-        load, journal = ("none", "none") if config.primaries else ("difference", "changes")
-        source = f"   zonefile-load: {load}\n   journal-content: {journal}\n"
-        secondaries = ", ".join(f"secondary{i}" for i in range(len(config.notify)))
-        notify = f"   notify: [{secondaries}]\n" if secondaries else ""
-        retry = f"   {RETRY}\n" if config.tuned and config.primaries else ""
-        return (
-            f"template:\n - id: default\n   storage: {config.directory}\n   semantic-checks: off\n"
-            f"   zonefile-sync: -1\n   acl: [trusted, change]\n{source}{notify}{retry}"
-        )
+    def _storage(self) -> list[str]:
+        return [f"storage: {self.config.directory}", "semantic-checks: off", "zonefile-sync: -1"]
 
-    def _zone(self, config: ServerConfig, zone: Zone) -> str:
-        source = f"master: primary{config.primaries.index(zone.primary)}" if zone.primary else f"file: {zone.file}"
-        return f' - domain: "{zone.name}"\n   {source}\n'
+    def _rights(self, policy: ZonePolicy) -> list[str]:
+        """Who may do what, who is notified, and where the zone is loaded from."""
+        entries = (("transfer", policy.transfer), ("notify", policy.notifiers), ("update", policy.update))
+        ids = [self._id_of_access(action, entry) for action, allowed in entries for entry in allowed]
+        has_file = not policy.primaries and policy.catalog != "produce"
+        received = "all" if self.config.keeps_zones else "none"
+        load, journal = ("difference", "changes") if has_file else ("none", received)
+        lines = [f"acl: [{', '.join(ids)}]", f"zonefile-load: {load}", f"journal-content: {journal}"]
+        lines += [f"notify: {self._ids(policy.notify)}"] if policy.notify else []
+        return lines + ([RETRY] if RETRY in self.tuned and policy.primaries else [])
+
+    def _member(self, policy: ZonePolicy, group: str) -> list[str]:
+        """The template of the members of a group, which have the rights of the catalog."""
+        primaries = policy.groups[group]
+        member = ZonePolicy(primaries, transfer=policy.transfer)
+        return [*self._storage(), *self._rights(member), f"master: {self._ids(primaries)}"]
+
+    def _zone(self, zone: Zone, own: list[str]) -> str:
+        policy, lines = zone.policy, list[str]()
+        lines += [f"file: {zone.file}"] if zone.file else []
+        lines += [f"master: {self._ids(policy.primaries)}"] if policy.primaries else []
+        lines += [f"ddns-master: {self._id(policy.primaries[0])}"] if policy.forward_updates else []
+        if policy.catalog == "consume":
+            templates = ", ".join(group or MEMBERS for group in policy.groups)
+            lines += ["catalog-role: interpret", f"catalog-template: [{templates}]"]
+        elif policy.catalog == "produce":
+            lines += ["catalog-role: generate"]
+        if policy.member_of:
+            lines += ["catalog-role: member", f"catalog-zone: {policy.member_of}"]
+        return _item(f'domain: "{zone.name}"', [*lines, *own])
+
+    def _acl(self, action: str, entry: Access) -> list[str]:
+        lines = ["address: 0.0.0.0/0", f"action: {action}"]
+        lines += [f"key: {entry.key.name}"] if entry.key else []
+        lines += [f"protocol: {'quic' if self.config.endpoint.quic_port else 'tls'}"] if entry.tls else []
+        return [*lines, f"cert-hostname: {entry.tls}"] if isinstance(entry.tls, str) else lines
+
+    def _remote(self, remote: Remote) -> list[str]:
+        lines = [f"address: {remote.plain}"]
+        lines += [f"key: {remote.key.name}"] if remote.key else []
+        if tls := remote.tls:
+            # Without an authority of its own, it verifies no name.
+            verifies = tls.name and self.config.certificate and self.config.certificate.authority
+            lines.append(f"{'quic' if tls.quic else 'tls'}: on")
+            lines += [f"cert-hostname: {tls.name}"] if verifies else []
+            lines += [f"cert-key: {tls.pin}"] if tls.pin else []
+        return lines
+
+    def _id_of_access(self, action: str, entry: Access) -> str:
+        return self.access.setdefault((action, entry), f"{action}{len(self.access)}")
+
+    def _id(self, remote: Remote) -> str:
+        return self.remotes.setdefault(remote, f"remote{len(self.remotes)}")
+
+    def _ids(self, remotes: Iterable[Remote]) -> str:
+        return f"[{', '.join(map(self._id, remotes))}]"
+
+
+def _item(first: str, lines: Iterable[str]) -> str:
+    return f" - {first}\n" + "".join(f"   {line}\n" for line in lines)

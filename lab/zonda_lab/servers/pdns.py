@@ -60,8 +60,8 @@ class Pdns(Adapter):
         }
 
     def _zone(self, config: ServerConfig, zone: Zone) -> str:
-        if not zone.primary:
+        if not zone.policy.primaries:
             return f'zone "{zone.name}" {{ type master; file "{zone.file}"; }};\n'
-        there = zone.primary.endpoint
+        there = zone.policy.primaries[0]
         file = config.directory / zone.name.rstrip(".")
         return f'zone "{zone.name}" {{ type slave; file "{file}"; masters {{ {there.address}:{there.port}; }}; }};\n'

@@ -43,8 +43,8 @@ class Yadifa(Adapter):
 
     def _zone(self, config: ServerConfig, zone: Zone) -> str:
         lines = [f"domain {zone.name}"]
-        if zone.primary:
-            there = zone.primary.endpoint
+        if zone.policy.primaries:
+            there = zone.policy.primaries[0]
             key = f" key {config.tsig.name}" if config.tsig else ""
             lines += [
                 "type slave",
