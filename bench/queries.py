@@ -35,12 +35,12 @@ def is_answered(client: socket.socket, query: bytes) -> bool:
     return response[3] & 15 == 0 and response[7] > 0
 
 
-def wait_until_answered(port: int, query: bytes, seconds: float = 600, pause_s: float = 0.0005) -> float:
+def wait_until_answered(port: int, query: bytes, seconds: float = 600) -> float:
     """Returns the time of the first answer."""
     began = time.monotonic()
     with udp_client(port, 0.02) as client:
         while not is_answered(client, query):
             if time.monotonic() - began > seconds:
                 raise SystemExit(f"no answer on port {port} after {seconds} s")
-            time.sleep(pause_s)
+            time.sleep(0.0005)
     return time.monotonic()

@@ -1,6 +1,7 @@
 """The top of the page, and what stands beside figures because of the rig."""
 
 import dataclasses
+import re
 
 import pytest
 from conftest import NOISE, Make
@@ -264,8 +265,8 @@ def test_a_share_of_a_bound_is_a_bound(make_record: Make) -> None:
 def test_the_highest_rate_of_a_server_that_answered_everything_is_a_bound(make_record: Make) -> None:
     """E1 said that servers answer 210,000 queries per second where no more were sent."""
     records = windows(make_record, {"nsd": 200_000, "zonda": 500_000}, {"nsd": 6.0, "zonda": 3.0})
-    text = measured_here(Published("highest rate", "140,000", "answered_qps"), records, intervals=False)
-    assert text == "nsd 200,200 q/s; zonda at least 400,000 q/s"
+    text = measured_here(Published("highest rate", "140,000", "answered_qps"), records)
+    assert re.sub(r" \([^)]*\)", "", text) == "nsd 200,200 q/s; zonda at least 400,000 q/s"
 
 
 def test_rig_bound_figures_are_at_least_and_the_headline_is_cost(make_record: Make) -> None:

@@ -98,10 +98,10 @@ class SshConnection:
         """Calls a function of the agent and returns its first answer."""
         return self.receive(self.call(function, *arguments))
 
-    def receive(self, answers: Any, timeout_s: float = ANSWER_S) -> Any:
+    def receive(self, answers: Any) -> Any:
         """The next answer of a function."""
         with self._loss_reported():
-            return answers.receive(timeout_s)
+            return answers.receive(ANSWER_S)
 
     def run(self, argv: Sequence[str | Path], fill: Callable[[Any], None] = lambda _: None) -> tuple[int, str, str]:
         """Runs a short command with input written by `fill`; returns status, standard output and standard error."""

@@ -160,9 +160,9 @@ class Harness:
         self._started = self._start_on(host, "server", command, rig.server_cpus, rig.descriptors)
         return Server(installed, config, self._started)
 
-    def start_ready_server(self, zones: Sequence[Zone] | None = None, updates: bool = False) -> Server:
+    def start_ready_server(self, zones: Sequence[Zone] | None = None) -> Server:
         """Starts the server under test and waits until it answers."""
-        server = self.start_server(zones, updates)
+        server = self.start_server(zones)
         self.wait_ready(server)
         return server
 

@@ -12,6 +12,7 @@ from zonda_lab.procedures.procedure import MEMORY_OF_ZONES, Procedure
 from zonda_lab.servers import Feature
 
 MANY = 100  # zones, which are probed so often that receive buffers matter
+POINTS = 500  # of a curve of arrivals
 PORTS = "32768 60999"  # of Linux; `rig.sysctl` may say otherwise
 RECORD_TRANSFER_S, RECORD_PULL_S = 12e-6, 1e-6  # by a secondary that stores them, and by one that discards them
 
@@ -96,9 +97,9 @@ def pull(harness: Harness, recorder: Recorder) -> None:
     recorder.add(window)
 
 
-def thinned(values: list[float], most: int = 500) -> list[list[float]]:
-    """A cumulative curve of at most `most` points: [[seconds, count], ...]."""
-    step = max(1, len(values) // most)
+def thinned(values: list[float]) -> list[list[float]]:
+    """A cumulative curve of about `POINTS` points: [[seconds, count], ...]."""
+    step = max(1, len(values) // POINTS)
     return [[round(at, 4), i] for i, at in enumerate(values, 1) if i % step == 0 or i == len(values)]
 
 

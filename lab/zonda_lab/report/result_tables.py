@@ -106,14 +106,14 @@ def published(rows: Sequence[Published], records: Sequence[WindowRecord]) -> lis
     return [Table(head, [[row.what, row.figure, measured_here(row, records)] for row in rows])]
 
 
-def measured_here(row: Published, records: Sequence[WindowRecord], intervals: bool = True) -> str:
+def measured_here(row: Published, records: Sequence[WindowRecord]) -> str:
     """The values measured here for a published figure, in each condition."""
     if not row.metric:
         return row.here
     unit, cells = f" {METRICS[row.metric].unit}".rstrip(), measured_for(records, row)
     if len(cells) > MOST_VALUES:
         return "see the tables"
-    values = [f"{cell.label} {value_text(cell, intervals)}{unit}" for cell in cells]
+    values = [f"{cell.label} {value_text(cell)}{unit}" for cell in cells]
     if not values:
         return "not measured"
     counts = [len(cell.values) for cell in cells]
@@ -121,7 +121,7 @@ def measured_here(row: Published, records: Sequence[WindowRecord], intervals: bo
     if METRICS[row.metric].better == "higher" and any(record.within for record in records):
         notes.append("best window of each start")
     title = "" if unit else f"{METRICS[row.metric].title}: "  # of a bare number
-    return title + "; ".join(values) + (f" ({', '.join(notes)})" if notes and intervals else "")
+    return f"{title}{'; '.join(values)} ({', '.join(notes)})"
 
 
 def value_text(cell: Cell, interval: bool = True, unit: str = "") -> str:

@@ -24,6 +24,7 @@ GUARD = ["setpriv", "--pdeathsig", "KILL", "--"]
 # Gets a tenth of a CPU that others want, whether sessions (with autogroups, sched(7)) or programs share it.
 # SCHED_IDLE would starve beside a saturated server where there are no autogroups.
 YIELDING = ["sh", "-c", '{ echo 10 > /proc/self/autogroup; } 2> /dev/null; exec nice -n 10 "$@"', "sh"]
+TAIL = 600  # characters of a log in a message
 OWN_TREE = ["unshare", "--pid", "--fork", "--kill-child=KILL", "--"]
 
 
@@ -75,9 +76,9 @@ class Program(ABC):
         if not self.alive:
             raise LabError(f"{self.name} ended with status {self.status}", detail=f"its log ends: {self.tail()}")
 
-    def tail(self, length: int = 600) -> str:
+    def tail(self) -> str:
         """The end of its log."""
-        return self.log.read_text(errors="replace")[-length:].strip() or "(empty)"
+        return self.log.read_text(errors="replace")[-TAIL:].strip() or "(empty)"
 
     def stop(self, patience_s: float = 0.3) -> None:
         """Sends SIGTERM, then SIGKILL, which ends all processes of its PID namespace.
