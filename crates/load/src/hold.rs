@@ -64,6 +64,8 @@ pub struct HoldConfig<'q> {
     pub rate: f64,
     /// How long to hold them after the last one is established or has failed.
     pub hold: Duration,
+    /// Whether to end earlier, once every connection has its response or has failed.
+    pub until_answered: bool,
     /// What the clients do.
     pub behaviour: Behaviour,
     /// Their queries, used in turn; at least one.
@@ -82,6 +84,10 @@ pub struct HoldResult {
     /// Responses received.
     #[serde(rename = "held_responses")]
     pub responses: u64,
+    /// When the last response came, in seconds after the first connection was opened.
+    pub last_response_s: Option<f64>,
+    /// Connections that took longer than one second to establish, so that a packet of their handshake was lost.
+    pub late_connections: u64,
     /// Connections that the server closed.
     pub closed_by_peer: u64,
     /// The age in seconds of the youngest connection that the server closed.
@@ -122,6 +128,8 @@ const SLOW_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_WAIT: Duration = Duration::from_millis(20);
 /// Connections opened before events are handled again, so that none waits long.
 const MAX_OPENED_PER_TURN: usize = 64;
+/// When the kernel sends a SYN again (RFC 6298 2.1).
+const SYN_TIMEOUT: Duration = Duration::from_secs(1);
 /// The time-out for establishing a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -137,7 +145,7 @@ impl HoldConfig<'_> {
         held.result.open_s = held.now().as_secs_f64();
         on_opened(&held.result);
         let end = held.now() + self.hold;
-        while held.now() < end && !stop.load(Ordering::Relaxed) {
+        while held.now() < end && !held.is_finished() && !stop.load(Ordering::Relaxed) {
             held.turn()?;
         }
         Ok(held.result)
@@ -188,6 +196,11 @@ impl<'h> HeldConnections<'h> {
 
     fn all_opened(&self) -> bool {
         self.clients.len() == self.config.connections && self.connecting == 0
+    }
+
+    /// Whether there is nothing left to wait for.
+    fn is_finished(&self) -> bool {
+        self.config.until_answered && self.result.responses + self.result.failed >= self.config.connections as u64
     }
 
     fn due_at(&self, index: usize) -> Duration {
@@ -257,7 +270,9 @@ impl<'h> HeldConnections<'h> {
         self.result.open += 1;
         let now = self.now();
         let client = &mut self.clients[index];
-        self.result.handshake.saturating_record((now - client.since).as_nanos() as u64);
+        let took = now - client.since;
+        self.result.late_connections += u64::from(took > SYN_TIMEOUT);
+        self.result.handshake.saturating_record(took.as_nanos() as u64);
         (client.is_established, client.since) = (true, now);
         self.start_behaviour(index);
     }
@@ -368,7 +383,10 @@ impl<'h> HeldConnections<'h> {
         let Some(connection) = &mut self.clients[index].connection else { return };
         match connection.read(&mut self.buffer) {
             Ok(0) => self.close_on(&ErrorKind::UnexpectedEof.into(), index),
-            Ok(_) => self.result.responses += 1,
+            Ok(_) => {
+                self.result.responses += 1;
+                self.result.last_response_s = Some(self.now().as_secs_f64());
+            }
             Err(error) => self.close_on(&error, index),
         }
     }

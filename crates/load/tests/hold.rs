@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use load::hold::{Behaviour, HoldConfig, HoldResult};
 use load::queries::{QueryTemplate, file};
+use netio::tcp::{Listener, ListenerOptions};
 
 /// Runs `handle` for each of `count` connections on its own thread.
 fn serve<T: Send + 'static>(
@@ -30,8 +31,21 @@ fn serve<T: Send + 'static>(
 
 fn hold(server: SocketAddr, behaviour: Behaviour, connections: usize, hold: Duration) -> HoldResult {
     let queries = file::read(b"www.example A", &QueryTemplate::default()).expect("a query");
-    let config =
-        HoldConfig { server, sources: None, tls: None, connections, rate: 500.0, hold, behaviour, queries: &queries };
+    let config = HoldConfig {
+        server,
+        sources: None,
+        tls: None,
+        connections,
+        rate: 500.0,
+        hold,
+        until_answered: false,
+        behaviour,
+        queries: &queries,
+    };
+    run(&config)
+}
+
+fn run(config: &HoldConfig) -> HoldResult {
     let mut opened = None;
     let held = config.run(&AtomicBool::new(false), |held| opened = Some(held.open)).expect("loopback");
     assert_eq!(opened, Some(held.open), "called when all were established");
@@ -83,6 +97,49 @@ fn one_query_is_sent_on_each_connection() {
     });
     let held = hold(server, Behaviour::Ask, 5, Duration::from_millis(200));
     assert_eq!((held.responses, held.closed_by_peer), (5, 0));
+}
+
+#[test]
+fn a_storm_ends_when_all_are_answered() {
+    let (server, _served) = serve(5, |mut stream| {
+        let mut query = [0; QUERY_LEN];
+        stream.read_exact(&mut query).expect("a whole query");
+        thread::sleep(Duration::from_millis(300));
+        stream.write_all(&query).expect("loopback");
+        read_all(stream)
+    });
+    let queries = file::read(b"www.example A", &QueryTemplate::default()).expect("a query");
+    let held = run(&HoldConfig {
+        server,
+        sources: None,
+        tls: None,
+        connections: 5,
+        rate: 500.0,
+        hold: Duration::from_secs(20),
+        until_answered: true,
+        behaviour: Behaviour::Ask,
+        queries: &queries,
+    });
+    assert_eq!((held.responses, held.late_connections), (5, 0));
+    let last = held.last_response_s.expect("answered");
+    assert!((0.3..10.0).contains(&last), "{last}");
+}
+
+/// A listener that does not accept has places for two connections; the kernel drops the SYN of a third and gets it again a second later.
+#[test]
+fn connections_whose_syn_was_dropped_are_late() {
+    let options = ListenerOptions { backlog: 1, ..ListenerOptions::default() };
+    let listener = Listener::bind("127.0.0.1:0".parse().expect("an address"), &options).expect("loopback");
+    let server = listener.local_addr().expect("bound");
+    let served = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(500));
+        let accepted = [listener.accept(), listener.accept()];
+        thread::sleep(Duration::from_secs(2));
+        accepted.map(|accepted| accepted.is_ok())
+    });
+    let held = hold(server, Behaviour::Silence, 3, Duration::ZERO);
+    assert_eq!((held.open, held.failed, held.late_connections, held.last_response_s), (3, 0, 1, None));
+    assert_eq!(served.join().expect("no panic"), [true; 2]);
 }
 
 #[test]

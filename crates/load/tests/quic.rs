@@ -150,6 +150,7 @@ fn run(behaviour: Behaviour, connections: usize, hold_ms: u64, idle_timeout_ms: 
         connections,
         rate: 200.0,
         hold: Duration::from_millis(hold_ms),
+        until_answered: false,
         behaviour,
         queries: &queries,
     };

@@ -190,6 +190,7 @@ fn tls_connections_are_held_and_hostile() {
             connections: 5,
             rate: 500.0,
             hold: Duration::from_millis(hold),
+            until_answered: false,
             behaviour,
             queries: &queries,
         };

@@ -51,6 +51,9 @@ pub struct HoldArguments {
     /// Send one of these queries on each connection
     #[arg(long, value_name = "FILE")]
     queries: Option<PathBuf>,
+    /// End once every connection has its response, or after --seconds
+    #[arg(long, requires = "queries")]
+    until_answered: bool,
     /// Meanwhile, probe the server with a UDP query at this interval
     #[arg(long, value_name = "MILLISECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     probe_ms: Option<u32>,
@@ -93,6 +96,7 @@ impl HoldArguments {
             connections: self.connections as usize,
             rate: self.rate,
             hold: Duration::from_secs_f64(self.seconds),
+            until_answered: self.until_answered,
             behaviour,
             queries: &queries,
         };
