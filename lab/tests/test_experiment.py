@@ -1,3 +1,4 @@
+import json
 import re
 from pathlib import Path
 
@@ -6,8 +7,9 @@ import pytest
 from zonda_lab.errors import LabError
 from zonda_lab.experiments import block_design, catalogue
 from zonda_lab.experiments.metrics import METRICS
-from zonda_lab.procedures import PROCEDURES
+from zonda_lab.procedures import PROCEDURES, procedure_of
 from zonda_lab.report.plots import PLOTS
+from zonda_lab.run import runner
 from zonda_lab.run.duration_estimate import estimate_s
 from zonda_lab.servers import ADAPTERS
 
@@ -143,6 +145,12 @@ def test_servers_and_settings_from_the_command_line(small: Path) -> None:
         ("blocks = 4", "blocks = four", "Invalid value"),
         ("blocks = 4", 'blocks = "four"', "timing: blocks must be an integer, is 'four'"),
         (
+            "[quick.levels]",
+            '[[combinations]]\nof={tuning=["chnaged"]}\n[quick.levels]',
+            "combination of `chnaged`, which is no level\n  help: did you mean `changed`?",
+        ),
+        ("[quick.levels]", '[[combinations]]\nof={tunning=["default"]}\n[quick.levels]', "did you mean `tuning`?"),
+        (
             'tuning = ["default"]',
             'tuning = ["defualt"]',
             "factor `tuning` has no level `defualt`\n  help: did you mean `default`?",
@@ -193,6 +201,26 @@ def test_a_plan_has_randomised_complete_blocks_with_the_baseline_twice(small: Pa
     assert [start.key for start in block_design.plan_starts(catalogue.load(small), seed=2)] != [
         start.key for start in starts
     ]
+
+
+def test_only_combinations_are_measured_each_by_its_procedure(small: Path) -> None:
+    combined = """
+[[combinations]]
+of = { "server.name" = ["nsd"] }
+[[combinations]]
+procedure = "startup"
+of = { "server.name" = ["knot"], tuning = ["default"] }
+[quick.levels]"""
+    experiment = catalogue.load(changed(small, "[quick.levels]", combined))
+    starts = block_design.plan_starts(experiment, seed=1)
+    assert len(starts) == 4 * (2 + 1 + 1 + 1)  # each block: both tunings of nsd, one of knot, the baseline again
+    for start in starts:
+        is_knot = start.treatment.levels["server.name"] == "knot"
+        assert start.treatment.levels["server.name"] != "echo"
+        assert not is_knot or start.treatment.levels["tuning"] == "default"
+        assert procedure_of(start) is PROCEDURES["startup" if is_knot else "queries"]
+    described = json.loads(json.dumps(runner.described(experiment)))
+    assert block_design.planned_keys(described) == {start.key for start in starts}
 
 
 def test_every_metric_has_a_description_and_is_declared_by_a_procedure() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from zonda_lab.experiments.definition import Experiment, Factor, Settings, TomlTable
+from zonda_lab.experiments.definition import Combination, Experiment, Factor, Settings, TomlTable
 from zonda_lab.experiments.metrics import words
 
 
@@ -61,7 +61,8 @@ class Start:
 
 def plan_starts(experiment: Experiment, seed: int) -> list[Start]:
     """All starts in randomised order; the same seed gives the same order."""
-    treatments = _with_second_baseline(experiment, crossed(experiment.factors))
+    measured = [each for each in crossed(experiment.factors) if experiment.combination(each.levels)]
+    treatments = _with_second_baseline(experiment, measured)
     inner = _with_second_baseline(experiment, crossed(experiment.within))
     starts: list[Start] = []
     for block in range(experiment.settings().timing.blocks):
@@ -75,9 +76,12 @@ def plan_starts(experiment: Experiment, seed: int) -> list[Start]:
 def planned_keys(described: Mapping[str, Any]) -> set[str]:
     """The keys of all starts of an experiment as the manifest of a run describes it."""
     names, analysis = list(described["factors"]), described["analysis"]
+    combinations = [Combination(**each) for each in described.get("combinations", ())] or [Combination()]
     keys = set()
     for chosen in itertools.product(*(described["levels"][name] for name in names)):
         levels = dict(zip(names, chosen, strict=True))
+        if not any(each.has(levels) for each in combinations):
+            continue
         is_baseline = bool(analysis["baseline"]) and levels.get(analysis["compare"]) == analysis["baseline"]
         blocks = range(described["settings"]["timing"]["blocks"])
         keys |= {_key(described["id"], block, levels, copy) for block in blocks for copy in range(1 + is_baseline)}

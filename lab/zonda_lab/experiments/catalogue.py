@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from zonda_lab.errors import LabError
-from zonda_lab.experiments.definition import Claim, Experiment, ExperimentDefinition, Factor, Settings, TomlTable, merge
+from zonda_lab.experiments.definition import (
+    Claim,
+    Combination,
+    Experiment,
+    ExperimentDefinition,
+    Factor,
+    Settings,
+    TomlTable,
+    merge,
+)
 from zonda_lab.experiments.metrics import METRICS
 from zonda_lab.schema import parse, suggestion
 
@@ -143,8 +152,21 @@ def _check(experiment: Experiment) -> None:
     for name in about:
         if name not in (*names, *MEASURED_LEVELS):
             raise LabError(f"{where}: claim about `{name}`, which is not a factor", suggestion(name, names))
+    for combination in definition.combinations:
+        _check_combination(combination, definition.factors, where)
     for claim in definition.claims:
         _check_claim(claim, {**definition.factors, **definition.within}, where)
+
+
+def _check_combination(combination: Combination, factors: Mapping[str, Any], where: str) -> None:
+    """Its factors and levels exist: without a misspelled one, less would be measured, and nothing would say so."""
+    for name, levels in combination.of.items():
+        if name not in factors:
+            raise LabError(f"{where}: combination of `{name}`, which is no factor", suggestion(name, factors))
+        known = [str(level) for level in factors[name]]
+        for level in levels:
+            if level not in known:
+                raise LabError(f"{where}: combination of `{level}`, which is no level", suggestion(level, known))
 
 
 def _check_claim(claim: Claim, factors: Mapping[str, Any], where: str) -> None:

@@ -214,6 +214,18 @@ class Claim:
 
 
 @dataclass(frozen=True)
+class Combination:
+    """`[[combinations]]`: levels that are measured together; if there are any, all others are left out."""
+
+    of: dict[str, list[str]] = doc("factor -> levels; a factor that is not named has any level", {})
+    procedure: str = doc("measurement procedure; empty: that of the experiment", "")
+
+    def has(self, levels: Mapping[str, str]) -> bool:
+        """Whether these levels are measured together."""
+        return all(level in self.of.get(name, (level,)) for name, level in levels.items())
+
+
+@dataclass(frozen=True)
 class AnalysisSpec:
     """`[analysis]`: how results are analysed."""
 
@@ -266,6 +278,7 @@ class ExperimentDefinition(Settings):
     published: list[Published] = doc("published figures", [])
     factors: dict[str, Any] = doc("factors varied between starts: setting = [levels], or name.level = {settings}", {})
     within: dict[str, Any] = doc("factors varied within one start, in the same two forms", {})
+    combinations: list[Combination] = doc("the combinations of levels of `factors` that are measured; empty: all", [])
     analysis: AnalysisSpec = section("how results are analysed", AnalysisSpec)
     claims: list[Claim] = doc("published claims to check", [])
     quick: Quick = section("the quick form", Quick)
@@ -300,6 +313,11 @@ class Experiment:
         for override in overrides:
             merge(table, override)
         return parse(Settings, table, self.path.name)
+
+    def combination(self, levels: Mapping[str, str]) -> Combination | None:
+        """The combination that these levels of `factors` are measured in; None if they are not measured."""
+        every = self.definition.combinations or [Combination()]
+        return next((each for each in every if each.has(levels)), None)
 
     def factor(self, name: str) -> Factor | None:
         """The factor of that name, between or within starts."""

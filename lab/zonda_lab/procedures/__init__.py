@@ -20,8 +20,10 @@ PROCEDURES: dict[str, Procedure] = {
 
 
 def procedure_of(start: Start) -> Procedure:
-    """The procedure of the experiment of a start."""
-    return PROCEDURES[start.experiment.definition.procedure]
+    """The procedure of a start: that of its combination of levels, or of the experiment."""
+    combination = start.experiment.combination(start.treatment.levels)
+    own = combination.procedure if combination else ""
+    return PROCEDURES[own or start.experiment.definition.procedure]
 
 
 __all__ = ["PROCEDURES", "Procedure", "procedure_of"]
