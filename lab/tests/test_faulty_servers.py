@@ -20,6 +20,7 @@ from zonda_lab.experiments.definition import (
     Experiment,
     PrimarySpec,
     QuerySpec,
+    RigSpec,
     ServerSpec,
     Settings,
     TimingSpec,
@@ -45,6 +46,7 @@ pytestmark = pytest.mark.usefixtures("namespaces")
 FAULTY = Path(__file__).with_name("faulty_server.py")
 LABEL = "faulty"
 PLAIN = TrafficSpec(rate=500.0)
+PORTS = "net.ipv4.ip_local_port_range"
 
 
 class Faulty(Echo):
@@ -132,6 +134,30 @@ def test_a_stall_appears_in_the_corrected_latency(measure: Any) -> None:
     record = measure("queries", "--fault", "stall-every-ms=800,stall-ms=200", traffic=PLAIN, timing=timing)
     assert 150_000 < record.metrics["latency_p99_us"] < 300_000
     assert record.metrics["answered_share"] == 1.0
+
+
+def test_a_pause_fills_the_receive_buffer(measure: Any) -> None:
+    """A small buffer holds few of the 300 queries that arrive while the server is stopped."""
+    record = measure(
+        "queries-alone",
+        server=ServerSpec(LABEL, receive_buffer=16 << 10),
+        traffic=TrafficSpec(rate=1000.0),
+        timing=TimingSpec(seconds=1.0, warm_up_s=0.0, retries=0),
+        change=ChangeSpec(pause_ms=300.0),
+    )
+    assert record.metrics["udp_drops"] > 100 and record.metrics["answered_share"] < 0.9
+    assert "echo_qps" not in record.metrics
+
+
+@pytest.mark.parametrize("tolerated", [False, True])
+def test_queries_without_a_local_port_are_a_fault_unless_studied(measure: Any, tolerated: bool) -> None:
+    """Each of 300 queries needs a port that stays in TIME_WAIT, and there are 100."""
+    timing = TimingSpec(seconds=1.0, warm_up_s=0.0, retries=0, tolerated=["unsent-queries"] if tolerated else [])
+    traffic = TrafficSpec(transport="tcp", rate=300.0, queries_per_connection=1)
+    record = measure("queries", traffic=traffic, timing=timing, rig=RigSpec(client_sysctl={PORTS: "40000 40099"}))
+    assert record.metrics["answered_share"] == pytest.approx(100 / 300, abs=0.05)
+    assert any("never sent" in reason for reason in record.reasons) is not tolerated
+    assert faults(record) == []  # elsewhere other load may be why
 
 
 def test_one_percent_wrong_answers_invalidate_a_window(measure: Any) -> None:

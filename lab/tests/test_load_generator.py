@@ -71,6 +71,7 @@ def test_dnsperf_output_is_parsed(dnsperf: Dnsperf) -> None:
         {"arrivals": "poisson"},
         {"capture": "root.pcap"},
         {"resumption": True},
+        {"fast_open": True},
         {"client_idle_s": 1.0},
         {"burst": 8},
         {"ramp": 2.0},
@@ -118,8 +119,8 @@ def test_the_command_lines_are_those_of_the_contract(zonda_load: ZondaLoad) -> N
         "--tcp-share 0.1",
     ):
         assert part in " ".join(line)
-    closed = " ".join(map(str, zonda_load.query(job(loop="closed"))))
-    assert "--outstanding 200" in closed and "--rate" not in closed
+    closed = " ".join(map(str, zonda_load.query(job(loop="closed", transport="tcp", fast_open=True))))
+    assert "--outstanding 200" in closed and "--rate" not in closed and closed.endswith("--fast-open")
     key = Tsig("k.", "hmac-sha256", "AA==")
     pull = zonda_load.pull(Endpoint("10.53.0.2"), "tcp", Path("/z"), key)
     assert "xfr pull --server 10.53.0.2 --port 53 --transport tcp --zones /z --tsig hmac-sha256:k.:AA==" in " ".join(

@@ -56,6 +56,41 @@ def test_packets_are_delayed_and_lost_with_or_without_netem() -> None:
         asking.close()
 
 
+def test_packets_longer_than_the_path_allows_are_lost_without_a_message() -> None:
+    try:
+        rig = NamespaceNetwork(RigSpec(path_mtu=1000))
+    except UnsupportedError as error:
+        pytest.skip(str(error))
+    with rig:
+        with rig.server.entered():
+            answering = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        answering.bind((SERVER, 5300))
+        answering.settimeout(1.0)
+        asking = rig.client.udp_socket(Endpoint(SERVER, 5300))
+        headers = 28  # octets of IPv4 and UDP
+        for length in (1000 - headers + 1, 1000 - headers):
+            asking.send(bytes(length))
+        assert len(answering.recv(2000)) == 1000 - headers
+        answering.close()
+        asking.close()
+
+
+def test_connections_are_tracked_on_the_server_side_only() -> None:
+    chain = "add table inet t; add chain inet t in { type filter hook input priority 0; };"
+    try:
+        rig = NamespaceNetwork(RigSpec(nftables=f"{chain} add rule inet t in ct state new accept"))
+    except UnsupportedError as error:
+        pytest.skip(str(error))
+    with rig:
+        asking = rig.client.udp_socket(Endpoint(SERVER, 5300))
+        asking.send(b"?")
+        tracked = [end.read_sysctl("net.netfilter.nf_conntrack_count") for end in (rig.server, rig.client)]
+        assert tracked == ["1", "0"]
+        asking.close()
+    with pytest.raises(UnsupportedError, match="no packet filter"):
+        NamespaceNetwork(RigSpec(nftables="add nonsense"))
+
+
 def test_the_files_of_a_slow_link_bear_the_name_of_the_lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next lab removes those of a killed one by their name, and did not know these."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

@@ -112,6 +112,7 @@ class TrafficSpec:
     dnssec_ok: float = doc("share of queries with the DO bit", 0.0, least=0)
     tcp_share: float = doc("share of queries over TCP; the others use UDP", 0.0, least=0)
     resumption: bool = doc("resume TLS sessions", False)
+    fast_open: bool = doc("send the first query of a connection with the SYN, where the server's side allows it", False)
     capture: str = doc("pcap file (also .xz) whose queries are replayed with its clients; empty: generated queries", "")
     speed: float = doc("speed of the replay of a capture", 1.0, least=0.001)
     client_ports: bool = doc("replay a capture from the ports of its clients", False)
@@ -132,6 +133,13 @@ class RigSpec:
     qdisc: str = doc("queueing discipline of the server's interface; empty: the kernel's default", "")
     delay_ms: float = doc("delay of packets to the server, by netem or a program of the lab", 0.0, least=0)
     loss_percent: float = doc("share of packets that are lost in each direction, at random", 0.0, least=0)
+    path_mtu: int = doc(
+        "octets of the longest packet that passes, through a program of the lab; longer ones are lost without a message; "
+        "0: no limit",
+        0,
+        least=0,
+    )
+    nftables: str = doc("commands of nft(8) on the server side: packet filters and connection tracking", "")
     descriptors: int = doc("file descriptor limit of the server; 0: system default", 0, least=0)
 
 
@@ -149,7 +157,9 @@ class TimingSpec:
     censored: bool = doc(
         "treat zones missing after `finish-s` as censored at that time, instead of as a failure", False
     )
-    tolerated: list[Literal["listen-drops", "wrong-answers"]] = doc("what is studied here, so not a fault", [])
+    tolerated: list[Literal["listen-drops", "wrong-answers", "unsent-queries"]] = doc(
+        "what is studied here, so not a fault", []
+    )
     cold_cache: bool = doc("drop zone files from the page cache before the start", False)
 
 
@@ -163,6 +173,12 @@ class ChangeSpec:
     changes: int = doc("number of zone changes", 0, least=0)
     updates_per_s: float = doc("dynamic updates per second", 0.0, least=0)
     transfers: int = doc("concurrent zone transfers out of the server during the queries", 0, least=0)
+    pause_ms: float = doc(
+        "milliseconds that the process of the server is stopped: from the first connection on, or in the middle of a "
+        "window of queries",
+        0.0,
+        least=0,
+    )
     hostile: Literal["", "half-query", "byte-a-second", "never-read", "reset", "handshake", "silence", "random"] = doc(
         "behaviour of hostile clients, which hold `connections`; empty: none", ""
     )

@@ -112,6 +112,7 @@ OF_QUERIES = {
     "drain_s": Metric("time to drain buffers after sending had stopped", "s", "lower"),
     "wrong": Metric("wrong answers", "", "lower"),
     "cpu_us_per_query": Metric("server CPU time per answer", "µs", "lower", per_answer=True),
+    "processor_us_per_query": Metric("time of the server's CPUs per answer", "µs", "lower", per_answer=True),
     "answers_per_cpu_s": Metric("answers per second of server CPU time", "/s", "higher", per_answer=True),
     "latency_mean_us": Metric("mean latency", "µs", "lower", is_latency=True),
     "latency_p50_us": Metric("median latency from the intended send time", "µs", "lower", is_latency=True),

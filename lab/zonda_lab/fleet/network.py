@@ -214,6 +214,9 @@ class FleetNetwork:
     def primary_address(self, number: int) -> str:
         return self._primary_addresses[number]
 
+    def filter_packets(self, commands: str) -> None:  # noqa: ARG002
+        raise UnsupportedError("packets are filtered in namespaces only", "run this without an inventory")
+
     @property
     def _primary_addresses(self) -> list[str]:
         return [self.primary.spec.address, *self.primary.spec.more_addresses]
@@ -248,6 +251,8 @@ def _require_rig(server: RemoteHost, players: Sequence[RemoteHost], spec: RigSpe
         (bool(spec.qdisc), "a queueing discipline"),
         (spec.delay_ms > 0, "a delay"),
         (spec.loss_percent > 0, "packet loss"),
+        (spec.path_mtu > 0, "the longest packet of a path"),
+        (bool(spec.nftables), "a packet filter"),
     ):
         if asked:
             raise UnsupportedError(f"{what} is set in namespaces only", "run this without an inventory")

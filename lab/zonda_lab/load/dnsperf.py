@@ -29,6 +29,7 @@ class Dnsperf(LoadGenerator):
             (job.is_ramp, "a rate that changes"),
             (traffic.capture, "the replay of a capture"),
             (traffic.resumption, "the resumption of TLS sessions"),
+            (traffic.fast_open, "TCP fast open"),
             (traffic.client_idle_s > 0, "clients that close idle connections"),
             (traffic.burst > 1, "several queries per send"),
         ):

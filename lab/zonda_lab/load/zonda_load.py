@@ -33,6 +33,7 @@ class ZondaLoad(LoadGenerator):
         traffic = job.traffic
         optional = {"--idle-timeout": traffic.client_idle_s, "--resume": traffic.resumption}
         optional |= {"--client-ports": traffic.client_ports, "--ramp-to": job.is_ramp}
+        optional |= {"--fast-open": traffic.fast_open}
         asked = [option for option, value in optional.items() if value]
         self._require("query", f"--transport {traffic.transport}", *asked)
         if traffic.capture:
@@ -65,6 +66,7 @@ class ZondaLoad(LoadGenerator):
             f"--idle-timeout {traffic.client_idle_s:g}" if traffic.client_idle_s else "",
             f"--burst {traffic.burst}" if traffic.burst > 1 else "",
             "--resume" if traffic.resumption else "",
+            "--fast-open" if traffic.fast_open else "",
         ]
         source = ("--pcap", Path(traffic.capture)) if traffic.capture else ("--queries", job.workload.queries)
         is_checked = job.verify and not traffic.capture

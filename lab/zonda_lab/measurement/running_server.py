@@ -1,5 +1,10 @@
 """A server that the lab has started."""
 
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,3 +27,22 @@ class Server:
     def checked(self) -> bool:
         """Whether its answers can be checked; those of an echo cannot."""
         return Feature.ZONES in self.installed.adapter.features(self.installed.version)
+
+    @contextlib.contextmanager
+    def paused(self, seconds: float, after_s: float = 0.0) -> Iterator[None]:
+        """Stops the main process for some seconds of the block, so that its queues and buffers fill."""
+
+        def pause() -> None:
+            time.sleep(after_s)
+            self.process.signal(signal.SIGSTOP)
+            time.sleep(seconds)
+            self.process.signal(signal.SIGCONT)
+
+        pausing = threading.Thread(target=pause) if seconds else None
+        if pausing:
+            pausing.start()
+        try:
+            yield
+        finally:
+            if pausing:
+                pausing.join()

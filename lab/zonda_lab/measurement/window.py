@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
-from zonda_lab.experiments.definition import Settings
+from zonda_lab.experiments.definition import RigSpec, Settings
 from zonda_lab.load.latency_histogram import LatencyHistogram
 from zonda_lab.load.result import LoadResult
 from zonda_lab.measurement.observer import Span
@@ -133,6 +133,14 @@ def machine_metrics(telemetry: Telemetry, span: Span, load_s: float = 0.0) -> di
     for name, kind in (("time_wait_max", "TCP.tw"), ("tcp_sockets_max", "TCP.inuse")):
         metrics[name] = float(telemetry.gauge(net("server", kind)).max())
     return metrics
+
+
+def processor_metrics(telemetry: Telemetry, rig: RigSpec, result: LoadResult | None) -> dict[str, float]:
+    """The time of the server's CPUs per answer, if the generator has others: softirqs belong to no process."""
+    answers = result.answered + result.late_answers if result else 0
+    if not answers or len(telemetry.samples) < 2 or set(rig.server_cpus) & set(rig.load_cpus):
+        return {}
+    return {"processor_us_per_query": telemetry.busy_s(rig.server_cpus) * 1e6 / answers}
 
 
 def counters(telemetry: Telemetry) -> dict[str, dict[str, int]]:

@@ -5,7 +5,8 @@ from zonda_lab.procedures import changes, connections, peak, queries, startup, t
 from zonda_lab.procedures.procedure import Procedure
 
 PROCEDURES: dict[str, Procedure] = {
-    "queries": queries.PROCEDURE,
+    "queries": queries.QUERIES,
+    "queries-alone": queries.QUERIES_ALONE,
     "peak": peak.PROCEDURE,
     "startup": startup.STARTUP,
     "memory": startup.MEMORY,

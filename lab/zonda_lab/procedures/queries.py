@@ -1,5 +1,6 @@
 """Procedure: windows of query load on one running server."""
 
+import dataclasses
 from collections.abc import Sequence
 
 from zonda_lab.errors import UnsupportedError
@@ -43,7 +44,7 @@ def warm_up(harness: Harness, server: Server) -> None:
 def measure_window(harness: Harness, server: Server, settings: Settings) -> Window:
     """Measures one window of queries."""
     job = harness.load.job(settings, server)
-    with harness.span(server) as span:
+    with harness.span(server) as span, server.paused(settings.change.pause_ms / 1000, job.seconds / 2):
         result = harness.load.run(job)
     harness.settle_sockets(server, change=False)  # the server may have changed them meanwhile
     is_open = settings.traffic.loop == "open" and not settings.traffic.capture
@@ -100,10 +101,12 @@ def _window_s(settings: Settings) -> float:
     return 60.0 / settings.traffic.speed if settings.traffic.capture else settings.timing.seconds
 
 
-PROCEDURE = Procedure(
+QUERIES = Procedure(
     queries,
     (*OF_QUERIES, *OF_MEMORY, "first_answer_s", "first_loss_qps"),
     estimate_s,
     retries_itself=True,
     uses_echo=True,
 )
+# Without an echo server: if every treatment changes the rig, the echo would be measured again for each of them.
+QUERIES_ALONE = dataclasses.replace(QUERIES, uses_echo=False)

@@ -13,7 +13,7 @@ from zonda_lab.report.number_format import minimum_effects
 from zonda_lab.results.window_record import WindowRecord
 from zonda_lab.statistics.ratio_effect import MOST_BLOCKS, blocks_needed
 
-TIMED = ("queries", "peak", "updating", "receiving")  # procedures whose windows have a set length
+TIMED = ("queries", "queries-alone", "peak", "updating", "receiving")  # procedures whose windows have a set length
 FEW = 8  # blocks; below, intervals are wide
 
 

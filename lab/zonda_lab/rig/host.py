@@ -89,6 +89,9 @@ class Network(Protocol):
     def primary_address(self, number: int) -> str:
         """The n-th address of the primary."""
 
+    def filter_packets(self, commands: str) -> None:
+        """Runs commands of nft(8) on the server's side; raises UnsupportedError if that is not possible."""
+
     def __enter__(self) -> Self: ...
 
     def __exit__(self, kind: type[BaseException] | None, /, *_: object) -> None: ...

@@ -1,8 +1,8 @@
 """A link between two namespaces that delays and loses packets, for kernels without netem; a stand-alone program.
 
-`python link.py --server PATH --client PATH --delay-ms N --loss-percent N` makes a TUN device of that name in each
-namespace, prints `ready`, and passes packets on until SIGTERM. Packets to the server are delayed, those of both
-directions lost. It passes on about 50,000 packets per second, in the order in which they came.
+`python link.py --server PATH --client PATH --delay-ms N --loss-percent N --longest N` makes a TUN device of that name in
+each namespace, prints `ready`, and passes packets on until SIGTERM. Packets to the server are delayed, those of both
+directions lost, at random or because they are longer than the longest. It passes on about 50,000 packets per second, in the order in which they came.
 """
 
 import argparse
@@ -32,10 +32,12 @@ def main() -> None:
     arguments.add_argument("--client", required=True)
     arguments.add_argument("--delay-ms", type=float, default=0.0)
     arguments.add_argument("--loss-percent", type=float, default=0.0)
+    arguments.add_argument("--longest", type=int, default=LONGEST)
     given = arguments.parse_args()
     client, server = device("client", given.client), device("server", given.server)
     loss = given.loss_percent / 100
-    lines = (DelayLine(client, server, given.delay_ms / 1000, loss), DelayLine(server, client, 0.0, loss))
+    there = DelayLine(client, server, given.delay_ms / 1000, loss, given.longest)
+    lines = (there, DelayLine(server, client, 0.0, loss, given.longest))
     print("ready", flush=True)
     while True:
         forward(lines)
@@ -44,8 +46,8 @@ def main() -> None:
 class DelayLine:
     """One direction: packets read from `source` are written to `target` after a delay, or lost."""
 
-    def __init__(self, source: int, target: int, delay_s: float, loss: float) -> None:
-        self.source, self.target, self.delay_s, self.loss = source, target, delay_s, loss
+    def __init__(self, source: int, target: int, delay_s: float, loss: float, longest: int) -> None:
+        self.source, self.target, self.delay_s, self.loss, self.longest = source, target, delay_s, loss, longest
         self.packets = collections.deque[tuple[float, bytes]]()
 
     def read(self) -> None:
@@ -55,7 +57,8 @@ class DelayLine:
                 packet = os.read(self.source, LONGEST)
             except BlockingIOError:
                 return
-            if random.random() >= self.loss and len(self.packets) < QUEUE:
+            passes = random.random() >= self.loss and len(packet) <= self.longest
+            if passes and len(self.packets) < QUEUE:
                 self.packets.append((time.monotonic() + self.delay_s, packet))
 
     def write(self) -> None:

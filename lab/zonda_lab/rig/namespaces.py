@@ -177,7 +177,7 @@ class NamespaceNetwork:
         return namespace
 
     def _wire(self, primaries: int) -> None:
-        if self._is_far and not self._has_netem():
+        if self.spec.path_mtu or (self._is_far and not self._has_netem()):
             self._start_link()
         else:
             queues = str(self.spec.queues)
@@ -210,7 +210,8 @@ class NamespaceNetwork:
         log = self._open.enter_context(scratch_folder()) / "log"
         ends = ("--server", self.server.path, "--client", self.client.path)
         conditions = ("--delay-ms", str(self.spec.delay_ms), "--loss-percent", str(self.spec.loss_percent))
-        argv = [self.client.python, link.__file__, *ends, *conditions]
+        longest = ("--longest", str(self.spec.path_mtu)) if self.spec.path_mtu else ()
+        argv = [self.client.python, link.__file__, *ends, *conditions, *longest]
         program = self._open.enter_context(self.client.start("link", argv, log, self.spec.load_cpus))
         deadline = time.monotonic() + LINK_S
         while "ready" not in log.read_text():
@@ -218,7 +219,8 @@ class NamespaceNetwork:
                 raise UnsupportedError(f"no netem in this kernel, and no TUN devices instead: {program.tail()}")
             time.sleep(0.01)
         self._programs["link"] = program
-        self.notes.append("packets are delayed and lost by a program of the lab: this kernel has no netem")
+        why = "only it drops long packets" if self.spec.path_mtu else "this kernel has no netem"
+        self.notes.append(f"packets are delayed and lost by a program of the lab: {why}")
 
     def _tune(self) -> None:
         for end, settings in ((self.server, self.spec.sysctl), (self.client, self.spec.client_sysctl)):
@@ -227,6 +229,8 @@ class NamespaceNetwork:
                 help_text = ALLOW if CONGESTION in elsewhere else ""
                 raise UnsupportedError(f"not per namespace on this kernel: {', '.join(elsewhere)}", help_text)
             self.notes += [f"not set, because it is not per namespace on this kernel: {key}" for key in elsewhere]
+        if self.spec.nftables:
+            self.filter_packets(self.spec.nftables)
         if self.spec.qdisc:
             self._traffic_control(self.server, "server", self.spec.qdisc)
         if self._is_far and not self._programs:
@@ -236,6 +240,12 @@ class NamespaceNetwork:
                 self._traffic_control(self.server, "server", f"netem {loss}")
         if self.spec.rps_cpus:
             self._steer()
+
+    def filter_packets(self, commands: str) -> None:
+        try:
+            self.server.run("nft", commands)
+        except LabError as error:
+            raise UnsupportedError(f"no packet filter: {error}", "install nftables (nft)") from None
 
     def _traffic_control(self, end: Namespace, device: str, discipline: str) -> None:
         try:

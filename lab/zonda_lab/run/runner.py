@@ -17,7 +17,7 @@ from zonda_lab.measurement import validity
 from zonda_lab.measurement.environment import Environment
 from zonda_lab.measurement.harness import Harness, MakeNetwork
 from zonda_lab.measurement.observer import Span
-from zonda_lab.measurement.window import PlannedWindow, Window, counters, machine_metrics
+from zonda_lab.measurement.window import PlannedWindow, Window, counters, machine_metrics, processor_metrics
 from zonda_lab.procedures import procedure_of
 from zonda_lab.results.folder import FORMAT, Results
 from zonda_lab.results.window_record import WindowRecord
@@ -122,6 +122,7 @@ class StartRecorder:
         reasons += [f"{name}: {why}" for name, span in window.later.items() for why in self._machines(span)]
         record = self._record(attempt + self.attempt)
         machine = machine_metrics(telemetry, window.span, window.load_s)
+        machine |= processor_metrics(telemetry, settings.rig, window.result)
         record.within, record.metrics = window.within, {**machine, **window.metrics}
         record.copy = max(record.copy, window.copy)
         record.window = [window.span.began, window.span.ended]
