@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from zonda_lab.analysis.analysis import analyse_metric
+from zonda_lab.errors import UnsupportedError
 from zonda_lab.experiments.block_design import Start, Treatment
 from zonda_lab.experiments.catalogue import load
 from zonda_lab.experiments.definition import (
@@ -287,6 +288,38 @@ def test_drops_at_the_listener_invalidate_unless_studied(measure: Any, tolerated
     assert record.metrics["listen_drops"] > 0
     found = [reason for reason in faults(record) if "dropped at the server's listen queue" in reason]
     assert bool(found) != tolerated
+
+
+@pytest.mark.parametrize(("places", "is_short"), [(64, False), (4, True)])
+def test_a_storm_waits_a_second_if_the_queue_is_short(measure: Any, places: int, is_short: bool) -> None:
+    record = measure(
+        "storm",
+        metric="answered_s",
+        server=ServerSpec(LABEL, backlog=64),
+        rig=RigSpec(sysctl={"net.core.somaxconn": places}),
+        traffic=TrafficSpec(transport="tcp"),
+        change=ChangeSpec(connections=20, connect_rate=1000.0, pause_ms=500.0, hold_s=5.0),
+        timing=TimingSpec(retries=0, tolerated=["listen-drops"]),
+    )
+    assert faults(record) == []
+    assert record.metrics["failed_share"] == 0.0
+    assert (record.metrics["late_share"] > 0.5) is is_short
+    assert (record.metrics["answered_s"] > 1.0) is is_short
+
+
+def test_half_open_connections_are_kept_while_the_kernel_tries_again(measure: Any) -> None:
+    try:
+        record = measure(
+            "vanishing",
+            metric="forgotten_s",
+            traffic=TrafficSpec(transport="tcp"),
+            change=ChangeSpec(connections=5, connect_rate=1000.0, hold_s=30.0, vanish="half-open"),
+            timing=TimingSpec(finish_s=0.5, retries=0),
+        )
+    except UnsupportedError as error:
+        pytest.skip(str(error))
+    assert record.detail["left"] == {"SYN-RECEIVED": 5} and record.metrics["sockets_left"] == 5
+    assert (record.metrics["forgotten_s"], record.bound("forgotten_s")) == (0.5, "at least")
 
 
 def test_receive_buffers_are_equal_for_all_servers(measure: Any) -> None:

@@ -134,10 +134,7 @@ class RigSpec:
     delay_ms: float = doc("delay of packets to the server, by netem or a program of the lab", 0.0, least=0)
     loss_percent: float = doc("share of packets that are lost in each direction, at random", 0.0, least=0)
     path_mtu: int = doc(
-        "octets of the longest packet that passes, through a program of the lab; longer ones are lost without a message; "
-        "0: no limit",
-        0,
-        least=0,
+        "octets of the longest packet that passes; a program of the lab drops longer ones; 0: no limit", 0, least=0
     )
     nftables: str = doc("commands of nft(8) on the server side: packet filters and connection tracking", "")
     descriptors: int = doc("file descriptor limit of the server; 0: system default", 0, least=0)
@@ -178,6 +175,11 @@ class ChangeSpec:
         "window of queries",
         0.0,
         least=0,
+    )
+    vanish: Literal["", "half-open", "unreachable", "hang"] = doc(
+        "how clients vanish: before their handshakes are complete (`half-open`), or when they were answered; then "
+        "their machines are `unreachable`, or only their programs `hang`",
+        "",
     )
     hostile: Literal["", "half-query", "byte-a-second", "never-read", "reset", "handshake", "silence", "random"] = doc(
         "behaviour of hostile clients, which hold `connections`; empty: none", ""

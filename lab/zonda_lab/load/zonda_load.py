@@ -91,19 +91,22 @@ class ZondaLoad(LoadGenerator):
         rate: float,
         seconds: float,
         hostile: str = "",
+        until_answered: bool = False,
         sources: int = 1,
         source_prefix: str = SOURCES,
         workload: Workload | None = None,
         authority: Certificate | None = None,
     ) -> Command:
-        """Opens connections at a rate and keeps them open for `seconds`, idle or hostile."""
+        """Opens connections at a rate and keeps them open for `seconds`, idle or hostile, or until all are answered."""
         command = ["hostile", "--kind", hostile] if hostile else ["hold"]
-        self._require(command[0], f"--transport {transport}")
+        ending = ["--until-answered"] if until_answered else []
+        self._require(command[0], f"--transport {transport}", *ending)
         pace = f"--connections {connections} --rate {rate:g} --seconds {seconds:g} --probe-ms {UDP_PROBE_MS}"
         return [
             *(self.program, *command, *_to(endpoint, transport), *pace.split()),
             *(("--probe-port", str(endpoint.port)) if transport == "tls" else ()),
             *(("--queries", workload.queries) if workload else ()),
+            *ending,
             *_sources(sources, source_prefix),
             *_trust(authority),
         ]
@@ -116,10 +119,12 @@ class ZondaLoad(LoadGenerator):
         tsig: Tsig | None,
         authority: Certificate | None = None,
         parallel: int = 1,
+        patience_s: float = 0.0,
     ) -> Command:
-        """Transfers the zones that a file names, and discards their content."""
+        """Transfers the zones that a file names, and discards their content; ends if nothing comes for `patience_s`."""
         self._require("xfr pull", f"--transport {transport}", *(["--tsig"] if tsig else []))
         many = ["--parallel", str(parallel)] if parallel > 1 else []
+        many += ["--timeout-ms", f"{patience_s * 1000:.0f}"] if patience_s else []
         target: Command = [*_to(endpoint, transport), "--zones", zones]
         return [self.program, "xfr", "pull", *target, *many, *_key(tsig), *_trust(authority)]
 

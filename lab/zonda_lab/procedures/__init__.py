@@ -1,7 +1,7 @@
 """Measurement procedures, chosen by name in the experiment file."""
 
 from zonda_lab.experiments.block_design import Start
-from zonda_lab.procedures import changes, connections, peak, queries, startup, transfers
+from zonda_lab.procedures import changes, connections, peak, queries, startup, storms, transfers
 from zonda_lab.procedures.procedure import Procedure
 
 PROCEDURES: dict[str, Procedure] = {
@@ -14,6 +14,8 @@ PROCEDURES: dict[str, Procedure] = {
     "pull": transfers.PULL,
     "idle": connections.IDLE,
     "descriptors": connections.DESCRIPTORS,
+    "storm": storms.STORM,
+    "vanishing": storms.VANISHING,
     "propagation": changes.PROPAGATION,
     "updating": changes.UPDATING,
     "receiving": changes.RECEIVING,

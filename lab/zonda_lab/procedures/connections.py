@@ -9,6 +9,7 @@ from zonda_lab.errors import LabError
 from zonda_lab.experiments.block_design import Start
 from zonda_lab.experiments.definition import ChangeSpec
 from zonda_lab.experiments.metrics import OF_MEMORY
+from zonda_lab.load.generator import Command
 from zonda_lab.load.latency_histogram import LatencyHistogram
 from zonda_lab.load.result import LoadResult
 from zonda_lab.measurement.harness import Harness
@@ -32,7 +33,7 @@ def idle(harness: Harness, recorder: Recorder) -> None:
     """Opens connections, idle or hostile: memory while all are open, UDP service, and when the server closes them."""
     server = harness.start_ready_server()
     change, held = harness.settings.change, dict[str, float]()
-    _hold(harness, server, ChangeSpec(connections=WARM_UP, connect_rate=change.connect_rate, hold_s=WARM_UP_S))
+    hold(harness, server, ChangeSpec(connections=WARM_UP, connect_rate=change.connect_rate, hold_s=WARM_UP_S))
     before, kernel_before = _settled_pss_kb(server), _kernel(harness)
 
     def on_event(event: dict[str, Any]) -> None:
@@ -44,8 +45,8 @@ def idle(harness: Harness, recorder: Recorder) -> None:
             held["kernel_bytes_per_connection"] = slab + (kernel["buffers"] - kernel_before["buffers"]) / count
 
     with harness.span(server) as span:
-        result = _hold(harness, server, change, on_event)
-    window = window_of(server, span, held | _opened(result))
+        result = hold(harness, server, change, on_event)
+    window = window_of(server, span, held | opened(result))
     if change.hostile:
         server.process.require_alive()
         _add_recovery(harness, server, window)
@@ -60,9 +61,9 @@ def descriptors(harness: Harness, recorder: Recorder) -> None:
     """Opens more connections than the server has descriptors: share of UDP answered, recovery time of TCP."""
     server = harness.start_ready_server()
     with harness.span(server) as span:
-        result = _hold(harness, server, harness.settings.change)
+        result = hold(harness, server, harness.settings.change)
     server.process.require_alive()
-    window = window_of(server, span, _opened(result))
+    window = window_of(server, span, opened(result))
     _add_recovery(harness, server, window)
     with harness.span(server) as rest:
         time.sleep(1.0)
@@ -71,25 +72,33 @@ def descriptors(harness: Harness, recorder: Recorder) -> None:
     recorder.add(window)
 
 
-def _hold(harness: Harness, server: Server, change: ChangeSpec, on_event: OnEvent | None = None) -> LoadResult:
+def hold(
+    harness: Harness, server: Server, change: ChangeSpec, on_event: OnEvent | None = None, until_answered: bool = False
+) -> LoadResult:
     """Opens the connections of `change` and holds them; calls `on_event` with what the generator reports meanwhile."""
+    command = hold_command(harness, server, change, until_answered)
+    return harness.load.command(command, change.connections / change.connect_rate * 2 + change.hold_s, on_event)
+
+
+def hold_command(harness: Harness, server: Server, change: ChangeSpec, until_answered: bool = False) -> Command:
+    """The command of the load generator that opens the connections of `change`."""
     settings, traffic = harness.settings, harness.settings.traffic
-    command = harness.zonda_load.hold(
+    return harness.zonda_load.hold(
         server.config.endpoint,
         traffic.transport if traffic.transport != "udp" else "tcp",
         change.connections,
         change.connect_rate,
         change.hold_s,
         hostile=change.hostile,
+        until_answered=until_answered,
         sources=traffic.sources,
         source_prefix=sources(harness.network.client, traffic.sources),
-        workload=workload(settings.zones, settings.queries) if server.checked else None,
+        workload=workload(settings.zones, settings.queries) if server.checked or until_answered else None,
         authority=harness.load.authority(settings),
     )
-    return harness.load.command(command, change.connections / change.connect_rate * 2 + change.hold_s, on_event)
 
 
-def _opened(result: LoadResult) -> dict[str, float]:
+def opened(result: LoadResult) -> dict[str, float]:
     """The metrics of the connections, and the share of the UDP probes meanwhile that were answered."""
     more, answered = result.more, result.answered + result.late_answers
     metrics = {"connections_open": more["open"], "connects_per_s": more["open"] / max(more["open_s"], 1e-9)}

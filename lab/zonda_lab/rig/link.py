@@ -1,8 +1,9 @@
 """A link between two namespaces that delays and loses packets, for kernels without netem; a stand-alone program.
 
-`python link.py --server PATH --client PATH --delay-ms N --loss-percent N --longest N` makes a TUN device of that name in
-each namespace, prints `ready`, and passes packets on until SIGTERM. Packets to the server are delayed, those of both
-directions lost, at random or because they are longer than the longest. It passes on about 50,000 packets per second, in the order in which they came.
+`python link.py --server PATH --client PATH --delay-ms N --loss-percent N --longest OCTETS` makes a TUN device of that
+name in each namespace, prints `ready`, and passes packets on until SIGTERM. Packets to the server are delayed; those of
+both directions are lost at random, or because they are longer. It passes on about 50,000 packets per second, in the
+order in which they came.
 """
 
 import argparse

@@ -102,7 +102,7 @@ class Telemetry:
         """Seconds in which these CPUs were not idle, with interrupts and softirqs; idle time is measured exactly."""
         at = [CPU_FIELDS.index(field) for field in ("idle", "iowait", "steal")]
         idle = self.grown(lambda sample: sum(sample["cpu"][cpu][i] for cpu in cpus for i in at))
-        return self.seconds * len(cpus) - idle / self.header["tick"]
+        return float(self.seconds * len(cpus) - idle / self.header["tick"])
 
     def tick_error_cores(self) -> float:
         """By how much `busy_cores` may be wrong: at either end a tick of each CPU. Much in windows of milliseconds."""
