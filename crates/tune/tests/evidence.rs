@@ -113,8 +113,8 @@ fn the_figures_are_those_of_the_committed_records() {
     let measurements: BTreeSet<Lookup> =
         lookups().into_iter().map(|lookup| Lookup { subjects: &[], ..lookup }).collect();
     for measurement in measurements {
-        let record = entry("records", measurement.experiment)
-            .unwrap_or_else(|| panic!("{} has no record", measurement.experiment));
+        // Without a record, the measurement is only planned.
+        let Some(record) = entry("records", measurement.experiment) else { continue };
         let report = fs::read_to_string(record.join("report.md")).expect("the report of a record");
         let is_quoted = |figure: &Figure| {
             let quoting = lookups().into_iter().filter(|lookup| Lookup { subjects: &[], ..*lookup } == measurement);
@@ -135,8 +135,7 @@ fn the_figures_are_those_of_the_committed_records() {
 fn what_is_looked_up_is_recorded_or_planned() {
     for lookup in lookups() {
         let text = |folder: &str, file: &str| {
-            let entry = entry(folder, lookup.experiment)
-                .unwrap_or_else(|| panic!("{} has no entry in {folder}", lookup.experiment));
+            let Some(entry) = entry(folder, lookup.experiment) else { return String::new() };
             fs::read_to_string(entry.join(file))
                 .or_else(|_| fs::read_to_string(entry))
                 .expect("a record or an experiment")

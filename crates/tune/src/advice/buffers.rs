@@ -1,6 +1,6 @@
 //! Socket buffers and the memory of protocols.
 
-use super::evidence::{Lookup, TRANSFER, effect, group, sweep};
+use super::evidence::{Lookup, SHARE, TRANSFER, alone, effect, group, sweep};
 use super::sizes::octets;
 use super::sources::Document::{Diiner, Esnet, Kernel, LowerValues, Operator};
 use super::sources::says;
@@ -37,8 +37,9 @@ pub(super) const SETTINGS: &[Setting] = &[
             says(LowerValues, "10485760"),
             says(Diiner, "tiny buffers (550 octets) have no impact"),
         ],
+        evidence: &[alone(SHARE, "receive buffer 208 KiB")],
         risk: "queries that wait longer than the client does are answered for nothing",
-        condition: "UDP; a server with CAP_NET_ADMIN may exceed it (SO_RCVBUFFORCE)",
+        condition: "UDP; a server with CAP_NET_ADMIN may exceed it (SO_RCVBUFFORCE). E33 sets the buffer of the sockets",
         ..BUFFER
     },
     Setting {

@@ -135,6 +135,19 @@ pub(super) const fn group(level: &'static str) -> Lookup {
     effect("E17", "Server CPU time per answer", level).only(AT_FULL_LOAD)
 }
 
+/// What one setting changes under the condition that it is for (E33).
+pub(super) const fn alone(metric: &'static str, level: &'static str) -> Lookup {
+    effect("E33", metric, level)
+}
+
+/// Metrics of E33.
+pub(super) const ANSWERED: &str = "Time until all connections are answered";
+pub(super) const FAILED: &str = "Share of connections that failed";
+pub(super) const DROPPED: &str = "Time until the kernel has dropped connections without a client";
+pub(super) const LATENCY: &str = "Mean latency";
+pub(super) const PROCESSOR: &str = "Time of the server's CPUs per answer";
+pub(super) const SHARE: &str = "Share of queries answered";
+
 /// Why E3 cannot decide how many workers are best.
 pub(super) const SHARED_PROCESSOR: &str = "in E3 the second worker shares its processor with the load generator";
 

@@ -1,6 +1,6 @@
 //! Ports and TIME_WAIT: how many connections a minute are possible.
 
-use super::evidence::{effect, group};
+use super::evidence::{DROPPED, SHARE, alone, effect, group};
 use super::sizes::{self, octets};
 use super::sources::Document::{Isc, Kernel, Liang, LowerValues, Operator};
 use super::sources::says;
@@ -47,7 +47,11 @@ pub(super) const SETTINGS: &[Setting] = &[
             says(Liang, "2048 65500"),
             says(LowerValues, "1024 65535"),
         ],
-        evidence: &[effect("E14", "Time to transfer all zones", "more ports"), group("Liang et al.")],
+        evidence: &[
+            alone(SHARE, "more ports"),
+            effect("E14", "Time to transfer all zones", "more ports"),
+            group("Liang et al."),
+        ],
         risk: "a service that starts later may find its port in use: list such ports in net.ipv4.ip_local_reserved_ports",
         condition: "a secondary that opens a connection for each zone",
         ..PORT
@@ -86,7 +90,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             )
         },
         sources: &[says(LowerValues, "1 is not recommended"), says(Kernel, "2 by default; needs TCP timestamps")],
-        evidence: &[],
+        evidence: &[alone(SHARE, "tw_reuse 1"), alone(SHARE, "tw_reuse 1, timestamps 0")],
         risk: "with 1 and without timestamps an old packet can reach a new connection",
         ..PORT
     },
@@ -100,7 +104,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             says(Operator, "15; “some say not lower then 30, other say 5-10 for busy server; dflt 60s”"),
             says(Kernel, "60 by default; orphaned connections in FIN-WAIT-2"),
         ],
-        evidence: &[group("other operator")],
+        evidence: &[alone(DROPPED, "fin_timeout 5"), group("other operator")],
         risk: "too low: a slow client's last packets are answered with a reset",
         ..PORT
     },
@@ -118,7 +122,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             says(Operator, "1: times out sooner"),
             says(Kernel, "lower it on loaded web servers, where orphans take much memory"),
         ],
-        evidence: &[group("other operator")],
+        evidence: &[alone(DROPPED, "orphan_retries 1"), group("other operator")],
         risk: "the last answer to a client with some loss gets lost",
         ..PORT
     },

@@ -1,6 +1,6 @@
 //! Queues of connections and packets.
 
-use super::evidence::{BIND_AT_FULL_LOAD, effect, sweep};
+use super::evidence::{ANSWERED, BIND_AT_FULL_LOAD, DROPPED, FAILED, PROCESSOR, alone, effect, sweep};
 use super::sources::Document::{Diiner, Kernel, Liang, LowerValues, Microsoft};
 use super::sources::says;
 use super::{Advice, Group, SETTING, Setting, sizes};
@@ -37,6 +37,8 @@ pub(super) const SETTINGS: &[Setting] = &[
             says(Kernel, "the limit of what a server may ask for with listen()"),
         ],
         evidence: &[
+            alone(ANSWERED, "somaxconn 128"),
+            alone(ANSWERED, "somaxconn 65535"),
             effect("E17", "Mean connection latency", "Liang et al.").only(BIND_AT_FULL_LOAD),
             effect("E17", "Mean connection latency", "lower values").only(BIND_AT_FULL_LOAD),
         ],
@@ -64,6 +66,8 @@ pub(super) const SETTINGS: &[Setting] = &[
             says(Kernel, "a limit for each listener; if the server is overloaded, increase it, and check somaxconn"),
         ],
         evidence: &[
+            alone(ANSWERED, "max_syn_backlog 256"),
+            alone(ANSWERED, "syncookies 0, max_syn_backlog 256"),
             effect("E17", "Mean connection latency", "Liang et al.").only(BIND_AT_FULL_LOAD),
             effect("E17", "Mean connection latency", "lower values").only(BIND_AT_FULL_LOAD),
         ],
@@ -127,6 +131,8 @@ pub(super) const SETTINGS: &[Setting] = &[
             says(Kernel, "only if you are really sure that the listener cannot be made faster"),
         ],
         evidence: &[
+            alone(ANSWERED, "somaxconn 128, abort_on_overflow 1"),
+            alone(FAILED, "somaxconn 128, abort_on_overflow 1"),
             effect("E16", "Answered rate", "abort_on_overflow 1").only(BIND_AT_FULL_LOAD),
             sweep("abort_on_overflow 1"),
         ],
@@ -141,6 +147,11 @@ pub(super) const SETTINGS: &[Setting] = &[
             case.default("net.ipv4.tcp_syncookies", "1", "a SYN flood then costs no memory, and clients still connect")
         },
         sources: &[says(Kernel, "1 by default; a fallback, not a way to serve legal load")],
+        evidence: &[
+            alone(ANSWERED, "syncookies 0"),
+            alone(ANSWERED, "syncookies 0, max_syn_backlog 256"),
+            alone(ANSWERED, "syncookies 2"),
+        ],
         risk: "connections made by a cookie lose some TCP options",
         ..QUEUE
     },
@@ -158,7 +169,10 @@ pub(super) const SETTINGS: &[Setting] = &[
             says(super::sources::Document::Operator, "1: times out sooner"),
             says(Kernel, "5 by default, about 63 s"),
         ],
-        evidence: &[effect("E17", "Mean connection latency", "other operator").only(BIND_AT_FULL_LOAD)],
+        evidence: &[
+            alone(DROPPED, "synack_retries 1"),
+            effect("E17", "Mean connection latency", "other operator").only(BIND_AT_FULL_LOAD),
+        ],
         risk: "with 1 a client that loses two packets cannot connect",
         ..QUEUE
     },
@@ -183,6 +197,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             Microsoft,
             "a firewall rule limited to UDP and the local port, or the firewall takes much CPU time at high rates",
         )],
+        evidence: &[alone(PROCESSOR, "connection tracking"), alone(PROCESSOR, "connection tracking, notrack")],
         risk: "rules that need the state of a connection (ct state) do not match these packets: allow port 53 by address and port",
         ..QUEUE
     },

@@ -1,6 +1,6 @@
 //! How TCP behaves: acknowledgements, congestion, metrics.
 
-use super::evidence::{BIND_AT_FULL_LOAD, TRANSFER, effect, group, sweep};
+use super::evidence::{BIND_AT_FULL_LOAD, LATENCY, PROCESSOR, SHARE, TRANSFER, alone, effect, group, medians, sweep};
 use super::sources::Document::{Diiner, Esnet, Kernel, LowerValues, Operator, Usc};
 use super::sources::says;
 use super::workload::Role;
@@ -48,6 +48,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             )
         },
         sources: &[says(LowerValues, "0 was for kernels before 4.12; 1 is recommended since then")],
+        evidence: &[alone(PROCESSOR, "timestamps 0"), alone(SHARE, "tw_reuse 1, timestamps 0")],
         risk: "12 octets in each packet",
         ..TCP
     },
@@ -86,6 +87,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             }
         },
         sources: &[says(Esnet, "1 for hosts with jumbo frames")],
+        evidence: &[alone(TRANSFER, "mtu_probing 1")],
         risk: "small packets for a while after a loss",
         condition: "an MTU above 1500",
         ..TCP
@@ -115,7 +117,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             )
         },
         sources: &[says(Operator, "1")],
-        evidence: &[group("other operator")],
+        evidence: &[alone(LATENCY, "no_metrics_save 1"), group("other operator")],
         risk: "with 0 one bad moment can slow the next connection to that client",
         ..TCP
     },
@@ -176,6 +178,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             super::sources::Document::KnotManual,
             "2 or 3 for the server side, 1 or 3 for the client side",
         )],
+        evidence: &[alone(LATENCY, "fastopen 1027")],
         risk: "data in a SYN can be replayed; whoever shares the address of a client can have answers of many KB sent to it",
         condition: "one query for each connection, over a distance",
         ..TCP
@@ -186,6 +189,12 @@ pub(super) const SETTINGS: &[Setting] = &[
         rule: "left to the clients: many queries on a connection cost far less than a connection each",
         compute: |_| Advice::Leave("the server answers all queries of a connection, several at once (RFC 7766)".into()),
         sources: &[says(Usc, "processing out of order in parallel is faster")],
+        evidence: &[medians("E31", "Server CPU time per answer").only(&[
+            "zonda, TCP, open connections",
+            "zonda, TCP, a connection per query",
+            "bind, TCP, open connections",
+            "bind, TCP, a connection per query",
+        ])],
         risk: "none known",
         ..TCP
     },
