@@ -95,7 +95,12 @@ pub fn state_dir(config: &ConfigFile) -> Result<PathBuf, Finding> {
     if let Some(file) = config.path.clone().or_else(config::find) {
         input::open(&file).map_err(|error| {
             let message = format!("the configuration cannot be read: {error}");
-            found(Severity::Error, &file, message, "correct the path, run this as root, or name the state-dir with --state-dir")
+            found(
+                Severity::Error,
+                &file,
+                message,
+                "correct the path, run this as root, or name the state-dir with --state-dir",
+            )
         })?;
         reader.read_file(&file);
     }
