@@ -128,7 +128,7 @@ const SLOW_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_WAIT: Duration = Duration::from_millis(20);
 /// Connections opened before events are handled again, so that none waits long.
 const MAX_OPENED_PER_TURN: usize = 64;
-/// When the kernel sends a SYN again (RFC 6298 2.1).
+/// When the kernel sends a SYN again.
 const SYN_TIMEOUT: Duration = Duration::from_secs(1);
 /// The time-out for establishing a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
