@@ -20,6 +20,11 @@ use quinn_proto::{
 };
 use rustls::pki_types::ServerName;
 
+use crate::tries::passes_in_one_of_ten;
+
+#[path = "shared/tries.rs"]
+mod tries;
+
 /// What a server has seen.
 #[derive(Default, Debug)]
 struct Seen {
@@ -203,7 +208,7 @@ fn config<'q>(server: SocketAddr, tls: &'q TlsConfig, queries: &'q Queries) -> Q
     }
 }
 
-/// A thread that sleeps until a query is due wakes up too late for it. On a busy machine some runs are late all the same.
+/// A thread that sleeps until a query is due wakes up too late for it.
 #[test]
 fn queries_at_a_rate_leave_when_they_are_due() {
     let server = Server::start(Duration::from_secs(10));
@@ -211,13 +216,12 @@ fn queries_at_a_rate_leave_when_they_are_due() {
     let duration = Duration::from_millis(100);
     let config =
         QuicConfig { connections: 1, query_rate: Some(400.0), duration, ..config(server.address, &tls, &queries) };
-    let median_ns = || {
+    passes_in_one_of_ten(|| {
         let metrics = config.run(&AtomicBool::new(false), |_| ()).expect("loopback").metrics;
         assert!(metrics.queries >= 20, "{} queries", metrics.queries);
-        metrics.schedule_error.value_at_quantile(0.5)
-    };
-    let medians_ns: Vec<u64> = std::iter::repeat_with(median_ns).take(10).collect();
-    assert!(medians_ns.iter().any(|median_ns| *median_ns < 30_000), "{medians_ns:?}");
+        let median_ns = metrics.schedule_error.value_at_quantile(0.5);
+        assert!(median_ns < 30_000, "{median_ns} ns");
+    });
     server.stop();
 }
 

@@ -14,6 +14,8 @@ mod answers;
 mod latency;
 mod sending;
 mod tcp;
+#[path = "../shared/tries.rs"]
+mod tries;
 #[path = "../shared/udp_server.rs"]
 mod udp_server;
 mod window;
