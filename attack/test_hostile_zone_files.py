@@ -95,7 +95,8 @@ def test_generate_does_not_use_up_time(daemon, line):
     before = server.cpu_s()
     rewrite(server, TINY_ZONE + line)
     assert_refused(server, "error")
-    assert server.cpu_s() - before < 2.0
+    # Unlimited, up to 50 million lines would be made. A debug build needs 1 to 2 s where the hypervisor slows it down.
+    assert server.cpu_s() - before < 6.0
 
 
 @pytest.mark.parametrize("last", ["a A 192.0.2.1\n" * 1000, "; nothing\n" * 1000])
