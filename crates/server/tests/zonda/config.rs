@@ -246,13 +246,13 @@ fn a_produced_catalog_takes_no_file_of_the_default_template() {
 const ZONE: &str = "[[zone]]\nname = \"a\"\nfile = \"a\"\n";
 const KEY: &str = "[[key]]\nname = \"transfer.example\"\nalgorithm = \"hmac-sha256\"\nsecret = \"AQID\"\n";
 
-/// Each text is refused with this message, which shows no secret.
 /// What `zonda config` prints in a shell: systemd gives no state-dir there.
 fn config_without_systemd(folder: &TestFolder) -> CommandOutput {
     let mut command = folder.zonda(&["config", "--config", "zonda.toml"]);
     outcome(command.env_remove("STATE_DIRECTORY").output().expect("zonda runs"))
 }
 
+/// Each text is refused with this message, which shows no secret.
 fn assert_mistakes(mistakes: &[(String, &str)]) {
     for (text, expected) in mistakes {
         let outcome = config_without_systemd(&transfers_folder(text));
