@@ -110,9 +110,12 @@ class Daemon:
     def control_clients(self, count: int) -> Iterator[list[socket.socket]]:
         """Clients of the control socket, which say nothing by themselves."""
         with ExitStack() as stack:
+            # Through a descriptor: an address has 107 octets at most (unix(7)), a path of tests can be longer.
+            directory = os.open(self.state_dir, os.O_PATH)
+            stack.callback(os.close, directory)
             clients = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(count)]
             for client in clients:
-                client.connect(str(self.state_dir / "control.sock"))
+                client.connect(f"/proc/self/fd/{directory}/control.sock")
             yield clients
 
     def cpu_s(self) -> float:
