@@ -111,12 +111,12 @@ fn update(
     found: &mut Findings,
 ) -> Option<(Zone, Difference)> {
     let interner = Interner::existing(&previous.tables.interned);
-    let mut summary = Summary::default();
+    let mut summary = Summary { base_serial: previous.serial(), ..Summary::default() };
     let mut difference = Difference::default();
     let [name_edits, nsec3_edits] =
         [(names, name_runs, &previous.names), (nsec3, nsec3_runs, previous.nsec3())].map(|(staged, runs, old)| {
             runs.sort_unstable_by(|a, b| staged.compare(a, b));
-            let mut diff = TreeDiff::new(old);
+            let mut diff = TreeDiff::new(previous, old);
             let result =
                 encode_range(plan, &interner, staged, runs, Occlusion::default(), |key, value| diff.push(key, value));
             summary.add(result, found);
@@ -142,7 +142,7 @@ pub(crate) fn finish(
     let version = ZoneVersion::next(plan.apex, apex.wire() != plan.apex.wire(), summary.has_wildcards);
     let edits = if names.is_leaf() { 0 } else { summary.edits };
     let tables = ZoneTables::shared(interned.clone(), Denial::None, Tree::empty(), edits);
-    let mut zone = Zone { apex, names, tables, version };
+    let mut zone = Zone { apex, names, tables, version, serial: summary.base_serial };
     check_apex(&zone, plan, found);
     if found.has_errors() || !plan.is_whole {
         return None;
@@ -158,7 +158,7 @@ pub(crate) fn finish(
     if plan.thorough {
         check_child_keys(&zone, plan, found);
     }
-    Some(zone)
+    Some(zone.with_serial_apart())
 }
 
 //----------- ranges -----------------------------------------------------------
@@ -228,15 +228,22 @@ pub(crate) struct Summary {
     /// Owners, including those of NSEC3 records.
     names: usize,
     has_wildcards: bool,
+    /// The serial of the version that this one is made from: its own one if the apex stays as it is.
+    base_serial: u32,
     /// Entries edited since the intern tables were built.
     edits: u32,
     targets: Vec<TargetName>,
 }
 
 impl Summary {
-    /// The summary of a change: targets are not checked.
-    pub(crate) fn of_change(has_wildcards: bool, edits: u32) -> Summary {
-        Summary { has_wildcards, edits, ..Summary::default() }
+    /// The summary of a change of `base`: targets are not checked.
+    pub(crate) fn of_change(base: &Zone, has_wildcards: bool, edits: u32) -> Summary {
+        Summary { base_serial: base.serial(), edits, ..Summary::of_records(has_wildcards) }
+    }
+
+    /// The summary of records that are checked already.
+    pub(crate) fn of_records(has_wildcards: bool) -> Summary {
+        Summary { has_wildcards, ..Summary::default() }
     }
 
     fn add(&mut self, result: RangeResult, found: &mut Findings) {
@@ -282,6 +289,7 @@ pub(crate) fn has_wildcard_label(key: &[u8]) -> bool {
 
 /// Compares encoded nodes, in key order, with a tree, and collects the edits.
 struct TreeDiff<'t> {
+    zone: &'t Zone,
     old: TreeCursor<'t>,
     at: Option<TreeEntry<'t>>,
     edits: Vec<TreeEdit>,
@@ -289,10 +297,11 @@ struct TreeDiff<'t> {
 }
 
 impl<'t> TreeDiff<'t> {
-    fn new(tree: &'t Tree) -> TreeDiff<'t> {
+    /// For a tree of this version of the zone.
+    fn new(zone: &'t Zone, tree: &'t Tree) -> TreeDiff<'t> {
         let mut old = tree.front();
         let at = old.next();
-        TreeDiff { old, at, edits: Vec::new(), difference: Difference::default() }
+        TreeDiff { zone, old, at, edits: Vec::new(), difference: Difference::default() }
     }
 
     fn push(&mut self, key: &[u8], value: &[u8]) {
@@ -306,7 +315,7 @@ impl<'t> TreeDiff<'t> {
                 Ordering::Equal => break,
             }
         }
-        if self.at.is_some_and(|old| old.value != value) {
+        if self.at.is_some_and(|old| *self.zone.node(&old).with_serial() != *value) {
             self.difference.changed += 1;
             self.edits.push(TreeEdit { key: key.into(), value: Some(value.into()) });
         }

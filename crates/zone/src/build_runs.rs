@@ -55,7 +55,7 @@ pub(crate) fn build(
         return assemble([names, nsec3].map(|runs| stage(&tables, options.apex, &runs)), options);
     }
     let mut found = Findings::default();
-    let summary = Summary::of_change(names.iter().chain(&nsec3).any(|run| run.has_wildcards), 0);
+    let summary = Summary::of_records(names.iter().chain(&nsec3).any(|run| run.has_wildcards));
     let occlusion = apex_occlusion(&names);
     let mut counts = [0; 2];
     let [names, nsec3] = [(names, occlusion), (nsec3, Occlusion::default())].map(|(runs, occlusion)| {

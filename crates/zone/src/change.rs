@@ -167,7 +167,7 @@ impl Zone {
         let Editor { mut found, difference, has_wildcards, .. } = editor;
         let edits = self.tables.edits.saturating_add((names.len() + nsec3.len()) as u32);
         let (names, nsec3) = (self.names.apply(&names), self.nsec3().apply(&nsec3));
-        let summary = Summary::of_change(has_wildcards, edits);
+        let summary = Summary::of_change(self, has_wildcards, edits);
         let zone = finish(&options, names, nsec3, self.tables.interned.clone(), summary, &mut found);
         match zone.filter(|_| !found.has_errors()) {
             Some(zone) => {
@@ -308,7 +308,7 @@ impl<'z, 'p> Editor<'z, 'p> {
         check_node(self.options, owner, key, flags, &records, &mut self.found);
         self.has_wildcards |= has_wildcard_label(key);
         let value = self.encoder.encode(self.interner, owner, case, flags, &mut records);
-        if old.is_none_or(|old| old.value != value) {
+        if old.is_none_or(|old| *self.zone.node(&old).with_serial() != *value) {
             *if old.is_some() { &mut self.difference.changed } else { &mut self.difference.added } += 1;
             self.edits.push(TreeEdit { key: key.into(), value: Some(value.into()) });
         }

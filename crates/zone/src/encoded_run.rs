@@ -76,7 +76,7 @@ impl EncodedRun {
                 let case = OwnerCase::read(entry.value[0], &entry.value[1..]).0;
                 let owner = write_name(&key, case, self.apex.as_ref(), &mut room);
                 let (file, line) = leaf.position(index);
-                for record in decoder.decode(ZoneNode::new(entry.value, tables), owner, self.apex.as_ref()) {
+                for record in decoder.decode(ZoneNode::new(entry.value, tables, 0), owner, self.apex.as_ref()) {
                     let owner = if key.is_empty() { apex } else { owner };
                     take(StagedRecord { file, line, ..record }.with_owner(owner));
                 }

@@ -1,4 +1,4 @@
-//! Images: a version of a zone as bytes, for storage, and back. The leaf blocks and tables of a zone are stored as they are, so
+//! Images: a version of a zone as bytes, for storage, and back. The leaf blocks and tables of a zone are stored as they were built, so
 //! decoding costs little more than reading and checking them.
 //!
 //! An image is a sequence of chunks, so that neither side holds it as a whole:
@@ -119,7 +119,7 @@ enum EncoderState {
 impl ImageEncoder {
     /// The image of `zone`.
     pub fn new(zone: Zone) -> ImageEncoder {
-        let leaves = [zone.names.leaves(), zone.nsec3().leaves()];
+        let leaves = [zone.names_with_serial().leaves(), zone.nsec3().leaves()];
         ImageEncoder { zone, leaves, state: EncoderState::Head, number: 0 }
     }
 
@@ -332,8 +332,8 @@ impl ImageDecoder {
         let has = |flag| head.flags & flag != 0;
         let version = ZoneVersion::next(head.apex.as_ref(), has(APEX_HAS_UPPER_CASE), has(HAS_WILDCARDS));
         let tables = ZoneTables::shared(trees.tables, head.denial, nsec3, head.edits);
-        let zone = Zone { apex: head.apex, names, tables, version };
-        if zone.soa().count > 1 { Err(ImageError::SeveralSoa) } else { Ok(zone) }
+        let zone = Zone { apex: head.apex, names, tables, version, serial: 0 };
+        if zone.soa().count > 1 { Err(ImageError::SeveralSoa) } else { Ok(zone.with_serial_apart()) }
     }
 }
 

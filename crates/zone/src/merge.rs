@@ -201,7 +201,7 @@ fn decode<'d>(
     let mut room = [0; _];
     let owner = write_name(&cursor.key, cursor.case(), apex, &mut room);
     let (file, line) = cursor.leaf.as_ref().map_or((0, 0), |leaf| leaf.position(cursor.at));
-    let mut records = decoder.decode(ZoneNode::new(value, tables), owner, apex);
+    let mut records = decoder.decode(ZoneNode::new(value, tables, 0), owner, apex);
     records.iter_mut().for_each(|record| (record.file, record.line) = (file, line));
     records
 }

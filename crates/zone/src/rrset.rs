@@ -1,5 +1,5 @@
 //! The stored form of RRsets, and access to it. `encode` writes it, `compression` compresses its names, `recurring` finds it again by its records, `write` copies it into
-//! messages, `validate` checks it when it comes from outside.
+//! messages, `validate` checks it when it comes from outside, `serial_apart` keeps the serial of a small zone out of it.
 //!
 //! The value of a tree entry is a node, all RRsets of one owner by type. Sizes are in octets; 255 (or a count of 31) means that
 //! the number follows in full, little-endian.
@@ -27,6 +27,7 @@ mod compression;
 mod encode;
 mod nsec3;
 mod recurring;
+mod serial_apart;
 mod signature;
 mod validate;
 mod write;
@@ -52,8 +53,10 @@ pub(crate) const DNAME: u8 = 2;
 pub(crate) const OCCLUDED: u8 = 4;
 /// The owner is below a DNAME, so it is not glue either.
 pub(crate) const BELOW_DNAME: u8 = 32;
+/// The owner is the apex, and its SOA record has zeros in place of the serial, which the version of the zone has.
+const SERIAL_APART: u8 = 64;
 // Two bits of the flag octet hold the owner case.
-const _: () = assert!((CUT | DNAME | OCCLUDED | BELOW_DNAME) & (UPPER | MIXED) == 0);
+const _: () = assert!((CUT | DNAME | OCCLUDED | BELOW_DNAME | SERIAL_APART) & (UPPER | MIXED) == 0);
 
 // The form octet of an RRset.
 const INTERNED: u8 = 0x80;
@@ -70,6 +73,9 @@ const IN_ZONE: u16 = 0x8000;
 /// This RDATA ends in a relocatable pointer.
 const ENDS_IN_POINTER: u16 = 0x4000;
 const LEN: u16 = 0x3fff;
+
+/// The octets of a SOA record after its names (RFC 1035 3.3.13); other types with two names have nothing after them.
+const SOA_NUMBERS_LEN: usize = 20;
 
 // The bases of relocatable pointers.
 const BASE_APEX: u8 = 0;
@@ -107,6 +113,8 @@ fn rdata_layout(rtype: Rtype) -> RdataLayout {
 pub struct ZoneNode<'z> {
     value: &'z [u8],
     tables: &'z InternTables,
+    /// The serial of the version, for a node that is [`SERIAL_APART`] from it.
+    serial: u32,
 }
 
 /// An RRset with the RRSIG records that cover it.
@@ -119,6 +127,8 @@ pub struct Rrset<'z> {
     /// The number of records.
     pub count: usize,
     data: &'z [u8],
+    /// If these are sets of a node that is [`SERIAL_APART`] from its serial.
+    serial: Option<u32>,
     /// All but the hash of the only RDATA, if `data` is the hash of an NSEC3 record; otherwise empty.
     nsec3_rest: &'z [u8],
     signatures: Signatures<'z>,
@@ -127,8 +137,10 @@ pub struct Rrset<'z> {
 //----------- ZoneNode -------------------------------------------------------------
 
 impl<'z> ZoneNode<'z> {
-    pub(crate) fn new(value: &'z [u8], tables: &'z InternTables) -> ZoneNode<'z> {
-        ZoneNode { value, tables }
+    /// A node of a version with this serial; of no version yet, the serial does not matter.
+    #[inline]
+    pub(crate) fn new(value: &'z [u8], tables: &'z InternTables, serial: u32) -> ZoneNode<'z> {
+        ZoneNode { value, tables, serial }
     }
 
     /// Whether the owner is a zone cut.
@@ -181,7 +193,8 @@ impl<'z> ZoneNode<'z> {
     /// All RRsets by type. A set with a count of 0 has only RRSIG records for its type.
     #[inline]
     pub fn rrsets(&self) -> Rrsets<'z> {
-        Rrsets { rest: owner_case::skip(self.value), tables: self.tables }
+        let serial = (self.value[0] & SERIAL_APART != 0).then_some(self.serial);
+        Rrsets { rest: owner_case::skip(self.value), tables: self.tables, serial }
     }
 }
 
@@ -190,6 +203,8 @@ impl<'z> ZoneNode<'z> {
 pub struct Rrsets<'z> {
     rest: &'z [u8],
     tables: &'z InternTables,
+    /// As in [`Rrset`].
+    serial: Option<u32>,
 }
 
 impl<'z> Iterator for Rrsets<'z> {
@@ -235,7 +250,7 @@ impl<'z> Rrsets<'z> {
             }
         };
         self.rest = rest;
-        Some(Rrset { rtype, ttl, count, data, nsec3_rest, signatures })
+        Some(Rrset { rtype, ttl, count, data, serial: self.serial, nsec3_rest, signatures })
     }
 
     #[inline]
@@ -326,8 +341,8 @@ impl<'z> Rrset<'z> {
         self.signatures
     }
 
-    /// The RDATAs in stored form and order. Names may end in relocatable pointers, and an NSEC3 RDATA may be a hash: see
-    /// [`Self::append_rdata`].
+    /// The RDATAs in stored form and order. Names may end in relocatable pointers, an NSEC3 RDATA may be a hash, and a SOA RDATA may lack
+    /// its serial: see [`Self::append_rdata`].
     pub(crate) fn stored(&self) -> impl Iterator<Item = StoredRdata<'z>> + use<'z> {
         let (layout, mut rest, is_hash) = (rdata_layout(self.rtype), self.data, !self.nsec3_rest.is_empty());
         std::iter::from_fn(move || {
@@ -408,6 +423,7 @@ impl<'z> Rrset<'z> {
                     rest = &rest[self.expand(rest, bases, out)..];
                 }
                 out.extend_from_slice(rest);
+                self.put_serial(out);
             }
         }
     }

@@ -1,5 +1,6 @@
 //! A version of a zone: immutable; unchanged parts are shared with previous versions.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
@@ -21,11 +22,13 @@ pub struct Zone {
     pub(crate) names: Tree,
     pub(crate) tables: Arc<ZoneTables>,
     pub(crate) version: ZoneVersion,
+    /// The serial, which the records of a small zone lack: see [`Self::with_serial_apart`].
+    pub(crate) serial: u32,
 }
 
 // A server may have a million zones.
 #[cfg(target_pointer_width = "64")]
-const _: () = assert!(size_of::<Zone>() <= 56);
+const _: () = assert!(size_of::<Zone>() <= 64);
 
 /// What a zone has besides its names. Small unsigned zones, which may be a million, share an empty one.
 pub(crate) struct ZoneTables {
@@ -116,12 +119,12 @@ impl Zone {
 
     /// The serial of the SOA record (RFC 1035 3.3.13).
     pub fn serial(&self) -> u32 {
-        soa_numbers(&self.soa())[0]
+        self.soa().soa_numbers()[0]
     }
 
     /// The expire field of the SOA record, in seconds (RFC 1035 3.3.13).
     pub fn expire_s(&self) -> u32 {
-        soa_numbers(&self.soa())[3]
+        self.soa().soa_numbers()[3]
     }
 
     /// The SOA RRset.
@@ -158,7 +161,7 @@ impl Zone {
     #[inline]
     pub fn negative_soa(&self) -> (Rrset<'_>, u32) {
         let soa = self.soa();
-        (soa, soa.ttl.min(soa_numbers(&soa)[4]))
+        (soa, soa.ttl.min(soa.soa_numbers()[4]))
     }
 
     /// The node of the apex.
@@ -187,7 +190,7 @@ impl Zone {
 
     /// The node of the owner with this key.
     pub fn get(&self, key: &[u8]) -> Option<ZoneNode<'_>> {
-        self.names.get(key).map(|value| ZoneNode::new(value, &self.tables.interned))
+        self.names.get(key).map(|value| ZoneNode::new(value, &self.tables.interned, self.serial))
     }
 
     /// A cursor at the NSEC3 owner with this key (its hash label), or at its predecessor.
@@ -205,7 +208,7 @@ impl Zone {
     /// The node of an entry.
     #[inline]
     pub fn node<'z>(&'z self, entry: &TreeEntry<'z>) -> ZoneNode<'z> {
-        ZoneNode::new(entry.value, &self.tables.interned)
+        ZoneNode::new(entry.value, &self.tables.interned, self.serial)
     }
 
     /// All nodes: in canonical order, the apex first; then those of NSEC3 records.
@@ -250,6 +253,25 @@ impl Zone {
             });
         }
         counts
+    }
+
+    /// The same version with its serial apart from its records if it is small, so that zones that differ in nothing else share these.
+    pub(crate) fn with_serial_apart(mut self) -> Zone {
+        self.serial = self.serial();
+        if self.names.is_shareable()
+            && let Some(apex) = self.apex_node().without_serial()
+        {
+            self.names = self.names.with_first_value(apex);
+        }
+        self
+    }
+
+    /// The tree of names with the serial among the records.
+    pub(crate) fn names_with_serial(&self) -> Tree {
+        match self.apex_node().with_serial() {
+            Cow::Borrowed(_) => self.names.clone(),
+            Cow::Owned(apex) => self.names.with_first_value(apex.into()),
+        }
     }
 
     /// The heap size in octets, including shared parts, without allocator overhead.
@@ -321,12 +343,4 @@ impl Zone {
         }
         len
     }
-}
-
-/// Serial, refresh, retry, expire, minimum: the last twenty octets of the SOA RDATA (RFC 1035 3.3.13).
-#[inline]
-fn soa_numbers(soa: &Rrset<'_>) -> [u32; 5] {
-    let stored = soa.stored().next().expect("a SOA RRset has a record").bytes;
-    let numbers = stored.last_chunk::<20>().expect("SOA RDATA has five numbers").as_chunks::<4>().0;
-    std::array::from_fn(|index| u32::from_be_bytes(numbers[index]))
 }

@@ -8,8 +8,8 @@ use wire::{MAX_NAME_LEN, Rtype, rdata};
 
 use super::{
     BASE_APEX, BASE_OWNER, BASE_RRSET, BELOW_DNAME, COUNT, CUT, DNAME, ENDS_IN_POINTER, FULL_HEAD, INTERNED, LEN,
-    MAX_RRSET_OFFSET, OCCLUDED, RECORD_HEAD_LEN, RdataLayout, SHARED_HEAD, SIGNED, missing_len, nsec3, rdata_layout,
-    signature, split_pointer,
+    MAX_RRSET_OFFSET, OCCLUDED, RECORD_HEAD_LEN, RdataLayout, SHARED_HEAD, SIGNED, SOA_NUMBERS_LEN, missing_len, nsec3,
+    rdata_layout, signature, split_pointer,
 };
 use crate::canonical_key::KeyInfo;
 use crate::intern::InternTables;
@@ -62,9 +62,6 @@ struct StoredName {
 fn may_be_beside_cname(rtype: Rtype) -> bool {
     matches!(rtype, Rtype::CNAME | Rtype::RRSIG | Rtype::NSEC | Rtype::KEY | Rtype::SIG | Rtype::NXT)
 }
-
-/// The octets of a SOA record after its names (RFC 1035 3.3.13); other types with two names have nothing after them.
-const SOA_NUMBERS_LEN: usize = 20;
 
 impl NodeValidator {
     pub(crate) fn new(tables: Arc<InternTables>, apex_len: usize) -> NodeValidator {

@@ -4,8 +4,8 @@ use wire::name::{labels_end, skip_name};
 use wire::{MAX_NAME_LEN, Rtype};
 
 use super::{
-    BASE_RRSET, ENDS_IN_POINTER, LEN, RECORD_HEAD_LEN, RdataLayout, Rrset, StoredRdata, nsec3, rdata_layout,
-    split_pointer,
+    BASE_RRSET, ENDS_IN_POINTER, LEN, RECORD_HEAD_LEN, RdataLayout, Rrset, SOA_NUMBERS_LEN, StoredRdata, nsec3,
+    rdata_layout, split_pointer,
 };
 
 /// The greatest offset of a compression pointer (RFC 1035 4.1.4).
@@ -69,6 +69,7 @@ impl Rrset<'_> {
             for _ in 0..2 {
                 name = relocate_name(rdata, name, &bases);
             }
+            self.put_serial(rdata);
             at += RECORD_HEAD_LEN + len;
         }
         at
@@ -78,7 +79,7 @@ impl Rrset<'_> {
 //----------- RRsets past the reach of pointers --------------------------------
 
 /// The longest RDATA with compressible names: that of SOA.
-const MAX_RDATA_LEN: usize = 2 * MAX_NAME_LEN + 20;
+const MAX_RDATA_LEN: usize = 2 * MAX_NAME_LEN + SOA_NUMBERS_LEN;
 
 /// One RDATA of an RRset that is written where pointers may not reach all names it refers to.
 pub struct DistantRdata<'z> {
@@ -120,6 +121,8 @@ impl DistantRdata<'_> {
             rest = self.spell_name(rest, &bases, message, &mut rdata);
         }
         rdata.push(rest);
+        let SpelledRdata { octets, len } = &mut rdata;
+        self.rrset.put_serial(&mut octets[..*len]);
         rdata
     }
 

@@ -36,6 +36,15 @@ impl Tree {
     }
 }
 
+impl Tree {
+    /// The tree with another value of its first entry, which it must have.
+    pub(crate) fn with_first_value(&self, value: Box<[u8]>) -> Tree {
+        let mut key = Vec::new();
+        self.first().expect("the tree is not empty").append_key(&mut key);
+        self.apply(&[TreeEdit { key: key.into(), value: Some(value) }])
+    }
+}
+
 /// Removes top levels that have a single child.
 fn collapse(mut root: Root) -> Root {
     loop {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 
-use super::Leaf;
+use super::{Leaf, Root, Tree};
 
 /// The most octets of a leaf that is looked for: that of a zone with a few records.
 const MAX_LEN: usize = 512;
@@ -30,6 +30,13 @@ impl Leaf {
             Some(known) if *known.0 == *octets => known.clone(),
             _ => recent[slot].insert(Leaf(Arc::from(octets))).clone(),
         })
+    }
+}
+
+impl Tree {
+    /// Whether the tree is one leaf that others like it share.
+    pub(crate) fn is_shareable(&self) -> bool {
+        matches!(&self.root, Root::Leaf(leaf) if !leaf.0.is_empty() && leaf.0.len() <= MAX_LEN)
     }
 }
 
