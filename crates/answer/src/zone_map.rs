@@ -344,6 +344,6 @@ mod tests {
     #[test]
     #[cfg(target_pointer_width = "64")]
     fn small_zones_are_small() {
-        assert_eq!((size_of::<Branch>(), size_of::<ServedZone>()), (48, 80));
+        assert_eq!((size_of::<Branch>(), size_of::<ServedZone>()), (48, 72));
     }
 }

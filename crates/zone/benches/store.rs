@@ -24,7 +24,7 @@ fn main() {
     report("delegations, octets a record", octets_a_record(&delegations(100_000)));
     report("signed delegations, octets a record", octets_a_record(&signed_delegations(20_000, octet)));
     let tree = build();
-    report("tree, octets an entry", tree.heap_size() as f64 / f64::from(COUNT));
+    report("tree, octets an entry", tree.as_ref().heap_size() as f64 / f64::from(COUNT));
     report_change(&tree, sizes_only);
     if !sizes_only {
         report_searches(&tree);
@@ -81,17 +81,22 @@ fn report_change(pinned: &Tree, sizes_only: bool) {
     let mut tree = pinned.clone();
     let (octets, start) = (ALLOCATED.load(Ordering::Relaxed), Instant::now());
     for n in 0..CHANGES {
-        tree = tree.apply(&[TreeEdit { key: key(scramble(n) % COUNT).into(), value: Some([9; 8].into()) }]);
+        tree = tree.as_ref().apply(&[TreeEdit { key: key(scramble(n) % COUNT).into(), value: Some([9; 8].into()) }]);
     }
     let micros = start.elapsed().as_secs_f64() * 1e6 / f64::from(CHANGES);
     report("one change, octets allocated", (ALLOCATED.load(Ordering::Relaxed) - octets) as f64 / f64::from(CHANGES));
     if !sizes_only {
         report("one change, us", micros);
     }
-    assert_eq!(pinned.iter().filter(|entry| entry.value == [9; 8]).count(), 0, "the pinned version is unchanged");
+    assert_eq!(
+        pinned.as_ref().iter().filter(|entry| entry.value == [9; 8]).count(),
+        0,
+        "the pinned version is unchanged"
+    );
 }
 
 fn report_searches(tree: &Tree) {
+    let tree = tree.as_ref();
     let probes: Vec<_> = (0..500_000).map(|n| [&key(scramble(n) % COUNT)[..], b"www\0"].concat()).collect();
     let per_probe = |start: Instant| start.elapsed().as_secs_f64() * 1e9 / probes.len() as f64;
     let start = Instant::now();

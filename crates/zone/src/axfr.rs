@@ -6,7 +6,7 @@ use crate::canonical_key::{CanonicalKey, write_labels};
 use crate::owner_case;
 use crate::rrset::{MessageOffsets, PointerBases, Rrset};
 use crate::transfer_message::{MessageWriter, NoRoom, TransferMessages};
-use crate::tree::{Tree, TreeEntry};
+use crate::tree::{TreeEntry, TreeRef};
 use crate::zone::Zone;
 
 /// The messages of one zone transfer. It keeps its version of the zone until the end, even if a newer one is published.
@@ -94,7 +94,7 @@ fn fill(state: &mut AxfrState, writer: &mut AxfrWriter<'_, '_, '_>) -> Result<()
                 *state = AxfrState::Names(TreePosition::default());
             }
             AxfrState::Names(position) => {
-                writer.push_tree(&zone.names, position)?;
+                writer.push_tree(zone.names(), position)?;
                 *state = AxfrState::Nsec3(TreePosition::default());
             }
             AxfrState::Nsec3(position) => {
@@ -161,7 +161,7 @@ impl<'z> AxfrWriter<'z, '_, '_> {
         self.message.make_room_for_record(owner_len, rdata_len)
     }
 
-    fn push_tree(&mut self, tree: &'z Tree, position: &mut TreePosition) -> Result<(), NoRoom> {
+    fn push_tree(&mut self, tree: TreeRef<'z>, position: &mut TreePosition) -> Result<(), NoRoom> {
         let mut cursor = match &position.key {
             Some(key) => tree.seek(key),
             None => tree.front(),

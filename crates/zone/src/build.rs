@@ -16,8 +16,8 @@ use crate::intern::{InternTables, Interner};
 use crate::occlusion::{Occlusion, own_flags};
 use crate::rrset::NodeEncoder;
 use crate::stage::{OwnerRuns, Run, Staged, StagedChunk, StagedOwner, gather_runs};
-use crate::tree::{Tree, TreeBuilder, TreeCursor, TreeEdit, TreeEntry};
-use crate::zone::{Zone, ZoneTables, ZoneVersion};
+use crate::tree::{Tree, TreeBuilder, TreeCursor, TreeEdit, TreeEntry, TreeRef};
+use crate::zone::{Zone, ZoneContent, ZoneVersion};
 
 /// How a version differs from the previous one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -110,11 +110,11 @@ fn update(
     (nsec3, nsec3_runs): (Staged<'_>, &mut [Run]),
     found: &mut Findings,
 ) -> Option<(Zone, Difference)> {
-    let interner = Interner::existing(&previous.tables.interned);
+    let interner = Interner::existing(previous.interned());
     let mut summary = Summary { base_serial: previous.serial(), ..Summary::default() };
     let mut difference = Difference::default();
     let [name_edits, nsec3_edits] =
-        [(names, name_runs, &previous.names), (nsec3, nsec3_runs, previous.nsec3())].map(|(staged, runs, old)| {
+        [(names, name_runs, previous.names()), (nsec3, nsec3_runs, previous.nsec3())].map(|(staged, runs, old)| {
             runs.sort_unstable_by(|a, b| staged.compare(a, b));
             let mut diff = TreeDiff::new(previous, old);
             let result =
@@ -122,10 +122,10 @@ fn update(
             summary.add(result, found);
             diff.finish(&mut difference)
         });
-    let edits = previous.tables.edits as usize + name_edits.len() + nsec3_edits.len();
+    let edits = previous.edits as usize + name_edits.len() + nsec3_edits.len();
     summary.edits = u32::try_from(edits).ok().filter(|_| edits <= summary.names / REBUILD_FRACTION)?;
-    let (names, nsec3) = (previous.names.apply(&name_edits), previous.nsec3().apply(&nsec3_edits));
-    let zone = finish(plan, names, nsec3, previous.tables.interned.clone(), summary, found)?;
+    let (names, nsec3) = (previous.names().apply(&name_edits), previous.nsec3().apply(&nsec3_edits));
+    let zone = finish(plan, names, nsec3, previous.interned().clone(), summary, found)?;
     Some((zone, difference))
 }
 
@@ -140,19 +140,19 @@ pub(crate) fn finish(
 ) -> Option<Zone> {
     let apex = plan.apex.to_owned().to_lowercase();
     let version = ZoneVersion::next(plan.apex, apex.wire() != plan.apex.wire(), summary.has_wildcards);
-    let edits = if names.is_leaf() { 0 } else { summary.edits };
-    let tables = ZoneTables::shared(interned.clone(), Denial::None, Tree::empty(), edits);
-    let mut zone = Zone { apex, names, tables, version, serial: summary.base_serial };
+    let edits = if names.only_leaf().is_some() { 0 } else { summary.edits };
+    let content = ZoneContent::new(names.clone(), Tree::empty(), interned.clone(), Denial::None);
+    let mut zone = Zone { apex, content, version, serial: summary.base_serial, edits };
     check_apex(&zone, plan, found);
     if found.has_errors() || !plan.is_whole {
         return None;
     }
-    let denial = denial(&zone, &nsec3, plan, found);
+    let denial = denial(&zone, nsec3.as_ref(), plan, found);
     if found.has_errors() {
         return None;
     }
-    if denial != Denial::None || !nsec3.is_empty() {
-        zone.tables = ZoneTables::shared(interned, denial, nsec3, edits);
+    if denial != Denial::None || !nsec3.as_ref().is_empty() {
+        zone.content = ZoneContent::new(names, nsec3, interned, denial);
     }
     check_targets(&zone, plan, &summary.targets, found);
     if plan.thorough {
@@ -298,7 +298,7 @@ struct TreeDiff<'t> {
 
 impl<'t> TreeDiff<'t> {
     /// For a tree of this version of the zone.
-    fn new(zone: &'t Zone, tree: &'t Tree) -> TreeDiff<'t> {
+    fn new(zone: &'t Zone, tree: TreeRef<'t>) -> TreeDiff<'t> {
         let mut old = tree.front();
         let at = old.next();
         TreeDiff { zone, old, at, edits: Vec::new(), difference: Difference::default() }

@@ -21,7 +21,7 @@ use crate::owner_records::OwnerRecords;
 use crate::rrset::{BELOW_DNAME, CUT, DNAME, NodeEncoder, OCCLUDED};
 use crate::stage::{OwnerRuns, Run, Staged, StagedChunk, gather_runs};
 use crate::text::{RecordSink, ZoneRecord};
-use crate::tree::{Tree, TreeCursor, TreeEdit, TreeEntry};
+use crate::tree::{TreeCursor, TreeEdit, TreeEntry, TreeRef};
 use crate::zone::Zone;
 
 /// Records to remove from a zone and records to add to it. Removals are applied first.
@@ -159,16 +159,16 @@ impl Zone {
             nsec3_max_iterations: rules.nsec3_max_iterations,
             ..BuildOptions::of_records(apex.as_ref())
         };
-        let interner = Interner::existing(&self.tables.interned);
+        let interner = Interner::existing(self.interned());
         let mut editor = Editor::new(self, &options, &interner);
         let ChangeSet { removed, added, .. } = change;
-        let names = editor.edit(&self.names, [removed.names, added.names], true)?;
+        let names = editor.edit(self.names(), [removed.names, added.names], true)?;
         let nsec3 = editor.edit(self.nsec3(), [removed.nsec3, added.nsec3], false)?;
         let Editor { mut found, difference, has_wildcards, .. } = editor;
-        let edits = self.tables.edits.saturating_add((names.len() + nsec3.len()) as u32);
-        let (names, nsec3) = (self.names.apply(&names), self.nsec3().apply(&nsec3));
+        let edits = self.edits.saturating_add((names.len() + nsec3.len()) as u32);
+        let (names, nsec3) = (self.names().apply(&names), self.nsec3().apply(&nsec3));
         let summary = Summary::of_change(self, has_wildcards, edits);
-        let zone = finish(&options, names, nsec3, self.tables.interned.clone(), summary, &mut found);
+        let zone = finish(&options, names, nsec3, self.interned().clone(), summary, &mut found);
         match zone.filter(|_| !found.has_errors()) {
             Some(zone) => {
                 let change = EncodedChange::between(self, &zone);
@@ -180,7 +180,7 @@ impl Zone {
 
     /// Whether [`Zone::rebuild`] would save memory: changed owners outnumber the interned RRsets.
     pub fn needs_rebuild(&self) -> bool {
-        self.tables.edits as usize > self.tables.interned.rrset_count().max(MIN_EDITS)
+        self.edits as usize > self.interned().rrset_count().max(MIN_EDITS)
     }
 
     /// The same zone, built from scratch with new tables. Costs as much as loading without parsing.
@@ -224,7 +224,7 @@ impl<'z, 'p> Editor<'z, 'p> {
     /// occluded, if the tree `has_cuts`.
     fn edit(
         &mut self,
-        tree: &'z Tree,
+        tree: TreeRef<'z>,
         mut parts: [OwnerRuns; 2],
         has_cuts: bool,
     ) -> Result<Vec<TreeEdit>, ChangeError> {
@@ -318,7 +318,7 @@ impl<'z, 'p> Editor<'z, 'p> {
     //----------- zone cuts ----------------------------------------------------
 
     /// The top-most cut or DNAME above `key`, edits included.
-    fn occlusion_of(&self, tree: &Tree, key: &[u8]) -> Occlusion {
+    fn occlusion_of(&self, tree: TreeRef<'_>, key: &[u8]) -> Occlusion {
         // The apex comes first; it has no ancestors itself.
         let apex = (!key.is_empty()).then_some(0);
         for len in apex.into_iter().chain(ancestor_lens(key)) {
@@ -370,7 +370,7 @@ struct Below<'z> {
 }
 
 impl<'z> Below<'z> {
-    fn new(tree: &'z Tree, key: &[u8], occlusion: Occlusion) -> Below<'z> {
+    fn new(tree: TreeRef<'z>, key: &[u8], occlusion: Occlusion) -> Below<'z> {
         let mut cursor = tree.seek(key);
         let next = cursor.next();
         Below { key: key.to_vec(), cursor, next, occlusion }

@@ -14,7 +14,7 @@ use crate::finding::Findings;
 use crate::owner_case::name_of_key;
 use crate::rrset::{BELOW_DNAME, CUT, OCCLUDED};
 use crate::stage::StagedRecord;
-use crate::tree::Tree;
+use crate::tree::TreeRef;
 use crate::zone::Zone;
 pub(crate) use records::{check_child_keys, check_records, key_tag};
 
@@ -171,7 +171,7 @@ pub(crate) fn check_apex(zone: &Zone, options: &BuildOptions<'_>, found: &mut Fi
         return;
     }
     let apex = options.apex;
-    let node = zone.names.first().filter(|entry| entry.key_len() == 0).map(|entry| zone.node(&entry));
+    let node = zone.names().first().filter(|entry| entry.key_len() == 0).map(|entry| zone.node(&entry));
     let count = |rtype| node.and_then(|node| node.rrset(rtype)).map_or(0, |rrset| rrset.count);
     let mut report = |rule| options.report(found, rule, (0, 0), apex);
     match count(Rtype::SOA) {
@@ -185,7 +185,7 @@ pub(crate) fn check_apex(zone: &Zone, options: &BuildOptions<'_>, found: &mut Fi
 }
 
 /// The denial of existence of the zone: the NSEC3 chain of its NSEC3PARAM (RFC 5155 4), else NSEC, else none.
-pub(crate) fn denial(zone: &Zone, nsec3: &Tree, options: &BuildOptions<'_>, found: &mut Findings) -> Denial {
+pub(crate) fn denial(zone: &Zone, nsec3: TreeRef<'_>, options: &BuildOptions<'_>, found: &mut Findings) -> Denial {
     let node = zone.apex_node();
     if let Some(params) = node.rrset(Rtype::NSEC3PARAM) {
         // RFC 5155 4.1.2: ignore records with flags set.

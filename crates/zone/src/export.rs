@@ -8,7 +8,7 @@ use wire::{Name, Rtype};
 use crate::node_decoder::NodeDecoder;
 use crate::text::ZoneRecord;
 use crate::text::print::{OwnerStyle, write_record};
-use crate::tree::{Tree, TreeEntry};
+use crate::tree::TreeEntry;
 use crate::zone::Zone;
 
 /// The text of one version, chunk by chunk. It keeps its version until the end, even if a newer one is published.
@@ -67,7 +67,7 @@ impl TextExport {
 
     /// Writes owners of one tree until the chunk is complete; returns where the next chunk begins.
     fn write_owners(&mut self, is_nsec3: bool, key: Vec<u8>, out: &mut String, end: usize) -> ExportPosition {
-        let tree: &Tree = if is_nsec3 { self.zone.nsec3() } else { &self.zone.names };
+        let tree = if is_nsec3 { self.zone.nsec3() } else { self.zone.names() };
         let mut cursor = tree.seek(&key);
         let mut next = if cursor.is_exact() { cursor.entry() } else { cursor.next() };
         while let Some(entry) = next {

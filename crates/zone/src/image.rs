@@ -27,7 +27,7 @@ use crate::intern::InternTables;
 use crate::rrset::NodeValidator;
 use crate::rrset_head::RrsetHead;
 use crate::tree::{LeafError, LeafLoader};
-use crate::zone::{Zone, ZoneTables, ZoneVersion};
+use crate::zone::{Zone, ZoneContent, ZoneVersion};
 pub use parallel::decode;
 
 /// The format that is written; no other is read.
@@ -119,7 +119,7 @@ enum EncoderState {
 impl ImageEncoder {
     /// The image of `zone`.
     pub fn new(zone: Zone) -> ImageEncoder {
-        let leaves = [zone.names_with_serial().leaves(), zone.nsec3().leaves()];
+        let leaves = [zone.names_with_serial().as_ref().leaves(), zone.nsec3().leaves()];
         ImageEncoder { zone, leaves, state: EncoderState::Head, number: 0 }
     }
 
@@ -136,9 +136,8 @@ impl ImageEncoder {
                     self.state = EncoderState::Rrsets(0);
                     return true;
                 }
-                EncoderState::Rrsets(at) if at < self.zone.tables.interned.rrset_count() => {
-                    let rrsets =
-                        (at..self.zone.tables.interned.rrset_count()).map(|at| self.zone.tables.interned.rrset(at));
+                EncoderState::Rrsets(at) if at < self.zone.interned().rrset_count() => {
+                    let rrsets = (at..self.zone.interned().rrset_count()).map(|at| self.zone.interned().rrset(at));
                     write_start(RRSETS, number, chunk);
                     self.state = EncoderState::Rrsets(at + write_items(rrsets, chunk));
                     return true;
@@ -159,7 +158,7 @@ impl ImageEncoder {
     fn write_head(&self, out: &mut Vec<u8>) {
         let zone = &self.zone;
         out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
-        out.extend_from_slice(&zone.tables.edits.to_le_bytes());
+        out.extend_from_slice(&zone.edits.to_le_bytes());
         let flag = |is_set, flag| if is_set { flag } else { 0 };
         out.push(flag(zone.has_wildcards(), HAS_WILDCARDS) | flag(zone.apex_has_upper_case(), APEX_HAS_UPPER_CASE));
         write_short(zone.apex.wire(), out);
@@ -172,14 +171,14 @@ impl ImageEncoder {
                 write_short(chain.salt(), out);
             }
         }
-        let heads = zone.tables.interned.own_heads();
+        let heads = zone.interned().own_heads();
         out.push(heads.len() as u8);
         for head in heads {
             out.extend_from_slice(&head.ttl.to_le_bytes());
             out.extend_from_slice(&head.rtype.0.to_le_bytes());
             out.push(head.form);
         }
-        for count in [zone.tables.interned.rrset_count(), self.leaves[0].len(), self.leaves[1].len()] {
+        for count in [zone.interned().rrset_count(), self.leaves[0].len(), self.leaves[1].len()] {
             out.extend_from_slice(&(count as u32).to_le_bytes());
         }
     }
@@ -326,13 +325,13 @@ impl ImageDecoder {
         }
         let [names, nsec3] = trees.loaders.map(LeafLoader::finish);
         // The check of its records has found the SOA record.
-        if names.first().is_none_or(|first| first.key_len() > 0) {
+        if names.as_ref().first().is_none_or(|first| first.key_len() > 0) {
             return Err(ImageError::Records);
         }
         let has = |flag| head.flags & flag != 0;
         let version = ZoneVersion::next(head.apex.as_ref(), has(APEX_HAS_UPPER_CASE), has(HAS_WILDCARDS));
-        let tables = ZoneTables::shared(trees.tables, head.denial, nsec3, head.edits);
-        let zone = Zone { apex: head.apex, names, tables, version, serial: 0 };
+        let content = ZoneContent::new(names, nsec3, trees.tables, head.denial);
+        let zone = Zone { apex: head.apex, content, version, serial: 0, edits: head.edits };
         if zone.soa().count > 1 { Err(ImageError::SeveralSoa) } else { Ok(zone.with_serial_apart()) }
     }
 }

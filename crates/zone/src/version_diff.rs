@@ -10,7 +10,7 @@ use crate::node_decoder::NodeDecoder;
 use crate::owner_case::{MIXED, UPPER};
 use crate::rrset::PointerBases;
 use crate::stage::StagedRecord;
-use crate::tree::{Tree, TreeEntry};
+use crate::tree::{TreeEntry, TreeRef};
 use crate::zone::Zone;
 
 impl EncodedChange {
@@ -20,7 +20,7 @@ impl EncodedChange {
     /// added. Only the case of the apex itself is not compared, as it is part of every name.
     pub fn between(old: &Zone, new: &Zone) -> EncodedChange {
         let mut diff = VersionDiff::new(old, new);
-        diff.compare(&old.names, &new.names);
+        diff.compare(old.names(), new.names());
         diff.compare(old.nsec3(), new.nsec3());
         let VersionDiff { removed, added, .. } = diff;
         let mut bytes = Vec::with_capacity(removed.len() + added.len() + 256);
@@ -68,11 +68,11 @@ impl<'z> VersionDiff<'z> {
         });
         // Stored names may end in a pointer to the apex.
         let is_same_encoding =
-            Arc::ptr_eq(&old.zone.tables.interned, &new.zone.tables.interned) && old.apex.wire() == new.apex.wire();
+            Arc::ptr_eq(old.zone.interned(), new.zone.interned()) && old.apex.wire() == new.apex.wire();
         VersionDiff { old, new, is_same_encoding, removed: Vec::new(), added: Vec::new() }
     }
 
-    fn compare(&mut self, old: &'z Tree, new: &'z Tree) {
+    fn compare(&mut self, old: TreeRef<'z>, new: TreeRef<'z>) {
         old.compare(new, self.is_same_encoding, |old, new| self.push(old, new));
     }
 

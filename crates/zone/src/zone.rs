@@ -11,45 +11,67 @@ use crate::denial::Denial;
 use crate::intern::InternTables;
 use crate::owner_case::{self, OWNER_BUFFER_LEN};
 use crate::rrset::{PointerBases, Rrset, StoredRdata, ZoneNode};
-use crate::tree::{Tree, TreeCursor, TreeEntry};
+use crate::tree::{Leaf, Tree, TreeCursor, TreeEntry, TreeRef};
 
 /// A version of a zone.
 #[derive(Clone)]
 pub struct Zone {
     /// In lower case.
     pub(crate) apex: Name,
-    /// All owners except those of NSEC3 records.
-    pub(crate) names: Tree,
-    pub(crate) tables: Arc<ZoneTables>,
+    pub(crate) content: ZoneContent,
     pub(crate) version: ZoneVersion,
     /// The serial, which the records of a small zone lack: see [`Self::with_serial_apart`].
     pub(crate) serial: u32,
-}
-
-// A server may have a million zones.
-#[cfg(target_pointer_width = "64")]
-const _: () = assert!(size_of::<Zone>() <= 64);
-
-/// What a zone has besides its names. Small unsigned zones, which may be a million, share an empty one.
-pub(crate) struct ZoneTables {
-    pub(crate) interned: Arc<InternTables>,
-    pub(crate) denial: Denial,
-    /// The owners of NSEC3 records, by their hash label.
-    pub(crate) nsec3: Tree,
     /// Entries edited since the intern tables were built. A tree of one leaf gains nothing by new ones: there it is 0.
     pub(crate) edits: u32,
 }
 
-impl ZoneTables {
-    pub(crate) fn shared(interned: Arc<InternTables>, denial: Denial, nsec3: Tree, edits: u32) -> Arc<ZoneTables> {
-        static EMPTY: LazyLock<Arc<ZoneTables>> = LazyLock::new(|| {
-            let interned = InternTables::default().shared();
-            Arc::new(ZoneTables { interned, denial: Denial::None, nsec3: Tree::empty(), edits: 0 })
-        });
-        if Arc::ptr_eq(&interned, &EMPTY.interned) && denial == Denial::None && nsec3.is_empty() && edits == 0 {
-            return EMPTY.clone();
+// A server may have a million zones.
+#[cfg(target_pointer_width = "64")]
+const _: () = assert!(size_of::<Zone>() <= 56);
+
+/// What a zone consists of.
+#[derive(Clone)]
+pub(crate) enum ZoneContent {
+    /// The only leaf of a zone without tables. A million small unsigned zones take no pointer to tables, which would be the same for all.
+    Leaf(Leaf),
+    Trees(Arc<ZoneTrees>),
+}
+
+/// The trees of a zone, and its tables.
+pub(crate) struct ZoneTrees {
+    /// All owners except those of NSEC3 records.
+    names: Tree,
+    /// The owners of NSEC3 records, by their hash label.
+    nsec3: Tree,
+    interned: Arc<InternTables>,
+    denial: Denial,
+}
+
+/// What a zone of one leaf has besides.
+static ONLY_LEAF: LazyLock<ZoneTrees> = LazyLock::new(|| ZoneTrees {
+    names: Tree::empty(),
+    nsec3: Tree::empty(),
+    interned: InternTables::default().shared(),
+    denial: Denial::None,
+});
+
+impl ZoneContent {
+    pub(crate) fn new(names: Tree, nsec3: Tree, interned: Arc<InternTables>, denial: Denial) -> ZoneContent {
+        let has_no_tables =
+            Arc::ptr_eq(&interned, &ONLY_LEAF.interned) && denial == Denial::None && nsec3.as_ref().is_empty();
+        match names.only_leaf() {
+            Some(leaf) if has_no_tables => ZoneContent::Leaf(leaf.clone()),
+            _ => ZoneContent::Trees(Arc::new(ZoneTrees { names, nsec3, interned, denial })),
         }
-        Arc::new(ZoneTables { interned, denial, nsec3, edits })
+    }
+
+    #[inline]
+    fn trees(&self) -> &ZoneTrees {
+        match self {
+            ZoneContent::Leaf(_) => &ONLY_LEAF,
+            ZoneContent::Trees(trees) => trees,
+        }
     }
 }
 
@@ -173,24 +195,24 @@ impl Zone {
     /// A cursor at the owner with this [key](crate::canonical_key), or at its predecessor.
     #[inline]
     pub fn seek(&self, key: &[u8]) -> TreeCursor<'_> {
-        self.names.seek(key)
+        self.names().seek(key)
     }
 
     /// Whether the zone is large enough for [`Self::prefetch`] to pay off.
     #[inline]
     pub fn is_big(&self) -> bool {
-        self.names.is_deep()
+        self.names().is_deep()
     }
 
     /// Prefetches the leaf that a search for this key reads first, without waiting for it.
     #[inline]
     pub fn prefetch(&self, key: &[u8]) {
-        self.names.prefetch(key);
+        self.names().prefetch(key);
     }
 
     /// The node of the owner with this key.
     pub fn get(&self, key: &[u8]) -> Option<ZoneNode<'_>> {
-        self.names.get(key).map(|value| ZoneNode::new(value, &self.tables.interned, self.serial))
+        self.names().get(key).map(|value| ZoneNode::new(value, self.interned(), self.serial))
     }
 
     /// A cursor at the NSEC3 owner with this key (its hash label), or at its predecessor.
@@ -208,23 +230,39 @@ impl Zone {
     /// The node of an entry.
     #[inline]
     pub fn node<'z>(&'z self, entry: &TreeEntry<'z>) -> ZoneNode<'z> {
-        ZoneNode::new(entry.value, &self.tables.interned, self.serial)
+        ZoneNode::new(entry.value, self.interned(), self.serial)
     }
 
     /// All nodes: in canonical order, the apex first; then those of NSEC3 records.
     pub fn nodes(&self) -> impl Iterator<Item = (TreeEntry<'_>, ZoneNode<'_>)> {
-        self.names.iter().chain(self.nsec3().iter()).map(|entry| (entry, self.node(&entry)))
+        self.names().iter().chain(self.nsec3().iter()).map(|entry| (entry, self.node(&entry)))
     }
 
     /// How the zone denies existence.
     #[inline]
     pub fn denial(&self) -> &Denial {
-        &self.tables.denial
+        &self.content.trees().denial
+    }
+
+    /// All owners except those of NSEC3 records.
+    #[inline]
+    pub(crate) fn names(&self) -> TreeRef<'_> {
+        match &self.content {
+            ZoneContent::Leaf(leaf) => leaf.as_tree(),
+            ZoneContent::Trees(trees) => trees.names.as_ref(),
+        }
     }
 
     /// The owners of NSEC3 records, by their hash label.
-    pub(crate) fn nsec3(&self) -> &Tree {
-        &self.tables.nsec3
+    #[inline]
+    pub(crate) fn nsec3(&self) -> TreeRef<'_> {
+        self.content.trees().nsec3.as_ref()
+    }
+
+    /// The tables that the nodes refer to.
+    #[inline]
+    pub(crate) fn interned(&self) -> &Arc<InternTables> {
+        &self.content.trees().interned
     }
 
     /// Whether any owner has a label `*`: such a zone has a wildcard, possibly an empty non-terminal (RFC 4592 2.2.3).
@@ -243,10 +281,10 @@ impl Zone {
     /// The size of the zone, a later version of `base`, whose size is known; visits what they do not share.
     pub fn counts_after(&self, base: &Zone, mut counts: Counts) -> Counts {
         // With other tables, a leaf that both have may mean other records: small leaves are shared by their octets alone.
-        if !Arc::ptr_eq(&self.tables.interned, &base.tables.interned) {
+        if !Arc::ptr_eq(self.interned(), base.interned()) {
             return self.counts();
         }
-        for (old, new) in [(&base.names, &self.names), (base.nsec3(), self.nsec3())] {
+        for (old, new) in [(base.names(), self.names()), (base.nsec3(), self.nsec3())] {
             old.compare(new, true, |old, new| {
                 new.iter().for_each(|entry| counts.add(&self.node(entry)));
                 old.iter().for_each(|entry| counts.remove(&base.node(entry)));
@@ -258,10 +296,12 @@ impl Zone {
     /// The same version with its serial apart from its records if it is small, so that zones that differ in nothing else share these.
     pub(crate) fn with_serial_apart(mut self) -> Zone {
         self.serial = self.serial();
-        if self.names.is_shareable()
+        if let ZoneContent::Leaf(leaf) = &self.content
+            && leaf.is_shareable()
             && let Some(apex) = self.apex_node().without_serial()
+            && let Some(without) = leaf.as_tree().with_first_value(apex).only_leaf()
         {
-            self.names = self.names.with_first_value(apex);
+            self.content = ZoneContent::Leaf(without.clone());
         }
         self
     }
@@ -269,20 +309,20 @@ impl Zone {
     /// The tree of names with the serial among the records.
     pub(crate) fn names_with_serial(&self) -> Tree {
         match self.apex_node().with_serial() {
-            Cow::Borrowed(_) => self.names.clone(),
-            Cow::Owned(apex) => self.names.with_first_value(apex.into()),
+            Cow::Borrowed(_) => self.names().to_tree(),
+            Cow::Owned(apex) => self.names().with_first_value(apex.into()),
         }
     }
 
     /// The heap size in octets, including shared parts, without allocator overhead.
     pub fn heap_size(&self) -> usize {
-        self.names.heap_size() + self.nsec3().heap_size() + self.tables.interned.heap_size() + self.apex.wire().len()
+        self.names().heap_size() + self.nsec3().heap_size() + self.interned().heap_size() + self.apex.wire().len()
     }
 
     /// The entry of the apex.
     #[inline]
     pub fn apex_entry(&self) -> TreeEntry<'_> {
-        self.names.first().expect("the build checks that the zone has an apex")
+        self.names().first().expect("the build checks that the zone has an apex")
     }
 
     /// Whether the apex has upper-case letters.

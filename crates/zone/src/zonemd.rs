@@ -72,7 +72,7 @@ fn digest_of(zone: &Zone, context: Context) -> Vec<u8> {
         record: Vec::new(),
     };
     // NSEC3 owners are in a tree of their own; both are in canonical order, and they may share owners.
-    let (mut names, mut nsec3) = (zone.names.iter().peekable(), zone.nsec3().iter().peekable());
+    let (mut names, mut nsec3) = (zone.names().iter().peekable(), zone.nsec3().iter().peekable());
     let (mut left, mut right) = (Vec::new(), Vec::new());
     loop {
         let order = match (names.peek(), nsec3.peek()) {

@@ -28,6 +28,7 @@ fn edits(changes: &BTreeMap<Vec<u8>, Option<Vec<u8>>>) -> Vec<TreeEdit> {
 }
 
 fn check(tree: &Tree, model: &Model, probes: &[Vec<u8>]) {
+    let tree = tree.as_ref();
     let all: Vec<_> = tree.iter().map(|entry| (key_of(entry), entry.value.to_vec())).collect();
     let expected: Vec<_> = model.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
     assert_eq!(all, expected);
@@ -77,7 +78,7 @@ proptest! {
         check(&tree, &model, &probes);
         for change in changes {
             let (old, old_model) = (tree.clone(), model.clone());
-            tree = tree.apply(&edits(&change));
+            tree = tree.as_ref().apply(&edits(&change));
             for (key, value) in change {
                 match value {
                     Some(value) => { model.insert(key, value); }
@@ -88,7 +89,7 @@ proptest! {
             check(&old, &old_model, &[]);
         }
         let all = model.keys().map(|key| (key.clone(), None)).collect();
-        check(&tree.apply(&edits(&all)), &Model::new(), &probes);
+        check(&tree.as_ref().apply(&edits(&all)), &Model::new(), &probes);
     }
 
     #[test]

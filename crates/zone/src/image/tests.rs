@@ -10,7 +10,7 @@ use crate::owner_case::OwnerCase;
 use crate::rrset::NodeEncoder;
 use crate::stage::StagedRecord;
 use crate::text::{ParseOptions, Source};
-use crate::tree::TreeEdit;
+use crate::tree::{Tree, TreeEdit};
 
 const APEX: &str = "example.";
 
@@ -33,11 +33,12 @@ fn with_records<'r>(owner: &str, records: &[(Rtype, &'r [u8])]) -> Zone {
     let key = CanonicalKey::from_name(owner.as_ref(), options.apex.wire().len());
     let staged = |&(rtype, rdata): &(Rtype, &'r [u8])| StagedRecord { rtype, ttl: 60, rdata, file: 0, line: 0 };
     let mut staged: Vec<_> = records.iter().map(staged).collect();
-    let (interner, flags) = (Interner::existing(&zone.tables.interned), own_flags(key.as_bytes(), &staged));
+    let (interner, flags) = (Interner::existing(zone.interned()), own_flags(key.as_bytes(), &staged));
     let mut encoder = NodeEncoder::new(options.apex);
     let value = encoder.encode(&interner, owner.as_ref(), OwnerCase::LOWER, flags, &mut staged);
-    let names = zone.names.apply(&[TreeEdit { key: key.as_bytes().into(), value: Some(value.into()) }]);
-    Zone { names, ..zone.clone() }
+    let names = zone.names().apply(&[TreeEdit { key: key.as_bytes().into(), value: Some(value.into()) }]);
+    let content = ZoneContent::new(names, Tree::empty(), zone.interned().clone(), Denial::None);
+    Zone { content, ..zone.clone() }
 }
 
 fn decode_image_of(zone: &Zone) -> Result<Zone, ImageError> {

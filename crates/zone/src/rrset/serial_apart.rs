@@ -10,11 +10,9 @@ use wire::Rtype;
 use super::{Rrset, SERIAL_APART, SOA_NUMBERS_LEN, ZoneNode};
 
 impl<'z> ZoneNode<'z> {
-    /// The node of the apex without its serial. `None` if it has none already, and for zones that are signed or have tables:
-    /// these are seldom alike.
+    /// The node of the apex of a zone without tables, without its serial. `None` if it has none already, or a signature over it.
     pub(crate) fn without_serial(&self) -> Option<Box<[u8]>> {
-        let may_be_without = self.value[0] & SERIAL_APART == 0 && self.tables.rrset_count() == 0;
-        let at = if may_be_without { self.serial_at()? } else { return None };
+        let at = if self.value[0] & SERIAL_APART == 0 { self.serial_at()? } else { return None };
         let mut value: Box<[u8]> = self.value.into();
         value[0] |= SERIAL_APART;
         value[at..at + 4].fill(0);
@@ -93,7 +91,7 @@ mod tests {
     }
 
     fn only_leaf(zone: &Zone) -> Arc<[u8]> {
-        zone.names.leaves().remove(0)
+        zone.names().leaves().remove(0)
     }
 
     fn decode_image_of(zone: &Zone) -> Zone {

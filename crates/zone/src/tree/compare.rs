@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use super::block::Block;
 use super::tree_entry::TreeEntry;
-use super::{Children, FAN_OUT, Inner, Leaf, Root, Tree};
+use super::{Children, FAN_OUT, Inner, Node, TreeRef};
 
-impl Tree {
+impl<'t> TreeRef<'t> {
     /// Calls `visit`, in key order, with the entries that are not in nodes shared by both trees: with both entries of the same key, or
     /// with that of one tree alone. The values may be equal. Visits shared nodes as well unless `skips_shared`.
-    pub fn compare<'t>(
-        &'t self,
-        other: &'t Tree,
+    pub fn compare(
+        self,
+        other: TreeRef<'t>,
         skips_shared: bool,
         mut visit: impl FnMut(Option<TreeEntry<'t>>, Option<TreeEntry<'t>>),
     ) {
@@ -75,12 +75,6 @@ struct Pending<'t> {
     height: usize,
 }
 
-#[derive(Clone, Copy)]
-enum Node<'t> {
-    Inner(&'t Arc<Inner>),
-    Leaf(&'t Leaf),
-}
-
 impl Node<'_> {
     fn is_same(self, other: Node<'_>) -> bool {
         match (self, other) {
@@ -92,11 +86,11 @@ impl Node<'_> {
 }
 
 impl<'t> TreeWalk<'t> {
-    fn new(tree: &'t Tree) -> TreeWalk<'t> {
-        let root = match &tree.root {
-            root if root.is_empty() => None,
-            Root::Leaf(leaf) => Some(Pending { node: Node::Leaf(leaf), height: 0 }),
-            Root::Inner(inner) => Some(Pending { node: Node::Inner(inner), height: height(inner) }),
+    fn new(tree: TreeRef<'t>) -> TreeWalk<'t> {
+        let root = match tree.root {
+            Node::Leaf(_) if tree.is_empty() => None,
+            node @ Node::Leaf(_) => Some(Pending { node, height: 0 }),
+            node @ Node::Inner(inner) => Some(Pending { node, height: height(inner) }),
         };
         let mut pending = Vec::with_capacity(2 * FAN_OUT);
         pending.extend(root);

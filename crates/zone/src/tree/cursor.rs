@@ -2,7 +2,7 @@
 
 use super::block::{Block, SearchResult};
 use super::tree_entry::TreeEntry;
-use super::{Children, Inner, MAX_DEPTH, Root, Tree};
+use super::{Children, Inner, MAX_DEPTH, Node, TreeRef};
 use crate::canonical_key::CanonicalKey;
 
 /// A position in a tree: at an entry, before the first or after the last one.
@@ -10,7 +10,7 @@ use crate::canonical_key::CanonicalKey;
 /// It keeps its leaf but not the path from the root: most searches stay in one leaf, so stepping to the next leaf searches again.
 #[derive(Clone)]
 pub struct TreeCursor<'t> {
-    tree: &'t Tree,
+    tree: TreeRef<'t>,
     block: Option<Block<'t>>,
     /// The index of the entry in the block, plus one; 0 is before the first.
     position: usize,
@@ -21,12 +21,12 @@ pub struct TreeCursor<'t> {
 type Path<'t> = ([Option<(&'t Inner, usize)>; MAX_DEPTH], usize);
 
 impl<'t> TreeCursor<'t> {
-    pub(super) fn front(tree: &'t Tree) -> TreeCursor<'t> {
+    pub(super) fn front(tree: TreeRef<'t>) -> TreeCursor<'t> {
         TreeCursor { tree, block: tree.leaf(b""), position: 0, exact: false }
     }
 
     #[inline]
-    pub(super) fn seek(tree: &'t Tree, key: &[u8]) -> TreeCursor<'t> {
+    pub(super) fn seek(tree: TreeRef<'t>, key: &[u8]) -> TreeCursor<'t> {
         let mut cursor = TreeCursor { tree, block: tree.leaf(key), position: 0, exact: false };
         if let Some(block) = cursor.block {
             match block.search(key) {
@@ -121,7 +121,7 @@ impl<'t> TreeCursor<'t> {
 
     /// The path to the current leaf.
     fn path(&self) -> Option<Path<'t>> {
-        let Root::Inner(root) = &self.tree.root else { return None };
+        let Node::Inner(root) = self.tree.root else { return None };
         let mut key = CanonicalKey::new();
         self.block.as_ref()?.entry(0).copy_key(&mut key);
         let (mut path, mut depth): Path<'t> = ([None; MAX_DEPTH], 0);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::build::{Separator, TreeBuilder, build_levels, build_root, group};
-use super::{Children, Inner, LEAF_SIZE, Leaf, Root, Tree};
+use super::{Children, Inner, LEAF_SIZE, Leaf, Node, Root, Tree, TreeRef};
 
 /// One change: the new value of a key, or its removal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,28 +17,26 @@ pub struct TreeEdit {
 /// Adjacent leaves smaller than this, in octets, are merged.
 const SMALL_LEAF: usize = LEAF_SIZE / 3;
 
-impl Tree {
+impl TreeRef<'_> {
     /// The tree after `edits`, which must be sorted by key without duplicates. The cost depends on the edits, not on the tree.
-    pub fn apply(&self, edits: &[TreeEdit]) -> Tree {
+    pub fn apply(self, edits: &[TreeEdit]) -> Tree {
         debug_assert!(edits.is_sorted_by(|a, b| a.key < b.key), "edits are sorted, without duplicate keys");
         if edits.is_empty() {
-            return self.clone();
+            return self.to_tree();
         }
-        let root = match &self.root {
-            root if root.is_empty() => build_root(rewrite_leaf(None, edits)),
-            Root::Leaf(leaf) => build_root(rewrite_leaf(Some(leaf), edits)),
-            Root::Inner(inner) => match rewrite(inner, edits) {
+        let root = match self.root {
+            Node::Leaf(_) if self.is_empty() => build_root(rewrite_leaf(None, edits)),
+            Node::Leaf(leaf) => build_root(rewrite_leaf(Some(leaf), edits)),
+            Node::Inner(inner) => match rewrite(inner, edits) {
                 nodes if nodes.is_empty() => Root::empty(),
                 nodes => collapse(build_levels(nodes)),
             },
         };
         Tree { root }
     }
-}
 
-impl Tree {
     /// The tree with another value of its first entry, which it must have.
-    pub(crate) fn with_first_value(&self, value: Box<[u8]>) -> Tree {
+    pub(crate) fn with_first_value(self, value: Box<[u8]>) -> Tree {
         let mut key = Vec::new();
         self.first().expect("the tree is not empty").append_key(&mut key);
         self.apply(&[TreeEdit { key: key.into(), value: Some(value) }])

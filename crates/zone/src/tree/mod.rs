@@ -5,7 +5,7 @@
 //! | leaf | a [`block`] of sorted keys with their values | about 3 KiB |
 //! | inner node | a [`block`] of separator keys, and pointers to its children | up to 128 children |
 //!
-//! Nodes are immutable. [`Tree::apply`] copies the nodes on the paths from the root to the changed leaves and shares all others
+//! Nodes are immutable. [`TreeRef::apply`] copies the nodes on the paths from the root to the changed leaves and shares all others
 //! with the old version, which stays valid for as long as it is referenced.
 
 pub mod block;
@@ -89,7 +89,7 @@ impl Inner {
     }
 }
 
-/// The empty tree is a leaf without octets: a variant of its own would make every zone larger.
+/// The empty tree is a leaf without octets: a variant of its own would make the tree larger.
 #[derive(Clone)]
 enum Root {
     Leaf(Leaf),
@@ -102,13 +102,21 @@ pub struct Tree {
     root: Root,
 }
 
+/// A borrowed tree. Who has the only leaf of a tree has the tree.
+#[derive(Clone, Copy)]
+pub struct TreeRef<'t> {
+    root: Node<'t>,
+}
+
+#[derive(Clone, Copy)]
+enum Node<'t> {
+    Inner(&'t Arc<Inner>),
+    Leaf(&'t Leaf),
+}
+
 impl Root {
     fn empty() -> Root {
         Root::Leaf(Leaf(Arc::default()))
-    }
-
-    fn is_empty(&self) -> bool {
-        matches!(self, Root::Leaf(leaf) if leaf.0.is_empty())
     }
 }
 
@@ -118,8 +126,45 @@ impl Tree {
         Tree { root: Root::empty() }
     }
 
+    /// Borrows the tree.
+    #[inline]
+    pub fn as_ref(&self) -> TreeRef<'_> {
+        let root = match &self.root {
+            Root::Leaf(leaf) => Node::Leaf(leaf),
+            Root::Inner(inner) => Node::Inner(inner),
+        };
+        TreeRef { root }
+    }
+
+    /// The only leaf, if there is no other node; that of an empty tree has no octets.
+    pub(crate) fn only_leaf(&self) -> Option<&Leaf> {
+        match &self.root {
+            Root::Leaf(leaf) => Some(leaf),
+            Root::Inner(_) => None,
+        }
+    }
+}
+
+impl Leaf {
+    /// The tree that has no other node.
+    #[inline]
+    pub(crate) fn as_tree(&self) -> TreeRef<'_> {
+        TreeRef { root: Node::Leaf(self) }
+    }
+}
+
+impl<'t> TreeRef<'t> {
+    /// The tree, which shares all nodes.
+    pub fn to_tree(self) -> Tree {
+        let root = match self.root {
+            Node::Leaf(leaf) => Root::Leaf(leaf.clone()),
+            Node::Inner(inner) => Root::Inner(inner.clone()),
+        };
+        Tree { root }
+    }
+
     /// The value of `key`.
-    pub fn get(&self, key: &[u8]) -> Option<&[u8]> {
+    pub fn get(self, key: &[u8]) -> Option<&'t [u8]> {
         let leaf = self.leaf(key)?;
         match leaf.search(key) {
             SearchResult::Found(index) => Some(leaf.entry(index).value),
@@ -129,10 +174,10 @@ impl Tree {
 
     /// The leaf whose key range includes `key`; `None` in an empty tree.
     #[inline]
-    fn leaf(&self, key: &[u8]) -> Option<Block<'_>> {
-        let mut inner = match &self.root {
-            Root::Leaf(leaf) => return (!leaf.0.is_empty()).then(|| leaf.block()),
-            Root::Inner(inner) => inner,
+    fn leaf(self, key: &[u8]) -> Option<Block<'t>> {
+        let mut inner = match self.root {
+            Node::Leaf(leaf) => return (!leaf.0.is_empty()).then(|| leaf.block()),
+            Node::Inner(inner) => inner,
         };
         loop {
             let index = inner.child_index(key);
@@ -145,21 +190,21 @@ impl Tree {
 
     /// A cursor at the entry of `key`, or at its predecessor if there is none.
     #[inline]
-    pub fn seek(&self, key: &[u8]) -> TreeCursor<'_> {
+    pub fn seek(self, key: &[u8]) -> TreeCursor<'t> {
         TreeCursor::seek(self, key)
     }
 
     /// A cursor before the first entry.
-    pub fn front(&self) -> TreeCursor<'_> {
+    pub fn front(self) -> TreeCursor<'t> {
         TreeCursor::front(self)
     }
 
     /// The first entry.
     #[inline]
-    pub fn first(&self) -> Option<TreeEntry<'_>> {
-        let mut inner = match &self.root {
-            Root::Leaf(leaf) => return (!leaf.0.is_empty()).then(|| leaf.block().entry(0)),
-            Root::Inner(inner) => inner,
+    pub fn first(self) -> Option<TreeEntry<'t>> {
+        let mut inner = match self.root {
+            Node::Leaf(leaf) => return (!leaf.0.is_empty()).then(|| leaf.block().entry(0)),
+            Node::Inner(inner) => inner,
         };
         loop {
             match &inner.children {
@@ -170,13 +215,13 @@ impl Tree {
     }
 
     /// All entries in key order.
-    pub fn iter(&self) -> impl Iterator<Item = TreeEntry<'_>> {
+    pub fn iter(self) -> impl Iterator<Item = TreeEntry<'t>> {
         let mut cursor = self.front();
         std::iter::from_fn(move || cursor.next())
     }
 
     /// All leaves in key order, as encoded blocks.
-    pub(crate) fn leaves(&self) -> Vec<Arc<[u8]>> {
+    pub(crate) fn leaves(self) -> Vec<Arc<[u8]>> {
         fn collect(inner: &Inner, out: &mut Vec<Arc<[u8]>>) {
             match &inner.children {
                 Children::Inner(nodes) => nodes.iter().for_each(|node| collect(node, out)),
@@ -184,25 +229,20 @@ impl Tree {
             }
         }
         let mut leaves = Vec::new();
-        match &self.root {
-            Root::Leaf(leaf) => leaves.extend((!leaf.0.is_empty()).then(|| leaf.0.clone())),
-            Root::Inner(inner) => collect(inner, &mut leaves),
+        match self.root {
+            Node::Leaf(leaf) => leaves.extend((!leaf.0.is_empty()).then(|| leaf.0.clone())),
+            Node::Inner(inner) => collect(inner, &mut leaves),
         }
         leaves
     }
 
     /// Whether the tree has no entries.
-    pub fn is_empty(&self) -> bool {
-        self.root.is_empty()
-    }
-
-    /// Whether the tree is a single leaf, or empty.
-    pub(crate) fn is_leaf(&self) -> bool {
-        matches!(self.root, Root::Leaf(_))
+    pub fn is_empty(self) -> bool {
+        matches!(self.root, Node::Leaf(leaf) if leaf.0.is_empty())
     }
 
     /// The heap size of all nodes in octets, without allocator overhead.
-    pub fn heap_size(&self) -> usize {
+    pub fn heap_size(self) -> usize {
         fn inner_size(inner: &Inner) -> usize {
             size_of::<Inner>()
                 + 16
@@ -213,10 +253,10 @@ impl Tree {
                     Children::Leaf(leaves) => leaves.iter().map(|leaf| 16 + leaf.0.len()).sum(),
                 }
         }
-        match &self.root {
-            root if root.is_empty() => 0,
-            Root::Leaf(leaf) => 16 + leaf.0.len(),
-            Root::Inner(inner) => inner_size(inner),
+        match self.root {
+            Node::Leaf(_) if self.is_empty() => 0,
+            Node::Leaf(leaf) => 16 + leaf.0.len(),
+            Node::Inner(inner) => inner_size(inner),
         }
     }
 }

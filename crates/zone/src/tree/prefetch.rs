@@ -2,23 +2,23 @@
 //! can overlap. The benchmark `respond` measures the gain.
 #![allow(unsafe_code)]
 
-use super::{Children, Inner, Root, Tree};
+use super::{Children, Inner, Node, TreeRef};
 
 /// How many cache lines of a leaf are prefetched: header, heads and offsets of about 100 entries.
 const LINES: usize = 12;
 const LINE_LEN: usize = 64;
 
-impl Tree {
+impl TreeRef<'_> {
     /// Whether the tree has at least two levels of inner nodes: more than 128 leaves, too large for the innermost caches.
     #[inline]
-    pub fn is_deep(&self) -> bool {
-        matches!(&self.root, Root::Inner(inner) if matches!(inner.children, Children::Inner(_)))
+    pub fn is_deep(self) -> bool {
+        matches!(self.root, Node::Inner(inner) if matches!(inner.children, Children::Inner(_)))
     }
 
     /// Prefetches the start of the leaf whose key range includes `key`, without waiting for it.
     #[inline]
-    pub fn prefetch(&self, key: &[u8]) {
-        let Root::Inner(root) = &self.root else { return };
+    pub fn prefetch(self, key: &[u8]) {
+        let Node::Inner(root) = self.root else { return };
         let mut inner: &Inner = root;
         loop {
             let index = inner.child_index(key);

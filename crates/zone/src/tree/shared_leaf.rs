@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 
-use super::{Leaf, Root, Tree};
+use super::Leaf;
 
 /// The most octets of a leaf that is looked for: that of a zone with a few records.
 const MAX_LEN: usize = 512;
@@ -31,12 +31,10 @@ impl Leaf {
             _ => recent[slot].insert(Leaf(Arc::from(octets))).clone(),
         })
     }
-}
 
-impl Tree {
-    /// Whether the tree is one leaf that others like it share.
+    /// Whether it is small enough to be shared.
     pub(crate) fn is_shareable(&self) -> bool {
-        matches!(&self.root, Root::Leaf(leaf) if !leaf.0.is_empty() && leaf.0.len() <= MAX_LEN)
+        !self.0.is_empty() && self.0.len() <= MAX_LEN
     }
 }
 
