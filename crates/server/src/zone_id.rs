@@ -18,6 +18,40 @@ pub struct ZoneId {
     pub generation: u32,
 }
 
+/// How often each slot has lost a zone: four octets each up to the last one that has. A server that removes no zone needs none.
+#[derive(Default)]
+pub struct SlotGenerations(Vec<u32>);
+
+impl SlotGenerations {
+    /// The zone that a slot has now, if it has one.
+    pub fn current(&self, index: u32) -> ZoneId {
+        ZoneId { index, generation: self.0.get(index as usize).copied().unwrap_or(0) }
+    }
+
+    /// Whether no other zone has had the slot since.
+    pub fn is_current(&self, zone: ZoneId) -> bool {
+        self.current(zone.index) == zone
+    }
+
+    /// The slot has this zone now.
+    pub fn begin(&mut self, zone: ZoneId) {
+        let index = zone.index as usize;
+        if self.is_current(zone) {
+            return;
+        }
+        if index >= self.0.len() {
+            self.0.resize(index + 1, 0);
+        }
+        self.0[index] = zone.generation;
+    }
+
+    /// The slot has lost its zone: the next one is another.
+    pub fn end(&mut self, index: u32) {
+        let ZoneId { generation, .. } = self.current(index);
+        self.begin(ZoneId { index, generation: generation.wrapping_add(1) });
+    }
+}
+
 /// Zones in a state that very many may have: one bit per slot.
 #[derive(Default)]
 pub struct ZoneBitSet(Vec<u64>);
@@ -58,6 +92,21 @@ fn bit_of(zone: ZoneId) -> (usize, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn slots_have_generations_once_they_have_lost_a_zone() {
+        let mut slots = SlotGenerations::default();
+        let zone = |index, generation| ZoneId { index, generation };
+        assert!(slots.is_current(zone(9, 0)) && !slots.is_current(zone(9, 1)));
+        slots.begin(zone(9, 0));
+        assert!(slots.0.is_empty());
+        (0..2).for_each(|_| slots.end(5));
+        slots.begin(zone(4, 7));
+        assert_eq!([3, 4, 5, 9].map(|index| slots.current(index).generation), [0, 7, 2, 0]);
+        assert!(slots.is_current(zone(5, 2)) && !slots.is_current(zone(5, 1)));
+        slots.begin(zone(4, 0));
+        assert_eq!((slots.current(4).generation, slots.0.len()), (0, 6));
+    }
 
     #[test]
     fn zones_are_added_and_removed_one_by_one() {

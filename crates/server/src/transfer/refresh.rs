@@ -5,7 +5,7 @@
 //! one with the highest. A primary that does not answer is backed off for all its zones, which stay in their queues meanwhile
 //! and cost nothing. One message at a time finds out whether it is back.
 //!
-//! All times are seconds since 1970. Nothing is allocated per zone but its 32 octets here, its timers and its queue entries.
+//! All times are seconds since 1970. Nothing is allocated per zone but its 28 octets here, its timers and its queue entries.
 
 mod actions;
 mod check_results;
@@ -25,7 +25,7 @@ use std::collections::{BTreeSet, BinaryHeap, HashMap, VecDeque};
 use super::interned::Interned;
 use super::primary::{GroupId, PeerConfig, PrimaryId, PrimaryTable, SecondaryLimits, SizeLimits};
 use super::soa_timers::{SoaTimers, StoredTimers, TimerLimits};
-use crate::zone_id::ZoneId;
+use crate::zone_id::{SlotGenerations, ZoneId};
 use crate::zone_timers::ZoneTimers;
 pub use actions::{CheckFailure, ProbeResult, RefreshAction, RefreshStatus, TransferResult, ZoneVersion};
 use delivery::{Delivery, KnownCommands};
@@ -93,6 +93,7 @@ struct Candidate {
 /// The scheduler of all secondary zones.
 pub struct RefreshScheduler {
     slots: Vec<ZoneSlot>,
+    generations: SlotGenerations,
     /// When each zone is checked or expires: whichever comes first, as a zone that expires is checked as well.
     timers: ZoneTimers,
     /// The intervals of served SOA records, as they are there: their limits may change.
@@ -123,6 +124,7 @@ impl RefreshScheduler {
     pub fn new(limits: RefreshLimits, seed: u64) -> RefreshScheduler {
         RefreshScheduler {
             slots: Vec::new(),
+            generations: SlotGenerations::default(),
             timers: ZoneTimers::default(),
             intervals: Interned::default(),
             table: PrimaryTable::default(),
@@ -182,7 +184,8 @@ impl RefreshScheduler {
         if self.slots.len() <= index {
             self.slots.resize(index + 1, ZoneSlot::VACANT);
         }
-        self.slots[index] = ZoneSlot { generation: zone.generation, group, state: ZoneState::Idle, ..ZoneSlot::VACANT };
+        self.slots[index] = ZoneSlot { group, state: ZoneState::Idle, ..ZoneSlot::VACANT };
+        self.generations.begin(zone);
         match version {
             Some(version) => self.restore(zone, version, limits.timers, now_s),
             None => self.enqueue(zone.index, Lane::NotServed),
@@ -365,18 +368,18 @@ impl RefreshScheduler {
     }
 
     fn slot(&mut self, zone: ZoneId) -> Option<&mut ZoneSlot> {
-        let slot = self.slots.get_mut(zone.index as usize)?;
-        (slot.state != ZoneState::Vacant && slot.generation == zone.generation).then_some(slot)
+        let is_current = self.generations.is_current(zone);
+        self.slots.get_mut(zone.index as usize).filter(|slot| is_current && slot.state != ZoneState::Vacant)
     }
 
     /// Whether the zone was added and not removed.
     pub fn contains(&self, zone: ZoneId) -> bool {
         let slot = self.slots.get(zone.index as usize);
-        slot.is_some_and(|slot| slot.state != ZoneState::Vacant && slot.generation == zone.generation)
+        slot.is_some_and(|slot| slot.state != ZoneState::Vacant && self.generations.is_current(zone))
     }
 
     fn id_of(&self, index: u32) -> ZoneId {
-        ZoneId { index, generation: self.slots[index as usize].generation }
+        self.generations.current(index)
     }
 
     //---------- Status and queue

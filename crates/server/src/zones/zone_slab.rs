@@ -13,14 +13,13 @@ use wire::NameRef;
 
 use super::change_detection::Fingerprint;
 use super::zone_entry::ZoneEntry;
-use crate::zone_id::ZoneId;
+use crate::zone_id::{SlotGenerations, ZoneId};
 
 /// The zones of the registry, each in a numbered slot.
 #[derive(Default)]
 pub struct ZoneSlab {
     slots: Vec<Option<ZoneEntry>>,
-    /// How often each slot has lost a zone.
-    generations: Vec<u32>,
+    generations: SlotGenerations,
     /// The fingerprints of the files of zones, by slot. Those of the slots after the end are [`Fingerprint::NONE`], as all of a server
     /// without zone files are.
     fingerprints: Vec<Fingerprint>,
@@ -32,7 +31,7 @@ pub struct ZoneSlab {
 }
 
 #[cfg(target_pointer_width = "64")]
-const _: () = assert!(size_of::<Option<ZoneEntry>>() <= 16, "a million zones take 16 MB, and 4 for their generations");
+const _: () = assert!(size_of::<Option<ZoneEntry>>() <= 16, "a million zones take 16 MB");
 
 impl ZoneSlab {
     /// Adds a zone whose apex is not in the slab yet. Returns `None`, and drops the entry, if it is. `published` are zones of this slab, as
@@ -45,7 +44,6 @@ impl ZoneSlab {
         if index as usize == self.slots.len() {
             self.reserve(self.slots.len() / GROWTH_FRACTION + 1);
             self.slots.push(None);
-            self.generations.push(0);
         }
         Arc::get_mut(&mut entry.served).expect("a new zone is not shared").set_slot(index);
         self.slots[index as usize] = Some(entry);
@@ -75,8 +73,7 @@ impl ZoneSlab {
         if let Ok(found) = self.unpublished.find_entry(hash(&self.hasher, apex), |&index| index == id.index) {
             found.remove();
         }
-        let generation = &mut self.generations[id.index as usize];
-        *generation = generation.wrapping_add(1);
+        self.generations.end(id.index);
         if let Some(fingerprint) = self.fingerprints.get_mut(id.index as usize) {
             *fingerprint = Fingerprint::NONE;
         }
@@ -101,14 +98,12 @@ impl ZoneSlab {
 
     /// The zone with this number, unless it was removed.
     pub fn get(&self, id: ZoneId) -> Option<&ZoneEntry> {
-        let index = id.index as usize;
-        self.slots.get(index).filter(|_| self.generations[index] == id.generation)?.as_ref()
+        self.slots.get(id.index as usize).filter(|_| self.generations.is_current(id))?.as_ref()
     }
 
     /// The zone with this number, unless it was removed. The apex must stay the same.
     pub fn get_mut(&mut self, id: ZoneId) -> Option<&mut ZoneEntry> {
-        let index = id.index as usize;
-        self.slots.get_mut(index).filter(|_| self.generations[index] == id.generation)?.as_mut()
+        self.slots.get_mut(id.index as usize).filter(|_| self.generations.is_current(id))?.as_mut()
     }
 
     /// The state of its files that a zone was read from.
@@ -132,14 +127,13 @@ impl ZoneSlab {
     /// The zone in this slot, if there is one.
     pub fn id_at(&self, index: usize) -> Option<ZoneId> {
         self.slots.get(index)?.as_ref()?;
-        Some(ZoneId { index: index as u32, generation: self.generations[index] })
+        Some(self.generations.current(index as u32))
     }
 
     /// Prepares for this many more zones.
     pub fn reserve(&mut self, zones: usize) {
         if self.slots.len() + zones > self.slots.capacity() + self.free.len() {
             self.slots.reserve_exact(zones);
-            self.generations.reserve_exact(zones);
         }
     }
 
