@@ -77,6 +77,9 @@ pub enum Rejection {
     /// The external command does not accept it.
     #[error(transparent)]
     Command(#[from] CommandError),
+    /// A bug.
+    #[error("zonda panicked while checking it; this is a bug, please report it")]
+    Panicked,
 }
 
 /// What is said about a version that is published.

@@ -1,6 +1,7 @@
 //! Loading zones: what is read for them, and what is served of that.
 
-use std::path::PathBuf;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -13,7 +14,7 @@ use crate::config::ZoneSource;
 use crate::printable::path_text;
 use crate::report::{Change, ZoneReport};
 use crate::zone_id::ZoneId;
-use crate::zones::acceptance;
+use crate::zones::acceptance::{self, Rejection};
 use crate::zones::change_detection::Fingerprint;
 use crate::zones::load::{LoadedZone, refusal};
 use crate::zones::load_progress::LoadProgress;
@@ -63,16 +64,10 @@ impl ZoneRegistry {
     }
 
     /// Asks the external command in a pool. The load goes on until it answers.
-    fn submit_check(&self, task: Arc<ReadTask<LoadJob>>, mut loaded: LoadedZone) {
+    fn submit_check(&self, task: Arc<ReadTask<LoadJob>>, loaded: LoadedZone) {
         self.pools.submit(acceptance::command_lane(&task.job.policy), move || {
-            let result = match &loaded.zone {
-                Some(zone) => acceptance::run_command(zone, &task.job.policy),
-                None => Ok(()),
-            };
-            if let Err(rejection) = result {
-                loaded.findings.insert(0, refusal(path_text(&task.file).into(), &rejection));
-                (loaded.zone, loaded.fingerprint) = (None, Fingerprint::NONE);
-            }
+            let run_command = |zone: &Zone| acceptance::run_command(zone, &task.job.policy);
+            let loaded = checked(loaded, &task.file, run_command);
             ZoneWorkResult::Checked(task, Box::new(loaded))
         });
     }
@@ -180,6 +175,17 @@ impl ZoneRegistry {
     }
 }
 
+/// A zone that was read, refused if `check` does not accept it. A bug in a check must not leave the zone loading for ever.
+fn checked(mut loaded: LoadedZone, file: &Path, check: impl FnOnce(&Zone) -> Result<(), Rejection>) -> LoadedZone {
+    let Some(zone) = &loaded.zone else { return loaded };
+    let result = catch_unwind(AssertUnwindSafe(|| check(zone))).unwrap_or(Err(Rejection::Panicked));
+    if let Err(rejection) = result {
+        loaded.findings.insert(0, refusal(path_text(file).into(), &rejection));
+        (loaded.zone, loaded.fingerprint) = (None, Fingerprint::NONE);
+    }
+    loaded
+}
+
 /// Why a zone was not loaded.
 fn first_error(findings: &[Finding]) -> String {
     let error = findings.iter().find(|finding| finding.severity == Severity::Error).or(findings.first());
@@ -198,4 +204,31 @@ fn rejected_as_stale(loaded: LoadedZone, source: &ZoneSource, apex: NameRef<'_>,
         help: "take over the changes from `zonda zone export`, set a later serial, and reload".into(),
     };
     LoadedZone { zone: None, findings: vec![finding], fingerprint: Fingerprint::NONE, ..loaded }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_check_that_panics_refuses_the_zone() {
+        let apex: wire::Name = "a.".parse().expect("a name");
+        let text = "@ 60 SOA ns.invalid. host.invalid. 1 1 1 1 1\n@ 60 NS ns.invalid.\n";
+        let source = || zone::text::Source { name: "x".into(), bytes: text.as_bytes() };
+        let options = zone::load::LoadOptions::new(zone::text::ParseOptions::new(apex.as_ref()));
+        let loaded = || LoadedZone {
+            zone: zone::load::load(source(), &options).zone,
+            is_changed: true,
+            file_serial: Some(1),
+            change: None,
+            findings: Vec::new(),
+            fingerprint: Fingerprint::NONE,
+            includes: Box::default(),
+        };
+        assert!(checked(loaded(), Path::new("file"), |_| Ok(())).zone.is_some());
+        let refused = checked(loaded(), Path::new("file"), |_| panic!("a test"));
+        assert!(refused.zone.is_none());
+        let error = first_error(&refused.findings);
+        assert!(error.starts_with("file") && error.contains("zonda panicked"), "{error}");
+    }
 }
