@@ -164,6 +164,10 @@ impl ChangeHooks for TransferHooks {
         (self.keys, self.last) = (keys, None);
         changed
     }
+
+    fn retain_keys(&mut self, used: &HashSet<Name>) {
+        self.former_keys.retain(|name, _| used.contains(name));
+    }
 }
 
 /// The configured targets, and those name servers that are not among them: these are notified without a key.
@@ -258,5 +262,11 @@ mod tests {
         assert_eq!(hooks.set_keys(&[configured("BAUG")]), HashSet::from([key]), "a key of that name is another one");
         let second = key_of_next(&mut hooks);
         assert!(second.is_some() && second != first);
+        hooks.set_keys(&[]);
+        hooks.retain_keys(&HashSet::from(["k.".parse().expect("a literal")]));
+        assert_eq!(key_of_next(&mut hooks), second);
+        // Each rotation of keys leaves one behind.
+        hooks.retain_keys(&HashSet::new());
+        assert!(hooks.former_keys.is_empty());
     }
 }

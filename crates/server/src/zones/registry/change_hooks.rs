@@ -41,6 +41,9 @@ pub trait ChangeHooks: Send {
     fn set_keys(&mut self, _keys: &[ConfiguredKey]) -> HashSet<Name> {
         HashSet::new()
     }
+
+    /// The zones have no other keys than the configured ones and these from now on.
+    fn retain_keys(&mut self, _used: &HashSet<Name>) {}
 }
 
 /// No notifications.

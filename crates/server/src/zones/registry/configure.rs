@@ -7,7 +7,7 @@ use answer::{ZoneExtras, ZoneState};
 use wire::{Name, NameRef};
 
 use super::{ChangeRefusal, ZoneNotice, ZoneRegistry};
-use crate::config::{ConfiguredKey, ZoneConfig, ZoneSource};
+use crate::config::{ConfiguredKey, ZoneConfig, ZonePolicy, ZoneSource};
 use crate::report::{Change, ZoneReport};
 use crate::zone_id::{ZoneBitSet, ZoneId};
 use crate::zones::change_detection::Fingerprint;
@@ -24,6 +24,10 @@ pub(super) struct Configuring {
     /// The next slot to look at for zones that are gone, once all configured ones were compared.
     swept: usize,
     acls: Acls,
+    /// The keys of the zones that keep their settings: of those whose template is gone, perhaps, and of frozen ones among them.
+    kept_keys: HashSet<Name>,
+    /// The policy whose keys were noted last, which most of these zones share.
+    noted: Option<Arc<ZonePolicy>>,
     /// Those of the zone before, which most zones share.
     last: Option<(Arc<ZoneSource>, Arc<ZoneExtras>)>,
     reports: Vec<ZoneReport>,
@@ -45,6 +49,8 @@ impl ZoneRegistry {
             next_slot: 0,
             configured: ZoneBitSet::default(),
             swept: 0,
+            kept_keys: HashSet::new(),
+            noted: None,
             acls: Acls::default(),
             last: None,
             reports: Vec::new(),
@@ -94,6 +100,7 @@ impl ZoneRegistry {
 
     fn end_configuration(&mut self, job: Configuring) -> Vec<ZoneReport> {
         self.changed_keys = HashSet::new();
+        self.hooks.retain_keys(&job.kept_keys);
         self.loads.begin_reload(self.zones.len());
         self.publisher.publish_draft(&self.zones);
         self.forget_published();
@@ -163,7 +170,19 @@ impl ZoneRegistry {
             job.reports.extend(self.forget(id));
         } else {
             self.announce_changed_key(id);
+            self.note_kept_keys(id, job);
         }
+    }
+
+    /// The configuration guarantees that its own zones have keys that exist.
+    fn note_kept_keys(&self, id: ZoneId, job: &mut Configuring) {
+        let Some(entry) = self.zones.get(id).filter(|_| !job.configured.contains(id)) else { return };
+        let policy = &entry.source.policy;
+        if job.noted.as_ref().is_some_and(|noted| Arc::ptr_eq(noted, policy)) {
+            return;
+        }
+        job.kept_keys.extend(policy.primaries.iter().chain(&policy.notify).filter_map(|server| server.key.clone()));
+        job.noted = Some(policy.clone());
     }
 
     /// Gives a zone the source of the configuration; it keeps its content.

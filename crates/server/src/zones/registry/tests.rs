@@ -250,6 +250,15 @@ fn zones_and_reloads_come_and_go_while_reads_are_under_way() {
 /// Reports these keys as changed, and the zones that are configured.
 struct KeyHooks(Vec<Name>, Arc<Mutex<Vec<String>>>);
 
+/// Takes the keys of zones that keep their settings.
+struct KeptKeys(Arc<Mutex<HashSet<Name>>>);
+
+impl ChangeHooks for KeptKeys {
+    fn retain_keys(&mut self, used: &HashSet<Name>) {
+        *self.0.lock().expect("no panic") = used.clone();
+    }
+}
+
 impl ChangeHooks for KeyHooks {
     fn configured(
         &mut self,
@@ -292,6 +301,29 @@ fn a_changed_key_is_announced_for_its_zones_alone_and_in_steps() {
     assert_eq!(take(), ["b."]);
     bench.zones.configure(zones().into());
     assert_eq!(take(), [] as [&str; 0], "once");
+}
+
+/// Others need no key that is configured no more.
+#[test]
+fn the_keys_of_zones_that_keep_their_settings_are_reported() {
+    let mut bench = Bench::new(&[]);
+    let kept = Arc::new(Mutex::new(HashSet::new()));
+    bench.zones.set_hooks(Box::new(KeptKeys(kept.clone())));
+    let config = with_primary_key("member.", "kept.");
+    let extras = Acls::default().of(&config.source.policy);
+    let template = TemplateSource { source: Arc::new(config.source), extras };
+    let catalog: Name = "catalog.".parse().expect("a name");
+    let origin = ZoneOrigin::Member { catalog, group: None, template: "default".into() };
+    let id = bench.zones.add_member(config.name, &template, origin, b"1").expect("it is new");
+    let configure = |bench: &mut Bench| {
+        bench.zones.configure([with_primary_key("a.", "other.")].into());
+        kept.lock().expect("no panic").clone()
+    };
+    for _ in 0..2 {
+        assert_eq!(configure(&mut bench), HashSet::from(["kept.".parse().expect("a name")]));
+    }
+    bench.zones.remove(id);
+    assert_eq!(configure(&mut bench), HashSet::new());
 }
 
 /// The server may have been killed after the catalog was stored, and before the zone was removed.
