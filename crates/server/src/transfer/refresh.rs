@@ -20,7 +20,7 @@ mod triggers;
 mod zone_slot;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap, HashMap, VecDeque};
+use std::collections::{BTreeSet, BinaryHeap, HashMap, HashSet, VecDeque};
 
 use super::interned::Interned;
 use super::primary::{GroupId, PeerConfig, PrimaryId, PrimaryTable, SecondaryLimits, SizeLimits};
@@ -60,6 +60,8 @@ impl Default for RefreshLimits {
 #[derive(Default)]
 struct GroupState {
     waiting: BinaryHeap<QueueEntry>,
+    /// How many of these entries are of zones that have left the queue, or have a more urgent entry.
+    stale: usize,
     is_active: bool,
     /// By which of its primaries it is blocked, one bit each.
     blocked_on: u16,
@@ -232,12 +234,14 @@ impl RefreshScheduler {
             return; // Another setting changed: what is in progress goes on.
         }
         self.checks.remove(&zone.index);
+        let former = slot.group;
         let slot = &mut self.slots[zone.index as usize];
         (slot.group, slot.primary) = (group, primary.unwrap_or(NO_PRIMARY));
         slot.failed = 0; // The positions are those of the former group.
         if slot.state != ZoneState::Delivered {
             // Results of the former primaries are ignored.
-            slot.state = ZoneState::Idle;
+            let state = std::mem::replace(&mut slot.state, ZoneState::Idle);
+            self.leave_queue(former, state);
             self.enqueue(zone.index, Lane::Urgent);
         } else {
             slot.flags.set(Flags::CHECK_AGAIN);
@@ -270,7 +274,32 @@ impl RefreshScheduler {
         if state == ZoneState::Delivered {
             self.delivery_ended(delivery);
         }
+        self.leave_queue(group, state);
         self.release(group);
+    }
+
+    /// A zone of this group had this state. If it waited, its entry in the queue is stale from now on. A group whose primaries are dead takes
+    /// none of its entries: so those that are stale are dropped once they are the majority, which costs little per entry.
+    fn leave_queue(&mut self, id: GroupId, state: ZoneState) {
+        let group = &mut self.groups[id.0 as usize];
+        if state != ZoneState::Waiting {
+            return;
+        }
+        group.stale += 1;
+        if 2 * group.stale <= group.waiting.len() {
+            return;
+        }
+        let mut seen = HashSet::new();
+        let mut waiting = std::mem::take(&mut group.waiting).into_sorted_vec();
+        // The first entry in the order of the queue is last here. A zone that was removed and added again may have several.
+        waiting.reverse();
+        waiting.retain(|Reverse((lane, _, index))| {
+            let slot = &self.slots[*index as usize];
+            slot.is_waiting_in(id, *lane) && seen.insert(*index)
+        });
+        waiting.shrink_to_fit();
+        let group = &mut self.groups[id.0 as usize];
+        (group.waiting, group.stale) = (waiting.into(), 0);
     }
 
     /// Sets the timer of a zone for its next check, if that is known, and its expiry; clears it if neither is to come.
@@ -432,8 +461,10 @@ impl RefreshScheduler {
         }
         // The order among urgent and unserved zones is that of arrival; served zones go by expiry, the earliest first.
         let order = if lane == Lane::Refresh { slot.expires_at_s } else { self.arrivals };
-        (slot.state, slot.lane) = (ZoneState::Waiting, lane);
+        let state = std::mem::replace(&mut slot.state, ZoneState::Waiting);
+        slot.lane = lane;
         let group = slot.group;
+        self.leave_queue(group, state);
         self.arrivals = self.arrivals.wrapping_add(1);
         self.set_timer(index, None);
         self.groups[group.0 as usize].waiting.push(Reverse((lane, order, index)));

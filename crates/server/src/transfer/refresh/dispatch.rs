@@ -7,7 +7,7 @@ use super::super::primary::{Group, GroupId, PrimaryId};
 use super::actions::RefreshAction;
 use super::delivery::Delivery;
 use super::zone_slot::{Flags, NO_PRIMARY, ZoneState};
-use super::{Check, RefreshScheduler};
+use super::{Check, GroupState, RefreshScheduler};
 
 impl RefreshScheduler {
     /// Starts what can be started. Each turn of the loops starts something or takes an entry from a queue.
@@ -41,15 +41,19 @@ impl RefreshScheduler {
     /// Starts the check of the first waiting zone of a group; returns whether the group can go on.
     fn start_check(&mut self, id: GroupId, now_s: u32) -> bool {
         let Some(group) = self.table.group(id).cloned() else { return false };
-        let Some(Reverse((lane, _, index))) = self.groups[id.0 as usize].waiting.peek().copied() else { return false };
-        let slot = self.slots[index as usize];
-        let is_stale = slot.state != ZoneState::Waiting || slot.lane != lane || slot.group != id;
+        let Some(Reverse((lane, _, index))) = self.groups[id.0 as usize].waiting.peek().copied() else {
+            // All its zones were removed since it was woken.
+            group.primaries.iter().for_each(|primary| self.wake_one(*primary));
+            return false;
+        };
+        let is_stale = !self.slots[index as usize].is_waiting_in(id, lane);
         if !is_stale && !self.start_zone(index, &group, now_s) {
             self.block(id, &group);
             return false;
         }
-        let waiting = &mut self.groups[id.0 as usize].waiting;
+        let GroupState { waiting, stale, .. } = &mut self.groups[id.0 as usize];
         waiting.pop();
+        *stale = stale.saturating_sub(usize::from(is_stale));
         if !waiting.is_empty() {
             return true;
         }

@@ -128,6 +128,11 @@ impl ZoneSlot {
         }
     }
 
+    /// Whether its entry of this lane in the queue of this group counts.
+    pub(super) fn is_waiting_in(&self, group: GroupId, lane: Lane) -> bool {
+        self.state == ZoneState::Waiting && self.lane == lane && self.group == group
+    }
+
     /// Whether a probe would not change what is done next.
     pub(super) fn needs_no_serial(&self) -> bool {
         !self.flags.has(Flags::HAS_DATA) || self.flags.has(Flags::FORCED)

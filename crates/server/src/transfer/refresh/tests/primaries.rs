@@ -145,6 +145,37 @@ fn a_dead_primary_is_backed_off_for_all_its_zones_and_tried_by_one_at_a_time() {
     assert_eq!(actions(&mut scheduler, now_s).len(), 99);
 }
 
+/// Zones of a catalog may come and go for as long as their primary is dead.
+#[test]
+fn removed_zones_leave_the_queue_of_a_dead_primary() {
+    let mut scheduler = scheduler();
+    let group = |scheduler: &RefreshScheduler| scheduler.slots[0].group.0 as usize;
+    let add = |scheduler: &mut RefreshScheduler, index: u32| {
+        scheduler.add(id(index), &peers(1), TimerLimits::default(), None, 1000);
+    };
+    add(&mut scheduler, 0);
+    assert_eq!(actions(&mut scheduler, 1000), [transfer(0, A, None)]);
+    scheduler.transfer_result(id(0), A, TransferResult::PrimaryFailed, 1000);
+    assert_eq!(actions(&mut scheduler, 1000), [], "the primary is dead");
+    (1..=100).for_each(|index| add(&mut scheduler, index));
+    for _ in 0..100 {
+        // Some get the slots of others.
+        for index in 1..=50 {
+            scheduler.remove(id(index));
+            add(&mut scheduler, index);
+        }
+        scheduler.reconfigure(id(60), &peers(2), TimerLimits::default());
+        scheduler.reconfigure(id(60), &peers(1), TimerLimits::default());
+        assert_eq!(actions(&mut scheduler, 1000), [RefreshAction::PrimaryUnused(B)]);
+    }
+    let len = |scheduler: &RefreshScheduler| scheduler.groups[group(scheduler)].waiting.len();
+    assert!(len(&scheduler) <= 2 * 101, "{}", len(&scheduler));
+    (1..=100).for_each(|index| scheduler.remove(id(index)));
+    assert!(len(&scheduler) <= 2, "{}", len(&scheduler));
+    scheduler.notify(id(0), None, address(1), 1001);
+    assert_eq!(actions(&mut scheduler, 1001), [transfer(0, A, None)]);
+}
+
 /// An operator who has repaired something does not wait for the end of a back-off of minutes.
 #[test]
 fn a_dead_primary_is_tried_at_once_if_an_operator_asks_or_replaces_certificates() {
@@ -267,23 +298,28 @@ fn a_primary_that_is_slow_delays_no_newer_version_of_another_one() {
 /// Otherwise the zones of the other group wait until something else happens to the primary.
 #[test]
 fn a_group_without_zones_that_wait_passes_its_turn_on() {
-    let mut scheduler = scheduler();
-    let mut add = |index: u32, group: u32, check_at_s, version: Option<ZoneVersion>| {
-        let size = SizeLimits { max_records: group, max_bytes: 0 };
-        scheduler.restored_checks.second = check_at_s;
-        scheduler.add(id(index), &peers(1), SecondaryLimits { size, ..SecondaryLimits::default() }, version, 1000);
-    };
-    for (index, group, check_at_s) in [(0, 0, 1001), (1, 1, 1001), (2, 2, 1001), (3, 1, 4000)] {
-        add(index, group, check_at_s, version(5, check_at_s, 5000));
+    for is_woken_first in [false, true] {
+        let mut scheduler = scheduler();
+        let mut add = |index: u32, group: u32, check_at_s, version: Option<ZoneVersion>| {
+            let size = SizeLimits { max_records: group, max_bytes: 0 };
+            scheduler.restored_checks.second = check_at_s;
+            scheduler.add(id(index), &peers(1), SecondaryLimits { size, ..SecondaryLimits::default() }, version, 1000);
+        };
+        for (index, group, check_at_s) in [(0, 0, 1001), (1, 1, 1001), (2, 2, 1001), (3, 1, 4000)] {
+            add(index, group, check_at_s, version(5, check_at_s, 5000));
+        }
+        add(9, 9, 1001, None);
+        assert_eq!(actions(&mut scheduler, 1000), [transfer(9, A, None)]);
+        scheduler.transfer_result(id(9), A, TransferResult::PrimaryFailed, 1000);
+        scheduler.remove(id(9));
+        assert_eq!(actions(&mut scheduler, 1001), [], "the primary is dead");
+        assert_eq!(actions(&mut scheduler, 1002), [probe(0, A)], "it is tried by one");
+        scheduler.remove(id(0));
+        if !is_woken_first {
+            scheduler.remove(id(1));
+        }
+        scheduler.probe_result(id(0), A, ProbeResult::NotSent, 1002);
+        scheduler.remove(id(1));
+        assert_eq!(actions(&mut scheduler, 1002), [probe(2, A)], "{is_woken_first}");
     }
-    add(9, 9, 1001, None);
-    assert_eq!(actions(&mut scheduler, 1000), [transfer(9, A, None)]);
-    scheduler.transfer_result(id(9), A, TransferResult::PrimaryFailed, 1000);
-    scheduler.remove(id(9));
-    assert_eq!(actions(&mut scheduler, 1001), [], "the primary is dead");
-    assert_eq!(actions(&mut scheduler, 1002), [probe(0, A)], "it is tried by one");
-    scheduler.remove(id(1));
-    scheduler.remove(id(0));
-    scheduler.probe_result(id(0), A, ProbeResult::NotSent, 1002);
-    assert_eq!(actions(&mut scheduler, 1002), [probe(2, A)]);
 }
