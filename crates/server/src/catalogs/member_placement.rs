@@ -196,11 +196,15 @@ impl Context<'_> {
         self.zones.remove(id);
     }
 
-    /// Serves a zone that is free as a member of the first catalog that lists it.
+    /// Serves a zone that is free as a member of the first catalog that lists it and can serve it: the template of another may be missing.
     pub fn place_next(&mut self, zone: &Name) {
-        let next = self.placements.waiting.get(zone).and_then(|waiting| waiting.first());
-        if let Some((next, member)) = next.map(|waiting| (waiting.catalog.clone(), waiting.member.clone())) {
-            self.place(&next, member);
+        let waiting = self.placements.waiting.get(zone).into_iter().flatten();
+        let waiting: Vec<_> = waiting.map(|waiting| (waiting.catalog.clone(), waiting.member.clone())).collect();
+        // One entry per catalog.
+        for (catalog, member) in waiting {
+            if self.place(&catalog, member) == Placed::Served {
+                return;
+            }
         }
     }
 

@@ -347,6 +347,27 @@ fn a_catalog_that_does_not_own_a_member_does_not_change_where_it_goes() {
 }
 
 /// RFC 1034 4.3.5 is about the catalog itself: its members have timers of their own.
+/// RFC 9432 5.2: the zone of a member is served if one of its catalogs can serve it.
+#[test]
+fn a_catalog_without_a_template_does_not_keep_a_zone_from_the_next() {
+    let catalog = |name: &str, more: &str| {
+        format!("[[zone]]\nname = \"{name}\"\nprimaries = [\"192.0.2.1\"]\ncatalog = \"consume\"\n{more}")
+    };
+    let groups = "catalog-templates = { g = \"t\" }\n";
+    let config = "[template.t]\nprimaries = [\"192.0.2.1\"]\n".to_owned()
+        + &catalog("c.", "catalog-templates = { other = \"t\" }\n")
+        + &catalog("d.", groups)
+        + &catalog("e.", groups);
+    let mut bench = Bench::configured(&config);
+    let listed = || [CatalogMember { groups: vec![b"g".as_slice().into()], ..member(b"1", name("m.example.")) }];
+    for catalog in ["e.", "c.", "d."] {
+        bench.publish(catalog, version(catalog, 1, listed()));
+    }
+    assert_eq!(bench.owner("m.example.").as_deref(), Some("e."));
+    bench.publish("e.", version("e.", 2, []));
+    assert_eq!(bench.owner("m.example.").as_deref(), Some("d."), "c. has no template for it");
+}
+
 #[test]
 fn the_members_of_a_catalog_that_has_expired_are_served() {
     let mut bench = Bench::new();
