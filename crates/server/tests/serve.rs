@@ -48,9 +48,18 @@ fn serve(records: usize, peer: Ipv4Addr) -> (ListenerThreads, SocketAddr, Publis
 }
 
 fn serve_with(records: usize, peer: Ipv4Addr, sinks: EventSinks) -> (ListenerThreads, SocketAddr, Publisher<Served>) {
+    serve_with_config(records, peer, sinks, ListenConfig::default())
+}
+
+fn serve_with_config(
+    records: usize,
+    peer: Ipv4Addr,
+    sinks: EventSinks,
+    config: ListenConfig,
+) -> (ListenerThreads, SocketAddr, Publisher<Served>) {
     let publisher = Publisher::new(served(&zone_text(1, records), peer.into()));
     let udp = netio::udp_server::ServerSocketOptions { wake_interval: Duration::from_millis(50), ..Default::default() };
-    let options = ListenConfig { udp, ..ListenConfig::default() };
+    let options = ListenConfig { udp, ..config };
     let listeners = listen::bind(&["127.0.0.1:0".parse().expect("a literal")], &options).expect("loopback");
     let address = listeners.addresses()[0];
     let running = listeners.serve(|| ZoneResponder::new(publisher.subscribe(), sinks.clone())).expect("threads");
@@ -264,6 +273,10 @@ fn notify_messages_are_passed_on_over_udp_and_tcp() {
 
 /// A server whose updates wait in a queue for two of them.
 fn serve_updates() -> (ListenerThreads, SocketAddr, Receiver<Box<IncomingUpdate>>) {
+    serve_updates_with(ListenConfig::default())
+}
+
+fn serve_updates_with(config: ListenConfig) -> (ListenerThreads, SocketAddr, Receiver<Box<IncomingUpdate>>) {
     let (sender, received) = sync_channel::<Box<IncomingUpdate>>(2);
     let update = Arc::new(move |update| {
         sender.try_send(update).map_err(|error| match error {
@@ -271,7 +284,7 @@ fn serve_updates() -> (ListenerThreads, SocketAddr, Receiver<Box<IncomingUpdate>
         })
     });
     let sinks = EventSinks { notify: Arc::new(|_| false), update };
-    let (running, server, _publisher) = serve_with(1, Ipv4Addr::LOCALHOST, sinks);
+    let (running, server, _publisher) = serve_with_config(1, Ipv4Addr::LOCALHOST, sinks, config);
     (running, server, received)
 }
 
@@ -350,6 +363,34 @@ fn updates_are_answered_later_over_tcp_while_other_queries_are_not_delayed() {
     assert_eq!(parsed(receive(&mut next)), Some((5, Opcode::UPDATE, Rcode::YXRRSET)));
     assert_eq!(running.tcp_totals().updates, 5);
     running.stop();
+}
+
+/// RFC 7766 3: a connection is not idle before it has all its responses, and an update may be forwarded for seconds.
+#[test]
+fn connections_that_wait_for_updates_are_not_evicted_for_others() {
+    for is_half_closed in [false, true] {
+        let config = ListenConfig { connections: 2, tcp_workers: 1, ..ListenConfig::default() };
+        let (running, server, received) = serve_updates_with(config);
+        let mut client = connect(server);
+        send(&mut client, &update(1));
+        if is_half_closed {
+            client.shutdown(Shutdown::Write).expect("it is open");
+        }
+        let pending = received.recv_timeout(SOON).expect("it was passed on");
+        // As long as an active connection may make no progress.
+        std::thread::sleep(Duration::from_millis(1500));
+        for id in 2..6 {
+            let mut other = connect(server);
+            let query = Message::query("example.".parse().expect("a name"), Rtype::SOA);
+            send(&mut other, &Message { id, ..query }.to_wire());
+            assert_eq!(receive(&mut other).map(|answer| answer.id).ok(), Some(id));
+            std::mem::forget(other);
+        }
+        assert_eq!(running.tcp_totals().evicted, 3);
+        pending.reply.send(Rcode::NOERROR);
+        assert_eq!(parsed(receive(&mut client)), Some((1, Opcode::UPDATE, Rcode::NOERROR)), "{is_half_closed}");
+        running.stop();
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! (RFC 7766 6.2.3).
 
 use super::Responder;
+use super::connection_pool::ConnectionPool;
 use super::idle_timeout::shortened_ms;
 use super::limits::{EVICTION_CANDIDATES, TRANSFERS_PER_CLIENT};
 use super::tcp_connection::TcpConnection;
@@ -50,23 +51,29 @@ impl<R: Responder> TcpWorker<R> {
     }
 
     /// Closes a connection to make room: one stuck in the middle of a message or of unread responses, else the longest idle, else
-    /// the oldest. Returns whether there was one.
+    /// the oldest; one that waits for this server only if there is no other. Returns whether there was one.
     pub(super) fn make_room(&mut self) -> bool {
-        let index = self.stuck().or_else(|| self.pool.oldest_idle()).or_else(|| self.pool.oldest_active());
+        let index = self
+            .stuck()
+            .or_else(|| self.oldest_not_owed(ConnectionPool::oldest_idle))
+            .or_else(|| self.oldest_not_owed(ConnectionPool::oldest_active))
+            .or_else(|| self.pool.oldest_idle())
+            .or_else(|| self.pool.oldest_active());
         index.inspect(|index| self.evict(*index)).is_some()
     }
 
     /// Closes stuck and idle connections for their descriptors.
     pub(super) fn release_descriptors(&mut self) {
         for _ in 0..RELEASED {
-            let Some(index) = self.stuck().or_else(|| self.pool.oldest_idle()) else { return };
+            let index = self.stuck().or_else(|| self.oldest_not_owed(ConnectionPool::oldest_idle));
+            let Some(index) = index else { return };
             self.evict(index);
         }
     }
 
     /// The oldest active connection, if it is stuck.
     fn stuck(&mut self) -> Option<u32> {
-        while let Some(index) = self.pool.oldest_active()
+        while let Some(index) = self.oldest_not_owed(ConnectionPool::oldest_active)
             && self.pool.age_ms(index, self.now_ms) >= STUCK_MS
         {
             if self.remeasure(index) {
@@ -74,6 +81,28 @@ impl<R: Responder> TcpWorker<R> {
             }
         }
         None
+    }
+
+    /// The oldest connection of a list that does not wait for this server, which may take seconds to forward or store an update.
+    fn oldest_not_owed(&mut self, oldest: fn(&ConnectionPool) -> Option<u32>) -> Option<u32> {
+        for _ in 0..EVICTION_CANDIDATES {
+            let index = oldest(&self.pool)?;
+            if !self.renew_if_owed(index) {
+                return Some(index);
+            }
+        }
+        None
+    }
+
+    /// RFC 7766 3: a connection is not idle before it has all its responses. Counts one that waits for this server as new; returns whether
+    /// it does.
+    fn renew_if_owed(&mut self, index: u32) -> bool {
+        let is_owed = self.responder.late.keeps_open(index);
+        if is_owed {
+            // It fails only if the change does.
+            _ = self.pool.update(index, self.now_ms, |_| Ok(true));
+        }
+        is_owed
     }
 
     fn evict(&mut self, index: u32) {
@@ -96,13 +125,10 @@ impl<R: Responder> TcpWorker<R> {
     /// Closes the connections without progress for the idle timeout, unless they wait for this server.
     pub(super) fn close_expired(&mut self) {
         while let Some(index) = self.pool.expired(self.now_ms, self.idle_timeout_ms()) {
-            if self.responder.late.keeps_open(index) {
-                // It fails only if the change does.
-                _ = self.pool.update(index, self.now_ms, |_| Ok(true));
-                continue;
+            if !self.renew_if_owed(index) {
+                self.counters.expired.add(1);
+                self.abort(index);
             }
-            self.counters.expired.add(1);
-            self.abort(index);
         }
     }
 
