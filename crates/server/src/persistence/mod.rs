@@ -16,6 +16,7 @@ mod tests;
 mod timer_batch;
 mod waiting_timers;
 
+use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -98,6 +99,8 @@ pub struct Persistence<D: Disk = StateFolder> {
     removals: Vec<(StoredZone, Name)>,
     /// What was stored before the start and is not restored yet.
     recovered: RecoveredZones,
+    /// The zones whose stored versions could not be read, and are kept until the next start.
+    unread: HashMap<ZoneId, StoredZone>,
     owners: KeptOwners,
     outcomes: Vec<JournalOutcome>,
     image_pool: WorkPool<()>,
@@ -174,6 +177,7 @@ impl<D: Disk> Persistence<D> {
             timers: TimerBatch::default(),
             removals: superseded,
             recovered,
+            unread: HashMap::new(),
             owners,
             outcomes: Vec::new(),
             image_pool: WorkPool::new(IMAGE_THREADS, |_, _| ()),
@@ -181,8 +185,24 @@ impl<D: Disk> Persistence<D> {
     }
 }
 
+impl<D: Disk> Persistence<D> {
+    /// Stores nothing of a zone from now on; returns the number of what is stored of it.
+    fn dissociate(&mut self, zone: ZoneId) -> Option<StoredZone> {
+        if self.stored.is_pending(zone)
+            && let Some(image) = self.images.remove(zone)
+        {
+            self.storage.discard(image);
+        }
+        self.timers.take(zone);
+        self.stored.remove(zone)
+    }
+}
+
 impl<D: Disk> ZoneJournal for Persistence<D> {
     fn prepare(&mut self, zone: ZoneId) -> Readiness {
+        if self.unread.contains_key(&zone) {
+            return Readiness::Unavailable;
+        }
         if self.stored.is_pending(zone) || self.stored.number(zone).is_none() {
             if self.images.is_failing() {
                 return Readiness::Unavailable;
@@ -200,6 +220,9 @@ impl<D: Disk> ZoneJournal for Persistence<D> {
         apex: NameRef<'_>,
         change: &EncodedChange,
     ) -> Result<Option<u64>, JournalUnavailable> {
+        if self.unread.contains_key(&zone) {
+            return Err(JournalUnavailable);
+        }
         if self.stored.is_pending(zone) {
             self.images.add_later(zone, std::slice::from_ref(change));
             return Ok(None);
@@ -213,6 +236,9 @@ impl<D: Disk> ZoneJournal for Persistence<D> {
     }
 
     fn replaced(&mut self, zone: ZoneId, version: &Zone, changes: &[EncodedChange], rule: StoreRule) {
+        if self.unread.contains_key(&zone) {
+            return;
+        }
         if self.stored.is_pending(zone) {
             return self.images.add_later(zone, changes);
         }
@@ -224,7 +250,7 @@ impl<D: Disk> ZoneJournal for Persistence<D> {
     }
 
     fn store_version(&mut self, zone: ZoneId, version: &Zone) -> Readiness {
-        if self.images.is_failing() {
+        if self.images.is_failing() || self.unread.contains_key(&zone) {
             return Readiness::Unavailable;
         }
         let is_optional = !self.stored.is_pending(zone);
@@ -256,6 +282,9 @@ impl<D: Disk> ZoneJournal for Persistence<D> {
     }
 
     fn set_timers(&mut self, zone: ZoneId, apex: NameRef<'_>, timers: Timers) {
+        if self.unread.contains_key(&zone) {
+            return;
+        }
         let (is_pending, number) = (self.stored.is_pending(zone), self.stored.number(zone));
         if timers.is_of_secondary() && is_pending && number.is_none() {
             return self.timers.put_with_image(zone, timers);
@@ -271,16 +300,17 @@ impl<D: Disk> ZoneJournal for Persistence<D> {
     }
 
     fn removed(&mut self, zone: ZoneId, apex: NameRef<'_>) {
-        if self.stored.is_pending(zone)
-            && let Some(image) = self.images.remove(zone)
-        {
-            self.storage.discard(image);
-        }
-        self.timers.take(zone);
+        let stored = self.dissociate(zone).or_else(|| self.unread.remove(&zone));
         let restorable = self.recovered.take(apex).map(|recovered| recovered.number);
-        if let Some(number) = self.stored.remove(zone).or(restorable) {
+        if let Some(number) = stored.or(restorable) {
             self.removals.push((number, apex.to_owned()));
             self.retry();
+        }
+    }
+
+    fn keep_unread(&mut self, zone: ZoneId) {
+        if let Some(number) = self.dissociate(zone) {
+            self.unread.insert(zone, number);
         }
     }
 
@@ -353,7 +383,7 @@ impl<D: Disk> ZoneJournal for Persistence<D> {
             }
             JournalEvent::ImageWritten(zone, request, image) => self.image_written(zone, request, image),
             // For the registry.
-            JournalEvent::Restored(..) => (),
+            JournalEvent::Restored(..) | JournalEvent::Unreadable(_) => (),
         }
     }
 

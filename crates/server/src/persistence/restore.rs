@@ -48,6 +48,15 @@ pub enum RestoreError {
 }
 
 impl RestoreError {
+    /// Whether what is stored may be sound: not the octets were wrong, but reading them has failed. Then they are kept.
+    fn says_nothing_about_contents(&self) -> bool {
+        match self {
+            RestoreError::Read(ImageReadError::Io { error, .. }) => error.kind() != ErrorKind::NotFound,
+            RestoreError::Panicked => true,
+            _ => false,
+        }
+    }
+
     /// Whether another attempt may succeed: the disk fails, or descriptors or memory are short.
     fn may_pass(&self) -> bool {
         use ErrorKind::{IsADirectory, NotFound, Other, PermissionDenied};
@@ -70,7 +79,7 @@ pub struct Restorer<D: Disk> {
     failed_at: OnceLock<Instant>,
 }
 
-/// After a first failure, versions are read again for so long: what cannot be read is removed from the store, and updates with it. A
+/// After a first failure, versions are read again for so long: without its stored version, a zone is read from its file or transferred. A
 /// disk that fails for all zones must not delay them for longer.
 const RETRY_FOR: Duration = Duration::from_secs(5);
 /// The pause before all but the first of these attempts.
@@ -81,6 +90,12 @@ impl<D: Disk> Restorer<D> {
     pub fn new(storage: StorageHandle<D>, events: EventSink, threads: usize) -> Restorer<D> {
         let pool = WorkPool::new(threads, |_, _| ());
         Restorer { storage, events, pool, threads, failed_at: OnceLock::new() }
+    }
+
+    /// The disk has failed for long.
+    #[cfg(test)]
+    pub fn end_retries(&self) {
+        _ = self.failed_at.set(Instant::now() - RETRY_FOR);
     }
 }
 
@@ -124,9 +139,15 @@ impl RestoreJob {
                 self.failures += 1;
                 let (zone, events) = (self.zone, restorer.events.clone());
                 if !self.begin(restorer) {
-                    events(JournalEvent::Restored(zone, None));
+                    events(JournalEvent::Unreadable(zone));
                 }
                 return;
+            }
+            Err(error) if error.says_nothing_about_contents() => {
+                let help = "it is kept, and nothing else is stored of the zone, so that updates are refused, until zonda starts again; correct the \
+                            disk or the permissions of the journal, and restart zonda; the zone is read from its file or transferred meanwhile";
+                error!(zone = %self.apex, %error, help, "the stored version of the zone cannot be read");
+                return (restorer.events)(JournalEvent::Unreadable(self.zone));
             }
             Err(error) => {
                 let help = "it is read from its file or transferred again; changes by updates since then are lost";

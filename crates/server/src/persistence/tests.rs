@@ -24,6 +24,8 @@ struct Bench {
     events: Receiver<JournalEvent>,
     durable: u64,
     restored: Vec<RestoredZone>,
+    /// How many stored versions could not be read.
+    unreadable: usize,
     outcomes: Vec<JournalOutcome>,
     /// The latest version.
     latest: Option<Zone>,
@@ -56,7 +58,7 @@ impl Bench {
         let (committer, storage) = Committer::new(store, CommitLimits::default(), journal_events(sink.clone()));
         let persistence = Persistence::new(storage, recovery, sink);
         let (restored, outcomes) = (Vec::new(), Vec::new());
-        Bench { disk, persistence, committer, events, durable: 0, restored, outcomes, latest: None }
+        Bench { disk, persistence, committer, events, durable: 0, restored, unreadable: 0, outcomes, latest: None }
     }
 
     /// The power fails.
@@ -85,6 +87,11 @@ impl Bench {
                     JournalEvent::Restored(zone, restored) => {
                         assert_eq!(zone, ZONE);
                         self.restored.extend(restored.map(|restored| *restored));
+                        continue;
+                    }
+                    JournalEvent::Unreadable(zone) => {
+                        assert_eq!(zone, ZONE);
+                        self.unreadable += 1;
                         continue;
                     }
                     _ => (),
@@ -393,6 +400,43 @@ fn a_version_that_cannot_be_read_for_a_moment_is_restored() {
     let mut bench = bench.restart();
     bench.disk.fail_reads(2);
     assert_eq!(bench.restored_serial(), Some(1));
+}
+
+/// Whatever is served and changed meanwhile.
+#[test]
+fn a_version_that_cannot_be_read_is_kept_for_the_next_start() {
+    let mut bench = Bench::new();
+    bench.store(version(1));
+    bench.change(version(2)).expect("the disk works");
+    bench.persistence.set_timers(ZONE, apex().as_ref(), Timers::of_file(77, 1));
+    bench.settle(true);
+    let mut bench = bench.restart();
+    bench.disk.fail_reads(u32::MAX);
+    bench.persistence.restorer.end_retries();
+    assert_eq!(bench.restored_serial(), None);
+    bench.disk.fail_reads(0);
+    assert_eq!(bench.unreadable, 1);
+    bench.persistence.keep_unread(ZONE);
+    bench.store(version(9));
+    assert_eq!(bench.persistence.prepare(ZONE), Readiness::Unavailable);
+    assert_eq!(bench.change(version(10)), Err(JournalUnavailable));
+    assert_eq!(bench.persistence.store_version(ZONE, &version(11)), Readiness::Unavailable);
+    bench.persistence.set_timers(ZONE, apex().as_ref(), Timers::of_file(78, 9));
+    bench.persistence.forget_others(&|_| true);
+    bench.settle(true);
+    let mut bench = bench.restart();
+    let restored = bench.restore().expect("it is stored");
+    assert_eq!((restored.version.serial(), restored.timers), (2, Some(Timers::of_file(77, 1))));
+    // Whoever removes the zone wants nothing of it to be kept.
+    let mut bench = bench.restart();
+    bench.disk.fail_reads(u32::MAX);
+    bench.persistence.restorer.end_retries();
+    assert_eq!(bench.restored_serial(), None);
+    bench.disk.fail_reads(0);
+    bench.persistence.keep_unread(ZONE);
+    bench.persistence.removed(ZONE, apex().as_ref());
+    bench.settle(true);
+    assert!(!bench.restart().persistence.is_restorable(apex().as_ref()));
 }
 
 /// Of a small zone that is read from a file, or one that was never transferred, nothing else is stored.

@@ -61,6 +61,10 @@ pub trait ZoneJournal: Send {
     /// The zone is no longer configured, or its stored version is useless: nothing of it is kept.
     fn removed(&mut self, _zone: ZoneId, _apex: NameRef<'_>) {}
 
+    /// The stored version of this zone could not be read, and the next start may be able to: it is kept as it is, and nothing else is stored
+    /// of the zone until then.
+    fn keep_unread(&mut self, _zone: ZoneId) {}
+
     /// Whether a version of this zone was stored before the start, and [`ZoneJournal::restore`] was not called for it.
     fn is_restorable(&self, _apex: NameRef<'_>) -> bool {
         false
@@ -181,6 +185,8 @@ pub enum JournalEvent {
     ImageWritten(ZoneId, u64, io::Result<StoredImage>),
     /// A stored version was read; `None` if that is impossible, which was logged.
     Restored(ZoneId, Option<Box<RestoredZone>>),
+    /// A stored version could not be read, which was logged. It may be sound: [`ZoneJournal::keep_unread`] is to be called.
+    Unreadable(ZoneId),
 }
 
 /// Writes the image of a version that `StorageEvent::ImageDue` asked for, in a pool. If it is dropped, that is asked for again.

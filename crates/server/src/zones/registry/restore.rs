@@ -59,6 +59,16 @@ impl ZoneRegistry {
         self.start_load(id, reload);
     }
 
+    /// An error of reading destroys nothing: the stored version stays where it is, and the file of the zone is read or its primaries are asked.
+    fn serve_without_stored(&mut self, id: ZoneId) {
+        let Some(reload) = self.loads.restore_ended(id) else { return };
+        if self.zones.get(id).is_some() {
+            self.journal.keep_unread(id);
+            self.announce_configuration(id);
+            self.start_load(id, reload);
+        }
+    }
+
     fn serve_restored(&mut self, id: ZoneId, RestoredZone { version, history, timers }: RestoredZone) {
         let Some(entry) = self.zones.get(id) else { return };
         let is_secondary = !entry.source.policy.primaries.is_empty();
@@ -192,6 +202,7 @@ impl ZoneRegistry {
         self.follow_journal();
         match event {
             JournalEvent::Restored(id, restored) => self.finish_restore(id, restored.map(|restored| *restored)),
+            JournalEvent::Unreadable(id) => self.serve_without_stored(id),
             event => {
                 if let JournalEvent::Durable(number) = event {
                     self.durable(number);
