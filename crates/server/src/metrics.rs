@@ -11,7 +11,7 @@ use crate::zone_totals::ZoneTotals;
 /// The metrics of the journal: name, type, help, and value.
 type JournalMetric = (&'static str, &'static str, &'static str, fn(&StoreUsage) -> u64);
 
-const JOURNAL_METRICS: [JournalMetric; 6] = [
+const JOURNAL_METRICS: [JournalMetric; 7] = [
     ("journal_log_octets", "gauge", "Octets of the log of the journal, with what is no longer needed.", |usage| {
         usage.log_octets
     }),
@@ -27,6 +27,9 @@ const JOURNAL_METRICS: [JournalMetric; 6] = [
         |usage| usage.dropped_changes,
     ),
     ("journal_dropped_octets_total", "counter", "Octets of these changes.", |usage| usage.dropped_octets),
+    ("journal_failing", "gauge", "1 while the journal, or an image in it, cannot be written; otherwise 0.", |usage| {
+        usage.is_failing.into()
+    }),
 ];
 
 /// The counters of the listeners, those of zones, and those of the journal if there is one that answers.
@@ -105,6 +108,7 @@ mod tests {
             history_octets: 4,
             dropped_changes: 5,
             dropped_octets: 6,
+            is_failing: true,
         };
         let received = ReceivedTotals { axfr: 4, ixfr: 5, octets: 6, failed: 7 };
         let zones = ZoneTotals { serving: 1, expired: 2, unavailable: 3, received };
@@ -113,6 +117,7 @@ mod tests {
             "# TYPE zonda_queries_total counter\nzonda_queries_total{transport=\"udp\"} 0\n",
             "# TYPE zonda_journal_history_octets gauge\nzonda_journal_history_octets 4\n",
             "\nzonda_journal_dropped_changes_total 5\n",
+            "\nzonda_journal_failing 1\n",
             "# TYPE zonda_zones gauge\nzonda_zones{state=\"serving\"} 1\nzonda_zones{state=\"expired\"} 2\n",
             "\nzonda_transfers_received_total{kind=\"ixfr\"} 5\n",
             "\nzonda_transfers_failed_total 7\n",

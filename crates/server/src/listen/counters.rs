@@ -125,6 +125,8 @@ counters! {
         starved,
         /// QUIC clients asked to prove their address before their handshake (Retry).
         retries,
+        /// QUIC Initial packets, which begin connections, dropped because too many wait; clients repeat them.
+        initials_dropped,
         /// QUIC connections closed because the client broke the rules of DNS over QUIC.
         protocol_errors,
         /// Outgoing zone transfers started.

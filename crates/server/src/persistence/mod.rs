@@ -369,7 +369,11 @@ impl<D: Disk> ZoneJournal for Persistence<D> {
     }
 
     fn report_usage(&self, reply: SyncSender<StoreUsage>) {
-        _ = self.storage.read(move |store| _ = reply.try_send(store.usage()));
+        let images_fail = self.images.is_failing();
+        _ = self.storage.read(move |store| {
+            let usage = store.usage();
+            _ = reply.try_send(StoreUsage { is_failing: usage.is_failing || images_fail, ..usage });
+        });
     }
 
     fn handle(&mut self, event: JournalEvent, latest: Option<LatestVersion>) {

@@ -146,6 +146,14 @@ impl Bench {
         self.restored.pop()
     }
 
+    /// Whether the metrics say that the journal cannot be written.
+    fn is_reported_as_failing(&mut self) -> bool {
+        let (reply, usage) = std::sync::mpsc::sync_channel(1);
+        self.persistence.report_usage(reply);
+        self.settle(true);
+        usage.recv().expect("the storage thread reports it").is_failing
+    }
+
     /// Restores the zone; returns its serial.
     fn restored_serial(&mut self) -> Option<u32> {
         self.restore().map(|restored| restored.version.serial())
@@ -211,16 +219,23 @@ fn a_version_that_replaces_the_one_being_written_needs_another_image() {
 fn a_disk_that_fails_refuses_what_waits_and_is_tried_again() {
     let mut bench = Bench::new();
     bench.latest = Some(version(1));
+    assert!(!bench.is_reported_as_failing());
     bench.disk.set_full(true);
     assert_eq!(bench.persistence.prepare(ZONE), Readiness::Preparing);
     bench.settle(true);
     assert_eq!(bench.outcomes, [JournalOutcome::Unavailable(ZONE)]);
+    assert!(bench.is_reported_as_failing(), "an image cannot be written");
     assert_eq!(bench.persistence.prepare(ZONE), Readiness::Unavailable);
     assert!(!bench.persistence.flush(), "the end of the daemon does not wait for a failing disk");
     bench.disk.set_full(false);
     bench.advance_to_due();
     bench.settle(true);
     assert_eq!(bench.persistence.prepare(ZONE), Readiness::Ready);
+    assert!(!bench.is_reported_as_failing());
+    bench.disk.set_full(true);
+    bench.change(version(2)).expect("it is queued");
+    bench.settle(true);
+    assert!(bench.is_reported_as_failing(), "the change cannot be written");
     let mut bench = bench.restart();
     assert_eq!(bench.restored_serial(), Some(1));
 }

@@ -146,6 +146,7 @@ impl<D: Disk> Store<D> {
             pending_records: Vec::new(),
             compaction: None,
             has_stuck_images: false,
+            is_failing: false,
             void: Vec::new(),
             has_unsynced_removals: false,
         };

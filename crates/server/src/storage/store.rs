@@ -121,6 +121,8 @@ pub struct Store<D: Disk> {
     pub(super) compaction: Option<Compaction>,
     /// Images that are not needed could not be removed.
     pub(super) has_stuck_images: bool,
+    /// Whether the last sync has failed, and something is not durable therefore.
+    pub(super) is_failing: bool,
     /// Void segments that are still there.
     pub(super) void: Vec<u32>,
     /// Segments were removed and the directory was not synced since.
@@ -318,6 +320,13 @@ impl<D: Disk> Store<D> {
 
     /// Makes everything appended so far durable. After an error nothing is lost: the next call writes it again.
     pub fn sync(&mut self) -> Result<(), StoreError> {
+        let synced = self.try_sync();
+        // Files that are not needed any more fail without harm.
+        self.is_failing = synced.is_err() && !self.pending.is_empty();
+        synced
+    }
+
+    fn try_sync(&mut self) -> Result<(), StoreError> {
         if self.pending.is_empty() {
             return self.after_sync();
         }

@@ -32,6 +32,8 @@ pub struct StoreUsage {
     pub dropped_changes: u64,
     /// Their octets.
     pub dropped_octets: u64,
+    /// Whether the last attempt to write has failed.
+    pub is_failing: bool,
 }
 
 impl<D: Disk> Store<D> {
@@ -55,6 +57,7 @@ impl<D: Disk> Store<D> {
             history_octets: self.index.history_total,
             dropped_changes: self.index.dropped.0,
             dropped_octets: self.index.dropped.1,
+            is_failing: self.is_failing,
         }
     }
 }

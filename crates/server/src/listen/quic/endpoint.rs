@@ -190,7 +190,7 @@ impl<R: Responder> QuicEndpoint<R> {
         self.handle(arrival, now, out);
         if self.initials.end() {
             let peer = copy.peer.ip();
-            self.initials.push(copy, peer);
+            self.counters.initials_dropped.add(self.initials.push(copy, peer).into());
         }
     }
 

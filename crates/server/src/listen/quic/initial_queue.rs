@@ -60,11 +60,13 @@ impl<D> InitialQueue<D> {
         self.keys.were_asked_for.swap(false, Ordering::Relaxed)
     }
 
-    /// Lets a datagram of `peer` wait. Where too many wait, the newest of the network with most is dropped, or this one.
-    pub(super) fn push(&mut self, datagram: D, peer: IpAddr) {
-        if self.waiting.len() < MAX_WAITING || self.waiting.make_room_for(peer).is_some() {
+    /// Lets a datagram of `peer` wait. Where too many wait, the newest of the network with most is dropped, or this one; returns whether one was.
+    pub(super) fn push(&mut self, datagram: D, peer: IpAddr) -> bool {
+        let is_full = self.waiting.len() >= MAX_WAITING;
+        if !is_full || self.waiting.make_room_for(peer).is_some() {
             self.waiting.push(datagram, peer);
         }
+        is_full
     }
 
     /// The next one that has waited and may begin a connection, unless the share is used up.

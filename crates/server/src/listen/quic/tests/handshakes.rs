@@ -55,7 +55,9 @@ fn first_packets_that_lead_to_nothing_get_their_share_of_the_processor() {
     // 20 ms that need not wait.
     let retries = world.totals().retries;
     assert!((10..FLOOD as u64 / 2).contains(&retries), "{retries}");
-    assert!((1..=256).contains(&world.server.waiting_initials()), "{}", world.server.waiting_initials());
+    let waiting = world.server.waiting_initials();
+    assert!((1..=256).contains(&waiting), "{waiting}");
+    assert_eq!(world.totals().initials_dropped, FLOOD as u64 - retries - waiting as u64);
     assert!(world.server.next_round(world.now).is_some_and(|next| next > world.now), "no spinning");
     // Packets of the open connection do not wait, and other networks have their turns.
     world.exchange(open, &message(QUERY, 0, 1));
