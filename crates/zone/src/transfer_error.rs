@@ -16,7 +16,7 @@ pub enum TransferError {
     #[error("the primary sent a message that is not a response to a query")]
     NotResponse,
     /// An error response.
-    #[error("the primary answered {0}")]
+    #[error("the primary answered {0}{help}", help = rcode_help(*.0))]
     Rcode(Rcode),
     /// TC is set. Over UDP the transfer is to be asked for over TCP.
     #[error("the primary sent a truncated response")]
@@ -100,4 +100,30 @@ pub enum TransferError {
     /// The records do not make a valid zone. At least one finding is an error.
     #[error("the primary sent an invalid zone: {}", .0.first().map_or("no reason", |first| &first.message))]
     Invalid(Vec<Finding>),
+}
+
+/// What to check at a primary that refuses a transfer: it knows the zone otherwise.
+fn rcode_help(rcode: Rcode) -> &'static str {
+    match rcode {
+        Rcode::REFUSED => {
+            " (help: permit transfers to the address and the TSIG key of this server at the primary: `allow-transfer` in Zonda and BIND, \
+             `provide-xfr` in NSD, `acl` in Knot; it refuses zones that it does not have, too)"
+        }
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_what_to_check_at_the_primary() {
+        let refused = TransferError::Rcode(Rcode::REFUSED).to_string();
+        assert!(
+            refused.starts_with("the primary answered REFUSED (help: ") && refused.contains("TSIG key"),
+            "{refused}"
+        );
+        assert_eq!(TransferError::Rcode(Rcode::SERVFAIL).to_string(), "the primary answered SERVFAIL");
+    }
 }
