@@ -52,7 +52,9 @@ pub enum ControlRefused {
     #[error("the zone has changed meanwhile; try again")]
     Changed,
     /// The disk fails or is slow.
-    #[error("the journal cannot be written, or that takes too long: the version is not served, or later; see the log")]
+    #[error(
+        "the version could not be stored in the journal in time, so it is not served now; once the disk works, it may still be (help: see the log, and `zonda zone status` for the serial that is served)"
+    )]
     NotDurable,
 }
 
