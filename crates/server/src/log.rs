@@ -50,10 +50,13 @@ impl Log {
     pub fn start(level: LogLevel, format: LogFormat) -> Log {
         let (filter, level) = reload::Layer::new(filter(level));
         let is_terminal = io::IsTerminal::is_terminal(&io::stderr());
-        let writer = LogWriters { has_priorities: is_journal() };
+        let is_journal = is_journal();
+        let writer = LogWriters { has_priorities: is_journal };
         let lines = tracing_subscriber::fmt::layer().with_target(false).with_ansi(is_terminal).with_writer(writer);
         let registry = tracing_subscriber::registry().with(filter);
         match format {
+            // The journal has the time of each line.
+            LogFormat::Text if is_journal => registry.with(lines.without_time()).init(),
             LogFormat::Text => registry.with(lines).init(),
             LogFormat::Json => registry.with(lines.json().flatten_event(true)).init(),
         }

@@ -34,7 +34,7 @@ fn panics_and_the_last_lines_are_written() {
 
 /// systemd.exec(5): `$JOURNAL_STREAM` has the device and inode of standard error if that is the journal.
 #[test]
-fn lines_for_the_journal_begin_with_their_priority() {
+fn lines_for_the_journal_begin_with_their_priority_and_have_no_time() {
     let (mut journal, stderr) = UnixStream::pair().expect("sockets");
     let stream = std::fs::metadata(format!("/proc/self/fd/{}", stderr.as_raw_fd())).expect("procfs");
     let mut child = Command::new(std::env::current_exe().expect("a running program"))
@@ -48,5 +48,5 @@ fn lines_for_the_journal_begin_with_their_priority() {
     journal.read_to_string(&mut log).expect("text");
     child.wait().expect("it is ours");
     let lines: Vec<&str> = log.lines().filter(|line| line.contains("ERROR")).collect();
-    assert!(lines.len() >= 2 && lines.iter().all(|line| line.starts_with("<3>")), "{log}");
+    assert!(lines.len() >= 2 && lines.iter().all(|line| line.starts_with("<3>ERROR ")), "{log}");
 }
