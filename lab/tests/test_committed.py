@@ -2,6 +2,8 @@ import dataclasses
 import json
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -112,6 +114,30 @@ def test_keep_writes_small_folders_and_an_index(full: Results, tmp_path: Path) -
         assert len(list((target / name / "figures").glob("*.svg"))) == 1
     again = report.write(target / "e16-sysctl-sweep").read_text()
     assert ">Claims<" in again and "<svg" in again
+
+
+# Ends when it has moved the first folder away.
+KILLED_KEEP = """
+import os, sys
+from pathlib import Path
+from zonda_lab.command import cli
+rename = Path.rename
+Path.rename = lambda path, to: (rename(path, to), os._exit(9))
+cli.main(["keep", *sys.argv[1:]])
+"""
+
+
+def test_keep_removes_what_a_killed_one_has_left(full: Results, tmp_path: Path) -> None:
+    """A folder `.keep-*` stayed in the records for ever, sometimes with the only copy of a result."""
+    target = tmp_path / "records"
+    committed.keep(full, target)
+    names = sorted(path.name for path in target.iterdir())
+    killed = subprocess.run([sys.executable, "-c", KILLED_KEEP, full.folder, target], check=False)
+    assert killed.returncode == 9 and not (target / "e01-response-rate").exists()
+    manifest = full.manifest()
+    full.write("manifest.json", {**manifest, "experiments": {"E21": manifest["experiments"]["E21"]}})
+    committed.keep(full, target)
+    assert sorted(path.name for path in target.iterdir()) == names
 
 
 def test_the_index_has_one_short_row_per_experiment_and_says_how_it_was_measured(full: Results, tmp_path: Path) -> None:

@@ -23,8 +23,14 @@ def scratch_folder(below: Path | None = None) -> Iterator[Path]:
 
 def remove_stale_folders(below: Path | None = None) -> None:
     """Removes temporary folders of labs whose process no longer exists."""
+    for folder in stale_folders(below):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def stale_folders(below: Path | None = None) -> Iterator[Path]:
+    """Temporary folders of labs whose process no longer exists."""
     for folder in (below or Path(tempfile.gettempdir())).glob(f"{PREFIX}*-*"):
         owner = folder.name.removeprefix(PREFIX).partition("-")[0]
         with suppress(FileNotFoundError):  # another lab removes it at the same time
             if owner.isdigit() and not Path(f"/proc/{owner}").exists() and folder.stat().st_uid == os.getuid():
-                shutil.rmtree(folder, ignore_errors=True)
+                yield folder

@@ -5,7 +5,6 @@ import datetime
 import json
 import re
 import shutil
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,10 +24,12 @@ from zonda_lab.report.result_tables import claim_value, value_text
 from zonda_lab.report.validity_tables import false_alarms
 from zonda_lab.results.folder import Results
 from zonda_lab.results.window_record import WindowRecord
+from zonda_lab.scratch import scratch_folder, stale_folders
 
 DIGITS, POINTS = 6, 100  # significant digits of a metric; points of an arrival curve
 MOST = 2  # values in a cell of the index
 SHA = 12  # characters of a commit in the index
+OLD = "old"  # where `keep` puts what it replaces, in its temporary folder
 UNCOMMITTED = ("-dirty", "unknown")
 INDEX = """# Committed results
 
@@ -68,17 +69,18 @@ def keep(results: Results, target: Path) -> tuple[list[Path], list[str]]:
     _require_keepable(results, manifest)
     valid = {record.experiment for record in windows if record.counts}
     target.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".keep-", dir=target) as scratch:
+    _restore(target)
+    with scratch_folder(target) as scratch:
         written = []
         for id_, described in manifest["experiments"].items():
             if id_ in valid:
-                small = Results(Path(scratch, "new", folder_name(id_, described["name"])))
+                small = Results(scratch / "new" / folder_name(id_, described["name"]))
                 small.create({**manifest, "options": _options(manifest), "experiments": {id_: described}})
                 lines = (json.dumps(_small(record)) for record in windows if record.experiment == id_)
                 small.lines.write_text("".join(f"{line}\n" for line in lines))
                 _write_report(small)
                 written.append(small.folder)
-        kept = [_replace(target / folder.name, folder, Path(scratch, f"old-{folder.name}")) for folder in written]
+        kept = [_replace(target / folder.name, folder, scratch / OLD / folder.name) for folder in written]
     (target / "README.md").write_text(index(target))
     return kept, [id_ for id_ in manifest["experiments"] if id_ not in valid]
 
@@ -86,6 +88,7 @@ def keep(results: Results, target: Path) -> tuple[list[Path], list[str]]:
 def _replace(folder: Path, new: Path, old: Path) -> Path:
     """Puts `new` in place of `folder`, which moves to `old`, and back if that fails."""
     if folder.exists():
+        old.parent.mkdir(exist_ok=True)
         folder.rename(old)
     try:
         new.rename(folder)
@@ -94,6 +97,13 @@ def _replace(folder: Path, new: Path, old: Path) -> Path:
             old.rename(folder)
         raise
     return folder
+
+
+def _restore(target: Path) -> None:
+    """Moves back the folders that a `keep` which was killed had moved away and not replaced yet."""
+    for old in [old for stale in stale_folders(target) for old in stale.glob(f"{OLD}/*")]:
+        if not (target / old.name).exists():
+            old.rename(target / old.name)
 
 
 def is_committed(folder: Path) -> bool:
