@@ -54,6 +54,8 @@ pub struct QuicResult {
     pub open: usize,
     /// How long opening them took.
     pub opening: Duration,
+    /// The handshakes of the opening.
+    pub opening_metrics: Metrics,
     /// How long queries were counted.
     pub counted: Duration,
     /// Of that time; of idle connections, of the whole run. Lost connections count as `closed_early`.
@@ -79,10 +81,14 @@ impl QuicConfig<'_> {
             load.open_due(begun)?;
             load.turn()?;
         }
-        let mut result = QuicResult { open: load.open, opening: begun.elapsed(), ..QuicResult::default() };
+        let mut result = QuicResult {
+            open: load.open,
+            opening: begun.elapsed(),
+            opening_metrics: load.metrics.clone(),
+            ..QuicResult::default()
+        };
         on_opened(&result);
         if self.asks() {
-            // The handshakes so far are those of the opening.
             load.metrics = Metrics::default();
         }
         load.outstanding = self.outstanding;

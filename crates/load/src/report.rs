@@ -199,14 +199,14 @@ impl Reporter {
         let metrics = &result.metrics;
         let mut zonda = fields(metrics);
         let mut record = remove_keys(&mut zonda, &DNS_METRICS_COUNTERS);
-        let mut connections = remove_keys(&mut zonda, &HANDSHAKE_METRICS);
+        remove_keys(&mut zonda, &HANDSHAKE_METRICS);
         record["since"] = json!(nanoseconds(result.since));
         record["until"] = json!(nanoseconds(result.until));
         record["response_rcodes"] = rcodes(metrics);
         record["response_latency"] = latency(&metrics.latency_actual);
         if let Some(kind) = self.header.connections {
+            let mut connections = handshakes(metrics);
             connections["type"] = json!(kind);
-            connections["conn_latency"] = json!({"handshake": latency(&metrics.handshake)});
             record["conn_info"] = connections;
         }
         zonda["loop"] = json!(self.header.loop_kind);
@@ -231,6 +231,13 @@ impl Reporter {
         record["zonda"] = zonda;
         record
     }
+}
+
+/// The metrics of connections, as in `conn_info`.
+pub fn handshakes(metrics: &Metrics) -> Value {
+    let mut handshakes = remove_keys(&mut fields(metrics), &HANDSHAKE_METRICS);
+    handshakes["conn_latency"] = json!({"handshake": latency(&metrics.handshake)});
+    handshakes
 }
 
 /// The fields of a serializable struct, as a JSON object.

@@ -131,6 +131,24 @@ fn echo_answers_queries_over_quic_and_sink_does_not() {
     }
 }
 
+/// A run at a rate reported no handshakes at all: the counters begin when the connections are open.
+#[test]
+fn the_handshakes_of_the_opening_are_reported_apart() {
+    let server = Server::start("echo --quic-port 0");
+    let port = server.address("quic_port").port();
+    let queries = program::file("opening.queries", "www.example A\n");
+    let command = format!("quic --server 127.0.0.1 --port {port} --queries {} --connections 4", queries.display());
+    for (asked, later) in [("--query-rate 100 --warm-up 0.1", 0), ("--outstanding 0", 4)] {
+        let done = program::run(&format!("{command} {asked} --seconds 0.2"));
+        let sum = program::records(&done).pop().expect("a sum");
+        let opening = &sum["zonda"]["opening"];
+        assert_eq!((&opening["handshakes"], &opening["handshakes_failed"]), (&4.into(), &0.into()), "{sum}");
+        assert!(opening["conn_latency"]["handshake"]["min"].as_u64() > Some(0) && opening["seconds"].is_f64(), "{sum}");
+        // Those of idle connections are the result.
+        assert_eq!(sum["conn_info"]["handshakes"], later, "{sum}");
+    }
+}
+
 #[test]
 fn the_transports_of_a_mix_have_their_shares() {
     let server = Server::start("echo --tls-port 0");

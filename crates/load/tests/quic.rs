@@ -267,6 +267,28 @@ fn queries_on_lost_connections_have_the_time_out_as_latency() {
     server.stop();
 }
 
+/// The failure of a handshake was forgotten when the counters began, and the reason was "no answer".
+#[test]
+fn connections_that_cannot_be_opened_have_a_reason() {
+    let server = Server::start(Duration::from_secs(10));
+    let name = ServerName::try_from("localhost").expect("a literal");
+    let (untrusted, _) = tls::self_signed().expect("random numbers");
+    let tls = TlsConfig::new(name, untrusted, false, Purpose::Transfers).expect("a good configuration");
+    let queries = queries();
+    let config = QuicConfig { connections: 1, query_rate: Some(10.0), ..config(server.address, &tls, &queries) };
+    let stop = AtomicBool::new(false);
+    let result = thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(Duration::from_millis(500));
+            stop.store(true, Ordering::Relaxed);
+        });
+        config.run(&stop, |_| ()).expect("loopback")
+    });
+    let failure = result.opening_metrics.handshake_failure.expect("the certificate is another one");
+    assert!(result.open == 0 && failure.contains("certificate"), "{failure}");
+    server.stop();
+}
+
 #[test]
 fn kinds_that_need_a_stream_are_refused() {
     let run = |kind: &str| {

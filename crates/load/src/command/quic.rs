@@ -14,7 +14,7 @@ use super::number::{rate, seconds, seconds_or_none};
 use super::tls_tsig::TlsClientArguments;
 use super::{CommandError, Validity, conclude};
 use crate::quic::{QuicConfig, TIMEOUT};
-use crate::report::{ReportHeader, Reporter};
+use crate::report::{ReportHeader, Reporter, handshakes};
 use crate::run::RunResult;
 use crate::tls::Purpose;
 
@@ -88,10 +88,12 @@ pub fn run(arguments: &QuicArguments, stop: &AtomicBool) -> Result<Validity, Com
     let mut invalid_because = if config.asks() { result.metrics.invalid_because() } else { Vec::new() };
     let missing = config.connections.saturating_sub(result.open);
     if missing > 0 {
-        let why = result.metrics.handshake_failure.as_deref().unwrap_or("no answer");
+        let why = result.opening_metrics.handshake_failure.as_deref().unwrap_or("no answer");
         invalid_because.push(format!("{missing} connections could not be opened; the first one: {why}"));
     }
-    let figures = json!({"open": result.open, "invalid_because": invalid_because});
+    let mut opening = handshakes(&result.opening_metrics);
+    opening["seconds"] = json!(result.opening.as_secs_f64());
+    let figures = json!({"open": result.open, "opening": opening, "invalid_because": invalid_because});
     let until = clock::real();
     let run = RunResult { since: until.saturating_sub(result.counted), until, metrics: result.metrics, busy: 0.0 };
     conclude(reporter.write_sum(&run, figures), &invalid_because)

@@ -41,6 +41,12 @@ fn run(record: &Value) -> String {
     if zonda["loop"] == "open" {
         line("sent late", quantiles(&zonda["schedule_error"]));
     }
+    if zonda["opening"].is_object() {
+        line("opening", handshakes(&zonda["opening"]));
+    }
+    if record["conn_info"].is_object() {
+        line("handshakes", handshakes(&record["conn_info"]));
+    }
     line("generator", format!("busy {:.0} %", 100.0 * zonda["busy"].as_f64().unwrap_or_default()));
     for peak in zonda["peaks"].as_array().into_iter().flatten() {
         line("peak", peak_line(peak));
@@ -49,6 +55,16 @@ fn run(record: &Value) -> String {
         line("wrong", wrong.as_str().unwrap_or_default().into());
     }
     text
+}
+
+/// The handshakes of `conn_info`, or of the opening with its duration.
+fn handshakes(connections: &Value) -> String {
+    let [made, resumed, failed] =
+        ["handshakes", "handshakes_resumed", "handshakes_failed"].map(|key| count(&connections[key]));
+    let within = connections["seconds"].as_f64().map(|seconds| format!(" in {seconds:.2} s"));
+    let mean_ms = count(&connections["conn_latency"]["handshake"]["avg"]) as f64 / 1e6;
+    let latency = if made > 0 { format!(", mean {mean_ms:.3} ms") } else { String::new() };
+    format!("{made}{}, {resumed} resumed, {failed} failed{latency}", within.unwrap_or_default())
 }
 
 fn peak_line(peak: &Value) -> String {
@@ -130,6 +146,21 @@ mod tests {
              peak        p99=1ms: at least 990 queries per second; 1010 failed (latency)\n\
              wrong       a. A: expected X, got Y\n"
         );
+    }
+
+    #[test]
+    fn the_handshakes_of_the_opening_are_apart() {
+        let handshakes = |made, ns| {
+            json!({"handshakes": made, "handshakes_resumed": 1, "handshakes_failed": 0,
+                "conn_latency": {"handshake": {"avg": ns}}})
+        };
+        let mut opening = handshakes(20, 1_500_000);
+        opening["seconds"] = json!(0.25);
+        let record = json!({"type": "stats_sum", "response_latency": {}, "conn_info": handshakes(3, 900_000),
+            "zonda": {"opening": opening}});
+        let text = text_of(&record);
+        assert!(text.contains("opening     20 in 0.25 s, 1 resumed, 0 failed, mean 1.500 ms\n"), "{text}");
+        assert!(text.contains("handshakes  3, 1 resumed, 0 failed, mean 0.900 ms\n"), "{text}");
     }
 
     #[test]
