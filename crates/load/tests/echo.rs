@@ -96,6 +96,19 @@ fn echo_answers_every_query_of_every_transport() {
     }
 }
 
+/// Over QUIC alone, a certificate needed a port for TLS.
+#[test]
+fn a_certificate_needs_a_port_for_tls_or_quic() {
+    let error = |ports: &str| {
+        let command = format!("echo --listen 127.0.0.1 --port 0 --cert nowhere.pem --key nowhere.pem {ports}");
+        String::from_utf8(program::run(&command).stderr).expect("UTF-8")
+    };
+    for ports in ["--quic-port 0", "--tls-port 0", "--tls-port 0 --quic-port 0"] {
+        assert!(error(ports).contains("nowhere.pem: "), "{ports}: {}", error(ports));
+    }
+    assert!(error("").contains("<--tls-port <PORT>|--quic-port <PORT>>"), "{}", error(""));
+}
+
 #[test]
 fn echo_answers_queries_over_quic_and_sink_does_not() {
     let name = ServerName::try_from("localhost").expect("a literal");

@@ -18,7 +18,7 @@ pub struct EchoArguments {
     #[command(flatten)]
     listen: ListenArguments,
     /// Port for QUIC; 0: one that the kernel chooses
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", group = "encrypted_port")]
     quic_port: Option<u16>,
     /// Processors to pin threads to, with sockets of their own on each
     #[arg(long, value_delimiter = ',', value_name = "N,N")]

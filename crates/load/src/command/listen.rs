@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use rustls::ServerConfig;
 
 use super::CommandError;
@@ -12,6 +12,7 @@ use crate::tls::Purpose;
 
 /// Where a server listens. With port 0 the kernel chooses one, which the event `ready` reports.
 #[derive(Clone, Debug, Args)]
+#[command(group = ArgGroup::new("encrypted_port").multiple(true))]
 pub struct ListenArguments {
     /// Address to listen on
     #[arg(long, value_name = "ADDRESS")]
@@ -20,7 +21,7 @@ pub struct ListenArguments {
     #[arg(long, default_value_t = 53)]
     port: u16,
     /// Port for TLS; 0: one that the kernel chooses
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", group = "encrypted_port")]
     tls_port: Option<u16>,
     #[command(flatten)]
     tls: TlsServerArguments,

@@ -79,8 +79,8 @@ pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Command
 /// The certificate of a TLS server.
 #[derive(Clone, Debug, Args)]
 pub struct TlsServerArguments {
-    /// With TLS: the certificate chain of the server (PEM); without it, a self-signed one is generated
-    #[arg(long, value_name = "FILE", requires_all = ["key", "tls_port"])]
+    /// With TLS or QUIC: the certificate chain of the server (PEM); without it, a self-signed one is generated
+    #[arg(long, value_name = "FILE", requires_all = ["key", "encrypted_port"])]
     cert: Option<PathBuf>,
     /// The private key of the certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "cert")]
