@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import struct
 import time
 from pathlib import Path
@@ -14,12 +15,12 @@ import client
 import transfer_table
 from message import Query
 from names import wire_name
-from transfers import contents, gov_series, result_table, table_run, update_features, zone_versions
+from transfers import contents, gov_series, notify_features, result_table, table_run, update_features, zone_versions
 from transfers.features import AS_PRIMARY, AS_SECONDARY, FEATURES, LACKS
 from transfers.kinds import KnotTransfers, NsdTransfers
 from transfers.relay import IXFR, FramedMessages, Relay
 from transfers.result_table import FAILED, OK, SKIPPED, Result
-from transfers.server import Build, Failed
+from transfers.server import Build, Failed, Skipped
 from transfers.table_run import TableRun
 
 APEX = wire_name("transfer.example.")
@@ -58,6 +59,17 @@ def test_the_relay_records_the_form_of_a_transfer(response: bytes, form: str) ->
         relay.close()
         with pytest.raises(ConnectionRefusedError):
             client.tcp(("127.0.0.1", relay.port), [Query(APEX, IXFR).wire()])
+
+
+def test_name_servers_of_two_runs_have_addresses_of_their_own() -> None:
+    """Each run began with the same address, so that the cells of one failed."""
+    try:
+        relays = [notify_features.name_server(random.Random(1)) for _ in range(2)]
+    except Skipped as skipped:
+        pytest.skip(str(skipped))
+    assert len({relay.address for relay in relays}) == 2
+    for relay in relays:
+        relay.close()
 
 
 def test_a_transfer_in_several_messages_is_one_exchange() -> None:
