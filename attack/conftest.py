@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from daemon import Daemon
+from granted_time import Stopwatch, granted_time
 
 
 @pytest.fixture
@@ -22,3 +23,10 @@ def daemon(tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
     yield make
     for one in made:
         one.stop()
+
+
+@pytest.fixture
+def stopwatch() -> Iterator[Callable[[], Stopwatch]]:
+    """Makes stopwatches that stand still while the machine takes the processors away."""
+    with granted_time() as make:
+        yield make

@@ -21,6 +21,8 @@ import dns.update
 from client import framed
 from servers import HOST, Zonda, reserve_port
 
+from granted_time import Stopwatch
+
 START_TIMEOUT_S = 30.0
 
 TINY_ZONE = """\
@@ -67,9 +69,10 @@ class Daemon:
             self.wait_until(lambda: self.ask(f"{wait_for}.", "SOA").rcode() == dns.rcode.NOERROR)
         return self
 
-    def wait_until(self, condition, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Waits for a condition; a network error counts as false."""
-        deadline = time.monotonic() + timeout_s
+    def wait_until(self, condition, timeout_s: float = START_TIMEOUT_S, since: Stopwatch | None = None) -> None:
+        """Waits for a condition; a network error counts as false. `since` has begun, and measures the time."""
+        began = time.monotonic()
+        since = since or (lambda: time.monotonic() - began)
         while True:
             try:
                 if condition():
@@ -77,7 +80,7 @@ class Daemon:
             except (OSError, EOFError, dns.exception.DNSException):
                 pass
             assert self.process is None or self.process.poll() is None, f"zonda ended:\n{self.log_text()}"
-            assert time.monotonic() < deadline, f"not within {timeout_s} s:\n{self.log_text()}"
+            assert since() < timeout_s, f"not within {timeout_s} s:\n{self.log_text()}"
             time.sleep(0.02)
 
     def ask(self, name: str, rtype: str = "A", timeout_s: float = 1.0, tcp: bool = False) -> dns.message.Message:

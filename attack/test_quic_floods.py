@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from statistics import quantiles
 
@@ -13,12 +14,13 @@ import pytest
 from servers import reserve_port
 
 from daemon import HOST, TINY_ZONE, Daemon
+from granted_time import Stopwatch
 from quic_client import QuicClient
 
 IDLE_TIMEOUT_MS = 1000
 ATTACK_S = 3.0
-# Nine of ten responses come within this time, though clients, server and attacker share two processors. The longest waits show nothing: one
-# packet that is lost where the socket is full costs a timeout of the client.
+# Nine of ten responses come within this time, though clients, server and attacker share two processors; what a hypervisor takes is left out.
+# The longest waits show nothing: one packet that is lost where the socket is full costs a timeout of the client.
 SOON_S = 0.05
 # How many datagrams, handshakes and streams an attack must have so as to be one, and how many MB may stay after a second one like the first:
 # less than half of what its connections take, about 0.03 each.
@@ -34,34 +36,35 @@ def quic(daemon) -> tuple[Daemon, int]:
     return daemon({"example": zone}, server=more).start(), port
 
 
-def waits_s(server: Daemon, client: QuicClient, seconds: float) -> dict[str, list[float]]:
+def waits_s(server: Daemon, client: QuicClient, seconds: float, stopwatch: Callable[[], Stopwatch]) -> dict[str, list[float]]:
     """How long queries wait for their responses over UDP, and on an open QUIC connection."""
     waits: dict[str, list[float]] = {"udp": [], "quic": []}
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        began = time.monotonic()
+        since = stopwatch()
         server.ask("www.example.")
-        asked = time.monotonic()
+        waits["udp"].append(since())
+        since = stopwatch()
         assert len(client.ask()) > 2, f"no response on an open connection, closed with {client.close_code()}"
-        waits["udp"].append(asked - began)
-        waits["quic"].append(time.monotonic() - asked)
+        waits["quic"].append(since())
         time.sleep(0.005)
     return waits
 
 
-def attacked(server: Daemon, port: int, kind: str) -> dict[str, list[float]]:
+def attacked(server: Daemon, port: int, kind: str, stopwatch: Callable[[], Stopwatch]) -> dict[str, list[float]]:
     """How long others wait during an attack; returns once the server has forgotten it."""
-    command = [sys.executable, "quic_attackers.py", kind, str(port), str(ATTACK_S)]
+    least = ATTACKS[kind][0]
+    command = [sys.executable, "quic_attackers.py", kind, str(port), str(ATTACK_S), str(least)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     folder = Path(__file__).parent
     with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True) as attacker:
         assert attacker.stdout.readline() == "ready\n"
         client = QuicClient(port, "127.0.0.2")
         assert client.connect(), "no handshake during the attack"
-        waits = waits_s(server, client, ATTACK_S - 0.5)
-        done, _ = attacker.communicate(timeout=30)
+        waits = waits_s(server, client, ATTACK_S - 0.5, stopwatch)
+        done, _ = attacker.communicate(timeout=60)
     client.close()
-    assert int(done) >= ATTACKS[kind][0], f"{done} of them are no attack"
+    assert int(done) >= least, f"{done} of them are no attack"
     print(f"{kind}: {done.strip()} of them")
     # No handshake may take longer than the idle timeout either.
     time.sleep(3 * IDLE_TIMEOUT_MS / 1000)
@@ -70,12 +73,12 @@ def attacked(server: Daemon, port: int, kind: str) -> dict[str, list[float]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ATTACKS)
-def test_others_are_answered_in_time_and_nothing_stays(quic, kind):
+def test_others_are_answered_in_time_and_nothing_stays(quic, kind, stopwatch):
     server, port = quic
     files = Path(f"/proc/{server.pid}/fd")
     held = []
     for _ in range(2):
-        for transport, waits in attacked(server, port, kind).items():
+        for transport, waits in attacked(server, port, kind, stopwatch).items():
             nine_of_ten = quantiles(waits, n=10)[-1]
             print(f"{kind}, {transport}: {len(waits)} responses, median {quantiles(waits, n=2)[0] * 1e3:.1f} ms, 90 % {nine_of_ten * 1e3:.1f} ms")
             assert nine_of_ten < SOON_S, f"{transport}: {nine_of_ten:.3f} s"
