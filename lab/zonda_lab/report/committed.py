@@ -41,7 +41,7 @@ manifest, and `report.md` with the main plot. Telemetry and histograms are not s
 zonda-lab report lab/records/e01-response-rate     # the full page with all plots, from the records
 zonda-lab report lab/records                       # all reports and this index again, with today's claims and rules
 zonda-lab plan E1-E20 --from lab/records --hours 6 # blocks that the effects need, and their duration
-make lab-records                                   # measure all again from a clean commit, in at most seven hours
+make lab-records                                   # measure all again from a clean commit, in at most eight hours
 zonda-lab history lab/records                      # how the values changed from commit to commit
 ```
 
