@@ -25,6 +25,8 @@ except ModuleNotFoundError as missing:
     sys.exit(f"{missing} (help: pip install -r interop/requirements.txt)")
 
 QUICK = ("axfr", "notify", "ixfr")
+# The addresses of control sockets have 107 octets at most (unix(7)), of which the names of a cell take up to 97.
+LONGEST_TMPDIR = 10
 
 
 def main() -> int:
@@ -42,7 +44,7 @@ def main() -> int:
     if not peers:
         print("no server to test with (help: run interop/install-peers, or name a folder of builds in PEERS)")
         return 0
-    folder = Path(tempfile.mkdtemp(prefix="transfers-"))
+    folder = scratch_folder()
     run = TableRun(subject, features(options), tuple(options.directions.split(",")), folder, print_failure)
     results = run.run(peers, options.at_once)
     print(result_table.text(results))
@@ -53,6 +55,12 @@ def main() -> int:
     else:
         shutil.rmtree(folder, ignore_errors=True)
     return int(failed)
+
+
+def scratch_folder() -> Path:
+    """A new folder whose path is short enough for control sockets in it: in TMPDIR, or in /tmp if that is too long."""
+    usual = tempfile.gettempdir()
+    return Path(tempfile.mkdtemp(prefix="transfers-", dir=usual if len(usual) <= LONGEST_TMPDIR else "/tmp"))
 
 
 def features(options: argparse.Namespace) -> list[Feature]:

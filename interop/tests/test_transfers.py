@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import struct
+import tempfile
 import time
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from conftest import serving
 
 import client
+import run_transfers
 import transfer_table
 from message import Query
 from names import wire_name
@@ -127,6 +129,16 @@ def test_a_lack_depends_on_role_and_release(tmp_path: Path) -> None:
 def test_lacks_name_features() -> None:
     known = {feature.name for feature in FEATURES} | {feature.group for feature in FEATURES}
     assert not {lack.features for lack in LACKS} - known
+
+
+def test_control_sockets_have_valid_addresses_below_a_long_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NSD and Knot did not start below a TMPDIR of 70 octets."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("long" * 20)))
+    folder, peer = run_transfers.scratch_folder(), Build(KnotTransfers, None, "3.10.10-dev")
+    folder.rmdir()
+    for feature in FEATURES:
+        address = folder / table_run.cell_name(peer, AS_SECONDARY, feature) / "secondary" / "control"
+        assert len(bytes(address)) <= 107, address
 
 
 def test_a_server_that_does_not_start_is_a_failure(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ class TableRun:
             if lack := feature.lack(build, role):
                 return SKIPPED, lack
         roles = (self.subject, peer) if direction == AS_PRIMARY else (peer, self.subject)
-        folder = self.folder / f"{peer.name}-{peer.version}" / direction / re.sub(r"\W+", "-", feature.name)
+        folder = self.folder / cell_name(peer, direction, feature)
         folder.mkdir(parents=True)
         with ExitStack() as stack:
             cell = Cell(*roles, folder, stack)
@@ -77,6 +77,11 @@ class TableRun:
                 return FAILED, " ".join((str(failed) or type(failed).__name__).split())[:SHOWN]
         shutil.rmtree(folder)
         return OK, ""
+
+
+def cell_name(peer: Build, direction: str, feature: Feature) -> Path:
+    """The folder of a cell in that of the run."""
+    return Path(f"{peer.name}-{peer.version}", direction, re.sub(r"\W+", "-", feature.name))
 
 
 def find_builds(names: list[str], peers_folder: Path | None, report: Callable[[str], None]) -> list[Build]:
