@@ -146,7 +146,7 @@ def test_half_closed_connections_count_until_their_answers_are_read(daemon):
     server.wait_until(lambda: server.ask("www.example.", tcp=True).rcode() == dns.rcode.NOERROR, timeout_s=15)
 
 
-def test_connections_that_break_the_protocol_leave_no_answers_behind(daemon):
+def test_connections_that_break_the_protocol_leave_no_answers_behind(daemon, stopwatch):
     """They were closed while the kernel still had their unread answers, which no limit counts then."""
     server = daemon({"example": big_rrset_zone()}).start()
     with clients(300, server.port, receive_buffer=2304) as greedy:
@@ -156,7 +156,7 @@ def test_connections_that_break_the_protocol_leave_no_answers_behind(daemon):
         for client in greedy:
             with contextlib.suppress(OSError):
                 client.sendall(b"\r\n\r\n\0\r\nQUIT\n" + bytes(4))  # a PROXY header
-        server.wait_until(lambda: not any(queues(server.port)), timeout_s=3)
+        server.wait_until(lambda: not any(queues(server.port)), 3, stopwatch())
 
 
 @pytest.mark.slow

@@ -39,9 +39,9 @@ def test_lost_messages_are_resent() -> None:
 
 def test_silence_is_none() -> None:
     with serving(lambda m: None if m[2] == 5 else m) as server:
-        answers = client.udp(server, MESSAGES[:20], window=4, timeout_s=0.1, tries=2)
+        answers = client.udp(server, MESSAGES[:20], window=4, timeout_s=0.5, tries=3)
         assert [i for i, a in enumerate(answers) if a is None] == [5]
-        answers = client.tcp(server, MESSAGES[:20], pipeline=1, timeout_s=0.1)
+        answers = client.tcp(server, MESSAGES[:20], pipeline=1, timeout_s=1.0)
         assert [i for i, a in enumerate(answers) if a is None] == [5]
 
 
@@ -50,16 +50,16 @@ def test_a_late_response_is_not_taken_for_the_next() -> None:
 
     def respond(message: bytes) -> bytes:
         if message[2] == 0:
-            time.sleep(0.15)
+            time.sleep(1.3)
         return message
 
     with serving(respond) as server:
-        assert bodies(client.udp(server, MESSAGES[:2], window=1, timeout_s=0.1, tries=1)) == [None, MESSAGES[1][2:]]
+        assert bodies(client.udp(server, MESSAGES[:2], window=1, timeout_s=1.0, tries=1)) == [None, MESSAGES[1][2:]]
 
 
 def test_messages_too_short_for_an_id() -> None:
     with serving(lambda _: b"\1\2\3") as server:
-        assert client.udp(server, [b"a"], timeout_s=1) == [b"\1\2\3"]
+        assert client.udp(server, [b"a"]) == [b"\1\2\3"]
 
 
 def transfer(*parts: list[bytes]) -> list[bytes]:

@@ -340,12 +340,12 @@ def session_of(fleet: Fleet, hosts: Hosts) -> set[str]:
 
 
 def test_a_lost_host_ends_the_run_with_one_message(hosts: Hosts, tmp_path: Path, zonda_load: ZondaLoad) -> None:
-    (tmp_path / "long.toml").write_text(small_experiment(seconds=60))
+    (tmp_path / "long.toml").write_text(small_experiment(seconds=600))
     results, experiment = Results(tmp_path / "out"), load(tmp_path / "long.toml")
     results.create({"experiments": {}, "servers": {}})
 
     def switch_off() -> None:
-        assert eventually(lambda: "--seconds 60" in hosts.inside("player2", "ps", "axwwo", "args"), 30)
+        assert eventually(lambda: "--seconds 600" in hosts.inside("player2", "ps", "axwwo", "args"), 30)
         time.sleep(2.0)  # until the run is within the window
         hosts.stop("player2")
 
@@ -364,6 +364,6 @@ def test_a_lost_host_ends_the_run_with_one_message(hosts: Hosts, tmp_path: Path,
         finally:
             killer.join()
             hosts.start("player2")
-    assert time.monotonic() - began < 40, "the window was waited for"
+    assert time.monotonic() - began < 300, "the window was waited for"
     assert results.finished() == set()
-    assert eventually(lambda: not any("--seconds 60" in line for line in traces(hosts)))
+    assert eventually(lambda: not any("--seconds 600" in line for line in traces(hosts)))
