@@ -346,7 +346,6 @@ fn a_catalog_that_does_not_own_a_member_does_not_change_where_it_goes() {
     assert_eq!(bench.owner("x.").as_deref(), Some("d."));
 }
 
-/// RFC 1034 4.3.5 is about the catalog itself: its members have timers of their own.
 /// RFC 9432 5.2: the zone of a member is served if one of its catalogs can serve it.
 #[test]
 fn a_catalog_without_a_template_does_not_keep_a_zone_from_the_next() {
@@ -368,6 +367,7 @@ fn a_catalog_without_a_template_does_not_keep_a_zone_from_the_next() {
     assert_eq!(bench.owner("m.example.").as_deref(), Some("d."), "c. has no template for it");
 }
 
+/// RFC 1034 4.3.5 is about the catalog itself: its members have timers of their own.
 #[test]
 fn the_members_of_a_catalog_that_has_expired_are_served() {
     let mut bench = Bench::new();
