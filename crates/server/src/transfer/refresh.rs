@@ -281,10 +281,10 @@ impl RefreshScheduler {
     /// A zone of this group had this state. If it waited, its entry in the queue is stale from now on. A group whose primaries are dead takes
     /// none of its entries: so those that are stale are dropped once they are the majority, which costs little per entry.
     fn leave_queue(&mut self, id: GroupId, state: ZoneState) {
-        let group = &mut self.groups[id.0 as usize];
         if state != ZoneState::Waiting {
             return;
         }
+        let group = &mut self.groups[id.0 as usize];
         group.stale += 1;
         if 2 * group.stale <= group.waiting.len() {
             return;

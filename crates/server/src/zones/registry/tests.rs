@@ -250,15 +250,6 @@ fn zones_and_reloads_come_and_go_while_reads_are_under_way() {
 /// Reports these keys as changed, and the zones that are configured.
 struct KeyHooks(Vec<Name>, Arc<Mutex<Vec<String>>>);
 
-/// Takes the keys of zones that keep their settings.
-struct KeptKeys(Arc<Mutex<HashSet<Name>>>);
-
-impl ChangeHooks for KeptKeys {
-    fn retain_keys(&mut self, used: &HashSet<Name>) {
-        *self.0.lock().expect("no panic") = used.clone();
-    }
-}
-
 impl ChangeHooks for KeyHooks {
     fn configured(
         &mut self,
@@ -272,6 +263,15 @@ impl ChangeHooks for KeyHooks {
 
     fn set_keys(&mut self, _: &[ConfiguredKey]) -> HashSet<Name> {
         self.0.iter().cloned().collect()
+    }
+}
+
+/// Takes the keys of zones that keep their settings.
+struct KeptKeys(Arc<Mutex<HashSet<Name>>>);
+
+impl ChangeHooks for KeptKeys {
+    fn retain_keys(&mut self, used: &HashSet<Name>) {
+        *self.0.lock().expect("no panic") = used.clone();
     }
 }
 
