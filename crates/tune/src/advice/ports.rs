@@ -110,12 +110,12 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "net.ipv4.tcp_orphan_retries",
-        rule: "left at 0 (which means 8): the server's own deadlines close connections that do not read",
+        rule: "left at 0 (which means 8): Zonda resets connections that do not read after 10 s, and tcp_max_orphans limits those of other servers",
         compute: |case| {
             case.default(
                 "net.ipv4.tcp_orphan_retries",
                 "0",
-                "Zonda resets connections that do not read; others have deadlines, too",
+                "Zonda resets connections that do not read; with other servers 1 drops them sooner, but also what a client with loss still waits for",
             )
         },
         sources: &[
