@@ -114,7 +114,7 @@ man: ## write the generated manual pages, completions and reference anew
 	for shell in bash zsh fish; do target/debug/zonda completions $$shell > $(COMPLETIONS)/zonda.$$shell || exit 1; done
 
 tune-evidence: ## copy the figures that `zonda tune` quotes from lab/records, then write the manual anew
-	UPDATE_EVIDENCE=1 cargo test -p zonda-tune --test evidence --locked
+	UPDATE_EVIDENCE=1 cargo test -p zonda-tune --test evidence --locked the_figures_are_those_of_the_committed_records
 	$(MAKE) --no-print-directory man
 
 install: $(ZONDA) ## install into PREFIX (/usr/local); without cargo, as with sudo, after `make release`
