@@ -78,24 +78,21 @@ pub fn load(
     {
         return Err(TooLarge(len));
     }
-    // A bug in the parser must not end the server.
-    let read = catch_unwind(AssertUnwindSafe(|| job.read(metadata, limits.threads)));
-    let mut read = read.unwrap_or_else(|_| failed(path, "zonda panicked while reading it".into(), REPORT));
-    let file_serial = read.zone.as_ref().map(Zone::serial);
-    if read.is_changed() {
-        check_acceptance(purpose.base(), &mut read, policy);
-        purpose.base().into_iter().for_each(|base| settle_serial(base, &mut read, policy));
-    }
-    let is_changed = read.is_changed();
-    // A zone that failed is read again by the next reload even if its files are unchanged.
-    let fingerprint = if read.zone.is_some() { job.files.fingerprint() } else { Fingerprint::NONE };
-    let change = read
-        .zone
-        .as_ref()
-        .filter(|_| is_changed)
-        .and_then(|zone| change_between(purpose.base()?, zone, read.difference.is_some()));
-    let includes = job.files.includes(path);
-    Ok(LoadedZone { zone: read.zone, is_changed, file_serial, change, findings: read.findings, fingerprint, includes })
+    let loaded = without_panic(path, || job.load(metadata, limits.threads));
+    Ok(LoadedZone { includes: job.files.includes(path), ..loaded })
+}
+
+/// The result of `load`. A bug in it must not end the thread: the zone would be loading for ever.
+fn without_panic(path: &Path, load: impl FnOnce() -> LoadedZone) -> LoadedZone {
+    catch_unwind(AssertUnwindSafe(load)).unwrap_or_else(|_| LoadedZone {
+        zone: None,
+        is_changed: true,
+        file_serial: None,
+        change: None,
+        findings: failed(path, "zonda panicked while loading it".into(), REPORT).findings,
+        fingerprint: Fingerprint::NONE,
+        includes: Box::default(),
+    })
 }
 
 /// Refuses a zone that may not be published; a finding says why. The external command comes later, as it may take long.
@@ -153,6 +150,27 @@ struct ZoneLoad<'j> {
 }
 
 impl ZoneLoad<'_> {
+    /// Reads the zone, checks it and sets its serial. The caller adds the included files.
+    fn load(&self, metadata: io::Result<Metadata>, threads: usize) -> LoadedZone {
+        let base = self.purpose.base();
+        let mut read = self.read(metadata, threads);
+        let file_serial = read.zone.as_ref().map(Zone::serial);
+        if read.is_changed() {
+            check_acceptance(base, &mut read, self.policy);
+            base.into_iter().for_each(|base| settle_serial(base, &mut read, self.policy));
+        }
+        let is_changed = read.is_changed();
+        // A zone that failed is read again by the next reload even if its files are unchanged.
+        let fingerprint = if read.zone.is_some() { self.files.fingerprint() } else { Fingerprint::NONE };
+        let change = read
+            .zone
+            .as_ref()
+            .filter(|_| is_changed)
+            .and_then(|zone| change_between(base?, zone, read.difference.is_some()));
+        let includes = Box::default();
+        LoadedZone { zone: read.zone, is_changed, file_serial, change, findings: read.findings, fingerprint, includes }
+    }
+
     fn read(&self, metadata: io::Result<Metadata>, threads: usize) -> LoadOutcome {
         let text = match self.open(metadata) {
             Ok(text) => text,
@@ -261,5 +279,19 @@ fn help_to_read(error: &io::Error) -> &'static str {
         io::ErrorKind::NotFound => "create the file, or correct its path in the configuration",
         io::ErrorKind::PermissionDenied => "make it readable for the user that zonda runs as",
         _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever panics after the text was read, too.
+    #[test]
+    fn a_load_that_panics_refuses_the_zone() {
+        let loaded = without_panic(Path::new("file"), || panic!("a test"));
+        assert!(loaded.zone.is_none() && loaded.fingerprint == Fingerprint::NONE);
+        let error = loaded.findings.first().expect("an error").to_string();
+        assert!(error.starts_with("file") && error.contains("zonda panicked while loading it"), "{error}");
     }
 }
