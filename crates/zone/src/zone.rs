@@ -20,7 +20,8 @@ pub struct Zone {
     pub(crate) apex: Name,
     pub(crate) content: ZoneContent,
     pub(crate) version: ZoneVersion,
-    /// The serial, which the records of a small zone lack: see [`Self::with_serial_apart`].
+    /// The serial, which the records of a small zone lack. Until [`Self::with_serial_apart`], the last step of making a version, it is that
+    /// of the version before.
     pub(crate) serial: u32,
     /// Entries edited since the intern tables were built. A tree of one leaf gains nothing by new ones: there it is 0.
     pub(crate) edits: u32,
@@ -140,8 +141,9 @@ impl Zone {
     }
 
     /// The serial of the SOA record (RFC 1035 3.3.13).
+    #[inline]
     pub fn serial(&self) -> u32 {
-        self.soa().soa_numbers()[0]
+        self.serial
     }
 
     /// The expire field of the SOA record, in seconds (RFC 1035 3.3.13).
@@ -293,9 +295,9 @@ impl Zone {
         counts
     }
 
-    /// The same version with its serial apart from its records if it is small, so that zones that differ in nothing else share these.
+    /// The same version with its own serial; apart from its records if it is small, so that zones that differ in nothing else share these.
     pub(crate) fn with_serial_apart(mut self) -> Zone {
-        self.serial = self.serial();
+        self.serial = self.soa().soa_numbers()[0];
         if let ZoneContent::Leaf(leaf) = &self.content
             && leaf.is_shareable()
             && let Some(apex) = self.apex_node().without_serial()
