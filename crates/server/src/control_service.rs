@@ -163,8 +163,8 @@ impl ControlService {
     fn metrics(&self) -> ControlResponse {
         let totals = self.writer.ask(|reply| ControlEvent::Totals { reply });
         let usage = self.writer.ask(|reply| ControlEvent::Journal { reply });
-        let (totals, usage) = (totals.recv().ok(), usage.recv_timeout(MAX_DISK_WAIT).ok());
-        ControlResponse::Metrics(metrics::render(&self.counters, totals, usage))
+        let (totals, journal) = (totals.recv().ok(), usage.recv_timeout(MAX_DISK_WAIT).into());
+        ControlResponse::Metrics(metrics::render(&self.counters, totals, journal))
     }
 
     /// Adds what the transfer thread knows.

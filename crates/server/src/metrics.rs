@@ -1,6 +1,7 @@
 //! Metrics in the text format of Prometheus (version 0.0.4), for `zonda metrics`.
 
 use std::fmt::Write;
+use std::sync::mpsc::RecvTimeoutError;
 
 use wire::message::Rcode;
 
@@ -11,7 +12,7 @@ use crate::zone_totals::ZoneTotals;
 /// The metrics of the journal: name, type, help, and value.
 type JournalMetric = (&'static str, &'static str, &'static str, fn(&StoreUsage) -> u64);
 
-const JOURNAL_METRICS: [JournalMetric; 7] = [
+const JOURNAL_METRICS: [JournalMetric; 6] = [
     ("journal_log_octets", "gauge", "Octets of the log of the journal, with what is no longer needed.", |usage| {
         usage.log_octets
     }),
@@ -27,13 +28,31 @@ const JOURNAL_METRICS: [JournalMetric; 7] = [
         |usage| usage.dropped_changes,
     ),
     ("journal_dropped_octets_total", "counter", "Octets of these changes.", |usage| usage.dropped_octets),
-    ("journal_failing", "gauge", "1 while the journal, or an image in it, cannot be written; otherwise 0.", |usage| {
-        usage.is_failing.into()
-    }),
 ];
 
-/// The counters of the listeners, those of zones, and those of the journal if there is one that answers.
-pub fn render(counters: &CounterReader, zones: Option<ZoneTotals>, journal: Option<StoreUsage>) -> String {
+/// What the journal reports.
+#[derive(Clone, Copy)]
+pub enum JournalReport {
+    /// There is no journal.
+    Absent,
+    /// Its disk does not answer in time.
+    Silent,
+    /// How much it holds, and whether it can be written.
+    Usage(StoreUsage),
+}
+
+impl From<Result<StoreUsage, RecvTimeoutError>> for JournalReport {
+    fn from(reply: Result<StoreUsage, RecvTimeoutError>) -> JournalReport {
+        match reply {
+            Ok(usage) => JournalReport::Usage(usage),
+            Err(RecvTimeoutError::Timeout) => JournalReport::Silent,
+            Err(RecvTimeoutError::Disconnected) => JournalReport::Absent,
+        }
+    }
+}
+
+/// The counters of the listeners, those of zones, and those of the journal if there is one.
+pub fn render(counters: &CounterReader, zones: Option<ZoneTotals>, journal: JournalReport) -> String {
     let mut text = String::new();
     let totals = counters.totals().map(|(transport, totals)| (transport, totals.values(), totals.rcodes));
     for (row, metric) in METRICS.iter().enumerate() {
@@ -58,13 +77,25 @@ pub fn render(counters: &CounterReader, zones: Option<ZoneTotals>, journal: Opti
     if let Some(totals) = zones {
         write_zones(&mut text, &totals);
     }
-    if let Some(usage) = journal {
+    if let JournalReport::Usage(usage) = &journal {
         for (name, kind, help, value) in JOURNAL_METRICS {
             describe(&mut text, name, kind, help);
-            line(&mut text, name, value(&usage));
+            line(&mut text, name, value(usage));
         }
     }
+    match journal {
+        JournalReport::Absent => (),
+        // A disk that hangs reports no error.
+        JournalReport::Silent => write_journal_failing(&mut text, true),
+        JournalReport::Usage(usage) => write_journal_failing(&mut text, usage.is_failing),
+    }
     text
+}
+
+fn write_journal_failing(text: &mut String, is_failing: bool) {
+    let help = "1 while the journal, or an image in it, cannot be written, or its disk does not answer; otherwise 0.";
+    describe(text, "journal_failing", "gauge", help);
+    line(text, "journal_failing", is_failing.into());
 }
 
 fn write_zones(text: &mut String, totals: &ZoneTotals) {
@@ -112,7 +143,7 @@ mod tests {
         };
         let received = ReceivedTotals { axfr: 4, ixfr: 5, octets: 6, failed: 7 };
         let zones = ZoneTotals { serving: 1, expired: 2, unavailable: 3, received };
-        let text = render(&CounterReader::default(), Some(zones), Some(usage));
+        let text = render(&CounterReader::default(), Some(zones), JournalReport::Usage(usage));
         for expected in [
             "# TYPE zonda_queries_total counter\nzonda_queries_total{transport=\"udp\"} 0\n",
             "# TYPE zonda_journal_history_octets gauge\nzonda_journal_history_octets 4\n",
@@ -125,14 +156,27 @@ mod tests {
             assert!(text.contains(expected), "{expected} is not in\n{text}");
         }
         let mut described: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
-        assert_eq!(described.len(), METRICS.len() + 1 + 4 + JOURNAL_METRICS.len());
+        assert_eq!(described.len(), METRICS.len() + 1 + 4 + JOURNAL_METRICS.len() + 1);
         described.dedup();
         assert_eq!(described.len(), text.lines().filter(|line| line.starts_with("# HELP ")).count());
-        let listeners = render(&CounterReader::default(), None, None);
+        let listeners = render(&CounterReader::default(), None, JournalReport::Absent);
         assert!(!listeners.contains("journal") && !listeners.contains("zones"));
         let manual = include_str!("../../../docs/manual/operations.md");
         let names = described.iter().filter_map(|line| line.split(' ').next());
         let missing: Vec<&str> = names.filter(|name| !manual.contains(&format!("`{name}`"))).collect();
         assert!(missing.is_empty(), "docs/manual/operations.md does not explain {missing:?}");
+    }
+
+    /// The alert for a failing journal must not end just because the disk does not even report errors.
+    #[test]
+    fn a_journal_whose_disk_hangs_is_failing() {
+        for (error, failing) in [
+            (RecvTimeoutError::Timeout, Some("zonda_journal_failing 1")),
+            (RecvTimeoutError::Disconnected, None),
+        ] {
+            let text = render(&CounterReader::default(), None, Err::<StoreUsage, _>(error).into());
+            let journal: Vec<&str> = text.lines().filter(|line| line.starts_with("zonda_journal")).collect();
+            assert_eq!(journal, Vec::from_iter(failing));
+        }
     }
 }
