@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write as _};
 use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,9 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 const CONFIG: [&str; 2] = ["--config", "zonda.toml"];
 
+/// The socket for notifications, in the folder of a test.
+const NOTIFY_SOCKET: &str = "notify";
+
 /// The temporary folder of a test.
 pub struct TestFolder(TempDir);
 
@@ -32,6 +36,12 @@ pub struct CommandOutput {
 impl TestFolder {
     pub fn new() -> TestFolder {
         TestFolder(tempfile::tempdir().expect("a folder"))
+    }
+
+    /// One whose path is longer than the address of a socket can be.
+    pub fn with_long_path() -> TestFolder {
+        let prefix = "long".repeat(30);
+        TestFolder(tempfile::Builder::new().prefix(&prefix).tempdir().expect("a folder"))
     }
 
     pub fn path(&self) -> &Path {
@@ -204,13 +214,16 @@ pub struct Daemon {
 
 impl Daemon {
     fn start(folder: &TestFolder, mut command: Command) -> Daemon {
-        let notify_socket = folder.path().join("notify");
+        let notify_socket = folder.path().join(NOTIFY_SOCKET);
         _ = fs::remove_file(&notify_socket);
-        let notifications = UnixDatagram::bind(&notify_socket).expect("a socket");
+        // Through a descriptor, and for the daemon relative to its folder: an address has 107 octets at most (unix(7)), a path can be longer.
+        let directory = fs::File::open(folder.path()).expect("the folder");
+        let address = format!("/proc/self/fd/{}/{NOTIFY_SOCKET}", directory.as_raw_fd());
+        let notifications = UnixDatagram::bind(address).expect("a socket");
         // As with systemd, any user may write to it, since the daemon drops root.
         fs::set_permissions(&notify_socket, PermissionsExt::from_mode(0o777)).expect("it is ours");
         notifications.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
-        command.env("NOTIFY_SOCKET", &notify_socket).stderr(Stdio::piped());
+        command.env("NOTIFY_SOCKET", NOTIFY_SOCKET).stderr(Stdio::piped());
         let mut child = command.spawn().expect("zonda runs");
         let (log, collector) = collected(child.stderr.take().expect("it is piped"));
         let unknown = SocketAddr::from(([0, 0, 0, 0], 0));

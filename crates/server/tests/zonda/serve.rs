@@ -49,6 +49,18 @@ fn a_configuration_is_served_from_its_folder() {
     assert!(daemon.ask("www.example.com").has("192.0.2.1"));
 }
 
+/// The sockets for control and for notifications have addresses of 107 octets at most (unix(7)).
+#[test]
+fn the_path_of_the_folder_may_be_long() {
+    let folder = TestFolder::with_long_path();
+    folder.write_zone("example.com", 1, "192.0.2.1");
+    folder.write("zonda.toml", "[[zone]]\nname = \"example.com\"\nfile = \"zones/example.com.zone\"\n");
+    let daemon = folder.serve_with_config();
+    assert!(daemon.ask("www.example.com").has("192.0.2.1"));
+    let output = folder.reload();
+    assert_eq!(output.status, 0, "{output:?}");
+}
+
 #[test]
 fn the_examples_serve_the_documented_answers() {
     let folder = TestFolder::new();
