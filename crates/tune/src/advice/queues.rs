@@ -118,12 +118,12 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "net.ipv4.tcp_abort_on_overflow",
-        rule: "left at 0: a client whose connection is reset gives up, one whose packet is dropped tries again within a second",
+        rule: "left at 0: a client whose connection is reset fails unless it connects again, one whose packet is dropped sends it again within a second",
         compute: |case| {
             case.default(
                 "net.ipv4.tcp_abort_on_overflow",
                 "0",
-                "a reset makes a short burst fail for good; a longer accept queue (net.core.somaxconn) cures the cause",
+                "a reset is an error for clients that do not connect again; a longer accept queue (net.core.somaxconn) cures the cause",
             )
         },
         sources: &[
