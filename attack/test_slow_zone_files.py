@@ -39,7 +39,7 @@ def blocked(path: Path) -> Iterator[None]:
 
 def serial(server: Daemon, name: str) -> int | None:
     """The served serial of a zone, `None` for SERVFAIL."""
-    return server.serial(f"{name}.", timeout_s=0.2)  # a query sent before the server listens gets no response
+    return server.serial(f"{name}.", timeout_s=0.2)  # `expect_soon` looks at its limit between queries only
 
 
 def write_zone(server: Daemon, name: str, new_serial: int, text: str = TINY_ZONE) -> None:
