@@ -86,7 +86,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--features", default="", help="groups of features to test, separated by commas (default: all)")
     parser.add_argument("--directions", default=f"{AS_PRIMARY},{AS_SECONDARY}", help="roles of Zonda (default: %(default)s)")
     parser.add_argument("--subject", choices=KINDS, default="zonda", help="another server in the place of Zonda, to test the tests")
-    parser.add_argument("--at-once", type=int, default=6, metavar="N", help="builds to test at the same time (default: %(default)s)")
+    processors = len(os.sched_getaffinity(0))  # more cells than processors exceed their time-outs
+    at_once = "builds to test at the same time (default: the number of processors, %(default)s)"
+    parser.add_argument("--at-once", type=int, default=processors, metavar="N", help=at_once)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the table to FILE, too")
     return parser.parse_args()
 

@@ -141,6 +141,13 @@ def test_control_sockets_have_valid_addresses_below_a_long_folder(tmp_path: Path
         assert len(bytes(address)) <= 107, address
 
 
+def test_as_many_builds_are_tested_at_once_as_there_are_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six at once exceeded their time-outs on two processors."""
+    monkeypatch.setattr("sys.argv", ["run_transfers.py"])
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {2, 5})
+    assert run_transfers.arguments().at_once == 2
+
+
 def test_a_server_that_does_not_start_is_a_failure(tmp_path: Path) -> None:
     knot = Build(KnotTransfers, tmp_path, "3.6")
     results = TableRun(knot, [f for f in FEATURES if f.name == "AXFR"], (AS_PRIMARY,), tmp_path / "cells").run([knot], 1)
