@@ -76,6 +76,9 @@ enum Task {
 const PAUSE: Duration = Duration::from_secs(5);
 /// Zones that one change lists.
 const BATCH: usize = 16_384;
+/// Why a catalog is not made while the journal keeps a version of it that it could not read.
+const UNREAD: &str = "the catalog is not made: its stored version cannot be read. Restart zonda once the disk works; \
+                      or give that version up: remove the zone from the configuration, reload, and add it again";
 
 impl ProducedCatalog {
     /// The zone is to be listed.
@@ -134,18 +137,24 @@ impl ProducedCatalog {
     /// The registry has applied the change, or has refused it for this reason.
     pub fn finish_change(&mut self, name: &Name, result: Result<(), String>) {
         self.task = Task::Idle;
-        let problem = result.err().map(|reason| format!("the catalog lacks changes: {reason}"));
-        match &problem {
-            None => self.changing.clear(),
-            Some(problem) => {
-                // It is tried again and again.
-                if self.problem.as_ref() != Some(problem) {
-                    error!(catalog = %name, "{problem}");
-                }
+        match result {
+            Ok(()) => {
+                self.changing.clear();
+                self.problem = None;
+            }
+            Err(reason) => {
+                self.set_problem(name, &format!("the catalog lacks changes: {reason}"));
                 self.try_again_later();
             }
         }
-        self.problem = problem;
+    }
+
+    /// What fails is tried again and again: the same problem is logged once.
+    fn set_problem(&mut self, name: &Name, problem: &str) {
+        if self.problem.as_deref() != Some(problem) {
+            error!(catalog = %name, "{problem}");
+            self.problem = Some(problem.into());
+        }
     }
 
     /// Why it does not list what it is to list.
@@ -223,6 +232,11 @@ impl ProducedCatalog {
             if zones.is_restoring(id) {
                 return false;
             }
+            if zones.is_unread(id) {
+                // Another first version would have other labels, so that consumers would reset their zones, and could not be changed.
+                self.set_problem(name, UNREAD);
+                return false;
+            }
             // The first version lists all zones at once: consumers remove those that are missing.
             let pending = std::mem::take(&mut self.pending);
             self.changing = pending.into_iter().collect();
@@ -255,11 +269,7 @@ impl ProducedCatalog {
 
     /// Its content can only be replaced as a whole, and not now.
     fn wait_for_thaw(&mut self, name: &Name) {
-        let problem = "the catalog is not made: the zone is frozen, with content that it had before";
-        if self.problem.as_deref() != Some(problem) {
-            error!(catalog = %name, "{problem}");
-        }
-        self.problem = Some(problem.into());
+        self.set_problem(name, "the catalog is not made: the zone is frozen, with content that it had before");
         self.needs_relisting = true;
         self.try_again_later();
     }

@@ -200,7 +200,7 @@ impl<D: Disk> Persistence<D> {
 
 impl<D: Disk> ZoneJournal for Persistence<D> {
     fn prepare(&mut self, zone: ZoneId) -> Readiness {
-        if self.unread.contains_key(&zone) {
+        if self.is_unread(zone) {
             return Readiness::Unavailable;
         }
         if self.stored.is_pending(zone) || self.stored.number(zone).is_none() {
@@ -220,7 +220,7 @@ impl<D: Disk> ZoneJournal for Persistence<D> {
         apex: NameRef<'_>,
         change: &EncodedChange,
     ) -> Result<Option<u64>, JournalUnavailable> {
-        if self.unread.contains_key(&zone) {
+        if self.is_unread(zone) {
             return Err(JournalUnavailable);
         }
         if self.stored.is_pending(zone) {
@@ -236,7 +236,7 @@ impl<D: Disk> ZoneJournal for Persistence<D> {
     }
 
     fn replaced(&mut self, zone: ZoneId, version: &Zone, changes: &[EncodedChange], rule: StoreRule) {
-        if self.unread.contains_key(&zone) {
+        if self.is_unread(zone) {
             return;
         }
         if self.stored.is_pending(zone) {
@@ -250,7 +250,7 @@ impl<D: Disk> ZoneJournal for Persistence<D> {
     }
 
     fn store_version(&mut self, zone: ZoneId, version: &Zone) -> Readiness {
-        if self.images.is_failing() || self.unread.contains_key(&zone) {
+        if self.images.is_failing() || self.is_unread(zone) {
             return Readiness::Unavailable;
         }
         let is_optional = !self.stored.is_pending(zone);
@@ -282,7 +282,7 @@ impl<D: Disk> ZoneJournal for Persistence<D> {
     }
 
     fn set_timers(&mut self, zone: ZoneId, apex: NameRef<'_>, timers: Timers) {
-        if self.unread.contains_key(&zone) {
+        if self.is_unread(zone) {
             return;
         }
         let (is_pending, number) = (self.stored.is_pending(zone), self.stored.number(zone));
@@ -312,6 +312,10 @@ impl<D: Disk> ZoneJournal for Persistence<D> {
         if let Some(number) = self.dissociate(zone) {
             self.unread.insert(zone, number);
         }
+    }
+
+    fn is_unread(&self, zone: ZoneId) -> bool {
+        self.unread.contains_key(&zone)
     }
 
     fn is_restorable(&self, apex: NameRef<'_>) -> bool {

@@ -432,6 +432,7 @@ fn a_version_that_cannot_be_read_is_kept_for_the_next_start() {
     bench.disk.fail_reads(0);
     assert_eq!(bench.unreadable, 1);
     bench.persistence.keep_unread(ZONE);
+    assert!(bench.persistence.is_unread(ZONE));
     bench.store(version(9));
     assert_eq!(bench.persistence.prepare(ZONE), Readiness::Unavailable);
     assert_eq!(bench.change(version(10)), Err(JournalUnavailable));
@@ -450,6 +451,7 @@ fn a_version_that_cannot_be_read_is_kept_for_the_next_start() {
     bench.disk.fail_reads(0);
     bench.persistence.keep_unread(ZONE);
     bench.persistence.removed(ZONE, apex().as_ref());
+    assert!(!bench.persistence.is_unread(ZONE));
     bench.settle(true);
     assert!(!bench.restart().persistence.is_restorable(apex().as_ref()));
 }

@@ -65,6 +65,11 @@ pub trait ZoneJournal: Send {
     /// of the zone until then.
     fn keep_unread(&mut self, _zone: ZoneId) {}
 
+    /// Whether the stored version of this zone is kept unread.
+    fn is_unread(&self, _zone: ZoneId) -> bool {
+        false
+    }
+
     /// Whether a version of this zone was stored before the start, and [`ZoneJournal::restore`] was not called for it.
     fn is_restorable(&self, _apex: NameRef<'_>) -> bool {
         false

@@ -169,6 +169,30 @@ fn the_first_version_of_a_produced_catalog_has_a_serial_by_its_policy() {
     }
 }
 
+/// Keeps versions of all zones that it could not read.
+struct UnreadVersions;
+
+impl ZoneJournal for UnreadVersions {
+    fn is_unread(&self, _zone: ZoneId) -> bool {
+        true
+    }
+}
+
+/// RFC 9432 5.6: with other labels, consumers would reset all zones, and after a restart reset them again.
+#[test]
+fn a_produced_catalog_whose_stored_version_cannot_be_read_is_not_made_anew() {
+    let mut bench = Bench::configured("[[zone]]\nname = \"p.\"\ncatalog = \"produce\"\n");
+    bench.zones.set_journal(Box::new(UnreadVersions));
+    let (start, catalog) = (Instant::now(), name("p."));
+    bench.run_until(start, |bench| bench.catalogs.problem(catalog.as_ref()).is_some());
+    for _ in 0..20 {
+        bench.step(start);
+    }
+    assert!(bench.zones.latest(bench.id("p.")).is_none());
+    let problem = bench.catalogs.problem(catalog.as_ref());
+    assert!(problem.is_some_and(|problem| problem.contains("cannot be read")));
+}
+
 /// A catalog that was written by hand or transferred may become one that is made here. What it has listed so far has other labels, under
 /// which no zone may stay (RFC 9432 4.1: each is listed once), and it may not even be a catalog (4.2.1).
 #[test]

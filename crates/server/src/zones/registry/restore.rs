@@ -39,6 +39,11 @@ impl ZoneRegistry {
         self.loads.is_restoring(id) || entry.is_some_and(|entry| self.journal.is_restorable(entry.served.apex()))
     }
 
+    /// Whether a stored version of the zone is kept that could not be read: nothing else is stored of the zone until the next start.
+    pub fn is_unread(&self, id: ZoneId) -> bool {
+        self.journal.is_unread(id)
+    }
+
     /// Serves a stored version. Then the file of the zone is read, or its primaries are asked.
     fn finish_restore(&mut self, id: ZoneId, restored: Option<RestoredZone>) {
         let Some(reload) = self.loads.restore_ended(id) else { return };
