@@ -393,6 +393,29 @@ fn connections_that_wait_for_updates_are_not_evicted_for_others() {
     }
 }
 
+/// Not even if one of them has the most memory of those that made no progress for the longest.
+#[test]
+fn connections_that_wait_for_updates_are_not_evicted_for_memory() {
+    let config = ListenConfig { memory_limit: 64 << 10, tcp_workers: 1, ..ListenConfig::default() };
+    let (running, server, received) = serve_updates_with(config);
+    let mut client = connect(server);
+    send(&mut client, &update(1));
+    let pending = received.recv_timeout(SOON).expect("it was passed on");
+    // Each sends the start of a message, which the server keeps.
+    client.write_all(&[0xff; 8000]).expect("the server reads");
+    std::thread::sleep(Duration::from_millis(50));
+    let mut others: Vec<TcpStream> = (0..40).map(|_| connect(server)).collect();
+    others.iter_mut().for_each(|other| other.write_all(&[0xff; 2000]).expect("the server reads"));
+    let begin = Instant::now();
+    while running.tcp_totals().evicted == 0 {
+        assert!(begin.elapsed() < SOON);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    pending.reply.send(Rcode::NOERROR);
+    assert_eq!(parsed(receive(&mut client)), Some((1, Opcode::UPDATE, Rcode::NOERROR)));
+    running.stop();
+}
+
 #[test]
 fn a_stop_waits_for_updates_over_tcp() {
     let (running, server, received) = serve_updates();

@@ -34,10 +34,13 @@ impl<R: Responder> TcpWorker<R> {
         }
     }
 
-    /// Of the oldest active connections, the one with the most memory.
-    fn largest_of_oldest(&self) -> Option<u32> {
-        let memory = |index: &u32| self.pool.get(*index).map_or(0, TcpConnection::memory);
-        self.pool.active().take(EVICTION_CANDIDATES).max_by_key(memory)
+    /// Of the oldest active connections, the one with the most memory; one that waits for this server only if all of them do.
+    fn largest_of_oldest(&mut self) -> Option<u32> {
+        // Those at the head of the list that wait for this server are moved to its end.
+        self.oldest_not_owed(ConnectionPool::oldest_active);
+        let memory = |index| self.pool.get(index).map_or(0, TcpConnection::memory);
+        let oldest = self.pool.active().take(EVICTION_CANDIDATES);
+        oldest.max_by_key(|index| (!self.responder.late.keeps_open(*index), memory(*index)))
     }
 
     /// Measures the kernel's memory for a connection again, as its client may have received everything since. Returns whether it is
@@ -51,7 +54,7 @@ impl<R: Responder> TcpWorker<R> {
     }
 
     /// Closes a connection to make room: one stuck in the middle of a message or of unread responses, else the longest idle, else
-    /// the oldest; one that waits for this server only if there is no other. Returns whether there was one.
+    /// the oldest. Of each list, up to [`EVICTION_CANDIDATES`] that wait for this server are passed over. Returns whether there was one.
     pub(super) fn make_room(&mut self) -> bool {
         let index = self
             .stuck()

@@ -222,15 +222,16 @@ impl ConnectionTable {
         Duration::from_millis(shortened_ms(configured_ms, self.len - self.closed, self.capacity).into())
     }
 
-    /// The connection with the least recent progress; closed ones first.
-    pub(super) fn oldest(&self) -> Option<u32> {
-        self.orders.iter().filter_map(BTreeSet::first).min().map(|(_, index)| *index)
+    /// Connections with their last progress: of those without memory besides what each has, and of those with, the first
+    /// [`EVICTION_CANDIDATES`] by that time. Closed ones come first.
+    pub(super) fn oldest(&self) -> impl Iterator<Item = (Instant, u32)> {
+        self.orders.iter().flat_map(|order| order.iter().take(EVICTION_CANDIDATES)).copied()
     }
 
-    /// Of the oldest connections, the one with the most memory.
-    pub(super) fn largest_of_oldest(&self) -> Option<u32> {
+    /// The second half of [`ConnectionTable::oldest`], with their memory.
+    pub(super) fn oldest_with_memory(&self) -> impl Iterator<Item = (usize, u32)> {
         let memory = |index: u32| self.slots[index as usize].as_ref().map_or(0, |slot| slot.memory);
-        self.orders[1].iter().map(|(_, index)| *index).take(EVICTION_CANDIDATES).max_by_key(|index| memory(*index))
+        self.orders[1].iter().take(EVICTION_CANDIDATES).map(move |(_, index)| (memory(*index), *index))
     }
 }
 

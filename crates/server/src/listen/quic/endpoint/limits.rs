@@ -22,15 +22,39 @@ impl<R: Responder> QuicEndpoint<R> {
             self.make_ready(index);
         }
         while self.table.memory() > self.memory_limit
-            && let Some(largest) = self.table.largest_of_oldest()
+            && let Some(largest) = self.largest_of_oldest(now)
         {
             self.evict(largest, now, out);
         }
     }
 
-    /// Closes the connection with the least recent progress. Returns whether there was one.
+    /// Of the oldest connections with memory besides what each has, the one with the most; one that waits for this server only if all of
+    /// them do.
+    fn largest_of_oldest(&mut self, now: Instant) -> Option<u32> {
+        self.renew_owed(now);
+        let oldest = self.table.oldest_with_memory();
+        oldest.max_by_key(|(memory, index)| (!self.is_owed(*index), *memory)).map(|(_, index)| index)
+    }
+
+    /// Closes the connection with the least recent progress; one that waits for this server only if all of the oldest do. Returns whether
+    /// there was one.
     pub(super) fn make_room(&mut self, now: Instant, out: &mut impl DatagramQueue) -> bool {
-        self.table.oldest().inspect(|index| self.evict(*index, now, out)).is_some()
+        self.renew_owed(now);
+        let oldest = self.table.oldest().min_by_key(|(progress, index)| (self.is_owed(*index), *progress));
+        oldest.inspect(|(_, index)| self.evict(*index, now, out)).is_some()
+    }
+
+    /// RFC 7766 3, as over TCP: counts those of the oldest connections as new that wait for this server, which may take seconds to forward or
+    /// store an update.
+    fn renew_owed(&mut self, now: Instant) {
+        let owed = self.table.oldest().map(|(_, index)| index).filter(|index| self.is_owed(*index));
+        for index in owed.collect::<Vec<u32>>() {
+            self.table.update(index, now, |_| ((), true));
+        }
+    }
+
+    fn is_owed(&self, index: u32) -> bool {
+        self.table.get(index).is_some_and(|connection| connection.awaits_late_response(&self.responder))
     }
 
     /// Closes a connection and forgets it: further packets of its client are answered by a stateless reset.

@@ -90,6 +90,24 @@ fn the_oldest_connection_makes_room() {
     world.exchange(clients[0], &message(QUERY, 0, 2));
 }
 
+/// RFC 7766 3, as over TCP: a connection is not idle before it has all its responses, and an update may be forwarded for seconds.
+#[test]
+fn connections_that_wait_for_updates_are_not_evicted_for_others() {
+    let mut world = World::new(|options| options.connections = 2);
+    let waiting = world.connect(1);
+    let id = world.ask(waiting, &update());
+    world.run();
+    let reply = next_late_reply();
+    for number in 2..5 {
+        world.wait(Duration::from_millis(200));
+        world.connect(number);
+    }
+    assert_eq!((world.totals().evicted, world.server.connections()), (2, 2));
+    reply.send(Rcode::NOERROR);
+    world.run();
+    assert_eq!(world.clients[waiting].received[&id].1, StreamEnd::Finished);
+}
+
 /// RFC 7766 6.2.3, as over TCP. The timeouts with ten, nine, ... of ten connections are 1, 2, 4, 6, 8 and 10 seconds.
 #[test]
 fn the_idle_timeout_is_shortened_as_the_table_fills() {
@@ -144,6 +162,33 @@ fn clients_that_do_not_read_are_closed_when_memory_is_short() {
     world.client_window = None;
     let good = world.connect(20);
     world.exchange(good, &message(QUERY, LONGEST, 0));
+}
+
+/// More of them than are looked at for the one with the most memory.
+#[test]
+fn connections_that_wait_for_updates_are_not_evicted_for_memory() {
+    let mut world = World::new(|options| options.memory_limit = 1 << 20);
+    world.client_window = Some(1000);
+    let connect = |world: &mut World, number| {
+        let client = world.connect(number);
+        let id = world.ask(client, &update());
+        world.run();
+        (client, id, next_late_reply())
+    };
+    let waiting: Vec<_> = (0..20).map(|number| connect(&mut world, number)).collect();
+    world.wait(Duration::from_millis(200));
+    for number in 20..28 {
+        let client = world.connect(number);
+        world.clients[client].reads = false;
+        (0..5).for_each(|_| _ = world.ask(client, &message(QUERY, LONGEST, 0)));
+        world.run();
+    }
+    assert!((4..8).contains(&world.totals().evicted), "{:?}", world.totals());
+    for (client, id, reply) in waiting {
+        reply.send(Rcode::NOERROR);
+        world.run();
+        assert_eq!(world.clients[client].received[&id].1, StreamEnd::Finished);
+    }
 }
 
 /// As over TCP: the queries of a connection arrive at once, and may cost a hundred milliseconds together.
