@@ -58,25 +58,31 @@ impl TransferHooks {
             return peers.clone();
         }
         let peer = |server: &RemoteServer| self.peer(server, policy);
-        let primaries = policy.primaries.iter().map(peer).collect();
-        let notify = policy.notify.iter().map(peer).collect();
+        let primaries = policy.primaries.iter().filter_map(peer).collect();
+        let notify = policy.notify.iter().filter_map(peer).collect();
         let peers = Arc::new(PolicyPeers { primaries, notify });
         self.last = Some((policy.clone(), peers.clone()));
         peers
     }
 
-    /// The configuration guarantees that the key exists, or did.
-    fn peer(&self, server: &RemoteServer, policy: &ZonePolicy) -> PeerConfig {
+    /// `None` if its key is not known, as its messages must not be unsigned. The configuration guarantees that the key exists, or did.
+    fn peer(&self, server: &RemoteServer, policy: &ZonePolicy) -> Option<PeerConfig> {
+        let key = match &server.key {
+            None => None,
+            Some(name) => {
+                let key = self.keys.get(name).or(self.former_keys.get(name));
+                if key.is_none() {
+                    error!(server = %server.address, key = %name, "its key is not configured: it gets no messages");
+                }
+                Some(key?.clone())
+            }
+        };
         let (tls, read) = self.tls.number(server.tls.as_ref());
         if let Err(error) = read {
             error!(server = %server.address, "zones cannot be transferred from this server: {error}");
         }
-        PeerConfig {
-            address: server.address,
-            key: server.key.as_ref().and_then(|name| self.keys.get(name).or(self.former_keys.get(name)).cloned()),
-            source: server.source.or_else(|| policy.source_for(server.address.ip())),
-            tls,
-        }
+        let source = server.source.or_else(|| policy.source_for(server.address.ip()));
+        Some(PeerConfig { address: server.address, key, source, tls })
     }
 
     /// The zone is not transferred any more.
@@ -170,9 +176,9 @@ impl ChangeHooks for TransferHooks {
     }
 }
 
-/// The configured targets, and those name servers that are not among them: these are notified without a key.
+/// The configured targets, and those name servers that are not in `notify`: these are notified without a key.
 fn with_name_servers(configured: &[PeerConfig], name_servers: &[IpAddr], policy: &ZonePolicy) -> Arc<[PeerConfig]> {
-    let is_new = |ip: &&IpAddr| !configured.iter().any(|peer| peer.address.ip() == **ip);
+    let is_new = |ip: &&IpAddr| !policy.notify.iter().any(|server| server.address.ip() == **ip);
     let peer = |ip: &IpAddr| PeerConfig {
         source: policy.source_for(*ip),
         ..PeerConfig::plain(SocketAddr::new(*ip, DNS_PORT))
@@ -202,17 +208,21 @@ mod tests {
         reader.finish().expect("no mistakes").zones.remove(0).source.policy
     }
 
+    fn version(apex: &Name) -> Zone {
+        let source = Source {
+            name: "test".into(),
+            bytes: b"@ 60 SOA ns host 1 1 1 1 1\n@ 60 NS ns\nns 60 A 192.0.2.1\n".as_slice(),
+        };
+        load(source, &LoadOptions::new(ParseOptions::new(apex.as_ref()))).zone.expect("a good zone")
+    }
+
     #[test]
     fn nothing_is_announced_of_a_removed_zone_though_it_has_no_primaries() {
         let (handle, commands) = command_queue().expect("a descriptor");
         let own = OwnAddresses::of(std::iter::empty());
         let mut hooks = TransferHooks::new(handle, TlsPeers::default(), own);
         let apex: Name = "a.example".parse().expect("a literal");
-        let source = Source {
-            name: "test".into(),
-            bytes: b"@ 60 SOA ns host 1 1 1 1 1\n@ 60 NS ns\nns 60 A 192.0.2.1\n".as_slice(),
-        };
-        let version = load(source, &LoadOptions::new(ParseOptions::new(apex.as_ref()))).zone.expect("a good zone");
+        let version = version(&apex);
         let (zone, never_announced) = (ZoneId { index: 70, generation: 1 }, ZoneId { index: 1, generation: 1 });
         let policy = policy(&apex);
         hooks.configured(zone, apex.as_ref(), &policy, Some((&version, None)));
@@ -229,6 +239,29 @@ mod tests {
             panic!("{} commands", sent.len())
         };
         assert_eq!(*removed, zone);
+    }
+
+    /// Neither as a primary, nor as a target of NOTIFY, though it is a name server of the zone as well.
+    #[test]
+    fn a_server_whose_key_is_not_known_is_left_out() {
+        let (handle, commands) = command_queue().expect("a descriptor");
+        let mut hooks = TransferHooks::new(handle, TlsPeers::default(), OwnAddresses::of(std::iter::empty()));
+        let [apex, key]: [Name; 2] = ["a.example.", "k."].map(|name| name.parse().expect("a literal"));
+        let zone = ZoneId { index: 3, generation: 1 };
+        let address = |last: u8| SocketAddr::from(([192, 0, 2, last], DNS_PORT));
+        let server = |last, key| RemoteServer { address: address(last), key, tls: None, source: None };
+        let servers = vec![server(1, Some(key)), server(2, None)];
+        let (primaries, notify) = (servers.clone(), servers);
+        let policy = Arc::new(ZonePolicy { primaries, notify, ..ZonePolicy::clone(&policy(&apex)) });
+        hooks.configured(zone, apex.as_ref(), &policy, None);
+        hooks.published(zone, &version(&apex), &policy, &[1, 3].map(|last| address(last).ip()));
+        let peers = commands.try_iter().flat_map(|command| match command {
+            NetworkCommand::Engine(TransferCommand::Add { primaries, .. }) => primaries.to_vec(),
+            NetworkCommand::Engine(TransferCommand::SendNotify { targets, .. }) => targets.to_vec(),
+            _ => panic!("another command"),
+        });
+        let peers: Vec<SocketAddr> = peers.map(|peer| peer.address).collect();
+        assert_eq!(peers, [2, 2, 3].map(address));
     }
 
     /// A primary that must sign could otherwise be anybody: the zone of a template that is gone keeps its settings, as it is thawed for example.
