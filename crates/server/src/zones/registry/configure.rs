@@ -174,6 +174,15 @@ impl ZoneRegistry {
         }
     }
 
+    /// As [`ZoneRegistry::sweep`], for a zone that is added or gets another template while a configuration is applied: its slot may have been
+    /// looked at already.
+    pub(super) fn note_keys_of_changed(&mut self, id: ZoneId) {
+        if let Some(mut job) = self.configuring.take() {
+            self.note_kept_keys(id, &mut job);
+            self.configuring = Some(job);
+        }
+    }
+
     /// The configuration guarantees that its own zones have keys that exist.
     fn note_kept_keys(&self, id: ZoneId, job: &mut Configuring) {
         let Some(entry) = self.zones.get(id).filter(|_| !job.configured.contains(id)) else { return };

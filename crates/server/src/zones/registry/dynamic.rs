@@ -92,6 +92,7 @@ impl ZoneRegistry {
         self.publisher.queue_change(id);
         self.announce_configuration(id);
         self.note_added(id);
+        self.note_keys_of_changed(id);
         self.load_now(id);
         Some(id)
     }
@@ -110,6 +111,7 @@ impl ZoneRegistry {
         let Some(entry) = self.zones.get(id).filter(|entry| entry.source != template.source) else { return };
         let (apex, is_read_again) = (entry.served.apex().to_owned(), !template.source.is_read_like(&entry.source));
         self.reconfigure(id, apex, template.source.clone(), template.extras.clone(), &mut Vec::new());
+        self.note_keys_of_changed(id);
         self.publisher.queue_change(id);
         if is_read_again {
             self.load_now(id);

@@ -326,6 +326,34 @@ fn the_keys_of_zones_that_keep_their_settings_are_reported() {
     assert_eq!(configure(&mut bench), HashSet::new());
 }
 
+/// `zonda zone add` may add it, in a slot that was looked at already, with a template of the configuration before.
+#[test]
+fn the_keys_of_a_zone_that_is_added_while_a_configuration_is_applied_are_reported() {
+    let mut bench = Bench::new(&[]);
+    let kept = Arc::new(Mutex::new(HashSet::new()));
+    bench.zones.set_hooks(Box::new(KeptKeys(kept.clone())));
+    let source = with_primary_key("a.", "other.").source;
+    let zones = |numbers: std::ops::Range<u32>| -> Vec<ZoneConfig> {
+        let name = |number: u32| -> Name { format!("z{number}.").parse().expect("a name") };
+        numbers.map(|number| ZoneConfig { name: name(number), source: source.clone() }).collect()
+    };
+    // The second configuration leaves the first slot vacant.
+    bench.zones.configure(zones(0..1500));
+    bench.zones.configure(zones(1..1500));
+    bench.zones.begin_configure(zones(1..1500));
+    for _ in 0..2 {
+        assert!(bench.zones.step_configuration().is_none(), "it takes more steps");
+    }
+    let config = with_primary_key("added.", "kept.");
+    let extras = Acls::default().of(&config.source.policy);
+    let template = TemplateSource { source: Arc::new(config.source), extras };
+    let origin = ZoneOrigin::Added { template: "default".into() };
+    let id = bench.zones.add_dynamic(config.name, &template, origin).expect("it is new");
+    assert_eq!(id.index, 0);
+    assert!(bench.zones.step_configuration().is_some(), "it is applied");
+    assert_eq!(*kept.lock().expect("no panic"), HashSet::from(["kept.".parse().expect("a name")]));
+}
+
 /// The server may have been killed after the catalog was stored, and before the zone was removed.
 #[test]
 fn rfc_9432_5_4_a_stored_member_that_has_another_label_begins_anew() {
