@@ -379,11 +379,17 @@ impl RefreshScheduler {
         self.release(group);
     }
 
-    fn release(&mut self, group: GroupId) {
-        let unused = self.table.release(group);
-        if self.table.group(group).is_none() {
-            let is_active = self.groups[group.0 as usize].is_active;
-            self.groups[group.0 as usize] = GroupState { is_active, ..GroupState::default() };
+    fn release(&mut self, id: GroupId) {
+        let Some(group) = self.table.group(id).cloned() else { return };
+        let unused = self.table.release(id);
+        if self.table.group(id).is_none() {
+            let is_active = self.groups[id.0 as usize].is_active;
+            self.groups[id.0 as usize] = GroupState { is_active, ..GroupState::default() };
+            if is_active {
+                // The room that it was woken for is for another group.
+                let used = group.primaries.iter().filter(|primary| !unused.contains(primary));
+                used.for_each(|primary| self.wake_one(*primary));
+            }
         }
         for primary in unused {
             let state = std::mem::replace(&mut self.primaries[primary.0 as usize], PrimaryState::new());

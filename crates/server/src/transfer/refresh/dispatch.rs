@@ -40,9 +40,10 @@ impl RefreshScheduler {
 
     /// Starts the check of the first waiting zone of a group; returns whether the group can go on.
     fn start_check(&mut self, id: GroupId, now_s: u32) -> bool {
+        // If it has ended, that has woken another one.
         let Some(group) = self.table.group(id).cloned() else { return false };
         let Some(Reverse((lane, _, index))) = self.groups[id.0 as usize].waiting.peek().copied() else {
-            // All its zones were removed since it was woken.
+            // All its zones that waited have left the queue since it was woken.
             group.primaries.iter().for_each(|primary| self.wake_one(*primary));
             return false;
         };

@@ -239,10 +239,9 @@ fn a_zone_that_waits_for_a_transfer_from_a_dead_primary_is_not_forgotten() {
     assert_eq!(actions(&mut scheduler, retry_at_s), [transfer(4, A, Some(5))]);
 }
 
-/// A group whose zones are gone must not use up what wakes those that wait.
+/// A group whose zones are gone must not use up what wakes those that wait, whether it was woken before or not.
 #[test]
 fn room_at_a_primary_is_given_to_a_group_that_has_a_use_for_it() {
-    let mut scheduler = scheduler();
     let limits = |max_records| SecondaryLimits {
         size: SizeLimits { max_records, ..SizeLimits::default() },
         ..SecondaryLimits::default()
@@ -250,15 +249,21 @@ fn room_at_a_primary_is_given_to_a_group_that_has_a_use_for_it() {
     let add = |scheduler: &mut RefreshScheduler, index: u32, max_records| {
         scheduler.add(id(index), &peers(1), limits(max_records), version(5, 10, 5000), 1000);
     };
-    // The 16 probes of one group fill the window, and two more groups wait.
-    (0..16).for_each(|index| add(&mut scheduler, index, 0));
-    assert_eq!(actions(&mut scheduler, 1000).len(), 16);
-    add(&mut scheduler, 16, 1);
-    add(&mut scheduler, 17, 2);
-    assert_eq!(actions(&mut scheduler, 1000), []);
-    scheduler.remove(id(16));
-    scheduler.probe_result(id(0), A, ProbeResult::Refused, 1000);
-    assert!(actions(&mut scheduler, 1000).contains(&probe(17, A)));
+    for is_woken_first in [false, true] {
+        let mut scheduler = scheduler();
+        // The 16 probes of one group fill the window, and two more groups wait.
+        (0..16).for_each(|index| add(&mut scheduler, index, 0));
+        assert_eq!(actions(&mut scheduler, 1000).len(), 16);
+        add(&mut scheduler, 16, 1);
+        add(&mut scheduler, 17, 2);
+        assert_eq!(actions(&mut scheduler, 1000), []);
+        if !is_woken_first {
+            scheduler.remove(id(16));
+        }
+        scheduler.probe_result(id(0), A, ProbeResult::Refused, 1000);
+        scheduler.remove(id(16));
+        assert!(actions(&mut scheduler, 1000).contains(&probe(17, A)), "{is_woken_first}");
+    }
 }
 
 #[test]
