@@ -161,8 +161,11 @@ impl RefreshScheduler {
         self.actions.pop_front()
     }
 
-    /// When [`RefreshScheduler::next_action`] must be called even if no event comes.
+    /// When [`RefreshScheduler::next_action`] must be called even if no event comes; 0 if an event since the last action may have caused one.
     pub fn next_time(&self) -> Option<u32> {
+        if !self.actions.is_empty() || self.may_dispatch() {
+            return Some(0);
+        }
         let retry = self.retries.first().map(|(at_s, _)| *at_s);
         self.timers.next_time().into_iter().chain(retry).min()
     }

@@ -30,6 +30,13 @@ impl RefreshScheduler {
         }
     }
 
+    /// Whether a group or a primary has its turn: not after [`RefreshScheduler::dispatch`].
+    pub(super) fn may_dispatch(&self) -> bool {
+        let may_transfer =
+            |delivery: &Delivery| self.may_deliver(*delivery) && !self.ready[delivery.index()].is_empty();
+        !self.active.is_empty() || Delivery::ALL.iter().any(may_transfer)
+    }
+
     pub(super) fn activate(&mut self, group: GroupId) {
         let state = &mut self.groups[group.0 as usize];
         if !state.is_active && !state.waiting.is_empty() {
@@ -168,13 +175,18 @@ impl RefreshScheduler {
         while Delivery::ALL.map(|delivery| self.start_next_transfer(delivery, now_s)).contains(&true) {}
     }
 
-    /// Starts the transfer of the next zone at the next primary. Returns whether there may be another one.
-    fn start_next_transfer(&mut self, delivery: Delivery, now_s: u32) -> bool {
+    /// Whether the writer, or the external command, takes another zone.
+    fn may_deliver(&self, delivery: Delivery) -> bool {
         let max = match delivery {
             Delivery::TO_WRITER => self.limits.delivered,
             _ => self.limits.delivered_to_command,
         };
-        if self.delivered[delivery.index()] >= max {
+        self.delivered[delivery.index()] < max
+    }
+
+    /// Starts the transfer of the next zone at the next primary. Returns whether there may be another one.
+    fn start_next_transfer(&mut self, delivery: Delivery, now_s: u32) -> bool {
+        if !self.may_deliver(delivery) {
             return false;
         }
         let Some(primary) = self.ready[delivery.index()].pop_front() else { return false };

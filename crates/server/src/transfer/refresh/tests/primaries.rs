@@ -266,6 +266,21 @@ fn room_at_a_primary_is_given_to_a_group_that_has_a_use_for_it() {
     }
 }
 
+/// A request of a removed zone may end after the last action of a step: what waits for its room must not wait for another event.
+#[test]
+fn room_at_a_primary_is_used_at_once() {
+    let mut scheduler = scheduler();
+    for index in 0..17 {
+        scheduler.add(id(index), &peers(1), TimerLimits::default(), version(5, 10, 5000), 1000);
+    }
+    assert_eq!(actions(&mut scheduler, 1000).len(), 16, "the probes of a window");
+    scheduler.remove(id(0));
+    assert_eq!((actions(&mut scheduler, 1000), scheduler.next_time()), (vec![], Some(5000)));
+    scheduler.probe_result(id(0), A, ProbeResult::NotSent, 1000);
+    assert_eq!(scheduler.next_time(), Some(0));
+    assert_eq!((actions(&mut scheduler, 1000), scheduler.next_time()), (vec![probe(16, A)], Some(5000)));
+}
+
 #[test]
 fn a_probe_that_was_not_sent_does_not_bring_a_dead_primary_back() {
     let mut scheduler = scheduler();
