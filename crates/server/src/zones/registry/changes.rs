@@ -52,6 +52,8 @@ pub(super) struct Changes {
     published: Vec<(ZoneId, Option<ChangeDone>, ChangedZone)>,
     /// Zones that were replaced, to be announced when the changed zones are published next.
     replaced: Vec<ZoneId>,
+    /// Zones that an operator wants to be announced again, when the changed zones are published next.
+    notified_again: Vec<ZoneId>,
     /// Zones with a first version, read, received or restored, to be announced when the batch of loaded zones is published.
     loaded: Vec<ZoneId>,
     warnings: WarningsLog,
@@ -297,6 +299,7 @@ impl ZoneRegistry {
             report(done, Ok(changed));
         }
         std::mem::take(&mut self.changes.replaced).into_iter().for_each(|id| self.announce(id));
+        std::mem::take(&mut self.changes.notified_again).into_iter().for_each(|id| self.notify_secondaries(id));
     }
 
     /// Announces a zone when the batch of loaded zones is published.
@@ -316,8 +319,20 @@ impl ZoneRegistry {
         self.write_text(id);
     }
 
+    /// Has NOTIFY sent again for the version of a zone, once it is published.
+    pub(super) fn notify_when_published(&mut self, id: ZoneId) {
+        let Some(apex) = self.served(id).map(|served| served.apex()) else { return };
+        let published = self.publisher.current();
+        let is_published = published.zones.get(apex.wire()).is_some_and(|served| served.zone().is_some());
+        match is_published {
+            true => self.changes.notified_again.push(id),
+            // Its first version is in the next batch.
+            false => self.announce_later(id),
+        }
+    }
+
     /// Has NOTIFY sent for the version of a zone, if it has one.
-    pub(super) fn notify_secondaries(&mut self, id: ZoneId) {
+    fn notify_secondaries(&mut self, id: ZoneId) {
         let Some(entry) = self.zones.get(id) else { return };
         if let Some(version) = entry.served.zone() {
             let policy = &entry.source.policy;

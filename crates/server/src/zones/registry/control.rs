@@ -87,7 +87,7 @@ impl ZoneRegistry {
         if entry.served.zone().is_none() {
             return Err(ControlRefused::NotAnnounced);
         }
-        self.notify_secondaries(id);
+        self.notify_when_published(id);
         Ok(())
     }
 

@@ -459,6 +459,34 @@ impl ChangeHooks for AnnouncementHooks {
     }
 }
 
+/// An operator may ask for it between a change and its publication.
+#[test]
+fn a_version_is_not_announced_again_before_it_is_published() {
+    let mut bench = Bench::new(&[]);
+    let announced = Announced::default();
+    let subscriber = bench.zones.publisher.subscribe();
+    bench.zones.set_hooks(Box::new(AnnouncementHooks { subscriber, announced: Arc::clone(&announced) }));
+    let take = || std::mem::take(&mut *announced.lock().expect("no panic"));
+    let mut reader = crate::config::reader::ConfigReader::default();
+    reader.add_argument(name("a."), Path::new("a"));
+    let mut zones = reader.finish().expect("no mistakes").zones;
+    let policy = &mut zones[0].source.policy;
+    *policy = Arc::new(ZonePolicy { notify_ns: true, ..ZonePolicy::clone(policy) });
+    bench.zones.configure(zones);
+    bench.step();
+    bench.gate.open("a", 1);
+    let loaded = bench.results.recv_timeout(Duration::from_secs(10)).expect("it is read");
+    bench.zones.apply(loaded);
+    let id = bench.id("a.");
+    assert_eq!(bench.zones.notify_again(id), Ok(()));
+    bench.run_until(|bench| bench.serial("a.") == Some(1));
+    assert_eq!(take(), [(1, Some(1)); 2]);
+    bench.change("a.", (1, 2), 0, PublishOrder::AtOnce);
+    assert_eq!(bench.zones.notify_again(id), Ok(()));
+    bench.step();
+    assert_eq!(take(), [(2, Some(2)); 2]);
+}
+
 /// RFC 1996 3.11: a secondary asks for the serial as soon as it is notified.
 #[test]
 fn a_version_is_announced_once_and_not_before_it_is_published() {
