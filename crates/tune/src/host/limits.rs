@@ -13,7 +13,8 @@ pub struct OpenFileLimits {
     pub unit: Option<String>,
     /// `DefaultLimitNOFILE=` of the systemd manager, as it is written, or its own default; `None` without systemd.
     pub manager: Option<String>,
-    /// Soft and hard limit for `*` in limits.conf and limits.d, as `SOFT:HARD`, or one number for both.
+    /// Soft and hard limit for `*` in limits.conf and limits.d, as `SOFT:HARD`, or one number for both. Where they set only the soft one, the
+    /// hard one is that of this process, which a login shell has started.
     pub login: Option<String>,
     /// Soft and hard limit of this process.
     pub own: Option<(u64, u64)>,
@@ -28,14 +29,15 @@ impl OpenFileLimits {
     /// The limits for a unit whose server runs as the process `running`.
     pub(super) fn read(files: &Tree, running: Option<&str>, unit: &str) -> OpenFileLimits {
         let of_process = |process: &str| open_files(&files.text(&format!("proc/{process}/limits"))?);
+        let own = of_process("self");
         let default = || files.exists("run/systemd/system").then(|| SYSTEMD_DEFAULT.to_owned());
         OpenFileLimits {
             running: running.and_then(of_process),
             unit: last_value(files, &unit_files(files, unit), "LimitNOFILE"),
             manager: last_value(files, &drop_ins(files, "etc/systemd/system.conf"), "DefaultLimitNOFILE")
                 .or_else(default),
-            login: login_limit(files),
-            own: of_process("self"),
+            login: login_limit(files, own.map(|(_, hard)| hard)),
+            own,
         }
     }
 }
@@ -88,8 +90,9 @@ fn last_value(files: &Tree, paths: &[String], key: &str) -> Option<String> {
     found
 }
 
-/// The limits for everybody: the lines `* soft nofile N` and `* hard nofile N`, or `* - nofile N` for both (pam_limits).
-fn login_limit(files: &Tree) -> Option<String> {
+/// The limits for everybody: the lines `* soft nofile N` and `* hard nofile N`, or `* - nofile N` for both (pam_limits). A hard limit that no
+/// line sets stays at `own_hard`.
+fn login_limit(files: &Tree, own_hard: Option<u64>) -> Option<String> {
     let mut paths = vec!["etc/security/limits.conf".to_owned()];
     let folder = "etc/security/limits.d";
     paths.extend(files.names(folder).into_iter().map(|name| format!("{folder}/{name}")));
@@ -105,6 +108,8 @@ fn login_limit(files: &Tree) -> Option<String> {
             }
         }
     }
+    let kept = own_hard.map(|hard| if hard == u64::MAX { "unlimited".to_owned() } else { hard.to_string() });
+    let hard = hard.or(kept.filter(|_| soft.is_some()));
     match (soft, hard) {
         (soft, Some(hard)) if soft.as_ref() == Some(&hard) => Some(hard),
         (soft, Some(hard)) => Some(format!("{}:{hard}", soft.as_deref().unwrap_or(KERNEL_SOFT))),

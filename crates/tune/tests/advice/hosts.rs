@@ -158,6 +158,10 @@ fn a_hard_limit_that_is_higher_stays() {
     for line in [format!("* soft nofile {wanted}\n* hard nofile 1048576\n"), format!("root soft nofile {wanted}\n")] {
         assert!(login.text.contains(&line), "{}", login.text);
     }
+    // No line sets the hard limit: it is that of the shell, which Zonda raises the soft one to.
+    host.write("etc/security/limits.conf", "* soft nofile 1024\n");
+    assert_eq!(advised("nofile (limits.d)"), format!("{wanted}:1048576"));
+    assert_eq!(host.row(workload(Role::Tcp), "nofile (limits.d)").action, Action::Keep);
     // The soft limit is what such a server has of limits.d.
     for (lines, action) in [
         ("* hard nofile 70000\n", Action::Set),
