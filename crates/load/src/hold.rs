@@ -64,7 +64,7 @@ pub struct HoldConfig<'q> {
     pub rate: f64,
     /// How long to hold them after the last one is established or has failed.
     pub hold: Duration,
-    /// Whether to end earlier, once every connection has its response or has failed.
+    /// Whether to end earlier, once every connection has a response, has failed, or was closed without one.
     pub until_answered: bool,
     /// What the clients do.
     pub behaviour: Behaviour,
@@ -81,10 +81,10 @@ pub struct HoldResult {
     pub failed: u64,
     /// How long opening them all took, in seconds.
     pub open_s: f64,
-    /// Responses received.
+    /// Connections with a response; further ones are not counted.
     #[serde(rename = "held_responses")]
     pub responses: u64,
-    /// When the last response came, in seconds after the first connection was opened.
+    /// When the last of them began, in seconds after the first connection was opened.
     pub last_response_s: Option<f64>,
     /// Connections that took longer than one second to establish, so that a packet of their handshake was lost.
     pub late_connections: u64,
@@ -158,6 +158,8 @@ struct HeldConnections<'h> {
     clients: Vec<Client>,
     /// Clients whose connection is neither established nor failed.
     connecting: usize,
+    /// Connections that the server closed without a response.
+    closed_unanswered: u64,
     /// Clients of [`Behaviour::ByteASecond`] with the time of their next octet, in that order.
     slow: VecDeque<(Duration, usize)>,
     poll: Poll,
@@ -169,6 +171,8 @@ struct HeldConnections<'h> {
 struct Client {
     connection: Option<Connection>,
     is_established: bool,
+    /// Whether its response has begun to arrive.
+    is_answered: bool,
     /// When it was established; until then, when it was opened.
     since: Duration,
     /// Octets sent.
@@ -182,6 +186,7 @@ impl<'h> HeldConnections<'h> {
             start: clock::monotonic_exact(),
             clients: Vec::with_capacity(config.connections),
             connecting: 0,
+            closed_unanswered: 0,
             slow: VecDeque::new(),
             poll: Poll::new()?,
             events: Events::with_capacity(512),
@@ -200,7 +205,8 @@ impl<'h> HeldConnections<'h> {
 
     /// Whether there is nothing left to wait for.
     fn is_finished(&self) -> bool {
-        self.config.until_answered && self.result.responses + self.result.failed >= self.config.connections as u64
+        let ended = self.result.responses + self.result.failed + self.closed_unanswered;
+        self.config.until_answered && ended >= self.config.connections as u64
     }
 
     fn due_at(&self, index: usize) -> Duration {
@@ -216,7 +222,7 @@ impl<'h> HeldConnections<'h> {
             }
             let connection = self.connect(index).map_err(|error| self.result.record_failure(&error)).ok();
             self.connecting += usize::from(connection.is_some());
-            self.clients.push(Client { connection, is_established: false, since: now, sent: 0 });
+            self.clients.push(Client { connection, is_established: false, is_answered: false, since: now, sent: 0 });
         }
     }
 
@@ -378,12 +384,14 @@ impl<'h> HeldConnections<'h> {
         self.clients[index].connection.is_some()
     }
 
-    /// Reads and discards.
+    /// Reads and discards. A response may arrive in several parts.
     fn read(&mut self, index: usize) {
         let Some(connection) = &mut self.clients[index].connection else { return };
         match connection.read(&mut self.buffer) {
             Ok(0) => self.close_on(&ErrorKind::UnexpectedEof.into(), index),
+            Ok(_) if self.clients[index].is_answered => {}
             Ok(_) => {
+                self.clients[index].is_answered = true;
                 self.result.responses += 1;
                 self.result.last_response_s = Some(self.now().as_secs_f64());
             }
@@ -397,6 +405,7 @@ impl<'h> HeldConnections<'h> {
             return;
         }
         self.clients[index].connection = None;
+        self.closed_unanswered += u64::from(!self.clients[index].is_answered);
         self.result.record_closed(self.now() - self.clients[index].since);
     }
 }

@@ -125,6 +125,45 @@ fn a_storm_ends_when_all_are_answered() {
     assert!((0.3..10.0).contains(&last), "{last}");
 }
 
+/// One response arrives in two parts, one late, and one connection is closed without any.
+#[test]
+fn a_storm_ends_when_each_connection_is_answered_or_closed() {
+    let (server, _served) = serve(3, |mut stream| {
+        let mut query = [0; QUERY_LEN];
+        stream.read_exact(&mut query).expect("a whole query");
+        let qtype = query[QUERY_LEN - 3];
+        match qtype {
+            1 => {
+                stream.write_all(&query[..2]).expect("loopback");
+                thread::sleep(Duration::from_millis(100));
+                stream.write_all(&query[2..]).expect("loopback");
+            }
+            2 => {
+                thread::sleep(Duration::from_millis(300));
+                stream.write_all(&query).expect("loopback");
+            }
+            _ => return,
+        }
+        read_all(stream);
+    });
+    let queries = file::read(b"www.example A\nwww.example NS\nwww.example MX", &QueryTemplate::default());
+    let begin = Instant::now();
+    let held = run(&HoldConfig {
+        server,
+        sources: None,
+        tls: None,
+        connections: 3,
+        rate: 500.0,
+        hold: Duration::from_secs(20),
+        until_answered: true,
+        behaviour: Behaviour::Ask,
+        queries: &queries.expect("three queries"),
+    });
+    assert_eq!((held.responses, held.closed_by_peer), (2, 1));
+    assert!(held.last_response_s.is_some_and(|last| last >= 0.3), "{:?}", held.last_response_s);
+    assert!(begin.elapsed() < Duration::from_secs(10));
+}
+
 /// A listener that does not accept has places for two connections; the kernel drops the SYN of a third and gets it again a second later.
 #[test]
 fn connections_whose_syn_was_dropped_are_late() {
