@@ -31,13 +31,16 @@ pub(crate) fn check_node(
 ) {
     let is_simple = |raw: &StagedRecord<'_>| !matches!(raw.rtype, Rtype::CNAME | Rtype::DNAME | Rtype::SOA);
     let fits = records.iter().map(StagedRecord::message_len).sum::<usize>() <= MAX_SET_LEN;
-    if flags & OCCLUDED == 0 && fits && records.iter().all(is_simple) && have_one_ttl_each(records) {
+    let has_mixed_ttls = !have_one_ttl_each(records);
+    if flags & OCCLUDED == 0 && fits && records.iter().all(is_simple) && !has_mixed_ttls {
         return;
     }
     let mut node = NodeCheck { options, owner, records, found };
     node.check_occluded(flags);
     node.check_alias(flags & CUT != 0);
-    node.check_ttls();
+    if has_mixed_ttls {
+        node.check_ttls();
+    }
     if !fits {
         node.check_sizes();
     }
@@ -134,9 +137,6 @@ impl<'n> NodeCheck<'n> {
 
     /// RFC 2181 5.2: the records of an RRset have one TTL.
     fn check_ttls(&mut self) {
-        if have_one_ttl_each(self.records) {
-            return;
-        }
         let mut ttls = HashMap::new();
         for raw in self.records.iter().filter(|raw| raw.rtype != Rtype::RRSIG) {
             if *ttls.entry(raw.rtype).or_insert(raw.ttl) != raw.ttl {
