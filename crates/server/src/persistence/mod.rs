@@ -25,8 +25,8 @@ use std::time::Instant;
 
 use tracing::warn;
 use wire::{Name, NameRef};
-use zone::Zone;
 use zone::encoded_change::EncodedChange;
+use zone::{Zone, image};
 
 use crate::printable::printable_path;
 use crate::state_dir::StateDir;
@@ -75,6 +75,16 @@ pub enum JournalError {
         path: PathBuf,
         /// The reason.
         error: StoreError,
+    },
+    /// Another version of zonda has written it, and it cannot be renamed.
+    #[error("the journal in {path} has images of format {format} instead of {own}, of another version of zonda, and the folder cannot be renamed: {error}; {help}, use that version, or move the folder away: then zones are read and transferred anew, and changes by updates are lost", path = printable_path(.path), own = image::FORMAT_VERSION, help = write_help(.error, "the state-dir"))]
+    OtherFormat {
+        /// The folder.
+        path: PathBuf,
+        /// The format of its images.
+        format: u16,
+        /// The reason.
+        error: io::Error,
     },
     /// A thread cannot be started.
     #[error("cannot start the storage thread: {0}")]

@@ -9,7 +9,7 @@ use super::JournalError;
 use crate::printable::printable_path;
 use crate::state_dir::{JOURNAL, StateDir};
 use crate::storage::disk::{Disk, StateFolder};
-use crate::storage::{Recovery, Store, StoreError, StoreLimits};
+use crate::storage::{Recovery, Store, StoreLimits};
 
 /// Opens the store, or creates it. One with images of another format is renamed first, as a whole: zones that are read and transferred
 /// anew would replace what only the version of zonda that wrote it can read.
@@ -18,14 +18,8 @@ pub fn open_store(state_dir: &StateDir, limits: StoreLimits) -> Result<(Store<St
     let Some(format) = other_format(&opened.0, &opened.1) else { return Ok(opened) };
     drop(opened);
     let in_state_dir = |name| state_dir.path().join(name);
-    let kept = state_dir.set_journal_aside(format).map_err(|error| JournalError::Unreadable {
-        path: in_state_dir(JOURNAL),
-        error: StoreError {
-            file: format!("image format {format} is not supported, and the folder"),
-            action: "renamed",
-            error,
-        },
-    })?;
+    let kept = state_dir.set_journal_aside(format);
+    let kept = kept.map_err(|error| JournalError::OtherFormat { path: in_state_dir(JOURNAL), format, error })?;
     let (journal, kept) = (in_state_dir(JOURNAL), in_state_dir(&kept));
     let (journal, kept) = (printable_path(&journal), printable_path(&kept));
     error!(
@@ -59,8 +53,8 @@ fn other_format(store: &Store<impl Disk>, recovery: &Recovery) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-    use std::fs;
     use std::path::Path;
+    use std::{fs, io};
 
     use wire::Name;
     use zone::Zone;
@@ -133,6 +127,15 @@ mod tests {
         fs::remove_dir_all(path(JOURNAL)).and_then(|()| fs::rename(&kept[0], path(JOURNAL))).expect("they are there");
         let (_, recovery) = open(&state_dir, StoreLimits::default()).expect("it can be read");
         assert_eq!(zone_names(&recovery), names(2));
+    }
+
+    #[test]
+    fn the_error_of_a_journal_that_cannot_be_renamed_names_its_format() {
+        let error = io::ErrorKind::ReadOnlyFilesystem.into();
+        let error = JournalError::OtherFormat { path: "/state/journal".into(), format: 77, error }.to_string();
+        let own = image::FORMAT_VERSION;
+        assert!(error.contains(&format!("/state/journal has images of format 77 instead of {own}, ")), "{error}");
+        assert!(error.contains("mount the file system of the state-dir read-write"), "{error}");
     }
 
     #[test]
