@@ -16,6 +16,7 @@ mod control_service;
 pub mod daemon;
 mod frozen_zones;
 pub mod input;
+mod interned;
 pub mod listen;
 mod listener_setup;
 pub mod log;

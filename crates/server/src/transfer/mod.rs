@@ -6,7 +6,6 @@
 //! | part | duty |
 //! | --- | --- |
 //! | `primary` | the primaries, each stored once for all its zones, and the groups of zones that share them |
-//! | `interned` | values that zones share: those groups, the intervals of SOA records, and the primaries of last transfers |
 //! | `soa_timers` | intervals of the SOA record, their limits, and the times that are stored |
 //! | `refresh` | the scheduler: which zone is checked or transferred next, from which primary; back-off and expiry |
 //! | `query`, `soa_probe` | the messages sent; SOA queries over UDP, many in flight to one primary |
@@ -22,7 +21,6 @@
 
 mod apex_table;
 pub mod engine;
-pub(crate) mod interned;
 pub mod link;
 pub mod network;
 pub mod notify_sender;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use wire::tsig::TsigKey;
 
-use super::interned::{Interned, SharedSlab};
 use super::soa_timers::TimerLimits;
+use crate::interned::{Interned, SharedSlab};
 
 /// A primary, as configured in `primaries`, or a target in `notify`.
 #[derive(Clone)]

@@ -22,9 +22,9 @@ mod zone_slot;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap, HashSet, VecDeque};
 
-use super::interned::Interned;
 use super::primary::{GroupId, PeerConfig, PrimaryId, PrimaryTable, SecondaryLimits, SizeLimits};
 use super::soa_timers::{SoaTimers, StoredTimers, TimerLimits};
+use crate::interned::Interned;
 use crate::zone_id::{SlotGenerations, ZoneId};
 use crate::zone_timers::ZoneTimers;
 pub use actions::{CheckFailure, ProbeResult, RefreshAction, RefreshStatus, TransferResult, ZoneVersion};

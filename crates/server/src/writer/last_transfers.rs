@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
+use crate::interned::Interned;
 use crate::transfer::engine::TransferReport;
-use crate::transfer::interned::Interned;
 use crate::transfer::session::ExchangeCounts;
 use crate::zone_id::ZoneId;
 use crate::zone_status::{self, rfc3339};

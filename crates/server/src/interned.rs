@@ -1,10 +1,11 @@
-//! Values with numbers that many zones share, each kept while it is used.
+//! Values with numbers that many zones share, each kept while it is used: groups of primaries, intervals of SOA records, and the primaries
+//! of last transfers.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
 /// Values with numbers and use counts; numbers are reused.
-pub(super) struct SharedSlab<T> {
+pub(crate) struct SharedSlab<T> {
     entries: Vec<Option<(T, u32)>>,
     free: Vec<u32>,
 }
@@ -17,7 +18,7 @@ impl<T> Default for SharedSlab<T> {
 
 impl<T> SharedSlab<T> {
     /// Inserts a value with use count 0.
-    pub(super) fn insert(&mut self, value: T) -> u32 {
+    pub(crate) fn insert(&mut self, value: T) -> u32 {
         let id = self.free.pop().unwrap_or(self.entries.len() as u32);
         if id as usize == self.entries.len() {
             self.entries.push(None);
@@ -26,25 +27,25 @@ impl<T> SharedSlab<T> {
         id
     }
 
-    pub(super) fn get(&self, id: u32) -> Option<&T> {
+    pub(crate) fn get(&self, id: u32) -> Option<&T> {
         self.entries.get(id as usize)?.as_ref().map(|(value, _)| value)
     }
 
     /// Begins a use.
-    pub(super) fn count(&mut self, id: u32) {
+    pub(crate) fn count(&mut self, id: u32) {
         if let Some(Some((_, uses))) = self.entries.get_mut(id as usize) {
             *uses += 1;
         }
     }
 
     /// Ends one use; the value, if it was the last.
-    pub(super) fn release(&mut self, id: u32) -> Option<T> {
+    pub(crate) fn release(&mut self, id: u32) -> Option<T> {
         let (_, uses) = self.entries.get_mut(id as usize)?.as_mut()?;
         *uses = uses.saturating_sub(1);
         if *uses == 0 { self.remove(id) } else { None }
     }
 
-    pub(super) fn remove(&mut self, id: u32) -> Option<T> {
+    pub(crate) fn remove(&mut self, id: u32) -> Option<T> {
         let (value, _) = self.entries.get_mut(id as usize)?.take()?;
         self.free.push(id);
         Some(value)
