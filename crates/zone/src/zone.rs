@@ -20,8 +20,8 @@ pub struct Zone {
     pub(crate) apex: Name,
     pub(crate) content: ZoneContent,
     pub(crate) version: ZoneVersion,
-    /// The serial, which the records of a small zone lack. Until [`Self::with_serial_apart`], the last step of making a version, it is that
-    /// of the version before.
+    /// The serial, which the records lack of a zone that is small, or was until the last change of its apex. Until
+    /// [`Self::with_serial_apart`], the last step of making a version, it is that of the version before.
     pub(crate) serial: u32,
     /// Entries edited since the intern tables were built. A tree of one leaf gains nothing by new ones: there it is 0.
     pub(crate) edits: u32,

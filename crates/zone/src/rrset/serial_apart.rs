@@ -2,6 +2,9 @@
 //!
 //! The node of the apex is marked, and has zeros in place of the serial. Every [`Rrset`] of it knows the serial, and everything that
 //! takes RDATA out of its stored form ends in [`Rrset::put_serial`].
+//!
+//! The node stays so in a zone that grows by changes of other nodes. Such a zone keeps the standard tables: no set of the node is interned, and
+//! the serial is where it was.
 
 use std::borrow::Cow;
 
