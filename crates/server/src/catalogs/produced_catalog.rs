@@ -101,7 +101,7 @@ impl ProducedCatalog {
     pub fn unlist_removed(&mut self, name: &Name, zone: Name, zones: &ZoneRegistry) {
         let Some(id) = zones.find(name.as_ref()) else { return self.unlist(zone, true) };
         let is_listed = |version: &Zone| catalog::produced_member(version, zone.as_ref()).is_some();
-        let may_be_listed = zones.latest(id).map_or_else(|| zones.is_restoring(id), is_listed);
+        let may_be_listed = zones.latest(id).map_or_else(|| zones.will_be_restored(id), is_listed);
         self.unlist(zone, may_be_listed);
     }
 
@@ -229,7 +229,7 @@ impl ProducedCatalog {
         }
         let now_s = clock::real().as_secs();
         let Some(base) = zones.latest(id).cloned() else {
-            if zones.is_restoring(id) {
+            if zones.will_be_restored(id) {
                 return false;
             }
             if zones.is_unread(id) {

@@ -257,7 +257,7 @@ impl ZoneRegistry {
     /// Reports that a zone was added or has other settings.
     pub(super) fn announce_configuration(&mut self, id: ZoneId) {
         let Some(entry) = self.zones.get(id) else { return };
-        if self.is_restoring(id) {
+        if self.will_be_restored(id) {
             // Once its stored version was read.
             return;
         }

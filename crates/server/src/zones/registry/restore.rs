@@ -33,8 +33,8 @@ impl ZoneRegistry {
         self.journal.keeps_versions()
     }
 
-    /// Whether a stored version of the zone will be read.
-    pub fn is_restoring(&self, id: ZoneId) -> bool {
+    /// Whether a stored version of the zone is being read, or will be.
+    pub fn will_be_restored(&self, id: ZoneId) -> bool {
         let entry = self.zones.get(id);
         self.loads.is_restoring(id) || entry.is_some_and(|entry| self.journal.is_restorable(entry.served.apex()))
     }
