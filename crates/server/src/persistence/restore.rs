@@ -128,6 +128,7 @@ impl RestoreJob {
     }
 
     fn finish<D: Disk>(mut self, restorer: Arc<Restorer<D>>, stored: StoredVersion<D>) {
+        let (image, changes) = (stored.image_file(), stored.changes.remaining());
         let restored = match without_panic(|| read(self.apex.as_ref(), stored, restorer.threads)) {
             Ok((version, history)) => Some(Box::new(RestoredZone { version, history, timers: self.recovered.timers })),
             Err(error) if error.may_pass() && self.may_retry(&restorer) => {
@@ -150,8 +151,10 @@ impl RestoreJob {
                 return (restorer.events)(JournalEvent::Unreadable(self.zone));
             }
             Err(error) => {
-                let help = "it is read from its file or transferred again; changes by updates since then are lost";
-                error!(zone = %self.apex, %error, help, "the stored version of the zone cannot be used");
+                let help = "it is read from its file or transferred again; what updates have changed is lost, unless a backup of the \
+                            state-dir has it";
+                let (zone, serial, image) = (&self.apex, self.recovered.serial, image.as_deref());
+                error!(%zone, serial, image, changes, %error, help, "the stored version of the zone cannot be used, and is removed");
                 None
             }
         };
@@ -175,6 +178,14 @@ struct StoredVersion<D: Disk> {
     changes: ChangeReader<D::File>,
     history: ChangeReader<D::File>,
     serial: u32,
+}
+
+impl<D: Disk> StoredVersion<D> {
+    /// The name of the file that its image is in, if that could be opened.
+    fn image_file(&self) -> Option<String> {
+        let image = self.image.as_ref()?.as_ref().ok()?;
+        Some(image.file_name().to_owned())
+    }
 }
 
 /// The most changes before an image that are read for IXFR: as many as the server keeps in memory.

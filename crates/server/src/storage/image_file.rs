@@ -165,6 +165,11 @@ impl<F: DiskFile> ImageReader<F> {
         ImageReader { source: Arc::new(ImageSource { file, name }), at: start, end, chunk_count: 0 }
     }
 
+    /// The name of the file that it is in.
+    pub fn file_name(&self) -> &str {
+        &self.source.name
+    }
+
     /// The octets that are left.
     pub fn remaining(&self) -> u64 {
         self.end - self.at

@@ -238,7 +238,8 @@ impl<D: Disk> Store<D> {
                     let owner = scan.bytes(at + FIXED_LEN as u32, header.name_len.into()).map_err(failed)?;
                     let owner = NameRef::from_wire(owner).map(|name| name.to_string()).unwrap_or_default();
                     self.note_sequence(&header);
-                    (at, format!("a record of {owner} is damaged: the zone falls back to its last good version"))
+                    let result = "the zone falls back to its last good version, or is read or transferred anew";
+                    (at, format!("a record of {owner} is damaged: {result}"))
                 }
                 Scanned::Garbage(start, end) => (start, format!("{} octets are damaged", end - start)),
             };

@@ -436,6 +436,32 @@ fn a_damaged_image_is_reported_and_the_zone_transferred_anew() {
     wait_for(&second, "transferred again", serves(2));
 }
 
+/// The image of a large zone has a file of its own.
+#[test]
+fn the_log_says_what_is_removed_with_a_damaged_image() {
+    let folder = TestFolder::new();
+    let text = "x".repeat(60);
+    let zone = (0..30_000).fold(zone(1, SLOW, 0), |zone, host| zone + &format!("h{host} TXT {host}{text}\n"));
+    folder.write("a.zone", &zone);
+    let config = "[[zone]]\nname = \"a.example\"\nfile = \"a.zone\"\nallow-update = [\"127.0.0.1\"]\n";
+    folder.write("zonda.toml", config);
+    let daemon = folder.serve_with_config();
+    assert_eq!(add(&updater(daemon.address), 7), Some(NOERROR));
+    daemon.stop();
+    let path = journal_files(&folder, "image-").pop().expect("an image");
+    let mut octets = fs::read(&path).expect("it is readable");
+    let middle = octets.len() / 2;
+    octets[middle] ^= 4;
+    fs::write(&path, octets).expect("it is writable");
+    let daemon = folder.serve_with_config();
+    let line = daemon.wait_for_log("the stored version of the zone cannot be used, and is removed");
+    let file = path.file_name().expect("a file").to_string_lossy().into_owned();
+    for part in ["zone=a.example.", "serial=", &format!("image=\"{file}\""), "changes=1", "is damaged at offset"] {
+        assert!(line.contains(part), "{part}: {line}");
+    }
+    assert_eq!(daemon.ask("u7.a.example").rcode(), NXDOMAIN);
+}
+
 #[test]
 fn a_journal_of_another_format_or_that_cannot_be_opened_prevents_the_start() {
     let folder = TestFolder::new();
