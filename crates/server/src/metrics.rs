@@ -170,10 +170,9 @@ mod tests {
     /// The alert for a failing journal must not end just because the disk does not even report errors.
     #[test]
     fn a_journal_whose_disk_hangs_is_failing() {
-        for (error, failing) in [
-            (RecvTimeoutError::Timeout, Some("zonda_journal_failing 1")),
-            (RecvTimeoutError::Disconnected, None),
-        ] {
+        for (error, failing) in
+            [(RecvTimeoutError::Timeout, Some("zonda_journal_failing 1")), (RecvTimeoutError::Disconnected, None)]
+        {
             let text = render(&CounterReader::default(), None, Err::<StoreUsage, _>(error).into());
             let journal: Vec<&str> = text.lines().filter(|line| line.starts_with("zonda_journal")).collect();
             assert_eq!(journal, Vec::from_iter(failing));
