@@ -135,6 +135,7 @@ fn a_dead_primary_is_backed_off_for_all_its_zones_and_tried_by_one_at_a_time() {
         let RefreshAction::Transfer { zone, .. } = found[0] else { panic!("{found:?}") };
         tries.push(now_s);
         scheduler.transfer_result(zone, A, TransferResult::PrimaryFailed, now_s);
+        assert_eq!(actions(&mut scheduler, now_s), []);
     }
     assert!((8..16).contains(&tries.len()), "{tries:?}");
     // Its NOTIFY shows that it is back.
