@@ -10,23 +10,29 @@ from granted_time import Stopwatch, granted_time
 
 
 @pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
-    """Creates daemons, each in a folder of its own, which stop at the end of the test."""
+def daemons() -> Iterator[list[Daemon]]:
+    """The daemons of the test, which stop at its end."""
     made: list[Daemon] = []
-
-    def make(*arguments, **named) -> Daemon:
-        folder = tmp_path / str(len(made))
-        folder.mkdir()
-        made.append(Daemon(folder, *arguments, **named))
-        return made[-1]
-
-    yield make
+    yield made
     for one in made:
         one.stop()
 
 
 @pytest.fixture
-def stopwatch() -> Iterator[Callable[[], Stopwatch]]:
+def daemon(daemons: list[Daemon], tmp_path: Path) -> Callable[..., Daemon]:
+    """Creates daemons, each in a folder of its own."""
+
+    def make(*arguments, **named) -> Daemon:
+        folder = tmp_path / str(len(daemons))
+        folder.mkdir()
+        daemons.append(Daemon(folder, *arguments, **named))
+        return daemons[-1]
+
+    return make
+
+
+@pytest.fixture
+def stopwatch(daemons: list[Daemon]) -> Iterator[Callable[[], Stopwatch]]:
     """Makes stopwatches that stand still while the machine takes the processors away."""
-    with granted_time() as make:
+    with granted_time(lambda: [one.pid for one in daemons if one.process]) as make:
         yield make

@@ -114,11 +114,14 @@ def measure(server: str, zone: Path, records: int, folder: Path) -> None:
 def main() -> None:
     arguments = sys.argv[1:]
     delegations = int(arguments.pop(0)) if arguments and arguments[0].isdigit() else 1_000_000
+    servers = arguments or ["zonda", "nsd", "knot"]
+    if unknown := [server for server in servers if server not in ADAPTERS]:
+        raise SystemExit(f"no server {unknown[0]}; help: the lab knows {', '.join(ADAPTERS)}")
     with tempfile.TemporaryDirectory(prefix="zonda-memory-") as folder:
         zone = Path(folder) / "tld.zone"
         records = write_zone(zone, delegations)
         print(f"{delegations} delegations, {records} records, {zone.stat().st_size / 1e6:.0f} MB of text")
-        for server in arguments or ["zonda", "nsd", "knot"]:
+        for server in servers:
             try:
                 measure(server, zone, records, Path(folder))
             except LabError as missing:

@@ -160,8 +160,10 @@ def state_folder(folder: Path) -> Path:
 def notify(folder: Path, arguments: argparse.Namespace) -> str:
     """Announces a change of every zone, without a serial."""
     rate = str(arguments.notify_rate)
-    result = load_result(["notify", "--server", "127.0.0.1", "--port", str(PORT), "--zones", str(folder / "names"), "--rate", rate])
-    return f"{result['responses']} of {arguments.zones} NOTIFYs answered"
+    target = ["--server", "127.0.0.1", "--port", str(PORT), "--zones", str(folder / "names")]
+    result = load_result(["notify", *target, "--rate", rate], may_be_void=True)
+    void = "".join(f", void: {reason}" for reason in result["zonda"]["invalid_because"])
+    return f"{result['responses']} of {arguments.zones} NOTIFYs answered{void}"
 
 
 def measure(folder: Path, arguments: argparse.Namespace) -> list[Step]:
