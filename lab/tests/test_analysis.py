@@ -9,6 +9,7 @@ from zonda_lab.experiments.definition import AnalysisSpec, Claim, Published
 from zonda_lab.report.document import Table, Text
 from zonda_lab.report.result_tables import Echo, metric_tables
 from zonda_lab.report.result_tables import claims as claims_table
+from zonda_lab.results.settings_bounds import bounded
 from zonda_lab.results.window_record import WindowRecord
 from zonda_lab.statistics import ratio_effect
 
@@ -117,12 +118,13 @@ def test_zero_values_are_not_compared_as_ratios(make_record: Make) -> None:
 def test_a_level_with_a_zero_is_named_as_without_a_ratio(make_record: Make) -> None:
     """It disappeared from the table of comparisons."""
     drops = {"nsd": 5.0, "knot": 10.0, "zonda": 0.0}
-    records = [make_record(b, server=s, udp_drops=n * (1 + b)) for b in range(5) for s, n in drops.items()]
+    records = [make_record(b, server=s, udp_drops=n * (3 - b)) for b in range(4) for s, n in drops.items()]
     plan = AnalysisSpec(metric="udp_drops", compare="server.name", baseline="nsd")
-    found = analysis.analyse(records, plan)[0]
-    assert found.strata[0].without_ratio == {"zonda": "a value is not positive: no ratio"}
+    found = analysis.analyse([*records, *(make_record(b, server="bind", udp_drops=2.0) for b in (8, 9))], plan)[0]
+    why = dict.fromkeys(("knot", "zonda"), "a value is not positive: no ratio") | {"bind": "fewer than 3 common starts"}
+    assert found.strata[0].without_ratio == why
     table = next(p for p in metric_tables(found, plan, Echo(records)) if isinstance(p, Table) and "outcome" in p.head)
-    assert [(row[0], row[-1]) for row in table.rows][1:] == [("zonda", "a value is not positive: no ratio")]
+    assert {row[0]: row[-1] for row in table.rows} == why
     assert all(len(row) == len(table.head) for row in table.rows)
 
 
@@ -506,4 +508,4 @@ def test_a_peak_lies_between_the_last_passing_and_the_first_failing_rate(make_re
     assert (cell.median, cell.low, cell.high, cell.bound) == (100_000.0, 100_000.0, 103_000.0, "")
     for record in records:
         record.detail["peaks"]["peak_100_qps"]["failed"] = None
-    assert analysis.tabulate(records, "peak_100_qps")[0].bound == "at least"
+    assert analysis.tabulate([bounded(record, {}) for record in records], "peak_100_qps")[0].bound == "at least"

@@ -5,10 +5,13 @@ import pytest
 from conftest import Make
 
 from zonda_lab.analysis import block_plan
+from zonda_lab.analysis.analysis import analyse_metric
 from zonda_lab.analysis.block_plan import Prospect
 from zonda_lab.command import cli
 from zonda_lab.errors import LabError
+from zonda_lab.experiments import catalogue
 from zonda_lab.experiments.definition import AnalysisSpec
+from zonda_lab.report.size import more_time
 from zonda_lab.results.folder import Results
 from zonda_lab.results.window_record import WindowRecord
 
@@ -33,6 +36,35 @@ def test_the_variation_is_that_of_the_a_a_pairs(make_record: Make) -> None:
     without = [record for record in records if not record.copy]
     assert block_plan.sigma_of(without, SPEC) == pytest.approx(0.03 * 2**0.5, rel=0.1)
     assert block_plan.sigma_of(records[:6], SPEC) is None
+
+
+def test_plan_and_report_state_the_same_blocks(tmp_path: Path, make_record: Make) -> None:
+    """E33 compares one to six settings under each condition, and `plan` counted all 21 of them."""
+    (path,) = catalogue.find("E33")
+    experiment, draw = catalogue.load(path), np.random.default_rng(3)
+    analysis = experiment.definition.analysis
+    records = [
+        make_record(
+            block,
+            copy,
+            experiment="E33",
+            server="zonda",
+            condition=condition,
+            setting=setting,
+            processor_us_per_query=9.0 * draw.lognormal(0, 0.1),
+        )
+        for block in range(4)
+        for condition, settings in (("2,000 local ports", ("more ports", "tw_reuse 1")), ("UDP during a pause", ()))
+        for setting, copy in (("default", 0), ("default", 1), *((each, 0) for each in settings))
+    ]
+    results = Results(tmp_path / "earlier")
+    results.create({"experiments": {}, "servers": {}})
+    for record in records:
+        results.append(record)
+    (prospect,) = block_plan.prospects([experiment], [results.folder], lambda _: 1.0)
+    assert prospect.comparisons == 2
+    said = more_time(records, analysis, analyse_metric(records, analysis.metric, analysis))
+    assert said == f"15.0% would need {prospect.needed} blocks on average"
 
 
 def test_blocks_are_those_the_effect_needs_within_the_time() -> None:

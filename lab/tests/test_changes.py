@@ -8,7 +8,7 @@ from typing import Any, cast
 import dns.message
 import dns.rrset
 import pytest
-from test_validity import result, telemetry
+from test_validity import result, rig, telemetry
 
 from zonda_lab.experiments.definition import ChangeSpec, Settings
 from zonda_lab.load.zonda_load import ZondaLoad
@@ -87,7 +87,7 @@ def test_work_for_transfers_and_updates_is_no_buffering(
     monkeypatch.setattr(changes, "_endless_pull", lambda *_: [])
     monkeypatch.setattr(changes, "read_summary", lambda _: result(rcodes={"NOERROR": 10_000}))
     found = changes._disturbed_window(harness, server, Settings(change=change))
-    checked = ValidityInput(found, telemetry(2.4), Settings(), is_isolated=False, receives_load=False)
+    checked = ValidityInput(found, telemetry(2.4), Settings(), rig(is_isolated=False), receives_load=False)
     assert [reason for reason in validity.reasons(checked) if "after the load" in reason] == []
     assert {name for name in found.metrics if "cpu" in name} == costs
 

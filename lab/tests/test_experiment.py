@@ -224,6 +224,15 @@ of = { "server.name" = ["knot"], tuning = ["default"] }
     assert block_design.planned_keys(described) == {start.key for start in starts}
 
 
+def test_servers_that_leave_a_combination_without_one_are_an_error() -> None:
+    """`run E33 --servers nsd` planned a few of the treatments, and did not say which it left out."""
+    (path,) = catalogue.find("E33")
+    with pytest.raises(LabError, match=r"^E33: some combinations are measured with zonda only\n  help: add zonda to"):
+        catalogue.load(path, servers=["nsd"])
+    assert len(catalogue.load(path, servers=["nsd", "zonda"]).factors[0].levels) == 2
+    assert catalogue.load(path, quick=True, servers=["zonda"])  # combinations of other conditions are left out
+
+
 def test_every_metric_has_a_description_and_is_declared_by_a_procedure() -> None:
     assert all(metric.title for metric in METRICS.values())
     assert set().union(*(procedure.all_metrics for procedure in PROCEDURES.values())) == set(METRICS)

@@ -118,9 +118,8 @@ def test_a_killed_lab_leaves_no_process_and_the_next_removes_its_files(
     wait_until(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in below))
     assert list(scratch.glob("zonda-lab-*"))
     monkeypatch.setattr(folders.tempfile, "gettempdir", lambda: str(scratch))
-    (scratch / f"zonda-lab-{os.getpid()}-mine").mkdir()
-    folders.remove_stale_folders()
-    assert [path.name for path in scratch.glob("zonda-lab-*")] == [f"zonda-lab-{os.getpid()}-mine"]
+    with folders.scratch_folder() as mine:
+        assert list(scratch.glob("zonda-lab-*")) == [mine]
 
 
 @pytest.mark.usefixtures("namespaces")
@@ -143,6 +142,17 @@ def test_an_interrupted_run_continues_with_resume(
     done = lab("run", "--resume", "out")
     assert "report: out/report.html" in done.stdout, done.stderr
     assert len((tmp_path / "out" / "records.jsonl").read_text().splitlines()) == 2
+
+
+def test_a_folder_in_use_is_not_stale_whatever_its_process_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lab in a container removed the folders of another, whose process it could not see, from a shared cache."""
+    no_process = 2**22 + 1  # beyond the highest process id (proc(5))
+    monkeypatch.setattr(os, "getpid", lambda: no_process)
+    with folders.scratch_folder(tmp_path) as first, folders.scratch_folder(tmp_path) as second:
+        assert {*tmp_path.iterdir()} == {first, second}
+    (tmp_path / f"zonda-lab-{no_process}-of-a-killed-lab").mkdir()
+    folders.remove_stale_folders(tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 KILLED = """

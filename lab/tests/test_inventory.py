@@ -7,8 +7,9 @@ from zonda_lab.command import cli
 from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.experiments.definition import RigSpec, Settings
 from zonda_lab.fleet import Inventory, read
+from zonda_lab.fleet.inventory import HostSpec
 from zonda_lab.fleet.network import FleetNetwork
-from zonda_lab.fleet.remote_host import ClockOffset, Exchange, drift_ppm, estimate
+from zonda_lab.fleet.remote_host import ClockOffset, Exchange, RemoteHost, drift_ppm, estimate
 from zonda_lab.schema import reference
 from zonda_lab.telemetry.series import Telemetry, with_clients
 
@@ -120,6 +121,25 @@ def test_client_counters_are_the_sum_over_players() -> None:
         [telemetry("client", (9, 1), (21, 5)), telemetry("client", (15, 2))],
     )
     assert [sample["net"]["client"].get("Udp.RcvbufErrors", 0) for sample in joined.samples] == [1, 3, 7]
+
+
+@pytest.mark.parametrize(
+    ("inventory", "is_server", "cpus", "pin"),
+    [
+        (None, True, [2], ["taskset", "-c", "2"]),
+        ([0, 1, 3], True, [0, 1, 3], ["taskset", "-c", "0,1,3"]),
+        ([0, 1, 3], False, [0, 1, 3], ["taskset", "-c", "0,1,3"]),
+        (None, False, [0, 1, 2, 3], []),
+        ([], True, [0, 1, 2, 3], []),
+    ],
+)
+def test_the_cpus_of_the_inventory_replace_those_of_the_experiment(
+    inventory: list[int] | None, is_server: bool, cpus: list[int], pin: list[str]
+) -> None:
+    host = RemoteHost.__new__(RemoteHost)
+    host.spec, host.facts = HostSpec("root@server", "10.0.0.2", cpus=inventory), {"cpus": 4}
+    host._pinned = is_server
+    assert (list(host.cpus_of([2])), host._pin([2]), host._pin([])) == (cpus, pin, [])
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,14 @@ from pathlib import Path
 import pytest
 
 from zonda_lab.errors import LabError, UnsupportedError
-from zonda_lab.experiments.definition import TrafficSpec
+from zonda_lab.experiments.definition import ChangeSpec, TrafficSpec
 from zonda_lab.load.dnsperf import Dnsperf, count_unexpected_rcodes
 from zonda_lab.load.generator import QueryJob
 from zonda_lab.load.installed import find_generator
 from zonda_lab.load.latency_histogram import LatencyHistogram, read_log, write_log
 from zonda_lab.load.result import LoadResult, merge_results
 from zonda_lab.load.zonda_load import ZondaLoad, require_zonda_load
+from zonda_lab.rig.namespaces import SOURCES
 from zonda_lab.servers.config import Certificate, Endpoint, Tsig
 from zonda_lab.zones.workload import Workload
 
@@ -133,8 +134,12 @@ def test_commands_contain_tsig_key_and_ca_if_configured(zonda_load: ZondaLoad, t
     key, vouching = Tsig("k.", "hmac-sha256", "AA=="), Certificate(Path("/crt"), Path("/key"), "here.test")
     unsigned, signed = (zonda_load.update(there, "a.test.", 5.0, 1.0, tsig) for tsig in (None, key))
     assert signed == [*unsigned, "--tsig", "hmac-sha256:k.:AA=="]
-    held = helping(tmp_path, "--transport <tcp|tls>").hold(there, "tls", 10, 1.0, 1.0, authority=vouching)
-    assert held[-4:] == ["--ca", Path("/crt"), "--tls-name", "here.test"]
+    held = helping(tmp_path, "--transport <tcp|tls>").hold(
+        there, TrafficSpec(transport="tls", sources=3), ChangeSpec(10, 5.0, 2.0), authority=vouching
+    )
+    assert " --connections 10 --rate 5 --seconds 2 --probe-ms 10 --probe-port 53 " in " ".join(map(str, held))
+    sources = ["--sources", "3", "--source-prefix", SOURCES]
+    assert held[-8:] == [*sources, "--ca", Path("/crt"), "--tls-name", "here.test"]
 
 
 def test_unsupported_generator_options_are_skipped(tmp_path: Path) -> None:

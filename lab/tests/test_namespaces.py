@@ -2,6 +2,7 @@ import contextlib
 import errno
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.experiments.definition import RigSpec
+from zonda_lab.rig import link
 from zonda_lab.rig.host import drop_page_cache
 from zonda_lab.rig.namespaces import CLIENT, SERVER, NamespaceNetwork
 from zonda_lab.rig.procfs import cpu_s, descendants
@@ -60,7 +62,7 @@ def test_packets_are_delayed_and_lost_with_or_without_netem() -> None:
 
 def test_packets_longer_than_the_path_allows_are_lost_without_a_message() -> None:
     try:
-        rig = NamespaceNetwork(RigSpec(path_mtu=1000))
+        rig = NamespaceNetwork(RigSpec(path_mtu=1000, queues=4))
     except UnsupportedError as error:
         pytest.skip(str(error))
     with rig:
@@ -73,8 +75,21 @@ def test_packets_longer_than_the_path_allows_are_lost_without_a_message() -> Non
         for length in (1000 - headers + 1, 1000 - headers):
             asking.send(bytes(length))
         assert len(answering.recv(2000)) == 1000 - headers
+        assert "one receive queue instead of 4: that program has no more" in rig.notes
         answering.close()
         asking.close()
+
+
+def test_a_link_program_that_cannot_start_says_why_it_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message was always that of a kernel without netem."""
+    broken = tmp_path / "link.py"
+    broken.write_text("raise SystemExit('No such device')\n")
+    monkeypatch.setattr(link, "__file__", str(broken))
+    message = r"\(only it drops long packets\): No such device\n  help: it needs /dev/net/tun"
+    with pytest.raises(UnsupportedError, match=message):
+        NamespaceNetwork(RigSpec(path_mtu=1000))
 
 
 def test_connections_are_tracked_on_the_server_side_only() -> None:
@@ -89,7 +104,32 @@ def test_connections_are_tracked_on_the_server_side_only() -> None:
         tracked = [end.read_sysctl("net.netfilter.nf_conntrack_count") for end in (rig.server, rig.client)]
         assert tracked == ["1", "0"]
         asking.close()
-    with pytest.raises(UnsupportedError, match="no packet filter"):
+
+
+@pytest.mark.parametrize(
+    ("printed", "kind", "message"),
+    [
+        ("netlink: cache initialization failed: Operation not supported", UnsupportedError, "no nf_tables: `nft"),
+        ("Unable to initialize Netlink socket: Protocol not supported", UnsupportedError, "no nf_tables: `nft"),
+        ("Error: syntax error, unexpected string", LabError, "^`nft add nonsense` failed in the server names"),
+    ],
+)
+def test_only_a_kernel_without_packet_filters_skips_a_treatment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: str, kind: type[LabError], message: str
+) -> None:
+    """A misspelled rule skipped its treatment, too, with the advice to install nftables."""
+    program = tmp_path / "nft"
+    program.write_text(f"#!/bin/sh\necho '{printed}' >&2\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(LabError, match=message) as caught:
+        NamespaceNetwork(RigSpec(nftables="add nonsense"))
+    assert type(caught.value) is kind
+
+
+def test_a_missing_packet_filter_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    with pytest.raises(UnsupportedError, match="no program nft to filter packets\n  help: install nftables"):
         NamespaceNetwork(RigSpec(nftables="add nonsense"))
 
 

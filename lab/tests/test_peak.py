@@ -3,6 +3,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from conftest import Make
 from test_validity import telemetry, ticks
 
 from zonda_lab.errors import UnsupportedError
@@ -13,6 +14,7 @@ from zonda_lab.measurement.load_runner import LoadRunner
 from zonda_lab.measurement.observer import Span
 from zonda_lab.measurement.window import Window
 from zonda_lab.procedures import peak, queries
+from zonda_lab.results.settings_bounds import bounded
 from zonda_lab.results.window_record import disturbed
 from zonda_lab.telemetry.series import Telemetry
 
@@ -24,23 +26,55 @@ def trial(rate: float, answered: float, *void: str, busy: float = 0.5) -> dict[s
 @pytest.mark.parametrize(
     ("trials", "first_loss", "bound"),
     [
-        ([trial(1000, 1.0), trial(2000, 0.99), trial(1500, 0.999)], 1500, None),
+        ([trial(1000, 1.0), trial(2000, 0.99), trial(1500, 0.999)], 1500, ""),
         ([trial(1000, 1.0), trial(2000, 0.99), trial(1500, 0.999, busy=0.95)], 1500, "at least"),
+        ([trial(1500, 0.99, busy=0.95), trial(1500, 0.999)], 1500, ""),  # one trial had headroom
         ([trial(1000, 1.0), trial(2000, 1.0), trial(4000, 0.5, "late")], 2000, "at least"),
-        ([trial(1000, 1.0, "late")], None, None),
+        ([trial(1000, 1.0, "late")], None, ""),
     ],
 )
 def test_no_loss_bounds_the_rate_of_the_first_loss(
-    trials: list[dict[str, Any]], first_loss: float | None, bound: str | None
+    make_record: Make, trials: list[dict[str, Any]], first_loss: float | None, bound: str
 ) -> None:
     """A server that lost nothing had 0, the worst value of a metric where higher is better."""
     window = Window(Span(), {})
     peak._add_first_loss(window, trials)
-    found = {"rate": 1000.0, "failed_rate": None, "failure": None, "generator_bound": False}
-    peak._add_bounds(window, {"peak_100_qps": found})
     assert window.metrics.get("first_loss_qps") == first_loss
-    assert window.bounds.get("first_loss_qps") == bound
-    assert window.bounds["peak_100_qps"] == "at least"
+    record = make_record(0, **window.metrics)
+    record.detail["trials"] = trials
+    assert bounded(record, {}).bound("first_loss_qps") == bound
+
+
+@pytest.mark.parametrize(
+    ("passed", "failed", "failure", "bound"),
+    [
+        ([0.6, 0.7], [0.8, 0.85], "unanswered", ""),
+        ([0.6, 0.95], [0.8, 0.85], "unanswered", "at least"),
+        ([0.6, 0.7], [0.95, 0.85], "unanswered", "at least"),  # only one trial failed with headroom
+        ([0.6, 0.7], [0.95, 0.95], "generator", "at least"),
+        ([0.6, 0.7], [0.95, 0.95], "wrong", ""),
+        ([0.6, 0.7], [], None, "at least"),
+    ],
+)
+def test_a_peak_that_the_generator_limited_is_a_bound(
+    make_record: Make, passed: list[float], failed: list[float], failure: str | None, bound: str
+) -> None:
+    """Bounds of searches were known only to the lab that measured them; the rules are those of `zonda-load peak`."""
+    record = make_record(0, peak_100_qps=1000.0)
+    record.detail["trials"] = [trial(1000, 1.0, busy=busy) for busy in passed]
+    record.detail["trials"] += [trial(1030, 0.9, busy=busy) for busy in failed] + [trial(1030, 0.9, "late")]
+    failed_rate = 1030.0 if failed else None
+    record.detail["peaks"] = {"peak_100_qps": {"passed": 1000.0, "failed": failed_rate, "failure": failure}}
+    found = bounded(record, {})
+    assert found.bound("peak_100_qps") == bound
+    assert bool(found.rig_bound) == bool(failed and bound)
+
+
+@pytest.mark.parametrize(("limit", "bound"), [(1100.0, "at least"), (1200.0, "")])
+def test_a_capacity_near_the_limit_of_the_generator_is_a_bound(make_record: Make, limit: float, bound: str) -> None:
+    """E4 printed rates of 94 to 100 % of what the generator can send as the capacity of Zonda."""
+    record = bounded(make_record(0, capacity_qps=1000.0, generator_qps=limit), {})
+    assert record.bound("capacity_qps") == bound
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from zonda_lab.results.folder import Results
 from zonda_lab.results.window_record import disturbed
 
 ZONDA_AS_PRIMARY = ("primary.name=zonda",)
+CONTENTION = ("the hypervisor took", "other programs used", "something waited for a disk", "telemetry came")
 SMALL = ("timing.blocks=1", "timing.seconds=0.5", "timing.retries=0", "queries.count=1000")
 
 pytestmark = [
@@ -44,16 +45,28 @@ def test_an_experiment_runs_from_the_command_line_to_its_report(
     lab: Callable[..., subprocess.CompletedProcess[str]],
     tmp_path: Path,
 ) -> None:
-    """Windows may be invalid because the machine is busy, but not because of wrong answers or failed starts."""
+    """Windows may be invalid because the machine is busy, but not because of wrong answers or failed starts.
+
+    A lab whose generator was late in all windows passed.
+    """
     assert BUILT is not None
     if experiment == "E33" and shutil.which("nft") is None:
         pytest.skip("needs nft (nftables)")
     real = {**os.environ, "ZONDA": str(BUILT / "zonda"), "ZONDA_LOAD": str(BUILT / "zonda-load")}
     settings = [word for change in (*SMALL, *changes) for word in ("--set", change)]
-    done = lab("run", "--quick", experiment, "--servers", "zonda", "--out", "out", *settings, env=real)
-    assert "report: out/report.html" in done.stdout, done.stderr
-    records = Results(tmp_path / "out").records()
-    for record in records:
-        assert record.valid or disturbed(record.reasons), json.dumps(record.reasons or record.skipped)
-    assert metrics <= set().union(*(record.metrics for record in records))
-    assert "Result." in (tmp_path / "out" / "report.html").read_text()
+    for out in ("out1", "out2", "out3"):
+        done = lab("run", "--quick", experiment, "--servers", "zonda", "--out", out, *settings, env=real)
+        assert f"report: {out}/report.html" in done.stdout, done.stderr
+        records = Results(tmp_path / out).records()
+        for record in records:
+            assert record.valid or is_contended(record.reasons), json.dumps(record.reasons or record.skipped)
+        assert metrics <= set().union(*(record.metrics for record in records))
+        assert "Result." in (tmp_path / out / "report.html").read_text()
+        if any(record.valid for record in records):
+            return
+    pytest.skip(f"the machine was busy in all windows of three runs: {records[-1].reasons}")
+
+
+def is_contended(reasons: list[str]) -> bool:
+    """Whether other load explains them all and is seen: a generator may also be late by a fault of its own."""
+    return disturbed(reasons) and any(words in reason for reason in reasons for words in CONTENTION)

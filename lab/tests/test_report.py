@@ -77,7 +77,7 @@ def test_the_page_says_what_the_full_form_leaves_out(made: Results) -> None:
 @pytest.mark.parametrize(
     ("values", "bound", "said"),
     [
-        ((3.0, 3.1, 3.2, 3.3), "", "minimum detectable effect 11.2% (median of 2)"),
+        ((3.0, 3.1, 3.2, 3.3), "", "; median minimum detectable effect 11.2%"),
         ((3.0, 3.1, 3.2, 3.3), "at least", "no minimum detectable effect: the values compared are only bounds, or"),
         ((3.0, 3.0, 3.0, 3.0), "", "no minimum detectable effect: the values compared are only bounds, or do not vary"),
     ],
@@ -192,6 +192,7 @@ def test_ids_of_plots_are_unique(page: Path) -> None:
 def test_markdown_has_the_same_content(page: Path) -> None:
     text = page.with_suffix(".md").read_text()
     assert text.startswith("# DNS measurements")
+    assert "**Only on the HTML page.** Omnibus tests, all pairs." in text and "p Tukey" not in text  # 60 % of its size
     for figure in re.findall(r"\]\((figures/[^)]+)\)", text):
         assert (page.parent / figure).exists()
     rows = [line for line in text.splitlines() if line.startswith("| ")]
@@ -227,7 +228,8 @@ def test_numbers_have_three_digits_without_a_known_resolution() -> None:
         (2.0, float("nan"), float("nan"), "", "2"),
         (0.74, 0.0, float("inf"), "unknown", "unknown, as both values are only bounds"),
         (2.29, 0.0, float("inf"), "", "2.29 (unbounded)"),  # was `(0 – ∞)`
-        (0.99983009, 0.9998300967, 0.9998301013, "", "0.999830 (0.999830 – 0.999830)"),  # was printed with ten digits
+        (0.99983009, 0.9998300967, 0.9998301013, "", "0.9998 (0.9998 – 0.9998)"),  # was printed with ten digits
+        (1.0, 0.9999998, 1.0, "", "1 (1 – 1)"),  # was 1.00000 (1.00000 – 1.00000)
     ],
 )
 def test_digits_follow_from_the_interval(value: float, low: float, high: float, bound: str, text: str) -> None:

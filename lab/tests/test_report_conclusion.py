@@ -6,7 +6,10 @@ from zonda_lab.analysis.claims import ClaimCheck, check_claim
 from zonda_lab.experiments.definition import AnalysisSpec, Claim, Published
 from zonda_lab.experiments.metrics import words
 from zonda_lab.report.conclusion import conclusion, verdict
-from zonda_lab.report.result_tables import measured_here
+from zonda_lab.report.document import Table
+from zonda_lab.report.number_format import minimum_effects
+from zonda_lab.report.result_tables import Echo, measured_here, metric_tables
+from zonda_lab.report.size import size
 from zonda_lab.results.window_record import WindowRecord
 
 ANALYSIS = AnalysisSpec(metric="cpu_us_per_query", compare="server.name", baseline="nsd")
@@ -105,6 +108,23 @@ def test_many_conditions_of_a_claim_are_counted(make_record: Make) -> None:
     assert conclusion(found, checks, ANALYSIS).endswith(said)
 
 
+def test_limit_programs_do_not_stand_beside_published_servers(make_record: Make) -> None:
+    """E1 gave echo "at least 280,000" in the row of a published order of servers."""
+    windows = [
+        make_record(block, server=s, answered_qps=9_000.0) for s in ("nsd", "echo", "sink") for block in range(3)
+    ]
+    assert "echo" not in (said := measured_here(Published("NSD", "1", "answered_qps"), windows)) and "sink" not in said
+
+
+def test_bounds_have_no_coefficient_of_variation(make_record: Make) -> None:
+    """E2 and E4 had that of rates at which the generator, and not the server, was the limit."""
+    windows = [make_record(block, answered_qps=9_000.0 + block) for block in range(3)]
+    windows[1].bounds = {"answered_qps": "at least"}
+    found = analyse_metric(windows, "answered_qps", AnalysisSpec(metric="answered_qps", compare="server.name"))
+    table = next(p for p in metric_tables(found, ANALYSIS, Echo(windows)) if isinstance(p, Table))
+    assert dict(zip(table.head, table.rows[0], strict=True))["coefficient of variation"] == "–"
+
+
 def test_a_published_figure_without_a_metric_says_where_the_report_has_it() -> None:
     """It said “see below” where nothing followed."""
     assert measured_here(Published("x", "y", here="see the claims"), []) == "see the claims"
@@ -121,6 +141,26 @@ def test_a_baseline_of_several_words_is_in_quotes(make_record: Make) -> None:
     analysis = AnalysisSpec(metric="cpu_us_per_query", compare="placement", baseline="a core each")
     text = conclusion(analyse_metric(windows, "cpu_us_per_query", analysis), [], analysis)
     assert "as a ratio to “a core each” (n = 5 starts)" in text and "nsd, “free, both”; nsd, shared" in text
+
+
+def test_inconclusive_is_not_the_same_as_no_verdict(make_record: Make) -> None:
+    """Those without enough starts, of values that are only bounds, and of unequal shares were one number."""
+    costs = {"nsd": 1.0, "knot": 1.02, "bind": 3.0, "zonda": 2.0, "yadifa": 1.5}
+    windows = records(make_record, 4, **costs)
+    for window in windows:
+        server = window.treatment["server.name"]
+        window.metrics["cpu_us_per_query"] *= 1 + 0.1 * (window.block % 2) * (server in ("knot", "yadifa"))
+        window.metrics["answered_share"] = 0.9 if server == "bind" else 1.0
+        window.bounds = {"cpu_us_per_query": "at most"} if server == "zonda" else {}
+    found = analyse_metric(windows, "cpu_us_per_query", ANALYSIS)
+    median = minimum_effects(found.detectable)
+    text = conclusion(found, [], ANALYSIS)
+    assert f" Inconclusive: knot ({median})." in text
+    assert " No verdict: bind; zonda (1 only bounds, 1 unequal shares answered)." in text
+    entry = {"settings": {"timing": {"blocks": 4, "seconds": 1.0}}, "timing": {"blocks": 4, "seconds": 1.0}}
+    entry |= {"procedure": "memory", "zones": {"zones": 1, "records": 1}, "factors": {}, "within": {}, "levels": {}}
+    entry["settings"]["zones"] = entry["zones"]
+    assert f"; {median};" in size(entry, windows, ANALYSIS, found)  # the two lines had medians of other comparisons
 
 
 def test_the_primary_is_not_mistaken_for_the_server() -> None:

@@ -8,20 +8,21 @@ import numpy as np
 import pytest
 from conftest import Make
 
-from zonda_lab.analysis.analysis import analyse_metric, tabulate
+from zonda_lab.analysis.analysis import analyse_metric
 from zonda_lab.analysis.claims import check_claim
 from zonda_lab.experiments.definition import AnalysisSpec, Claim, Published
 from zonda_lab.report import html, markdown
 from zonda_lab.report.conclusion import conclusion, verdict
 from zonda_lab.report.document import Document, Figure, Folded, Heading, Table, Text, slug
 from zonda_lab.report.machine import machine
-from zonda_lab.report.number_format import measured, number
+from zonda_lab.report.number_format import effect_text, measured, minimum_effect, number
 from zonda_lab.report.opening import opening
 from zonda_lab.report.plot_style import COLOURS, PlotData, canvas_of, end_at, scale, styles, svg
 from zonda_lab.report.plots import PLOTS
-from zonda_lab.report.result_tables import Echo, _without_control, claims, measured_here, metric_tables
+from zonda_lab.report.result_tables import Echo, _without_control, claim_verdict, claims, measured_here, metric_tables
 from zonda_lab.report.validity_tables import predictions
 from zonda_lab.results.window_record import WindowRecord
+from zonda_lab.statistics.ratio_effect import Effect
 
 SPEC = AnalysisSpec(metric="cpu_us_per_query", compare="server.name", baseline="nsd")
 EVIL = 'a"><script>x</script>\n| b'
@@ -118,11 +119,52 @@ def test_a_value_is_printed_as_zero_only_where_it_is(value: float, low: float, h
 
 def test_no_cell_of_a_table_is_nan_and_no_p_value_is_zero(make_record: Make) -> None:
     """Intervals without variance were "nan – nan", and equivalence had "p 0.000"."""
-    same = [make_record(block, server=name, cpu_us_per_query=3.0) for block in range(8) for name in ("nsd", "knot")]
-    parts = metric_tables(analyse_metric(same, "cpu_us_per_query", SPEC), SPEC, Echo(same))
+    near = {"nsd": 3.0, "knot": 3.0001}
+    records = [
+        make_record(block, server=name, cpu_us_per_query=cost * (1 + 0.001 * (block % 3)))
+        for block in range(8)
+        for name, cost in near.items()
+    ]
+    records[0].metrics["cpu_us_per_query"] = 3.002
+    parts = metric_tables(analyse_metric(records, "cpu_us_per_query", SPEC), SPEC, Echo(records))
     text = markdown.render(Document("x", parts))
     assert "nan" not in text and "p 0.000" not in text
     assert "equivalent within 2.0% (p < 0.001)" in text
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "outcome"),
+    [
+        ("bytes_per_message", 16_368.0, "different, identical in all 4 starts"),
+        ("bytes_per_message", 15_713.0, "the same in all 4 starts"),
+        ("bytes_per_connection", 5_000.0, "better, identical in all 4 starts"),
+    ],
+)
+def test_values_without_variance_have_no_p_value(make_record: Make, metric: str, value: float, outcome: str) -> None:
+    """E10 had "p < 0.001" of three starts with the same length, and a minimum detectable effect of "0.0%"."""
+    records = [
+        make_record(block, server=server, **{metric: length})
+        for block in range(4)
+        for server, length in (("nsd", 15_713.0), ("knot", value))
+    ]
+    _, (row,) = only_table(records, metric)
+    assert (row["p (Holm)"], row["minimum detectable effect"], row["outcome"]) == ("–", "–", outcome)
+
+
+def test_small_detectable_effects_are_not_zero(make_record: Make) -> None:
+    """It was "0.0%" of octets per message, which vary by one in ten thousand."""
+    assert minimum_effect(0.0001) == "< 0.1%" and minimum_effect(0.004) == "0.4%"
+    assert minimum_effect(1e-7, absolute=0.001) == "< 0.001 points"
+    assert minimum_effect(np.expm1(0.0171), absolute=0.001) == "1.71 points"
+    small = Effect(np.exp(-0.000249), np.exp(-0.0017), np.exp(0.0011), 0.5, 3, 0.5, 0.5, 0.5, 0.3)
+    assert effect_text(small, 0.001) == "-0.02 (-0.17 – 0.11) points"
+    records = [
+        make_record(block, server=server, answered_share=1.0 - (block + len(server)) * 1e-7)
+        for block in range(4)
+        for server in ("nsd", "zonda")
+    ]
+    _, (row,) = only_table(records, "answered_share")
+    assert row["difference from nsd (95 % interval)"] == "0 (0 – 0) points"
 
 
 def test_a_rate_is_a_share_of_the_echo_over_the_same_transport(make_record: Make) -> None:
@@ -203,6 +245,9 @@ def test_no_interval_of_a_share_reaches_above_1(make_record: Make) -> None:
     medians, _ = only_table(records, "answered_share")
     assert [row["95 % interval"].endswith(" – 1.00") for row in medians] == [True, False]
     assert float(medians[1]["95 % interval"].split(" – ")[1]) == 1.0
+    softirq = [make_record(b, server=s, softirq_share=v) for s in ("nsd", "zonda") for b, v in enumerate((0.4, 0.9, 1))]
+    medians, _ = only_table(softirq, "softirq_share")
+    assert {float(row["95 % interval"].split(" – ")[1]) for row in medians} == {1.0}
 
 
 @pytest.mark.parametrize(
@@ -217,6 +262,34 @@ def test_no_loss_among_few_probes_is_not_equality(make_record: Make, probes: int
         record.detail["counters"] = {"client": {"Udp.OutDatagrams": probes}}
     medians, compared = only_table(records, "udp_answered_share")
     assert medians[0]["95 % interval"].startswith(low) and compared[0]["outcome"].startswith(outcome)
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "of_few", "of_many"),
+    [
+        ("answered_share", 1.0, {"sent_qps": 100.0}, {"sent_qps": 10_000.0}),
+        ("late_share", 0.0, {"Tcp.ActiveOpens": 30}, {"Tcp.ActiveOpens": 6_000}),
+        ("failed_share", 0.0, {"Tcp.ActiveOpens": 30}, {"Tcp.ActiveOpens": 6_000}),
+        ("updates_failed_share", 0.0, {"updates_per_s": 100.0}, {"updates_per_s": 10_000.0}),
+    ],
+)
+def test_no_loss_among_few_is_not_equality_of_any_share(
+    make_record: Make, metric: str, value: float, of_few: dict[str, float], of_many: dict[str, float]
+) -> None:
+    """Only UDP probes were counted: shares of 300 queries were "equivalent within 0.1 points (p < 0.001)"."""
+    for counts, outcome in ((of_many, "equivalent within"), (of_few, "inconclusive"), ({}, "inconclusive")):
+        records = [
+            make_record(block, server=server, **{metric: value, **counts})
+            for server in ("nsd", "zonda")
+            for block in range(3)
+        ]
+        for record in records:
+            record.window = [10.0, 11.0]
+            record.detail["counters"] = {"client": counts}
+        medians, compared = only_table(records, metric)
+        assert compared[0]["outcome"].startswith(outcome), counts
+        ends = [float(end) for end in medians[0]["95 % interval"].split(" – ")]
+        assert ends[0] <= value <= ends[1] and (ends[1] - ends[0] > 0.005) == (counts == of_few)
 
 
 def test_a_spread_is_not_printed_where_it_has_no_meaning(make_record: Make) -> None:
@@ -259,7 +332,60 @@ def test_a_claim_names_the_server_even_if_it_is_the_only_one_measured(make_recor
         record.latency_reasons = ["the generator was busy"]
     parts = claims(check_claim(records, Claim("it takes 3 µs", "3 µs", "latency_mean_us", low=2.8, high=3.2)))
     table = next(part for part in parts if isinstance(part, Table))
-    assert [row[table.head.index("condition")] for row in table.rows] == ["bind"]
+    assert [row[table.head.index("condition")] for row in table.rows] == ["bind", "zonda"]
+    why = "not measured: no valid window (the generator was busy)"  # Zonda's condition was missing
+    assert [row[table.head.index("verdict")] for row in table.rows] == ["confirmed", why]
+
+
+@pytest.mark.parametrize(
+    ("noise", "starts", "limits", "verdict"),
+    [
+        (0.001, 6, {"high": 1.5}, "inconclusive: the interval contains the limit 1.5"),
+        (
+            0.001,
+            6,
+            {"low": 1.4999, "high": 1.5001},
+            "inconclusive: the interval contains the limits 1.49990 and 1.50010",
+        ),
+        (0.2, 3, {"high": 1.2}, "inconclusive, minimum detectable effect "),
+        (0.001, 2, {"high": 1.2}, "inconclusive: fewer than 3 starts"),
+    ],
+)
+def test_an_inconclusive_claim_says_why(
+    make_record: Make, noise: float, starts: int, limits: dict[str, float], verdict: str
+) -> None:
+    """All had a minimum detectable effect, also those with an effect ten times as large, at the limit of the claim."""
+    records = [
+        make_record(block, server=s, transfer_s=value * (1 + noise * (block % 3 - 1) * (s == "knot")))
+        for s, value in (("nsd", 1.0), ("knot", 1.5))
+        for block in range(starts)
+    ]
+    claim = Claim("x", "y", "transfer_s", {"server.name": "knot"}, {"server.name": "nsd"}, **limits)
+    assert claim_verdict(check_claim(records, claim)[0]).startswith(verdict)
+
+
+def test_a_claim_without_a_valid_window_on_one_side_says_why(make_record: Make) -> None:
+    records = [make_record(block, server=s, lost=3.0 + block) for s in ("bind", "nsd") for block in range(4)]
+    for record in records[4:]:
+        record.skipped, record.valid = "nsd: not installed\nhelp", False
+    claim = Claim("x", "y", "lost", {"server.name": "bind"}, {"server.name": "nsd"})
+    assert claim_verdict(check_claim(records, claim)[0]) == "not measured: no valid window (nsd: not installed)"
+    other = Claim("x", "y", "lost", {"server.name": "knot"})
+    assert claim_verdict(check_claim(records, other)[0]) == "not measured: no window has this metric"
+
+
+def test_a_claim_about_a_group_names_the_settings_that_were_not_applied(make_record: Make) -> None:
+    """E17 had verdicts about groups of which it had set a part."""
+    records = [make_record(b, server=s, lost=3.0 + b) for s in ("bind", "nsd") for b in range(3)]
+    for record in records[:3]:
+        record.notes = [
+            f"not set, because it is not per namespace on this kernel: net.ipv4.{n}_mem" for n in ("udp", "tcp")
+        ]
+    parts = claims(check_claim(records, Claim("x", "y", "lost", {"server.name": "bind"}, {"server.name": "nsd"})))
+    text = "x: net.ipv4.udp_mem, net.ipv4.tcp_mem."
+    assert [part.text for part in parts if isinstance(part, Text)] == [text]
+    other = claims(check_claim(records, Claim("x", "y", "lost", {"server.name": "nsd"})))
+    assert not any(isinstance(part, Text) for part in other)
 
 
 def test_columns_of_claims_without_content_are_left_out(make_record: Make) -> None:
@@ -295,6 +421,9 @@ def test_an_axis_of_shares_ends_at_1(make_record: Make) -> None:
     axes.plot([1.0, 2.0], [40.0, 100.0], "o")
     end_at(axes, "y", 100.0)
     assert 100.5 < axes.get_ylim()[1] < 102.0 and max(axes.get_yticks()) == 100.0
+    before = axes.get_ylim()
+    end_at(axes, "y", 1_000.0)  # a small share would be a line at the edge
+    assert axes.get_ylim() == before
 
 
 def test_fast_and_slow_transfers_are_both_seen(make_record: Make) -> None:
@@ -311,21 +440,45 @@ def test_fast_and_slow_transfers_are_both_seen(make_record: Make) -> None:
 @pytest.mark.parametrize(
     ("values", "bounds", "starts", "why"),
     [
-        (3.0, {"lost": "at least"}, 3, "the repeated baseline is not compared: values are only bounds."),
-        (0.0, {}, 3, "the repeated baseline is not compared: a value is not positive."),
-        (3.0, {}, 2, "too few starts of the repeated baseline."),
+        ([3.0, 3.0, 3.0], {"lost": "at least"}, 0, "values are only bounds"),
+        ([0.0, 0.0, 0.0], {}, 0, "all values are 0"),
+        ([0.0, 1.0, 2.0], {}, 0, "a value is not positive: no ratio"),
+        ([3.0, 3.0, 3.0], {}, 1, "fewer than 3 common starts"),  # three of each, but two in the same blocks
+        ([3.0, 3.0], {}, 0, "fewer than 3 common starts"),
     ],
 )
 def test_a_missing_a_a_control_has_its_reason(
-    make_record: Make, values: float, bounds: dict[str, Any], starts: int, why: str
+    make_record: Make, values: list[float], bounds: dict[str, Any], starts: int, why: str
 ) -> None:
     """E2 said "too few starts of the repeated baseline" under a table with three of them."""
-    records = [make_record(b, copy, lost=values) for b in range(starts) for copy in (0, 1)]
+    records = [
+        make_record(block + copy * starts, copy, lost=value) for block, value in enumerate(values) for copy in (0, 1)
+    ]
     for record in records:
         record.bounds = bounds
     records += [make_record(b, server="zonda", lost=4.0) for b in range(3)]
     spec = AnalysisSpec(metric="lost", compare="server.name", baseline="nsd")
-    parts = metric_tables(analyse_metric(records, "lost", spec), spec, Echo(records))
-    if values:
-        assert next(part.text for part in parts if isinstance(part, Text) and part.strong == "A/A control:") == why
-    assert _without_control(tabulate(records, "lost")) == why
+    found = analyse_metric(records, "lost", spec)
+    assert _without_control(found) == f"the repeated baseline is not compared: {why}."
+    controls = [p.text for p in metric_tables(found, spec, Echo(records)) if isinstance(p, Text) and "A/A" in p.strong]
+    assert controls == ([_without_control(found)] if found.comparisons else [])
+
+
+@pytest.mark.parametrize(
+    ("after", "outcome"),
+    [
+        ([0.0] * 4, "better: every value is lower"),  # 1,903 overflows with the default
+        ([0.0, 0.0, 0.0, 5_000.0], "a value is not positive: no ratio"),
+        ([0.0] * 3, "a value is not positive: no ratio"),  # of seven values, one order in 17 is separate
+    ],
+)
+def test_a_count_that_falls_to_zero_has_an_outcome(make_record: Make, after: list[float], outcome: str) -> None:
+    """E33: a longer queue ended all overflows of the default, and the table had no outcome."""
+    counts = {"nsd": [1_903.0, 1_903.0, 1_903.0, 1_900.0], "knot": [10_192.0, 13_057.0, 13_655.0, 9_513.0]}
+    records = [
+        make_record(block, server=server, listen_overflows=value)
+        for server, values in {**counts, "zonda": after}.items()
+        for block, value in enumerate(values)
+    ]
+    _, compared = only_table(records, "listen_overflows")
+    assert [(row["server"], row["outcome"]) for row in compared] == [("knot", "worse"), ("zonda", outcome)]

@@ -39,6 +39,7 @@ def test_both_limits_are_printed_where_windows_refer_to_them(make_record: Make) 
     for record, echo in zip(records, (552_085.0, 552_085.0, 412_000.0), strict=True):
         limits = {"echo_qps": echo, "generator_qps": 556_930.0, "measured": "2026-11-24T12:26:26+00:00"}
         record.echo, record.detail["limits"] = {"capacity_qps": echo}, {**limits, "traffic": traffic, "disturbed": []}
+        record.detail["limits"]["latency_reasons"] = [record.treatment["placement"]]  # of each window another
     parts = machine(MANIFEST, records, ["nsd"])
     assert roles(records, ["nsd"]) == {"nsd": ["measured", "primary"], "echo": ["limit"]}
     assert any(isinstance(part, Text) and part.strong == "Limits of the rig." for part in parts)

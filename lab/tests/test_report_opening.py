@@ -6,12 +6,12 @@ import re
 import pytest
 from conftest import NOISE, Make
 
-from zonda_lab.analysis.analysis import analyse_metric
+from zonda_lab.analysis.analysis import aa_pairs, analyse_metric
 from zonda_lab.experiments.definition import AnalysisSpec, Published
 from zonda_lab.report.build import Chapter
 from zonda_lab.report.conclusion import conclusion
 from zonda_lab.report.document import Figure, Folded, Table, Text
-from zonda_lab.report.opening import COST, opening
+from zonda_lab.report.opening import COST, opening, ranking
 from zonda_lab.report.plots import _x_label
 from zonda_lab.report.result_tables import Echo, measured_here, metric_tables
 from zonda_lab.report.validity_tables import false_alarms, grouped, predictions, resource, rig_bound
@@ -85,7 +85,7 @@ def test_each_server_is_ranked_once(make_record: Make) -> None:
     for record in windows(make_record, {"nsd": 100_000, "zonda": 150_000}, {"nsd": 6.0, "zonda": 3.0}):
         record.treatment["placement"], record.start = "pinned", f"{record.start}/pinned"
         records.append(record)
-    assert sentences(records)["Who answers most?"].endswith(": 150,000 queries per second; next is nsd with 100,000.")
+    assert sentences(records)["Who answers most?"].endswith(": 300,000 queries per second; next is nsd with 200,000.")
 
 
 @pytest.mark.parametrize("again", [1.0, 1.2])
@@ -131,10 +131,18 @@ def test_rates_are_shares_of_echo_and_latencies_stand_beside_its_latency(make_re
     records = windows(make_record, {"nsd": 200_000}, {"nsd": 3.0})
     for record in records:
         record.echo = {"capacity_qps": 400_000.0, "latency_p99_us": 30.0}
+        record.detail["limits"] = {"latency_reasons": []}
     head, rows = medians(records, "answered_qps")
     assert [row[head.index("share of echo")] for row in rows] == ["25%", "50%"]
     head, rows = medians(records, "latency_p99_us")
     assert rows[0][head.index("echo's latency")] == "30"
+    for record in records:
+        record.detail["limits"]["latency_reasons"] = ["the generator was 95% busy: no headroom for latencies"]
+    head, rows = medians(records, "latency_p99_us")
+    assert rows[0][head.index("echo's latency")] == "–"  # it stood beside valid latencies as if it were one
+    for record in records:
+        del record.detail["limits"]
+    assert "echo's latency" not in medians(records, "latency_p99_us")[0]
 
 
 def test_shares_of_echo_stand_with_the_rate_that_they_were(make_record: Make) -> None:
@@ -199,6 +207,13 @@ def test_calculated_bounds_have_a_row_per_treatment(make_record: Make) -> None:
         ["zones transferred per second, with a connection each", "470"],
     ]
     assert table.rows[0][3].startswith("21.0 (")
+    few = [make_record(block, server="knot", transfer_s=1.0 + block, zones_per_s=0.83) for block in range(3)]
+    for record in few:
+        record.predictions = {"transfer_s": 0.0, "connections_per_s": 470.5}
+    assert predictions(few) == []  # E11 had "471 zones per second" beside 0.83 of a single zone
+    (folded,) = predictions([*records, *few])
+    assert isinstance(folded, Folded) and isinstance(folded.parts[1], Table)
+    assert [row[2] for row in folded.parts[1].rows] == ["60", "none", "470", "none"]
     for record in records:
         record.predictions, record.metrics = {"connections": 451_712.0}, {"connections_open": 15_000.0}
     (folded,) = predictions(records)
@@ -277,15 +292,54 @@ def test_rig_bound_figures_are_at_least_and_the_headline_is_cost(make_record: Ma
     assert all(row[head.index("median")].startswith("at least ") for row in rows)
     text = rig_bound(records)[0]
     assert isinstance(text, Text) and "32 of 32 windows were limited by the rig" in text.text
-    cost = analyse_metric(records, "answers_per_cpu_s", SPEC)
-    said = conclusion(analyse_metric(records, "answered_qps", SPEC), [], SPEC, cost)
-    assert said.startswith("The rig limited some rates, which are lower bounds. Most answers per second")
-    assert "; zonda, offered rate 400,000 q/s: 66" in said  # it named no rate, and each server had another
-    alone = analyse_metric([record for record in records if not record.block], "answers_per_cpu_s", SPEC)
-    assert conclusion(None, [], SPEC, alone).count(" (1 start)") == 2
-    few = [record for record in records if record.within["traffic.rate"] == "100000" or not record.block]
-    said = conclusion(None, [], SPEC, analyse_metric(few, "answers_per_cpu_s", SPEC))
-    assert "zonda, offered rate 100,000 q/s: 33" in said  # and not the single start with more
+    for record in records:
+        del record.metrics["cpu_us_per_query"]
+    text = rig_bound(records)[0]
+    assert isinstance(text, Text) and "instead" not in text.text  # E2 advised to compare what it had not measured
+
+
+def test_the_headline_compares_costs_at_the_same_rate(make_record: Make) -> None:
+    """E1 gave those of four servers at 40 % of echo and of BIND at 25 %: an answer costs less at a higher rate."""
+    rates = {"nsd": 200_000, "zonda": 500_000, "echo": 600_000}
+    records = windows(make_record, rates, {"nsd": 6.0, "zonda": 3.0, "echo": 2.0})
+    for record in records:
+        record.rig_bound = "the generator's core was 97 % busy"
+    said = conclusion(None, [], SPEC, ranking(records, COST))
+    assert said.startswith(
+        "The rig limited some rates, which are lower bounds. CPU time per answer at the highest rate at which every "
+        "server answered all queries (offered rate 100,000 q/s): zonda 3.00"
+    )
+    assert "; nsd 6.01 µs" in said and "; echo 2.0" in said and "400,000" not in said
+    alone = [record for record in records if not record.block]
+    assert conclusion(None, [], SPEC, ranking(alone, COST)).count(" (1 start)") == 3
+    nsd = [record for record in records if record.treatment["server.name"] == "nsd"]
+    slow = [dataclasses.replace(record, treatment={"server.name": "bind"}) for record in nsd]
+    for record in slow:
+        record.metrics = {**record.metrics, "answered_share": 0.9}
+    said = conclusion(None, [], SPEC, ranking([*records, *slow], COST))
+    assert "at which most servers answered all queries (offered rate 100,000 q/s, without bind): zonda" in said
+    for record in records:
+        record.detail["trials"] = []  # a search: each server has a rate of its own
+    assert ranking(records, COST) is None
+
+
+def test_the_headline_of_settings_is_the_cost_at_the_baseline(make_record: Make) -> None:
+    """E16 named the setting with the lowest of nine costs, none of which differed significantly."""
+    records = [
+        make_record(block, server=server, setting=setting, cpu_us_per_query=cost * factor * noise, answered_share=1.0)
+        for block, noise in enumerate(NOISE)
+        for server, cost in (("zonda", 5.0), ("bind", 18.0))
+        for setting, factor in (("sack 0", 0.99), ("default", 1.0))
+    ]
+    records[0].rig_bound = "the generator's core was 97 % busy"
+    described = {
+        "analysis": {"metric": COST, "compare": "setting", "baseline": "default"},
+        "levels": {"setting": ["default", "sack 0"]},
+        "published": [],
+        "claims": [],
+    }
+    said = Chapter("E16", described, records).conclusion
+    assert "which are lower bounds. CPU time per answer (default): zonda 5.0" in said and "; bind 18.0" in said
 
 
 def test_the_false_alarm_rate_is_that_of_all_pairs(make_record: Make) -> None:
@@ -296,13 +350,27 @@ def test_the_false_alarm_rate_is_that_of_all_pairs(make_record: Make) -> None:
                 cost = 3.0 * noise * (factor if copy else 1.0) * (1 + 0.001 * ((block * 3 + copy * 5) % 7 - 3))
                 records.append(make_record(block, copy, within={"load": load}, cpu_us_per_query=cost))
     pairs = analyse_metric(records, "cpu_us_per_query", SPEC).aa_pairs
-    text = false_alarms(pairs)[0]
+    text = false_alarms([pairs])[0]
     assert isinstance(text, Text) and text.text.startswith("1 of 2 A/A pairs of all experiments and metrics differ")
     assert "50.0% (95 % interval 1.3% – 98.7%" in text.text
 
 
+def test_pairs_that_cannot_alarm_and_reciprocals_do_not_lower_the_rate_of_false_alarms(make_record: Make) -> None:
+    """A time, its reciprocal and a length that is always the same were "2 of 3", which is neither."""
+    metrics = ("transfer_s", "zones_per_s", "records_per_message")
+    records = [
+        make_record(block, copy, transfer_s=noise + copy, zones_per_s=9 / (noise + copy), records_per_message=40.0)
+        for block, noise in enumerate(NOISE)
+        for copy in (0, 1)
+    ]
+    spec = AnalysisSpec(metric="transfer_s", compare="server.name", baseline="nsd", metrics=list(metrics))
+    text = false_alarms([aa_pairs(records, metrics, spec)])[0].text
+    assert text.startswith("1 of 1 A/A pairs")
+    assert text.endswith(" Not counted: 1 without variance, which cannot differ by chance.")
+
+
 def test_without_pairs_the_false_alarm_rate_is_unknown() -> None:
-    text = false_alarms([])[0]
+    text = false_alarms([[]])[0]
     assert isinstance(text, Text) and "unknown" in text.text
 
 

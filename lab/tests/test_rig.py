@@ -15,16 +15,19 @@ from pathlib import Path
 import pytest
 
 from zonda_lab.errors import LabError, UnsupportedError
-from zonda_lab.experiments.definition import QuerySpec, ServerSpec, Settings, TimingSpec, TrafficSpec, ZoneSpec
+from zonda_lab.experiments.definition import QuerySpec, RigSpec, ServerSpec, Settings, TimingSpec, TrafficSpec, ZoneSpec
 from zonda_lab.load.result import LoadResult
 from zonda_lab.load.zonda_load import ZondaLoad
 from zonda_lab.measurement.harness import Harness
 from zonda_lab.measurement.validity import rig_bound
 from zonda_lab.rig import kernel_memory, server_sockets
+from zonda_lab.rig.namespaces import NamespaceNetwork
 from zonda_lab.rig.process import OWN_TREE, YIELDING, Process
+from zonda_lab.rig.procfs import descendants
 from zonda_lab.run.rig_limits import as_echo, kind_of, window_of
 from zonda_lab.servers import ADAPTERS
 from zonda_lab.servers.config import Endpoint, Remote, ServerConfig, Zone, ZonePolicy
+from zonda_lab.telemetry.collector import TelemetryCollector
 from zonda_lab.telemetry.sampler import NetCounters, Sampler
 from zonda_lab.zones import captures
 
@@ -218,6 +221,18 @@ def test_the_sampler_keeps_files_open_as_long_as_their_processes_live(tmp_path: 
     assert later["processes"]["server"]["threads"].keys() == {thread} and not last["processes"]["server"]["threads"]
     used = [sample["processes"]["busy"] for sample in (first, last)]
     assert used[0]["rss_kb"] > 5_000 and used[1]["threads"][str(busy.pid)] > used[0]["threads"][str(busy.pid)] > 0
+
+
+@pytest.mark.usefixtures("namespaces")
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two CPUs")
+def test_telemetry_does_not_run_on_the_cpu_of_the_server(tmp_path: Path) -> None:
+    """It ran on either, so that the time of the server's CPUs contained its own."""
+    with NamespaceNetwork(RigSpec(server_cpus=[0], load_cpus=[1])) as rig:
+        collector = TelemetryCollector(rig.telemetry_targets[0], tmp_path / "telemetry")
+        with collector.start() as sampler:
+            collector.mark()
+            collector.wait_for_mark()
+            assert {frozenset(os.sched_getaffinity(pid)) for pid in descendants(sampler.pid)} == {frozenset({1})}
 
 
 def test_counters_are_found_when_other_protocols_begin(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ class StandIn:
     """A harness whose machine is idle, except during the spans in `busy`."""
 
     def __init__(self) -> None:
-        self.network = SimpleNamespace(notes=[], is_isolated=False)
+        self.network = SimpleNamespace(notes=[], is_isolated=False, server_cpus=[0], load_cpus=[1])
         self.observer = SimpleNamespace(observed=self.observed, elsewhere=lambda _: {}, file=Path("/no/such/file"))
         self.busy: list[Span] = []
 

@@ -10,7 +10,7 @@ from conftest import Make
 from zonda_lab.analysis import analysis, claims
 from zonda_lab.experiments.definition import AnalysisSpec, ChangeSpec, Claim, RigSpec, Settings, TrafficSpec
 from zonda_lab.results.folder import Results
-from zonda_lab.results.settings_bounds import bounded, setting
+from zonda_lab.results.settings_bounds import bounded, peak_bounds, setting
 
 RECORDS = Path(__file__).parents[1] / "records"
 OPEN = {"settings": asdict(Settings(traffic=TrafficSpec(timeout_ms=200)))}
@@ -143,6 +143,14 @@ def test_committed_values_that_were_cut_off_are_bounds(name: str, metric: str, l
     records = [r for r in Results(RECORDS / name).records() if levels.items() <= r.levels.items()]
     windows = [r for r in records if r.levels.get("traffic.rate") in (None, "60% of echo")]
     assert windows and {record.bound(metric) for record in windows} == {"at least"}
+
+
+@pytest.mark.parametrize("name", ["e02-peak", "e04-windows-positive"])
+def test_committed_bounds_of_searches_follow_from_their_trials(name: str) -> None:
+    """`zonda-load` reported them when they were measured."""
+    for record in Results(RECORDS / name)._stored():
+        peaks = {metric: bound for metric, bound in record.bounds.items() if metric.startswith("peak_")}
+        assert peak_bounds(record.detail) == peaks
 
 
 def test_derived_bounds_are_not_written_into_the_records(tmp_path: Path, make_record: Make) -> None:

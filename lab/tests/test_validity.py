@@ -1,5 +1,6 @@
 import dataclasses
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -8,9 +9,10 @@ from zonda_lab.load.result import LoadResult
 from zonda_lab.measurement import validity
 from zonda_lab.measurement.observer import Span
 from zonda_lab.measurement.validity import ValidityInput
-from zonda_lab.measurement.window import Window
+from zonda_lab.measurement.window import Window, processor_metrics
 from zonda_lab.procedures.port_exhaustion import port_bound
 from zonda_lab.results.window_record import disturbed
+from zonda_lab.rig.host import Network
 from zonda_lab.telemetry.series import BUFFERS, OCTETS, PACKETS, Telemetry, net, saturated
 
 
@@ -79,19 +81,24 @@ def result(**change: Any) -> LoadResult:
     return LoadResult(**{**values, "schedule_error_p99_us": 20.0, **change})
 
 
+def rig(**change: Any) -> Network:
+    """A network with a CPU for the server and one for the generator."""
+    return cast(Network, SimpleNamespace(**{"is_isolated": True, "server_cpus": [0], "load_cpus": [1], **change}))
+
+
 def reasons(seen: Telemetry | None = None, loaded: LoadResult | None = None, **change: Any) -> list[str]:
     return validity.reasons(window(seen, loaded, **change))
 
 
 def window(seen: Telemetry | None = None, loaded: LoadResult | None = None, **change: Any) -> ValidityInput:
-    given: dict[str, Any] = {"seconds": 2.0, "own_cores": 0.8, "server_cpu_s": 0.0, "died": False, "is_isolated": True}
+    given: dict[str, Any] = {"seconds": 2.0, "own_cores": 0.8, "server_cpu_s": 0.0, "died": False, "network": rig()}
     given |= {"latency_p50_us": 100.0, "receive_buffer": 4 << 20, **change}
     ended, own_cpu_s = 100.0 + given["seconds"], given["own_cores"] * given["seconds"]
     span = Span(began=100.0, ended=ended, server_cpu_s=given["server_cpu_s"], own_cpu_s=own_cpu_s)
     metrics = {"latency_p50_us": given["latency_p50_us"], "receive_buffer_kb": given["receive_buffer"] / 1024}
     measured = Window(span, metrics, result=loaded or result(), died=given["died"], load_s=2.0)
     settings = Settings(traffic=TrafficSpec(transport=given.get("transport", "udp")), rig=given.get("rig", RigSpec()))
-    return ValidityInput(measured, seen or telemetry(), settings, given["is_isolated"], receives_load=True)
+    return ValidityInput(measured, seen or telemetry(), settings, given["network"], receives_load=True)
 
 
 def test_a_good_window_is_valid() -> None:
@@ -143,6 +150,28 @@ def test_each_fault_breaks_only_its_rule(
     assert len(found) == 1 and reason in found[0]
 
 
+def test_the_cpus_of_the_server_are_those_of_its_host() -> None:
+    """Those of an inventory replace those of the experiment: a server on four CPUs "used 2.30 of 1 cores"."""
+    assert reasons(server_cpu_s=4.6, network=rig(server_cpus=[0, 1, 2, 3])) == []
+
+
+@pytest.mark.parametrize(
+    ("server_cpu_s", "network", "cost_us"),
+    [
+        (0.8, rig(), 80.0),  # a CPU that is busy for 0.8 s, for 10,000 answers
+        (0.8, rig(server_cpus=[0, 1], load_cpus=[]), 160.0),
+        (0.8, rig(load_cpus=[0]), None),
+        (0.1, rig(), None),
+    ],
+)
+def test_the_time_of_the_servers_cpus_is_a_cost_only_if_the_server_uses_them(
+    server_cpu_s: float, network: Network, cost_us: float | None
+) -> None:
+    """E33: at 200 queries per second, 107 to 210 µs per answer of a server that used half of that."""
+    found = processor_metrics(telemetry(), network, window(server_cpu_s=server_cpu_s).window)
+    assert found.get("processor_us_per_query") == (cost_us and pytest.approx(cost_us, abs=1))
+
+
 TOO_FEW = "the generator counts 420000 octets of queries, the server's kernel 410000 octets"
 TOO_MANY = "the generator counts 420000 octets of queries, the server's kernel 430000 octets"
 NO_ANSWERS = "the generator counts 1020000 octets of answers, its kernel 1000000 octets"
@@ -166,7 +195,8 @@ def test_octets_over_tcp_are_those_that_the_kernels_received(
     """10,000 queries of 40 octets and answers of 100, each after its length; only for UDP was there a second count."""
     loaded = result(query_octets=400_000, response_octets=1_000_000)
     assert reasons(telemetry(**seen), loaded, transport=transport) == found
-    assert reasons(telemetry(**seen), loaded, transport=transport, rig=RigSpec(loss_percent=1.0)) == []
+    for lossy in (RigSpec(loss_percent=1.0), RigSpec(path_mtu=1400)):
+        assert reasons(telemetry(**seen), loaded, transport=transport, rig=lossy) == []
     assert reasons(telemetry(**seen), result(), transport=transport) == []  # dnsperf counts no octets
 
 
@@ -186,7 +216,8 @@ def test_a_generator_without_headroom_invalidates_only_latency(
 
 
 def test_a_window_without_two_samples_is_invalid_however_short() -> None:
-    assert reasons(Telemetry({}, telemetry().samples[:1]), seconds=0.3, is_isolated=False) == ["no telemetry"]
+    seen = Telemetry({}, telemetry().samples[:1])
+    assert reasons(seen, seconds=0.3, network=rig(is_isolated=False)) == ["no telemetry"]
 
 
 LATE = "9 of 10 queries left more than 1 ms after their time"

@@ -11,7 +11,7 @@ import numpy as np
 from zonda_lab.analysis import effects
 from zonda_lab.analysis.effects import MIN_STARTS, ComparisonOutcome, Sample
 from zonda_lab.experiments.definition import AnalysisSpec, Published
-from zonda_lab.experiments.metrics import METRICS, words
+from zonda_lab.experiments.metrics import LIMITS, METRICS, words
 from zonda_lab.results.settings_bounds import ANSWERED
 from zonda_lab.results.window_record import Bound, WindowRecord, selected
 from zonda_lab.statistics import ALPHA, group_tests, intervals, ratio_effect
@@ -78,6 +78,11 @@ class AaPair:
         return self.effect.p < ALPHA
 
     @property
+    def can_alarm(self) -> bool:
+        """Whether it is one of the pairs of which 5 % are expected to alarm: not if no value varies."""
+        return self.significant or not self.effect.is_constant
+
+    @property
     def alarm(self) -> bool:
         """Whether that withholds the verdicts at these levels: a difference within the margin changes none."""
         return self.significant and not self.effect.equivalent
@@ -89,11 +94,20 @@ class Stratum:
 
     levels: dict[str, str]
     comparisons: list[LevelComparison]
-    without_ratio: dict[str, str] = field(default_factory=dict)  # levels that are not compared, and why
+    without_ratio: dict[str, str] = field(default_factory=dict)  # outcomes of levels without one, or why there is none
     omnibus: list[Test] = field(default_factory=list)
     variances: Test | None = None
-    tukey: list[PairwiseTest] = field(default_factory=list)
-    games_howell: list[PairwiseTest] = field(default_factory=list)
+    groups: dict[str, list[float]] = field(default_factory=dict)  # of those tests; empty if they need other values
+
+    @property
+    def tukey(self) -> list[PairwiseTest]:
+        """All pairs, assuming equal variances. It takes long, and only the page shows it."""
+        return group_tests.tukey(self.groups) if self.groups else []
+
+    @property
+    def games_howell(self) -> list[PairwiseTest]:
+        """All pairs with unequal variances, which takes long as well."""
+        return group_tests.games_howell(self.groups)
 
 
 @dataclass(frozen=True)
@@ -114,6 +128,11 @@ class MetricAnalysis:
     def comparisons(self) -> list[LevelComparison]:
         """Those of all strata."""
         return [comparison for stratum in self.strata for comparison in stratum.comparisons]
+
+    @property
+    def detectable(self) -> list[float]:
+        """The minimum detectable effects of all comparisons but those of bounds and of values that do not vary."""
+        return [each.effect.mde for each in self.comparisons if not each.effect.bound and each.effect.mde]
 
 
 def analyse(records: Sequence[WindowRecord], analysis: AnalysisSpec) -> list[MetricAnalysis]:
@@ -137,7 +156,7 @@ def analyse_metric(records: Sequence[WindowRecord], metric: str, analysis: Analy
         return MetricAnalysis(metric, cells)
     pairs = aa_pairs(records, [metric], analysis)
     alarms = {tuple(pair.levels.items()) for pair in pairs if pair.alarm}
-    groups = _grouped(cells, analysis).items()
+    groups = grouped(cells, analysis).items()
     strata = [_stratum(dict(key), group, metric, analysis, alarm=key in alarms) for key, group in groups]
     return MetricAnalysis(metric, cells, [s for s in strata if s.comparisons or s.without_ratio], pairs)
 
@@ -146,7 +165,7 @@ def aa_pairs(records: Sequence[WindowRecord], metrics: Iterable[str], analysis: 
     """Every two runs of the baseline, compared by block, in each metric; those that are only bounds cannot be."""
     found = []
     for metric in metrics if analysis.baseline else ():
-        for key, group in _grouped(tabulate(records, metric), analysis).items():
+        for key, group in grouped(tabulate(records, metric), analysis).items():
             for first, second in itertools.product(group, group):
                 if first.levels != second.levels or (first.copy, second.copy) != (0, 1):
                     continue
@@ -177,17 +196,21 @@ def sample_of(records: Iterable[WindowRecord], metric: str) -> Sample:
         elif failed := record.detail.get("peaks", {}).get(metric, {}).get("failed"):
             uppers[record.block] = failed
     values = {block: float(np.median(of_block)) for block, of_block in sorted(found.items())}
-    probes = sum(record.probes for record in windows) if metric == "udp_answered_share" else 0
-    return Sample(values, bounds, uppers, METRICS[metric].most, float(np.median(shares or [1.0])), probes)
+    counted = sum(record.counted(metric) for record in windows)
+    return Sample(values, bounds, uppers, METRICS[metric].most, float(np.median(shares or [1.0])), counted)
 
 
-def measured_for(records: Sequence[WindowRecord], row: Published) -> list[Cell]:
-    """A published metric in each condition; if higher is better, of each start the best window."""
-    chosen = [record for record in selected(records, **row.of) if not record.copy]
+def measured_for(records: Sequence[WindowRecord], row: Published, with_limits: bool = False) -> list[Cell]:
+    """A published metric in each condition; if higher is better, of each start the best window.
+
+    Echo and sink are no servers beside published ones: only `with_limits` has them.
+    """
+    servers = [record for record in records if with_limits or record.levels.get("server.name") not in LIMITS]
+    chosen = [record for record in selected(servers, **row.of) if not record.copy]
     highest = METRICS[row.metric].better == "higher"
     settled = {*row.of, *(name for record in chosen for name in record.within if highest)}
     cells = []
-    for levels in conditions(chosen, row.metric, settled, shown=("server.name",)):
+    for levels in conditions(valid(chosen, row.metric), settled, ("server.name",)):
         windows = selected(chosen, **levels)
         sample = sample_of(best_of_each_block(windows, row.metric) if highest else windows, row.metric)
         if sample.values:
@@ -196,18 +219,18 @@ def measured_for(records: Sequence[WindowRecord], row: Published) -> list[Cell]:
 
 
 def conditions(
-    records: Iterable[WindowRecord], metric: str, settled: Collection[str], shown: Collection[str] = ()
+    windows: Sequence[WindowRecord], settled: Collection[str], shown: Collection[str]
 ) -> list[dict[str, str]]:
-    """The measured combinations of the levels of all factors that vary or are `shown`, except the `settled` ones.
+    """The combinations of the levels of all factors that vary or are `shown`, except the `settled` ones.
 
     A value over several conditions describes none of them. There is always one, which may have no levels.
     """
-    windows = valid(records, metric)
     found: dict[str, set[str]] = defaultdict(set)
     for name, level in itertools.chain.from_iterable(record.levels.items() for record in windows):
         found[name].add(level)
     open_ = [n for n, levels in found.items() if n not in settled and (len(levels) > 1 or n in shown)]
-    measured = dict.fromkeys(tuple(record.levels.get(name, "") for name in open_) for record in windows)
+    of_all = [record.levels for record in windows if record.levels.keys() >= {*open_}]  # a start that failed lacks some
+    measured = dict.fromkeys(tuple(levels[name] for name in open_) for levels in of_all)
     return [dict(zip(open_, levels, strict=True)) for levels in measured] or [{}]
 
 
@@ -220,7 +243,8 @@ def cell_of(levels: dict[str, str], copy: int, sample: Sample) -> Cell:
     """The summary of a sample."""
     numbers = list(sample.values.values())
     marked = [list(sample.values)[i] for i in intervals.outliers(numbers)]
-    return Cell(levels, copy, sample, *sample.median(), intervals.variation(numbers), marked)
+    variation = math.nan if sample.bounds else intervals.variation(numbers)
+    return Cell(levels, copy, sample, *sample.median(), variation, marked)
 
 
 def best_of_each_block(records: Sequence[WindowRecord], metric: str) -> list[WindowRecord]:
@@ -241,12 +265,12 @@ def _bounded_by_offer(record: WindowRecord, highest: float) -> WindowRecord:
     return replace(record, bounds={"answered_qps": "at least", **record.bounds})
 
 
-def _grouped(cells: Sequence[Cell], analysis: AnalysisSpec) -> dict[Levels, list[Cell]]:
+def grouped(cells: Sequence[Cell], analysis: AnalysisSpec) -> dict[Levels, list[Cell]]:
     """The cells by the levels of all factors but the compared one."""
-    grouped: dict[Levels, list[Cell]] = defaultdict(list)
+    found: dict[Levels, list[Cell]] = defaultdict(list)
     for cell in cells:
-        grouped[tuple((name, level) for name, level in cell.levels.items() if name != analysis.compare)].append(cell)
-    return grouped
+        found[tuple((name, level) for name, level in cell.levels.items() if name != analysis.compare)].append(cell)
+    return found
 
 
 def _stratum(levels: dict[str, str], cells: list[Cell], metric: str, analysis: AnalysisSpec, alarm: bool) -> Stratum:
@@ -254,11 +278,8 @@ def _stratum(levels: dict[str, str], cells: list[Cell], metric: str, analysis: A
     base = next((cell for cell in firsts if cell.levels[analysis.compare] == analysis.baseline), None)
     if base is None or len(firsts) < 2:
         return Stratum(levels, [])
-    others = [cell for cell in firsts if cell is not base]
-    comparisons = _comparisons(levels, base, others, metric, analysis, alarm)
-    compared = {each.level for each in comparisons}
-    without = _without_ratio(base, {c.levels[analysis.compare]: c for c in others}, compared)
-    stratum = Stratum(levels, comparisons, without)
+    others = {cell.levels[analysis.compare]: cell.sample for cell in firsts if cell is not base}
+    stratum = _compared(levels, base.sample, others, metric, analysis, alarm)
     alike = [cell for cell in firsts if effects.is_comparable(metric, base.sample, cell.sample)]
     enough = [cell for cell in alike if len(cell.values) >= MIN_STARTS and cell.sample.positive]
     groups = {cell.levels[analysis.compare]: cell.values for cell in enough}
@@ -267,19 +288,8 @@ def _stratum(levels: dict[str, str], cells: list[Cell], metric: str, analysis: A
     return _with_group_tests(stratum, groups, analysis.baseline)
 
 
-def _without_ratio(base: Cell, others: Mapping[str, Cell], compared: Collection[str]) -> dict[str, str]:
-    """Why levels have no ratio to the baseline; nothing where all values are zero, so that there is no difference."""
-    if not compared and not any(value for cell in (base, *others.values()) for value in cell.values.values()):
-        return {}
-    return {
-        level: "a value is not positive: no ratio" if base.values.keys() & cell.values.keys() else "no common block"
-        for level, cell in others.items()
-        if level not in compared
-    }
-
-
 def _with_group_tests(stratum: Stratum, groups: dict[str, dict[int, float]], baseline: str) -> Stratum:
-    """Adds the tests over all levels and all pairs; they need values, not bounds."""
+    """Adds the tests over all levels; they need values, not bounds."""
     values = {name: list(by_block.values()) for name, by_block in groups.items()}
     dunn = {pair.b: pair.p for pair in group_tests.dunn_to_baseline(values, baseline)}
     dunnett = {pair.b: pair.p for pair in group_tests.dunnett(values, baseline)}
@@ -291,21 +301,30 @@ def _with_group_tests(stratum: Stratum, groups: dict[str, dict[int, float]], bas
         ],
         omnibus=[test for test in (group_tests.kruskal(values), group_tests.friedman(groups)) if test],
         variances=group_tests.brown_forsythe(values),
-        tukey=group_tests.tukey(values),
-        games_howell=group_tests.games_howell(values),
+        groups=values,
     )
 
 
-def _comparisons(
-    levels: dict[str, str], base: Cell, others: list[Cell], metric: str, analysis: AnalysisSpec, alarm: bool
-) -> list[LevelComparison]:
-    found = [
-        (cell.levels[analysis.compare], effect)
-        for cell in others
-        if (effect := effects.compared(metric, base.sample, cell.sample, analysis.margin, len(others)))
-    ]
-    corrected = ratio_effect.corrected([effect for _, effect in found])
-    return [
+def _compared(
+    levels: dict[str, str], base: Sample, others: Mapping[str, Sample], metric: str, analysis: AnalysisSpec, alarm: bool
+) -> Stratum:
+    """The comparisons of one family, and the outcomes of levels without a ratio, unless every value is zero."""
+    found = {
+        level: effects.compared(metric, base, sample, analysis.margin, len(others)) or effects.separation(base, sample)
+        for level, sample in others.items()
+    }
+    tested = {level: effect for level, effect in found.items() if effect}
+    corrected = dict(zip(tested, ratio_effect.corrected(list(tested.values())), strict=True))
+    ratios = {level: effect for level, effect in corrected.items() if not math.isnan(effect.ratio)}
+    comparisons = [
         LevelComparison(levels, analysis.compare, level, effect, effects.classify(effect, metric, alarm))
-        for (level, _), effect in zip(found, corrected, strict=True)
+        for level, effect in ratios.items()
     ]
+    if not ratios and not any(value for sample in (base, *others.values()) for value in sample.values.values()):
+        return Stratum(levels, [])
+    without = {
+        level: effects.without_ratio(metric, base, sample, corrected[level].p if level in corrected else 1.0, alarm)
+        for level, sample in others.items()
+        if level not in ratios
+    }
+    return Stratum(levels, comparisons, without)

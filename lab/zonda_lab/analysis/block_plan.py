@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from zonda_lab.analysis.analysis import sample_of, tabulate
+from zonda_lab.analysis.analysis import grouped, sample_of, tabulate
 from zonda_lab.analysis.effects import MIN_STARTS
 from zonda_lab.errors import LabError
 from zonda_lab.experiments.definition import AnalysisSpec, Experiment
@@ -53,13 +53,20 @@ class Prospect:
     comparisons: int
     block_s: float
 
+    @property
+    def needed(self) -> int | None:
+        """The blocks that detect the effect; None without earlier results, or above `MOST_BLOCKS`."""
+        if self.sigma is None:
+            return None
+        return ratio_effect.blocks_needed(self.sigma, self.effect, self.comparisons)
+
     def plan(self, most_s: float) -> BlockPlan:
         """The blocks that detect the effect, or those that fit into `most_s` seconds."""
         affordable = max(MIN_STARTS, int(most_s / max(self.block_s, 1e-9)))
         if self.sigma is None:
             blocks = min(affordable, PILOT_BLOCKS)
             return BlockPlan(self.experiment, self.effect, None, None, blocks, blocks * self.block_s, math.nan)
-        needed = ratio_effect.blocks_needed(self.sigma, self.effect, self.comparisons)
+        needed = self.needed
         blocks = min(affordable, max(MIN_BLOCKS, needed or ratio_effect.MOST_BLOCKS))
         mde = ratio_effect.minimum_detectable(self.sigma, blocks, self.comparisons)
         return BlockPlan(self.experiment, self.effect, self.sigma, needed, blocks, blocks * self.block_s, mde)
@@ -72,12 +79,23 @@ def prospects(
     records = [record for folder in earlier for record in Results(folder).records()]
     found = []
     for each in experiments:
-        analysis, mine = each.definition.analysis, [record for record in records if record.experiment == each.id]
+        analysis = each.definition.analysis
         factor = each.factor(analysis.compare)
-        comparisons = max(1, len(factor.levels) - 1) if factor else 1
-        sigma = sigma_of(mine, analysis) if analysis.baseline else None
-        found.append(Prospect(each.id, analysis.effect, sigma, comparisons, block_s(each)))
+        chosen = factor.levels if factor else {}
+        mine = [r for r in records if r.experiment == each.id and r.levels.get(analysis.compare) in chosen]
+        found.append(prospect_of(mine, analysis, each.id, block_s(each)))
     return found
+
+
+def prospect_of(
+    records: Sequence[WindowRecord], analysis: AnalysisSpec, experiment: str = "", block_s: float = 0.0
+) -> Prospect:
+    """What the earlier results of an experiment say: the variation, and the most levels compared with one baseline."""
+    if not analysis.baseline:
+        return Prospect(experiment, analysis.effect, None, 1, block_s)
+    cells = [cell for cell in tabulate(records, analysis.metric) if not cell.copy]
+    comparisons = max((len(group) - 1 for group in grouped(cells, analysis).values()), default=1)
+    return Prospect(experiment, analysis.effect, sigma_of(records, analysis), max(1, comparisons), block_s)
 
 
 def within(prospects_: Sequence[Prospect], each_s: float, total_s: float) -> list[BlockPlan]:

@@ -19,6 +19,7 @@ CONFIRMED, REFUTED, INCONCLUSIVE = "confirmed", "refuted", "inconclusive"
 WITHHELD, NOT_TESTABLE, NOT_MEASURED = "withheld", "not testable here", "not measured"
 UPPER_HALF = ("levels off",)  # shapes that are about the upper half of the levels
 MIN_LEVELS = 3  # of a shape
+NOT_SET = "not set, because "  # begins a note of `rig.namespaces` that ends with the name of a setting
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ class ClaimCheck:
     alarm: bool = False  # an A/A pair of its metric differs by more than the margin
     mde: float = math.nan  # minimum detectable effect of a ratio
     lacking: str = ""  # what the claim requires and did not happen
+    unmeasured: str = ""  # why no window of its condition is valid
+    not_set: tuple[str, ...] = ()  # settings of the claimed level that could not be applied
 
     @property
     def outcome(self) -> str:
@@ -52,14 +55,14 @@ class ClaimCheck:
         if self.decided:
             return self.decided
         low, high = self.claim.confirming
-        if not self._is_detectable:
+        if not self.is_detectable:
             return INCONCLUSIVE
         if low <= self.low and self.high <= high:
             return CONFIRMED
         return REFUTED if self.high < low or high < self.low else INCONCLUSIVE
 
     @property
-    def _is_detectable(self) -> bool:
+    def is_detectable(self) -> bool:
         """Whether the effect that was measured, or the limit of the claim next to it, would be found in most runs."""
         if math.isnan(self.mde) or not self.value or self.value < 0:
             return True
@@ -72,19 +75,36 @@ class ClaimCheck:
 def check_claim(records: Sequence[WindowRecord], claim: Claim, aa_pairs: Sequence[AaPair] = ()) -> list[ClaimCheck]:
     """Checks a claim at each combination of the levels that it leaves open: a value over several describes none.
 
-    All conditions of a claim are one family: each interval misses its value with 5 % divided by their number. Second
-    baselines do not count: the mean of two starts varies less than a single start.
+    All measured conditions of a claim are one family: each interval misses its value with 5 % divided by their number.
+    Second baselines do not count: the mean of two starts varies less than a single start.
     """
     if claim.untestable:
         return [ClaimCheck(claim, None)]
     records = [record for record in records if not record.copy]
-    family = conditions(selected(records, **claim.of), claim.metric, _settled(records, claim), shown=("server.name",))
+    tried = [r for r in selected(records, **claim.of) if claim.metric in r.metrics or not r.counts]
+    levels_of = {words(levels): levels for levels in conditions(tried, _settled(records, claim), ("server.name",))}
+    windows = {condition: selected(records, **levels) for condition, levels in levels_of.items()}
+    unmeasured = {condition: _unmeasured(found, claim) for condition, found in windows.items()}
+    family = sum(not why for why in unmeasured.values())
     done = []
-    for levels in family:
-        windows = selected(records, **levels)
-        found, alarm = _check(windows, claim, len(family)), _alarmed(claim, aa_pairs, levels)
-        done.append(replace(found, condition=words(levels), alarm=alarm, lacking=_lacking(windows, claim)))
+    for condition, levels in levels_of.items():
+        if why := unmeasured[condition]:
+            done.append(ClaimCheck(claim, None, condition=condition, unmeasured=why))
+            continue
+        found, alarm = _check(windows[condition], claim, family), _alarmed(claim, aa_pairs, levels)
+        lacking, not_set = _lacking(windows[condition], claim), _not_set(windows[condition], claim)
+        done.append(replace(found, condition=condition, alarm=alarm, lacking=lacking, not_set=not_set))
     return done
+
+
+def _unmeasured(records: Sequence[WindowRecord], claim: Claim) -> str:
+    """Why a side of the claim has no valid window, by the first reason; empty if both sides have some."""
+    for side in (claim.of, claim.to):
+        windows = selected(records, **side)
+        if not valid(windows, claim.metric):
+            reasons = [why for r in windows for why in (r.skipped, *r.reasons, *r.latency_reasons) if why]
+            return f"no valid window ({reasons[0].splitlines()[0]})" if reasons else "no window has this metric"
+    return ""
 
 
 def _lacking(records: Sequence[WindowRecord], claim: Claim) -> str:
@@ -95,6 +115,12 @@ def _lacking(records: Sequence[WindowRecord], claim: Claim) -> str:
         if sample.values and sample.median()[0] < least:
             found.append(f"{METRICS[metric].title} {sample.median()[0]:,.6g}, at least {least:,.6g} are required")
     return "; ".join(found)
+
+
+def _not_set(records: Sequence[WindowRecord], claim: Claim) -> tuple[str, ...]:
+    """The settings of the claimed level that were not applied, by the notes of its windows."""
+    notes = [note for record in selected(records, **claim.of) for note in record.notes if note.startswith(NOT_SET)]
+    return tuple(dict.fromkeys(note.rpartition(": ")[2] for note in notes))
 
 
 def _settled(records: Sequence[WindowRecord], claim: Claim) -> set[str]:

@@ -1,6 +1,7 @@
 """Effects of a level on a metric: ratios or absolute differences, values that are only bounds, outcomes in words."""
 
 import math
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -33,13 +34,14 @@ class Sample:
     uppers: dict[int, float] = field(default_factory=dict)
     most: float = math.inf  # no value can be above it
     answered: float = 1.0  # median share of the queries that were answered in these windows
-    queries: int = 0  # that the values are shares of, in all windows, where they are few; else 0
+    queries: int = 0  # queries, connections or updates that the values are shares of, in all windows; 0 if unknown
 
     def median(self, alpha: float = ALPHA) -> tuple[float, float, float, Bound]:
         """Median, its interval that misses it with probability `alpha`, and whether the median is only a bound."""
         middle, low, high, bound = self._median(alpha)
         if self.queries:
-            low = min(low, middle - unseen_share(self.queries, alpha))
+            unseen = unseen_share(self.queries, alpha)
+            low, high = max(min(low, middle - unseen), 0.0), max(high, middle + unseen)
         return middle, low, min(high, self.most), bound
 
     def _median(self, alpha: float) -> tuple[float, float, float, Bound]:
@@ -79,9 +81,47 @@ def compared(
     effect = (ratio_effect.paired_effect if paired else ratio_effect.unpaired_effect)(a, b, margin, comparisons)
     if base.queries and other.queries:
         effect = _of_few_queries(effect, min(base.queries, other.queries), absolute)
+    elif METRICS[metric].counted and len({*a}) == len({*b}) == 1:
+        effect = replace(effect, p_not_lower=1.0, p_not_higher=1.0, p_equivalence=1.0)  # of how many is not known
     denominators, numerators = (base.bounds.get(n, "") for n in first), (other.bounds.get(n, "") for n in second)
     bound = bound_of_ratio(denominators, numerators)
     return bounded(effect, bound if is_comparable(metric, base, other) else "unequal")
+
+
+def obstacle(metric: str, base: Sample, other: Sample) -> str:
+    """Why `other` is not compared with `base` by block; empty if it is."""
+    blocks = [block for block in base.values if block in other.values]
+    values = [sample.values[block] for block in blocks for sample in (base, other)]
+    if len(blocks) < MIN_STARTS:
+        return f"fewer than {MIN_STARTS} common starts"
+    if not METRICS[metric].margin and min(values) <= 0:
+        return "a value is not positive: no ratio" if any(values) else "all values are 0"
+    if not is_comparable(metric, base, other):
+        return "unequal shares answered"
+    return "values are only bounds" if base.bounds or other.bounds else ""
+
+
+def separation(base: Sample, other: Sample) -> Effect | None:
+    """An effect without a ratio, such as that of a count on zero: whether all values of one side are below the other's.
+
+    Its p value is the share of the orders of as many values that are so. None if nothing can differ.
+    """
+    a, b = list(base.values.values()), list(other.values.values())
+    if min(len(a), len(b)) < MIN_STARTS or base.bounds or other.bounds or not any(a + b):
+        return None
+    is_separate = max(a) < min(b) or max(b) < min(a)
+    p = 2 / math.comb(len(a) + len(b), len(a)) if is_separate else 1.0
+    return Effect(math.nan, 0.0, math.inf, p, min(len(a), len(b)), 1.0, 1.0, 1.0, math.nan)
+
+
+def without_ratio(metric: str, base: Sample, other: Sample, p: float, alarm: bool) -> str:
+    """The outcome of values without a ratio, by the p value of their separation, or why there is none."""
+    if p >= ALPHA:
+        return obstacle(metric, base, other)
+    if alarm:
+        return "withheld: A/A alarm"
+    is_lower = max(other.values.values()) < min(base.values.values())
+    return f"{_direction(metric, is_lower)}: every value is {'lower' if is_lower else 'higher'}"
 
 
 def unseen_share(queries: int, alpha: float = ALPHA) -> float:
@@ -94,7 +134,7 @@ def _of_few_queries(effect: Effect, queries: int, margin: float) -> Effect:
 
     Values that are all the same have no variance, from which a test would conclude that they are equal.
     """
-    unseen, p = math.exp(unseen_share(queries)), math.exp(-queries * margin)
+    unseen, p = math.exp(unseen_share(queries)), max(math.exp(-queries * margin), sys.float_info.min)
     return replace(
         effect,
         low=min(effect.low, effect.ratio / unseen),
@@ -144,10 +184,13 @@ def classify(effect: Effect, metric: str, alarm: bool = False) -> ComparisonOutc
     if effect.equivalent:
         return "equivalent"  # also if the difference, smaller than the margin, is significant
     if is_detected(effect):
-        if METRICS[metric].better == "neither":
-            return "different"
-        return "better" if (effect.ratio < 1) == (METRICS[metric].better == "lower") else "worse"
+        return _direction(metric, effect.ratio < 1)
     return "inconclusive"
+
+
+def _direction(metric: str, is_lower: bool) -> ComparisonOutcome:
+    better = METRICS[metric].better
+    return "different" if better == "neither" else "better" if is_lower == (better == "lower") else "worse"
 
 
 def is_detected(effect: Effect, alpha: float = ALPHA) -> bool:

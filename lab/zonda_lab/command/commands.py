@@ -104,7 +104,8 @@ def _change(line: "MetricComparison") -> str:
     if effect is None:
         return "a value is not positive, so no ratio"
     change = f"{effect.ratio - 1:+.1%} ({effect.low - 1:+.1%} to {effect.high - 1:+.1%})"
-    return f"{effect_text(effect, absolute) if absolute else change}, p {p_value(effect.p)}, n {effect.n}"
+    p = f"p {p_value(effect.p)}, n {effect.n}" if effect.p else f"the same change in all {effect.n} starts"
+    return f"{effect_text(effect, absolute) if absolute else change}, {p}"
 
 
 def generate_zones(given: argparse.Namespace) -> int:

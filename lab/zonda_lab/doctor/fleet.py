@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from zonda_lab.doctor.machine import BAD, GOOD, LATE_US, NOTE, SINK_RATE, CheckResult, checked, run_check, servers
+from zonda_lab.doctor.machine import BAD, GOOD, NOTE, SINK, CheckResult, checked, run_check, schedule, servers
 from zonda_lab.experiments.definition import QuerySpec, ServerSpec, Settings, TimingSpec, TrafficSpec
 from zonda_lab.fleet.inventory import HostSpec, read
 from zonda_lab.fleet.network import ROUGH_S, Fleet, FleetNetwork, require_sources
@@ -82,19 +82,14 @@ def _player(fleet: Fleet, spec: HostSpec, generator: LoadGenerator) -> Iterator[
     require_sources(fleet.server, player)
     if spec.sources:
         yield CheckResult(GOOD, f"{spec.name}: may send from {spec.sources}")
-    sink, arrived, reasons = _measured(fleet, player, generator, "sink", TrafficSpec(rate=SINK_RATE, timeout_ms=100))
+    sink, arrived, reasons = _measured(fleet, player, generator, "sink", SINK)
     for reason in reasons:
         yield CheckResult(BAD, f"{spec.name}: {reason}", "stop other programs there")
-    if sink.result is None or not sink.result.scheduled:
-        return
-    sent, scheduled = sink.result.sent, sink.result.scheduled
-    what = f"{spec.name}: sends {sent / scheduled:.2%} of {SINK_RATE:,.0f} queries a second"
-    yield checked(sent >= validity.ACHIEVED * scheduled, what)
-    what = f"{spec.name}: {arrived / max(1, sent):.2%} of them arrive, by the kernel of {fleet.server.name}"
+    yield from schedule(sink, spec.name, generator)
+    sent = sink.result.sent if sink.result else 0
+    what = f"{spec.name}: {arrived / max(1, sent):.2%} of these queries arrive, by the kernel of {fleet.server.name}"
     help_text = "the network or the server's card loses queries at this rate already"
     yield checked(arrived >= ARRIVED * sent, what, help_text)
-    if (off := sink.result.schedule_error_p99_us) is not None:
-        yield checked(off < LATE_US, f"{spec.name}: {off:.0f} µs off its schedule (99 %)")
     echo, _, _ = _measured(fleet, player, generator, "echo", TrafficSpec(loop="closed"))
     what = f"{spec.name}: a UDP echo gives it {echo.metrics['answered_qps']:,.0f} answers a second"
     yield CheckResult(GOOD, what, "no server's peak can be higher than the sum of the players'")

@@ -28,6 +28,7 @@ from zonda_lab.servers import ADAPTERS
 
 GOOD, NOTE, BAD = "good", "note", "bad"
 SINK_RATE = 20_000.0
+SINK = TrafficSpec(rate=SINK_RATE, timeout_ms=100)
 TRANSPORTS: tuple[Literal["udp", "tcp", "tls"], ...] = ("udp", "tcp", "tls")
 LATE_US = 500.0  # most that the 99th percentile of a sleep may overrun; servers answer in tens of microseconds
 
@@ -176,13 +177,19 @@ def _limits_of(generator: LoadGenerator) -> Iterator[CheckResult]:
     if generator.name == "zonda-load":
         rate = _generator_qps(generator, environment, most or SINK_RATE)
         yield CheckResult(GOOD, f"limit: one thread of the generator sends {rate:,.0f} queries/s")
-    sink = _measured("sink", TrafficSpec(rate=SINK_RATE, timeout_ms=100), generator, environment)
-    if sink.result is not None and sink.result.scheduled:
-        share = sink.result.sent / sink.result.scheduled
-        exact = share >= ACHIEVED or generator.name == "dnsperf"  # dnsperf waits for answers; a sink sends none
-        yield checked(exact, f"the generator sends {share:.2%} of {SINK_RATE:,.0f} queries/s into a sink")
-    if (off := sink.metrics.get("schedule_error_p99_us")) is not None:
-        yield checked(off < LATE_US, f"schedule error of the generator: {off:.0f} µs (99th percentile)")
+    yield from schedule(_measured("sink", SINK, generator, environment), "the generator", generator)
+
+
+def schedule(sink: Window, sender: str, generator: LoadGenerator) -> Iterator[CheckResult]:
+    """Whether queries that are not answered leave at the rate and at the times of their schedule."""
+    result = sink.result
+    if result is None or not result.scheduled:
+        return
+    share = result.sent / result.scheduled
+    is_exact = share >= ACHIEVED or generator.name == "dnsperf"  # which waits for answers
+    yield checked(is_exact, f"{sender}: sends {share:.2%} of {SINK_RATE:,.0f} queries/s into a sink")
+    if (off := result.schedule_error_p99_us) is not None:
+        yield checked(off < LATE_US, f"{sender}: {off:.0f} µs off its schedule (99 %)")
 
 
 def _measured(name: str, traffic: TrafficSpec, generator: LoadGenerator, environment: Environment) -> Window:

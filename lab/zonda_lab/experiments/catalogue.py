@@ -54,6 +54,8 @@ def load(path: Path, quick: bool = False, servers: Iterable[str] = (), changes: 
         path,
     )
     _check(experiment)
+    if chosen:
+        _check_chosen_servers(experiment)
     return experiment
 
 
@@ -167,6 +169,17 @@ def _check_combination(combination: Combination, factors: Mapping[str, Any], whe
         for level in levels:
             if level not in known:
                 raise LabError(f"{where}: combination of `{level}`, which is no level", suggestion(level, known))
+
+
+def _check_chosen_servers(experiment: Experiment) -> None:
+    """Every combination has a chosen server: without one, less would be measured, and nothing would say so."""
+    levels = {factor.name: {*factor.levels} for factor in experiment.factors}
+    for combination in experiment.definition.combinations:
+        left_out = [name for name, wanted in combination.of.items() if not levels[name] & {*wanted}]
+        if left_out == ["server.name"]:
+            named = " or ".join(combination.of["server.name"])
+            what = f"{experiment.id}: some combinations are measured with {named} only"
+            raise LabError(what, f"add {named} to --servers")
 
 
 def _check_claim(claim: Claim, factors: Mapping[str, Any], where: str) -> None:

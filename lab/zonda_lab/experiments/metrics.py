@@ -19,6 +19,8 @@ class Metric:
     capacity: bool = False  # a rate of queries, also shown as a share of what the echo server answers
     per_answer: bool = False  # a cost of an answer, which depends on the share of the queries that were answered
     most: float = math.inf  # no value is above it
+    counted: bool = False  # a share of queries, connections or updates, of which a window has few or many
+    repeats: str = ""  # the metric that it is a multiple of within a treatment, or of whose reciprocal
 
     @property
     def heading(self) -> str:
@@ -102,18 +104,22 @@ def words(levels: Mapping[str, str]) -> str:
 
 LIMITS = ("sink", "echo")  # programs without DNS that show the limits of the rig
 
+# Peak rates: the percentage of the queries that must be answered.
+GOALS = {"peak_100_qps": 100.0, "peak_9999_qps": 99.99, "peak_999_qps": 99.9, "peak_99_qps": 99.0}
 OF_QUERIES = {
     "offered_qps": Metric("offered rate", "q/s", "neither"),
     "sent_qps": Metric("sent rate", "q/s", "neither"),
     "answered_qps": Metric("answered rate", "q/s", "higher", capacity=True),
-    "answered_share": Metric("share of queries answered", "", "higher", margin=0.001, most=1.0),
+    "answered_share": Metric("share of queries answered", "", "higher", margin=0.001, most=1.0, counted=True),
     "lost": Metric("queries without an answer", "", "lower"),
     "late_answers": Metric("answers after sending had stopped", "", "lower"),
     "drain_s": Metric("time to drain buffers after sending had stopped", "s", "lower"),
     "wrong": Metric("wrong answers", "", "lower"),
     "cpu_us_per_query": Metric("server CPU time per answer", "µs", "lower", per_answer=True),
     "processor_us_per_query": Metric("time of the server's CPUs per answer", "µs", "lower", per_answer=True),
-    "answers_per_cpu_s": Metric("answers per second of server CPU time", "/s", "higher", per_answer=True),
+    "answers_per_cpu_s": Metric(
+        "answers per second of server CPU time", "/s", "higher", per_answer=True, repeats="cpu_us_per_query"
+    ),
     "latency_mean_us": Metric("mean latency", "µs", "lower", is_latency=True),
     "latency_p50_us": Metric("median latency from the intended send time", "µs", "lower", is_latency=True),
     "latency_p99_us": Metric("99th percentile latency from the intended send time", "µs", "lower", is_latency=True),
@@ -121,18 +127,19 @@ OF_QUERIES = {
     "uncorrected_p99_us": Metric("99th percentile latency from the actual send time", "µs", "lower", is_latency=True),
     "schedule_error_p99_us": Metric("99th percentile schedule error of the generator", "µs", "lower"),
     "connect_mean_us": Metric("mean connection latency", "µs", "lower", is_latency=True),
-    "generator_busy": Metric("share of the window in which the generator was busy", "", "neither"),
+    "generator_busy": Metric("share of the window in which the generator was busy", "", "neither", most=1.0),
     "capacity_qps": Metric("closed-loop capacity of this start", "q/s", "higher", capacity=True),
     "echo_qps": Metric("closed-loop capacity of the echo server", "q/s", "neither"),
     "generator_qps": Metric("rate at which the generator would be fully busy", "q/s", "neither"),
 }
 OF_EVERY_WINDOW = {
     "server_cpu": Metric("CPU used by the server", "cores", "neither"),
-    "softirq_share": Metric("share of all CPU time in softirq", "", "neither", margin=0.02),
+    "softirq_share": Metric("share of all CPU time in softirq", "", "neither", margin=0.02, most=1.0),
+    # Sums over threads, which may be more than 1.
     "generator_wait_share": Metric("share of the window in which the generator waited for a CPU", "", "lower"),
     "server_wait_share": Metric("share of the window in which the server waited for a CPU", "", "lower"),
-    "cpu_pressure_share": Metric("share of the window in which any program waited for a CPU", "", "lower"),
-    "steal_share": Metric("share of all CPU time taken by the hypervisor", "", "lower"),
+    "cpu_pressure_share": Metric("share of the window in which any program waited for a CPU", "", "lower", most=1.0),
+    "steal_share": Metric("share of all CPU time taken by the hypervisor", "", "lower", most=1.0),
     "kernel_queries": Metric("packets received by the server's kernel", "", "neither"),
     "kernel_answers": Metric("packets received by the client's kernel", "", "neither"),
     "receive_buffer_kb": Metric("UDP receive buffer of the server", "KiB", "neither"),
@@ -160,14 +167,14 @@ METRICS = {
     "first_loss_qps": Metric("lowest rate with a lost query in any window", "q/s", "higher", capacity=True),
     # of zones
     "bytes_per_record": Metric("all memory of the server, per record", "bytes", "lower"),
-    "bytes_per_zone": Metric("all memory of the server, per zone", "bytes", "lower"),
+    "bytes_per_zone": Metric("all memory of the server, per zone", "bytes", "lower", repeats="bytes_per_record"),
     "first_answer_s": Metric("start to first answer", "s", "lower"),
     "all_zones_s": Metric("start to answers for all zones", "s", "lower"),
     "start_cpu_s": Metric("CPU time until all zones were answered", "s", "lower"),
     "transfer_s": Metric("time to transfer all zones", "s", "lower"),
-    "records_per_s": Metric("records transferred per second", "/s", "higher"),
+    "records_per_s": Metric("records transferred per second", "/s", "higher", repeats="transfer_s"),
     "reload_s": Metric("time until a changed zone is served", "s", "lower"),
-    "zones_per_s": Metric("zones transferred per second", "/s", "higher"),
+    "zones_per_s": Metric("zones transferred per second", "/s", "higher", repeats="transfer_s"),
     "bytes_per_message": Metric("length of transfer messages", "bytes", "neither"),
     "records_per_message": Metric("records per transfer message", "", "neither"),
     "cpu_us_per_record": Metric("server CPU time per transferred record", "µs", "lower"),
@@ -187,15 +194,17 @@ METRICS = {
     "connects_per_s": Metric("connections accepted per second", "/s", "higher"),
     "probe_p99_us": Metric("99th percentile latency of UDP probes meanwhile", "µs", "lower"),
     "answered_s": Metric("time until all connections are answered", "s", "lower"),
-    "late_share": Metric("share of connections that took over a second", "", "lower", margin=0.01, most=1.0),
-    "failed_share": Metric("share of connections that failed", "", "lower", margin=0.01, most=1.0),
+    "late_share": Metric(
+        "share of connections whose handshake took over a second", "", "lower", margin=0.01, most=1.0, counted=True
+    ),
+    "failed_share": Metric("share of connections that failed", "", "lower", margin=0.01, most=1.0, counted=True),
     "forgotten_s": Metric("time until the kernel has dropped connections without a client", "s", "lower"),
     "sockets_left": Metric("sockets left of connections without a client", "", "neither"),
     "reclaim_s": Metric("time until idle connections are closed", "s", "lower"),
-    "udp_answered_share": Metric("share of UDP queries answered", "", "higher", margin=0.005, most=1.0),
+    "udp_answered_share": Metric("share of UDP queries answered", "", "higher", margin=0.005, most=1.0, counted=True),
     "tcp_recovery_s": Metric("time until TCP answers again", "s", "lower"),
     "transfers_per_s": Metric("zone transfers out completed per second", "/s", "higher"),
     "versions_per_s": Metric("new versions of a zone that were served per second", "/s", "higher"),
     "updates_per_s": Metric("successful updates per second", "/s", "higher"),
-    "updates_failed_share": Metric("share of updates that failed", "", "lower", margin=0.001),
+    "updates_failed_share": Metric("share of updates that failed", "", "lower", margin=0.001, most=1.0, counted=True),
 }

@@ -180,6 +180,7 @@ class FleetNetwork:
     """The machines during one start; their settings are checked, never changed."""
 
     is_isolated = False
+    load_cpus: Sequence[int] = ()
 
     def __init__(self, fleet: Fleet, settings: Settings, players: Sequence[RemoteHost] = ()) -> None:
         self._fleet, self._settings, self._players, self.notes = fleet, settings, players, list[str]()
@@ -205,6 +206,10 @@ class FleetNetwork:
             machine.clear()
         if kind is not None and issubclass(kind, LabError):
             self._fleet.connect()  # reports a lost machine as the cause
+
+    @property
+    def server_cpus(self) -> Sequence[int]:
+        return self.server.cpus_of(self._settings.rig.server_cpus)
 
     @property
     def telemetry_targets(self) -> Sequence[TelemetryTarget]:

@@ -206,14 +206,16 @@ class RemoteHost:
         first, *rest = map(str, argv)
         return [self.programs.get(first, first), *rest]
 
+    def cpus_of(self, asked: Sequence[int]) -> Sequence[int]:
+        """The CPUs of a program for which an experiment asks these: those in the inventory replace them."""
+        chosen = self.spec.cpus if self.spec.cpus is not None else asked if self._pinned else ()
+        return (chosen if asked else ()) or range(self.facts["cpus"])
+
     def _pin(self, cpus: Sequence[int]) -> list[str]:
-        """The CPUs in the inventory replace those of the experiment."""
-        chosen = self.spec.cpus if self.spec.cpus is not None else cpus if self._pinned else ()
-        if not cpus or not chosen:
-            return []
-        if missing := set(chosen) - set(range(self.facts["cpus"])):
+        chosen, there = self.cpus_of(cpus), range(self.facts["cpus"])
+        if missing := {*chosen} - {*there}:
             raise UnsupportedError(f"{self.name} has no CPU {min(missing)}")
-        return ["taskset", "-c", ",".join(map(str, chosen))]
+        return ["taskset", "-c", ",".join(map(str, chosen))] if {*chosen} != {*there} else []
 
     def _limit(self, descriptors: int) -> list[str]:
         if not descriptors:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from zonda_lab.errors import UnsupportedError
+from zonda_lab.experiments.definition import ChangeSpec, TrafficSpec
 from zonda_lab.load.generator import Command, LoadGenerator, QueryJob
 from zonda_lab.load.result import LoadResult, read_ramp, read_summary
 from zonda_lab.rig.namespaces import SOURCES
@@ -86,28 +87,26 @@ class ZondaLoad(LoadGenerator):
     def hold(
         self,
         endpoint: Endpoint,
-        transport: str,
-        connections: int,
-        rate: float,
-        seconds: float,
-        hostile: str = "",
+        traffic: TrafficSpec,
+        change: ChangeSpec,
         until_answered: bool = False,
-        sources: int = 1,
         source_prefix: str = SOURCES,
         workload: Workload | None = None,
         authority: Certificate | None = None,
     ) -> Command:
-        """Opens connections at a rate and keeps them open for `seconds`, idle or hostile, or until all are answered."""
-        command = ["hostile", "--kind", hostile] if hostile else ["hold"]
+        """Opens the connections of `change` and keeps them open for its time, or until all are answered."""
+        command = ["hostile", "--kind", change.hostile] if change.hostile else ["hold"]
+        transport = "tls" if traffic.transport == "tls" else "tcp"
         ending = ["--until-answered"] if until_answered else []
         self._require(command[0], f"--transport {transport}", *ending)
-        pace = f"--connections {connections} --rate {rate:g} --seconds {seconds:g} --probe-ms {UDP_PROBE_MS}"
+        pace = f"--connections {change.connections} --rate {change.connect_rate:g} --seconds {change.hold_s:g}"
+        pace += f" --probe-ms {UDP_PROBE_MS}"
         return [
             *(self.program, *command, *_to(endpoint, transport), *pace.split()),
             *(("--probe-port", str(endpoint.port)) if transport == "tls" else ()),
             *(("--queries", workload.queries) if workload else ()),
             *ending,
-            *_sources(sources, source_prefix),
+            *_sources(traffic.sources, source_prefix),
             *_trust(authority),
         ]
 

@@ -12,6 +12,7 @@ from zonda_lab.load.result import LoadResult
 from zonda_lab.measurement.window import Window
 from zonda_lab.results.settings_bounds import BUSY
 from zonda_lab.results.window_record import LATE_SENDS
+from zonda_lab.rig.host import Network
 from zonda_lab.telemetry.series import BUFFERS, OCTETS, PACKETS, Telemetry, net
 
 DRAIN = 0.1  # longest drain of a server's buffers after the load, as a share of the window
@@ -49,7 +50,7 @@ class ValidityInput:
     window: Window
     telemetry: Telemetry  # from a sample before the window to one after it
     settings: Settings
-    is_isolated: bool  # whether all packets of both ends belong to the window
+    network: Network
     receives_load: bool  # whether queries are sent to the server, so that its receive buffer matters
 
     @property
@@ -62,7 +63,7 @@ class ValidityInput:
     @property
     def has_own_cpu(self) -> bool:
         """Whether the generator shares no CPU with the server."""
-        return not set(self.settings.rig.server_cpus) & set(self.settings.rig.load_cpus)
+        return not {*self.network.server_cpus} & {*self.network.load_cpus}
 
     @property
     def has_one_transport(self) -> bool:
@@ -75,7 +76,7 @@ class ValidityInput:
     def has_usual_segments(self) -> bool:
         """Whether all TCP segments have headers of the same length, and are sent once."""
         rig = self.settings.rig
-        is_plain = not rig.loss_percent and not self.settings.traffic.fast_open
+        is_plain = not (rig.loss_percent or rig.path_mtu or self.settings.traffic.fast_open)
         return is_plain and TIMESTAMPS not in {**rig.sysctl, **rig.client_sysctl}
 
 
@@ -111,9 +112,9 @@ def _server(checked: ValidityInput) -> list[str]:
     if dropped and "listen-drops" not in settings.timing.tolerated:
         what = f"{dropped:.0f} connections were dropped at the server's listen queue"
         found.append(f"{what}, so their clients tried again a second later")
-    cores = len(set(settings.rig.server_cpus))
+    cores = len({*checked.network.server_cpus})
     used = window.span.server_cpu_s / window.load_s if window.load_s else 0.0
-    if cores and used > cores * CPU_OVERSHOOT:
+    if used > cores * CPU_OVERSHOOT:
         found.append(f"the server used {used:.2f} of {cores} cores: it worked on after the load")
     waited = telemetry.waited_s("server") / max(window.span.seconds, 1e-9)
     foreign = telemetry.busy_cores() - checked.own_cores
@@ -140,7 +141,7 @@ def _buffering(window: Window, result: LoadResult) -> list[str]:
 def _counts(checked: ValidityInput, result: LoadResult) -> list[str]:
     """Compares what the generator counted with what the kernels received."""
     telemetry, transport = checked.telemetry, checked.settings.traffic.transport
-    if not checked.is_isolated or not checked.has_one_transport:
+    if not checked.network.is_isolated or not checked.has_one_transport:
         return []
     if transport == "udp":
         return _packets(telemetry, result) if _has(telemetry, PACKETS) else []

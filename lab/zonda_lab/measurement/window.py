@@ -3,13 +3,16 @@
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
-from zonda_lab.experiments.definition import RigSpec, Settings
+from zonda_lab.experiments.definition import Settings
 from zonda_lab.load.latency_histogram import LatencyHistogram
 from zonda_lab.load.result import LoadResult
 from zonda_lab.measurement.observer import Span
 from zonda_lab.measurement.running_server import Server
 from zonda_lab.results.window_record import Bound
+from zonda_lab.rig.host import Network
 from zonda_lab.telemetry.series import PACKETS, Telemetry, net
+
+LEAST_SERVER_CPU = 0.1  # CPUs used by the server; the lab and the kernel use some thousandths of its CPUs
 
 
 @dataclass(frozen=True)
@@ -135,12 +138,17 @@ def machine_metrics(telemetry: Telemetry, span: Span, load_s: float = 0.0) -> di
     return metrics
 
 
-def processor_metrics(telemetry: Telemetry, rig: RigSpec, result: LoadResult | None) -> dict[str, float]:
-    """The time of the server's CPUs per answer, if the generator has others: softirqs belong to no process."""
+def processor_metrics(telemetry: Telemetry, network: Network, window: Window) -> dict[str, float]:
+    """The time of the server's CPUs per answer, softirqs included, which belong to no process.
+
+    Only if the generator has other CPUs, and the server uses so much that the rest hardly matters.
+    """
+    result, server_cpu = window.result, window.span.server_cpu_s / (window.load_s or window.span.seconds)
     answers = result.answered + result.late_answers if result else 0
-    if not answers or len(telemetry.samples) < 2 or set(rig.server_cpus) & set(rig.load_cpus):
+    is_shared = bool({*network.server_cpus} & {*network.load_cpus})
+    if not answers or len(telemetry.samples) < 2 or is_shared or server_cpu < LEAST_SERVER_CPU:
         return {}
-    return {"processor_us_per_query": telemetry.busy_s(rig.server_cpus) * 1e6 / answers}
+    return {"processor_us_per_query": telemetry.busy_s(network.server_cpus) * 1e6 / answers}
 
 
 def counters(telemetry: Telemetry) -> dict[str, dict[str, int]]:

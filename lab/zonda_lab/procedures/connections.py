@@ -85,13 +85,9 @@ def hold_command(harness: Harness, server: Server, change: ChangeSpec, until_ans
     settings, traffic = harness.settings, harness.settings.traffic
     return harness.zonda_load.hold(
         server.config.endpoint,
-        traffic.transport if traffic.transport != "udp" else "tcp",
-        change.connections,
-        change.connect_rate,
-        change.hold_s,
-        hostile=change.hostile,
-        until_answered=until_answered,
-        sources=traffic.sources,
+        traffic,
+        change,
+        until_answered,
         source_prefix=sources(harness.network.client, traffic.sources),
         workload=workload(settings.zones, settings.queries) if server.checked or until_answered else None,
         authority=harness.load.authority(settings),

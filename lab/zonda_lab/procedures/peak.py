@@ -7,6 +7,7 @@ from typing import Any
 from zonda_lab.errors import LabError
 from zonda_lab.experiments.block_design import Start
 from zonda_lab.experiments.definition import Settings
+from zonda_lab.experiments.metrics import GOALS
 from zonda_lab.measurement.harness import Harness
 from zonda_lab.measurement.observer import Span
 from zonda_lab.measurement.running_server import Server
@@ -14,10 +15,8 @@ from zonda_lab.measurement.validity import machine_reasons
 from zonda_lab.measurement.window import Recorder, Window, window_of
 from zonda_lab.procedures.procedure import WINDOW_COST_S, Procedure
 from zonda_lab.procedures.queries import warm_up, warm_up_estimate_s
-from zonda_lab.results.settings_bounds import BUSY
 from zonda_lab.telemetry.series import Telemetry
 
-GOALS = {"peak_100_qps": 100.0, "peak_9999_qps": 99.99, "peak_999_qps": 99.9, "peak_99_qps": 99.0}
 MAX_TRIALS = 400  # more than any search needs; bounds its duration
 # What the records keep of a trial.
 KEPT = ("rate", "since", "until", "answered", "wrong", "missed", "busy", "on_schedule", "void_because", "latency")
@@ -54,7 +53,7 @@ def searched(harness: Harness, server: Server, settings: Settings) -> Window:
         "trials": [{name: trial[name] for name in KEPT if name in trial} for trial in trials],
         "sending": result.sending,
     }
-    _add_bounds(window, peaks)
+    _add_peaks(window, peaks)
     deciding = [trial for trial in trials if _decides(trial, peaks)]
     spans = [(trial["rate"], at(trial["since"]), at(trial["until"])) for trial in deciding]
     window.invalid += _disturbed_trials(seen, span, spans)
@@ -95,32 +94,19 @@ def _add_cost(window: Window, trials: Sequence[dict[str, Any]], seen: Telemetry,
 
 
 def _add_first_loss(window: Window, trials: Sequence[dict[str, Any]]) -> None:
-    """The lowest rate with a lost query, at least that if a busy generator may have caused the loss.
-
-    Without a loss it is at least the highest rate that was tried.
-    """
+    """The lowest rate with a lost query; without a loss the highest rate that was tried."""
     counted = [trial for trial in trials if not trial["void_because"]]
-    lossy = min((trial for trial in counted if trial["answered"] < 1), key=lambda trial: trial["rate"], default=None)
-    if lossy:
-        window.metrics["first_loss_qps"] = lossy["rate"]
-        if lossy["busy"] > BUSY:
-            window.bounds["first_loss_qps"] = "at least"
-    elif counted:
-        window.metrics["first_loss_qps"] = max(trial["rate"] for trial in counted)
-        window.bounds["first_loss_qps"] = "at least"
+    lossy = [trial["rate"] for trial in counted if trial["answered"] < 1]
+    if counted:
+        window.metrics["first_loss_qps"] = min(lossy, default=max(trial["rate"] for trial in counted))
 
 
-def _add_bounds(window: Window, peaks: dict[str, dict[str, Any]]) -> None:
-    """The interval of each peak, and why it may be only a bound."""
+def _add_peaks(window: Window, peaks: dict[str, dict[str, Any]]) -> None:
+    """The interval of each peak; whether it is only a bound follows from the trials when it is read."""
     window.detail["peaks"] = {
         name: {"passed": found["rate"], "failed": found["failed_rate"], "failure": found["failure"]}
         for name, found in peaks.items()
     }
-    limited = [name for name, found in peaks.items() if found["generator_bound"]]
-    open_ended = [name for name, found in peaks.items() if found["failed_rate"] is None]
-    window.bounds |= dict.fromkeys([*limited, *open_ended], "at least")
-    if limited:
-        window.rig_bound = "the generator could not send more, or a thread of it was over 90 % busy"
     if wrong := sorted(found["failed_rate"] for found in peaks.values() if found["failure"] == "wrong"):
         window.notes.append(f"answers are wrong from {wrong[0]:,.0f} queries per second on, which ends the search")
         if not any(found["rate"] for found in peaks.values()):

@@ -18,6 +18,10 @@ from zonda_lab.rig.host import Host
 # States in /proc/net/tcp (net/tcp_states.h).
 ESTABLISHED, SYN_RECEIVED, LISTEN = "01", "03", "0A"
 STATES = {"01": "established", "03": "SYN-RECEIVED", "04": "FIN-WAIT-1", "05": "FIN-WAIT-2", "06": "TIME-WAIT"}
+LIMITS = {  # settings that keep clients from that state
+    SYN_RECEIVED: "net.ipv4.tcp_max_syn_backlog in rig.sysctl",
+    ESTABLISHED: "server.tcp-clients or server.tcp-idle-s",
+}
 # What no longer reaches the server's TCP: all but the first packet of a connection, or everything.
 DROPPED = {"half-open": "tcp flags & (syn | ack) != syn drop", "unreachable": "drop"}
 CHAIN = "add table ip gone; add chain ip gone in { type filter hook prerouting priority raw; }; add rule ip gone in"
@@ -52,14 +56,16 @@ def vanishing(harness: Harness, recorder: Recorder) -> None:
             _drop(harness)
         clients = harness.start_process("clients", hold_command(harness, server, change))
         begun = SYN_RECEIVED if is_half_open else ESTABLISHED
-        _wait(server, "connections", lambda: tcp_sockets(host)[begun] >= change.connections)
+        help_text = f"lower change.connections, or raise {LIMITS[begun]}"
+        _wait(server, change.connections, STATES[begun], lambda: tcp_sockets(host)[begun], help_text)
         if not is_half_open:
             time.sleep(ANSWERED_S)
             if change.vanish == "hang":
                 clients.signal(signal.SIGSTOP)
             else:
                 _drop(harness)
-            _wait(server, "closed connections", lambda: not tcp_sockets(host)[ESTABLISHED])
+            closed = "closed by the server"
+            _wait(server, change.connections, closed, lambda: change.connections - tcp_sockets(host)[ESTABLISHED])
         left = tcp_sockets(host)
         kept_s, is_forgotten = _forgotten(host, harness.settings.timing.finish_s)
     window = window_of(server, span, {"forgotten_s": kept_s, "sockets_left": float(left.total())})
@@ -91,12 +97,15 @@ def _drop(harness: Harness) -> None:
     harness.network.filter_packets(f"{CHAIN} {DROPPED[harness.settings.change.vanish]}")
 
 
-def _wait(server: Server, what: str, is_reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + CONNECTING_S + server.config.tcp_idle_s
-    while not is_reached():
+def _wait(server: Server, connections: int, state: str, count: Callable[[], int], help: str = "") -> None:
+    """Waits until all connections are in that state."""
+    limit_s = CONNECTING_S + server.config.tcp_idle_s
+    deadline = time.monotonic() + limit_s
+    while (found := count()) < connections:
         server.process.require_alive()
         if time.monotonic() > deadline:
-            raise LabError(f"not all {what} are there", detail=server.process.tail())
+            what = f"after {limit_s:.0f} s {found} of {connections} connections are {state}"
+            raise LabError(what, help, detail=f"the server's log ends: {server.process.tail()}")
         time.sleep(POLL_S)
 
 

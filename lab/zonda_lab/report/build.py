@@ -5,22 +5,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from zonda_lab.analysis.analysis import MetricAnalysis, aa_pairs, analyse, analyse_metric
+from zonda_lab.analysis.analysis import aa_pairs, analyse
 from zonda_lab.analysis.claims import ClaimCheck, check_claim
 from zonda_lab.experiments.definition import AnalysisSpec, Claim, Published
 from zonda_lab.report import conclusion, html, markdown, validity_tables
 from zonda_lab.report.document import Document, Figure, Heading, Part, Table, Text, slug
 from zonda_lab.report.machine import machine, primaries_of
 from zonda_lab.report.number_format import NONE
-from zonda_lab.report.opening import COST, RATES, opening
+from zonda_lab.report.opening import COST, RATES, Ranking, opening, ranking
 from zonda_lab.report.plot_style import PlotData
 from zonda_lab.report.plots import PLOTS
 from zonda_lab.report.reading import DISTURBED, INTERVALS, READING
 from zonda_lab.report.result_tables import Echo, claims, metric_tables, published
 from zonda_lab.report.size import FEW, measured_size, more_time, size
 from zonda_lab.results.folder import Results
-from zonda_lab.results.settings_bounds import ANSWERED
-from zonda_lab.results.window_record import WindowRecord
+from zonda_lab.results.window_record import WindowRecord, selected
 from zonda_lab.schema import parse_stored
 
 INTRODUCTION = {"question": "Question", "why": "Why it matters", "source": "Published by", "expect": "Expected here"}
@@ -52,8 +51,7 @@ def document(results: Results, disturbed: bool = False, opened: bool = True) -> 
     if opened:
         parts += opening([record for chapter in read if chapter.can_open for record in chapter.records], FEW)
     of = ("of all experiments and metrics",) if len(read) > 1 else ("of all metrics of this experiment",)
-    pairs = [pair for chapter in read for pair in chapter.aa_pairs]
-    parts += [_overview(read), *validity_tables.false_alarms(pairs, *of)]
+    parts += [_overview(read), *validity_tables.false_alarms((chapter.aa_pairs for chapter in read), *of)]
     parts += [Text(READING, "How to read this."), Text(INTERVALS, "Intervals."), *_machine(manifest, read)]
     for chapter in read:
         parts += chapter.parts(results.folder)
@@ -95,12 +93,13 @@ class Chapter:
             reasons = dict.fromkeys(record.skipped.splitlines()[0] for record in records)
             self.conclusion = self.summary_text = f"Skipped: {'; '.join(reasons)}."
 
-    def _cost(self) -> MetricAnalysis | None:
-        """Answers per CPU second where all queries were answered, if the rig limited windows of the primary metric."""
-        limited = any(record.counts and record.rig_bound for record in self.records)
-        alike = [record for record in self.records if record.served_share >= ANSWERED]
-        measured = any("answers_per_cpu_s" in record.metrics for record in alike)
-        return analyse_metric(alike, "answers_per_cpu_s", self.analysis) if limited and measured else None
+    def _cost(self) -> Ranking | None:
+        """The servers by CPU time per answer, if the rig limited windows; of compared settings the baseline."""
+        if not any(record.counts and record.rig_bound for record in self.records):
+            return None
+        compare, baseline = self.analysis.compare, self.analysis.baseline
+        of_one = {compare: baseline} if baseline and compare != "server.name" else {}
+        return ranking([r for r in selected(self.records, **of_one) if "server.name" in r.levels], COST)
 
     def parts(self, folder: Path) -> list[Part]:
         """Question, published and measured values, plots, tables, validity and result."""
@@ -146,7 +145,7 @@ class Chapter:
 
 
 def _overview(read: Sequence[Chapter]) -> Table:
-    head = ["experiment", "title", "result", "valid windows", "published claims"]
+    head = ["experiment", "title", "result", "valid windows", "published claims, in all their conditions"]
     return Table(head, [chapter.summary for chapter in read])
 
 

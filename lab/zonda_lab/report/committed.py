@@ -48,7 +48,9 @@ zonda-lab history lab/records                      # how the values changed from
 `keep` accepts only finished runs of a clean commit that are not `--quick`. Experiments without a valid window are not
 stored.
 """
-HEAD = "| experiment | question | published | here (95 % interval) | verdict |\n| --- | --- | --- | --- | --- |\n"
+HEAD = """| experiment | question | published | here (95 % interval) | outcomes of all conditions of the claims |
+| --- | --- | --- | --- | --- |
+"""
 MORE = """## What was left out, and what more time would show
 
 Blocks are repetitions of every treatment. The last column says whether they detect, with 80 % power, the effect that
@@ -86,14 +88,14 @@ def keep(results: Results, target: Path) -> tuple[list[Path], list[str]]:
 
 
 def _replace(folder: Path, new: Path, old: Path) -> Path:
-    """Puts `new` in place of `folder`, which moves to `old`, and back if that fails."""
-    if folder.exists():
-        old.parent.mkdir(exist_ok=True)
-        folder.rename(old)
+    """Puts `new` in place of `folder`, which moves to `old`, and back if that fails or is interrupted."""
+    old.parent.mkdir(exist_ok=True)
     try:
+        if folder.exists():
+            folder.rename(old)
         new.rename(folder)
-    except OSError:
-        if old.exists():
+    except BaseException:  # Ctrl-C, too: `old` is removed with the temporary folder
+        if old.exists() and not folder.exists():
             old.rename(folder)
         raise
     return folder
@@ -136,8 +138,8 @@ def index(target: Path) -> str:
     manifests = {folder: Results(folder).manifest() for folder in folders}
     read = {folder: _chapter(folder) for folder in folders}
     rows = [_row(folder, chapter) for folder, chapter in read.items()]
-    pairs = [pair for chapter in read.values() for pair in chapter.aa_pairs]
-    alarms = [f"**{part.strong}** {part.text}\n" for part in false_alarms(pairs)]
+    said = false_alarms(chapter.aa_pairs for chapter in read.values())
+    alarms = [f"**{part.strong}** {part.text}\n" for part in said]
     more = "".join(markdown.row_markdown([chapter.id, *chapter.size_row]) for chapter in read.values())
     texts = [_measured(manifests), _duration(read.values()), *alarms, f"**Intervals.** {INTERVALS}\n"]
     return "\n".join([INDEX, *texts, f"{HEAD}{''.join(rows)}", f"{MORE}{more}"])
@@ -220,9 +222,10 @@ def _here(chapter: Chapter) -> str:
     """The first claim, or the published figure, or the primary metric: its values for the first servers."""
     if chapter.claims:
         says = chapter.claims[0].claim.says
-        first = [done for done in chapter.claims if done.claim.says == says]
+        first = [done for done in chapter.claims if done.claim.says == says and not done.unmeasured]
         listed = _listed([(done.condition, claim_value(done)) for done in first])
-        return f"{METRICS[first[0].claim.metric].title}: {listed}" if _is_unnamed(first[0]) else listed
+        is_unnamed = any(map(_is_unnamed, first[:1]))
+        return f"{METRICS[first[0].claim.metric].title}: {listed}" if is_unnamed else listed
     row = next((row for row in chapter.published if row.metric), None)
     metric = row.metric if row else chapter.analysis.metric
     cells = measured_for(chapter.records, row) if row else chapter.primary.cells if chapter.primary else []
@@ -250,16 +253,22 @@ def _server(value: tuple[str, str]) -> str:
 
 def _write_report(results: Results) -> None:
     """`report.md` with one plot only."""
-    built = document(results, opened=False)
-    first = _main_plot(results, [part for part in built.parts if isinstance(part, Figure)])
+    text, plot = report_of(results)
     shutil.rmtree(results.folder / "figures", ignore_errors=True)
     (results.folder / "figures").mkdir()
-    if first:
-        (results.folder / "figures" / f"{first.name}.svg").write_text(first.svg)
+    if plot:
+        (results.folder / "figures" / f"{plot.name}.svg").write_text(plot.svg)
+    (results.folder / "report.md").write_text(text)
+
+
+def report_of(results: Results) -> tuple[str, Figure | None]:
+    """The text of `report.md`, and its plot."""
+    built = document(results, opened=False)
+    first = _main_plot(results, [part for part in built.parts if isinstance(part, Figure)])
     parts: list[Part] = [part for part in built.parts if not isinstance(part, Figure) or part is first]
     title = next(part.text for part in parts if isinstance(part, Heading) and part.level == 2)
     note = Text(f"`zonda-lab report lab/records/{results.folder.name}` builds the page with all plots.", "All plots.")
-    (results.folder / "report.md").write_text(markdown.render(Document(title, [note, *parts])))
+    return markdown.render(Document(title, [note, *parts])), first
 
 
 def _main_plot(results: Results, figures: Sequence[Figure]) -> Figure | None:

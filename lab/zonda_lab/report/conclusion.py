@@ -6,26 +6,27 @@ from collections import Counter
 from collections.abc import Sequence
 
 from zonda_lab.analysis import claims as checks
-from zonda_lab.analysis.analysis import Cell, MetricAnalysis
+from zonda_lab.analysis.analysis import Cell, LevelComparison, MetricAnalysis
 from zonda_lab.analysis.claims import ClaimCheck
 from zonda_lab.analysis.effects import MIN_STARTS
 from zonda_lab.experiments.definition import AnalysisSpec
 from zonda_lab.experiments.metrics import METRICS, baseline_words, words
 from zonda_lab.report.number_format import effect_text, margin_text, minimum_effects, span_text
+from zonda_lab.report.opening import Ranking
 from zonda_lab.report.result_tables import claim_value, value_text
 
 MOST = 3  # items listed by name; more are counted
 TESTED = (checks.CONFIRMED, checks.REFUTED, checks.INCONCLUSIVE, checks.WITHHELD)
 WORDS = (*TESTED, checks.NOT_TESTABLE, checks.NOT_MEASURED)
 MOST_WORDS = 5  # of a verdict
-UNDECIDED = ("equivalent", "inconclusive", "withheld")
+UNDECIDED = ("equivalent", "inconclusive", "no verdict", "withheld")
 
 
 def conclusion(
     finding: MetricAnalysis | None,
     claims: Sequence[ClaimCheck],
     analysis: AnalysisSpec,
-    cost: MetricAnalysis | None = None,
+    cost: Ranking | None = None,
     valid: int = 0,
 ) -> str:
     """The primary metric and the published claims; `cost` is the headline if the rig limited the primary metric."""
@@ -67,14 +68,14 @@ def _are_tested(claims: Sequence[ClaimCheck]) -> bool:
     return any(done.outcome in TESTED for done in claims)
 
 
-def _cost(found: MetricAnalysis) -> str:
-    """Answers per CPU second, where rates are only lower bounds; of treatments with enough starts if there are any."""
-    best: dict[str, Cell] = {}
-    for cell in sorted(found.cells, key=lambda cell: (len(cell.values) >= MIN_STARTS, cell.median)):
-        if not cell.copy:
-            best[cell.levels.get("server.name", cell.label)] = cell
-    listed = "; ".join(f"{cell.label}: {value_text(cell)}{_few(cell)}" for _, cell in sorted(best.items()))
-    what = "Most answers per second of server CPU time where all queries were answered"
+def _cost(found: Ranking) -> str:
+    """The cost of an answer, where rates are only lower bounds: of all servers at the same rate, where it matters."""
+    who = "most servers" if found.missing else "every server"
+    at = words(found.levels) + (f", without {', '.join(found.missing)}" if found.missing else "")
+    rate = f" at the highest rate at which {who} answered all queries" if found.offered_qps else ""
+    cells = [*found.servers, *([found.echo] if found.echo else [])]
+    listed = "; ".join(f"{cell.levels['server.name']} {value_text(cell, unit='µs')}{_few(cell)}" for cell in cells)
+    what = f"CPU time per answer{rate}{f' ({at})' if at else ''}"
     return f"The rig limited some rates, which are lower bounds. {what}: {listed}."
 
 
@@ -85,7 +86,7 @@ def _few(cell: Cell) -> str:
 
 
 def _differences(finding: MetricAnalysis, analysis: AnalysisSpec, most: int) -> str:
-    """Which levels differ from the baseline, which are equivalent, and which are inconclusive or withheld."""
+    """Which levels differ from the baseline, which are equivalent, and which have no verdict, and why."""
     found = [each for each in finding.comparisons if each.outcome != "too few starts"]
     if not found:
         return ""
@@ -94,21 +95,29 @@ def _differences(finding: MetricAnalysis, analysis: AnalysisSpec, most: int) -> 
     differing = sorted(significant, key=lambda c: -abs(math.log(c.effect.ratio)))
     listed = [f"{words(c.levels)} {effect_text(c.effect, metric.margin)}" for c in differing[:most]]
     more = [f"{len(differing) - most} more in the tables"] if len(differing) > most else []
-    named = {outcome: [c for c in found if c.outcome == outcome] for outcome in UNDECIDED}
+    named = {outcome: [c for c in found if _outcome_of(c) == outcome] for outcome in UNDECIDED}
     names = {outcome: _listed([words(c.levels) for c in group], most) for outcome, group in named.items()}
-    mdes = [c.effect.mde for c in named["inconclusive"] if not c.effect.bound]
-    mde = f" ({minimum_effects(mdes, metric.margin)})" if mdes else ""
+    mde = f" ({minimum_effects(finding.detectable, metric.margin)})" if finding.detectable else ""
+    unequal = sum(c.effect.bound == "unequal" for c in named["no verdict"])
+    kinds = {"only bounds": len(named["no verdict"]) - unequal, "unequal shares answered": unequal}
+    why = ", ".join(f"{n} {kind}" for kind, n in kinds.items() if n)
     margin = margin_text(analysis.margin, metric.margin)
     parts = [
         f" Significantly different: {'; '.join([*listed, *more])}." if listed else "",
         f" Equivalent within {margin}: {names['equivalent']}." if named["equivalent"] else "",
-        f" Inconclusive{mde}: {names['inconclusive']}." if named["inconclusive"] else "",
+        f" Inconclusive: {names['inconclusive']}{mde}." if named["inconclusive"] else "",
+        f" No verdict: {names['no verdict']} ({why})." if named["no verdict"] else "",
         f" Withheld because of an A/A alarm: {names['withheld']}." if named["withheld"] else "",
     ]
     starts = span_text(min(c.effect.n for c in found), max(c.effect.n for c in found))
     baseline = baseline_words(analysis.compare, analysis.baseline)
     kind = "as a difference from" if metric.margin else "as a ratio to"
     return f"{metric.heading}, {kind} {baseline} (n = {starts} starts).{''.join(parts)}"
+
+
+def _outcome_of(compared: LevelComparison) -> str:
+    """Inconclusive for lack of power, or without a verdict whatever the power: bounds, or unequal shares answered."""
+    return "no verdict" if compared.outcome == "inconclusive" and compared.effect.bound else compared.outcome
 
 
 def _medians(finding: MetricAnalysis, most: int) -> str:

@@ -56,6 +56,7 @@ class Folded:
 
     title: str
     parts: "list[Part]"
+    only_page: bool = False  # left out of Markdown
 
 
 Part = Heading | Text | Table | Figure | Folded

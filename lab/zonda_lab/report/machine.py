@@ -13,6 +13,7 @@ from zonda_lab.report.reading import LIMITS
 from zonda_lab.results.window_record import WindowRecord
 
 MEASURED, PRIMARY, LIMIT = "measured", "primary", "limit"
+OF_WINDOW = ("bounds", "latency_reasons")  # of echo's window at the rate of this one, not of the limits
 ORDERS = {"file": "in the order of the input", "length": "sorted by length"}
 CLOCKS = {"user": "the load generator", "kernel": "the kernel"}
 
@@ -84,7 +85,8 @@ def _limits(records: Sequence[WindowRecord], found: Mapping[str, Sequence[str]])
     kinds: dict[str, list[WindowRecord]] = {}
     for record in records:
         if record.counts and (limits := record.detail.get("limits")):
-            kinds.setdefault(json.dumps(limits, sort_keys=True), []).append(record)
+            measured = {key: value for key, value in limits.items() if key not in OF_WINDOW}
+            kinds.setdefault(json.dumps(measured, sort_keys=True), []).append(record)
     if not kinds or LIMIT not in found.get("echo", ()):
         return []
     columns = ["experiment", "traffic", "conditions", "echo server answers, q/s", "generator's limit, q/s", "measured"]

@@ -7,8 +7,10 @@ from zonda_lab.report.document import Document, Figure, Folded, Heading, Part, T
 
 
 def render(document: Document) -> str:
-    """The whole text; the SVG files are in the folder `figures`."""
-    return f"# {document.title}\n\n" + "".join(map(part_markdown, document.parts))
+    """The whole text without the parts for the page only, which it names; SVG files are in the folder `figures`."""
+    left_out = dict.fromkeys(part.title for part in document.parts if isinstance(part, Folded) and part.only_page)
+    note = f"**Only on the HTML page.** {'; '.join(left_out)}.\n\n" if left_out else ""
+    return f"# {document.title}\n\n{note}{''.join(map(part_markdown, document.parts))}"
 
 
 def part_markdown(part: Part) -> str:
@@ -23,6 +25,8 @@ def part_markdown(part: Part) -> str:
         case Figure():
             caption = inline(part.caption)
             return f"![{caption}](figures/{part.name}.svg)\n\n{caption}\n\n"
+        case Folded(only_page=True):
+            return ""
         case Folded():
             inner = "".join(map(part_markdown, part.parts))
             return f"<details><summary>{inline(part.title)}</summary>\n\n{inner}</details>\n\n"

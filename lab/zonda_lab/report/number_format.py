@@ -9,6 +9,7 @@ from zonda_lab.statistics.ratio_effect import Effect
 NONE = "–"  # where there is no value
 EXACT, EXACT_DIGITS = 0.0, 4  # a resolution: all values are the same; whole numbers have all their digits
 MOST_DIGITS = 6  # significant ones, however narrow the interval
+POINT_DIGITS = 3  # decimal places of a difference of shares in points
 # Kinds of bounds that leave nothing to print.
 WITHOUT_VALUE = {
     "unknown": "unknown, as both values are only bounds",
@@ -42,6 +43,8 @@ def resolution(low: float, high: float) -> float | None:
     if width <= 0:
         return EXACT
     finest = math.floor(math.log10(max(abs(low), abs(high)))) - MOST_DIGITS + 1
+    if width < 10.0**finest:
+        return EXACT
     place = math.floor(math.log10(width)) - 1
     return 10.0 ** max(min(place, math.floor(math.log10(low))) if low > 0 else place, finest)
 
@@ -73,24 +76,31 @@ def effect_text(effect: Effect, absolute: float) -> str:
     ends = (effect.ratio, effect.low, effect.high)
     if not absolute:
         return measured(*ends, effect.bound)
-    middle, low, high = (100 * math.log(end) if end > 0 else -math.inf for end in ends)
+    middle, low, high = (_points(end) for end in ends)
     text = measured(middle, low, high, effect.bound)
     return text if effect.bound in WITHOUT_VALUE else f"{text} points"
 
 
+def _points(exponential: float) -> float:
+    """A difference of shares in points; zero if it is smaller than anyone would read."""
+    points = 100 * math.log(exponential) if exponential > 0 else -math.inf
+    return points if round(abs(points), POINT_DIGITS) else 0.0
+
+
 def minimum_effects(effects: Sequence[float], absolute: float = 0.0) -> str:
-    """`minimum detectable effect 1.2% (median of 5)`: each row of a table has its own."""
-    median = f" (median of {len(effects)})" if len(effects) > 1 else ""
-    return f"minimum detectable effect {minimum_effect(statistics.median(effects), absolute)}{median}"
+    """`median minimum detectable effect 1.2%`: each row of a table has its own."""
+    median = "median " if len(effects) > 1 else ""
+    return f"{median}minimum detectable effect {minimum_effect(statistics.median(effects), absolute)}"
 
 
 def minimum_effect(effect: float, absolute: float = 0.0) -> str:
-    """Not exact above 1000 %; in points of absolute differences; a dash for values that do not vary."""
+    """Not exact below 0.1 % and above 1000 %; in points of absolute differences; a dash for values that do not vary."""
     if not effect or math.isnan(effect):
-        return "–"
+        return NONE
     if absolute:
-        return f"{100 * math.log1p(effect):.3g} points"
-    return f"{effect:.1%}" if effect < 10 else "more than 1000%"
+        points = 100 * math.log1p(effect)
+        return f"{points:.3g} points" if round(points, POINT_DIGITS) else f"< {10**-POINT_DIGITS} points"
+    return "< 0.1%" if effect < 0.001 else f"{effect:.1%}" if effect < 10 else "more than 1000%"
 
 
 def span_text(low: object, high: object) -> str:

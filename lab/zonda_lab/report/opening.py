@@ -25,6 +25,8 @@ class Ranking:
     servers: list[Cell]
     echo: Cell | None
     offered_qps: float  # the highest rate at which they were measured
+    levels: dict[str, str]  # of the other factors, which all of its windows have in common
+    missing: list[str]  # servers that were measured, but not under these conditions
 
     @property
     def leaders(self) -> list[Cell]:
@@ -36,8 +38,8 @@ class Ranking:
 def opening(records: Sequence[WindowRecord], few: int) -> list[Part]:
     """The picture and the sentences, from windows of UDP; nothing if fewer than two servers were measured."""
     plain = [r for r in records if r.levels.get("traffic.transport", "udp") == "udp"]
-    rate = next((found for metric in RATES if (found := _ranking(plain, metric))), None)
-    cost = _ranking(plain, COST)
+    rate = next((found for metric in RATES if (found := ranking(plain, metric))), None)
+    cost = ranking(plain, COST)
     if not rate or not cost:
         return []
     panels = [("queries answered per second", *_bars(rate)), ("CPU time per answer, µs", *_bars(cost))]
@@ -49,22 +51,28 @@ def opening(records: Sequence[WindowRecord], few: int) -> list[Part]:
     ]
 
 
-def _ranking(records: Sequence[WindowRecord], metric: str) -> Ranking | None:
-    """Each server's best rate, or its cost where each answered everything, in the experiment with most servers."""
+def ranking(records: Sequence[WindowRecord], metric: str) -> Ranking | None:
+    """Each server's best rate, or its cost where each answered everything, in the experiment with most servers.
+
+    Of conditions with as many servers the one with the highest rate, or else the first.
+    """
     groups: dict[tuple[str, ...], list[WindowRecord]] = {}
     for record in records:
         if metric in record.metrics and record.counts_for(metric):
             at = _others(record.treatment) if metric in RATES else _conditions(record)
             if at is not None:
-                groups.setdefault((record.experiment, *at), []).append(record)
-    by_offer = sorted(groups.values(), key=_offered)
-    found = [(measured_for(windows, Published("", "", metric)), _offered(windows)) for windows in by_offer]
-    cells, offered = max(reversed(found), key=lambda group: _comparable(group[0]), default=([], 0.0))
-    named = [cell for cell in cells if cell.levels["server.name"] not in LIMITS]
+                groups.setdefault((record.experiment, *at.values()), []).append(record)
+    by_offer = sorted(groups.values(), key=_offered, reverse=True)
+    found = [(measured_for(windows, Published("", "", metric), with_limits=True), windows) for windows in by_offer]
+    cells, windows = max(found, key=lambda group: _comparable(group[0]), default=([], []))
+    named = [cell for cell in cells if _name(cell) not in LIMITS]
     if len(named) < 2:
         return None
-    echo = next((cell for cell in cells if cell.levels["server.name"] == "echo"), None)
-    return Ranking(metric, sorted(named, key=lambda cell: cell.median * (1 if metric == COST else -1)), echo, offered)
+    echo = next((cell for cell in cells if _name(cell) == "echo"), None)
+    servers = sorted(named, key=lambda cell: cell.median * (1 if metric == COST else -1))
+    measured = dict.fromkeys(r.levels["server.name"] for r in records if metric in r.metrics and r.counts_for(metric))
+    missing = [name for name in measured if name not in (*LIMITS, *map(_name, named))]
+    return Ranking(metric, servers, echo, _offered(windows), _others(windows[0].levels), missing)
 
 
 def _offered(windows: Sequence[WindowRecord]) -> float:
@@ -77,15 +85,15 @@ def _cost_unit(cost: Ranking) -> str:
     return f"µs of CPU time per answer{rate}"
 
 
-def _conditions(record: WindowRecord) -> tuple[str, ...] | None:
-    """What a cost is measured at; None if the server did not answer everything, which changes the cost."""
-    if record.metrics.get("answered_share", 1.0) < ANSWERED:
+def _conditions(record: WindowRecord) -> dict[str, str] | None:
+    """What a cost is measured at; None if the server did not answer everything, or in a search at a rate of its own."""
+    if record.served_share < ANSWERED or "trials" in record.detail:
         return None
     return _others(record.levels)
 
 
-def _others(levels: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(level for name, level in levels.items() if name != "server.name")
+def _others(levels: Mapping[str, str]) -> dict[str, str]:
+    return {name: level for name, level in levels.items() if name != "server.name"}
 
 
 def _comparable(cells: Sequence[Cell]) -> tuple[int, int]:

@@ -113,11 +113,11 @@ def scale(axes: Axes, which: Literal["x", "y"], values: Iterable[float]) -> None
 
 
 def end_at(axes: Axes, which: Literal["x", "y"], most: float) -> None:
-    """Ends an axis at the highest possible value, with room for whole markers there."""
-    if not math.isfinite(most):
-        return
+    """Ends an axis that reaches above the highest possible value there, with room for whole markers."""
     axis = getattr(axes, f"{which}axis")
-    low = float(min(axis.get_view_interval()))
+    low, high = sorted(map(float, axis.get_view_interval()))
+    if high <= most:
+        return
     getattr(axes, f"set_{which}lim")(low, most + ROOM * (most - low))
     axis.set_ticks([tick for tick in axis.get_ticklocs() if low <= tick <= most])
     axes.spines[{"x": "bottom", "y": "left"}[which]].set_bounds(low, most)

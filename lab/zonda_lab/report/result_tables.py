@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from zonda_lab.analysis import effects
 from zonda_lab.analysis.analysis import Cell, LevelComparison, MetricAnalysis, measured_for, tabulate
 from zonda_lab.analysis.claims import ClaimCheck
-from zonda_lab.analysis.effects import MIN_STARTS, bound_of_ratio
+from zonda_lab.analysis.effects import MIN_STARTS, Sample, bound_of_ratio
 from zonda_lab.experiments.definition import AnalysisSpec, Claim, Published
 from zonda_lab.experiments.metrics import LIMITS, METRICS, baseline_words, column_words, level_number, words
 from zonda_lab.report.document import Folded, Heading, Part, Table, Text, filled_table
@@ -43,15 +44,22 @@ class Echo:
         self.records = [record for record in records if record.counts]
         self.own = [record for record in self.records if record.server.get("kind") == "echo"]
 
-    def latency(self, metric: str, cell: Cell) -> float | None:
-        """The echo's latency at the levels of the cell; None if it was not measured, or is that of the cell."""
+    def latency(self, metric: str, cell: Cell) -> str:
+        """The echo's valid latency at the levels of the cell, and a dash if there is none.
+
+        Empty if it was not measured, is that of the cell, or was not checked: records of 2026-11 do not say.
+        """
         if cell.levels.get("server.name") in LIMITS:
-            return None
-        recorded = [r.echo[metric] for r in self._like(cell) if metric in r.echo]
-        if recorded:
-            return float(np.median(recorded))
-        same = self._beside(metric, cell)
-        return same.median if same else None
+            return ""
+        if same := self._beside(metric, cell):
+            return number(same.median)
+        late = [
+            (r.echo[metric], r.detail["limits"]["latency_reasons"])
+            for r in self._like(cell)
+            if metric in r.echo and "latency_reasons" in r.detail.get("limits", {})
+        ]
+        valid = [latency for latency, reasons in late if not reasons]
+        return number(float(np.median(valid))) if valid else NONE if late else ""
 
     def share(self, metric: str, cell: Cell) -> str:
         """The rate as a share of the echo's highest rate in the same rig and transport; empty if not known.
@@ -154,7 +162,8 @@ def claims(checked: Sequence[ClaimCheck]) -> list[Part]:
     for title, why in (("Not testable here.", _obstacle), ("Inconclusive.", lambda done: done.claim.unverified)):
         texts = dict.fromkeys(f"{done.claim.says}: {why(done)}." for done in checked if why(done))
         parts += [Text(text, title) for text in texts]
-    return parts
+    without = dict.fromkeys(f"{done.claim.says}: {', '.join(done.not_set)}." for done in checked if done.not_set)
+    return parts + [Text(text, "Settings that could not be applied.") for text in without]
 
 
 def _obstacle(done: ClaimCheck) -> str:
@@ -190,9 +199,22 @@ def claim_value(done: ClaimCheck) -> str:
 
 
 def claim_verdict(done: ClaimCheck) -> str:
-    """The outcome of a claim, with the minimum detectable effect if it is inconclusive."""
-    is_open = done.outcome == "inconclusive" and not math.isnan(done.mde)
-    return f"{done.outcome}, {minimum_effects([done.mde])}" if is_open else done.outcome
+    """The outcome of a claim; if it is not measured or inconclusive, with the reason that is not said elsewhere."""
+    if done.unmeasured:
+        return f"{done.outcome}: {done.unmeasured}"
+    if done.outcome != "inconclusive" or done.decided or done.claim.unverified or done.bound in WITHOUT_VALUE:
+        return done.outcome
+    if done.n < MIN_STARTS:
+        return f"{done.outcome}: fewer than {MIN_STARTS} starts"
+    if not done.is_detectable:
+        return f"{done.outcome}, {minimum_effects([done.mde])}"
+    low, high = done.claim.confirming
+    limits = [end for end in (low, high) if math.isfinite(end) and (end or done.claim.shape)]
+    step = resolution(low, high) if len(limits) > 1 else None
+    inside = [number(end, step) for end in limits if done.low <= end <= done.high]
+    plural = "s" if len(inside) > 1 else ""
+    why = f": the interval contains the limit{plural} {' and '.join(inside)}" if inside else ""
+    return f"{done.outcome}{why}"
 
 
 def metric_tables(found: MetricAnalysis, analysis: AnalysisSpec, echo: Echo) -> list[Part]:
@@ -203,7 +225,7 @@ def metric_tables(found: MetricAnalysis, analysis: AnalysisSpec, echo: Echo) -> 
         parts.append(_comparison_table(found, analysis, metric.margin, echo.records))
     if found.comparisons:
         parts.append(_aa_control(found))
-        parts.append(Folded("Omnibus tests, all pairs", _pairs(found)))
+        parts.append(Folded("Omnibus tests, all pairs", _pairs(found), only_page=True))
     return parts
 
 
@@ -248,10 +270,7 @@ def _beside_head(metric: str) -> str:
 
 
 def _beside(metric: str, cell: Cell, echo: Echo) -> str:
-    if METRICS[metric].is_latency:
-        floor = echo.latency(metric, cell)
-        return "" if floor is None else number(floor)
-    return echo.share(metric, cell)
+    return echo.latency(metric, cell) if METRICS[metric].is_latency else echo.share(metric, cell)
 
 
 def _comparison_table(
@@ -278,49 +297,59 @@ def _comparison_table(
         [
             *texts,
             effect_text(each.effect, absolute),
-            *map(p_value, (each.effect.p if _is_tested(each) else math.nan, each.dunn, each.dunnett)),
-            minimum_effect(math.nan if each.effect.bound or not _is_tested(each) else each.effect.mde, absolute),
+            *map(p_value, (each.effect.p if _has_p_value(each) else math.nan, each.dunn, each.dunnett)),
+            minimum_effect(math.nan if each.effect.bound or not _has_p_value(each) else each.effect.mde, absolute),
             _outcome(each, absolute, analysis.margin),
         ]
         for texts, each in zip(levels, found.comparisons, strict=False)
     ]
     moods = [MOODS.get(each.outcome, "") for each in found.comparisons]
-    left_out = [[*texts, *[NONE] * 5, why] for texts, (*_, why) in zip(levels[len(rows) :], without, strict=True)]
-    return Table(head, [*rows, *left_out], [*moods, *["dim"] * len(left_out)])
+    moods += [MOODS.get(outcome.partition(":")[0], "dim") for *_, outcome in without]
+    rows += [[*texts, *[NONE] * 5, why] for texts, (*_, why) in zip(levels[len(rows) :], without, strict=True)]
+    return Table(head, rows, moods)
 
 
-def _is_tested(each: LevelComparison) -> bool:
-    """Whether the p value says anything: not of one or two starts, nor of values that are all only bounds."""
-    return each.outcome != "too few starts" and each.effect.bound not in WITHOUT_VALUE
+def _has_p_value(each: LevelComparison) -> bool:
+    """Not of one or two starts, of a ratio that is the same in all starts, nor of values that are all only bounds."""
+    is_tested = each.outcome != "too few starts" and not each.effect.is_constant
+    return is_tested and each.effect.bound not in WITHOUT_VALUE
 
 
 def _outcome(each: LevelComparison, absolute: float, margin: float) -> str:
     if each.outcome == "inconclusive" and each.effect.bound == "unequal":
         return "no verdict: unequal shares answered"
     if each.outcome == "inconclusive" and each.effect.bound:
-        return "inconclusive: values are only bounds"
-    return {
-        "equivalent": f"equivalent within {margin_text(margin, absolute)} (p {p_value(each.effect.p_equivalence)})",
-        "withheld": "withheld: A/A alarm",
-    }.get(each.outcome, each.outcome)
+        return "no verdict: values are only bounds"
+    if each.outcome == "withheld":
+        return "withheld: A/A alarm"
+    outcome: str = each.outcome
+    if each.outcome == "equivalent":
+        outcome = f"equivalent within {margin_text(margin, absolute)}"
+        if each.effect.p_equivalence:
+            return f"{outcome} (p {p_value(each.effect.p_equivalence)})"
+    if each.effect.is_constant and each.effect.n >= MIN_STARTS:
+        starts, is_same = f"in all {each.effect.n} starts", math.isclose(each.effect.ratio, 1)
+        return f"the same {starts}" if is_same and each.effect.equivalent else f"{outcome}, identical {starts}"
+    return outcome
 
 
 def _aa_control(finding: MetricAnalysis) -> Text:
     significant, compared = finding.aa_control
     if not compared:
-        return Text(_without_control(finding.cells), "A/A control:")
+        return Text(_without_control(finding), "A/A control:")
     alarms = [words(pair.levels) or "the baseline" for pair in finding.aa_pairs if pair.alarm]
     text = f"{significant} of {compared} comparisons of the baseline with itself are significant"
     withheld = f"; verdicts are withheld for: {'; '.join(alarms)}" if alarms else ""
     return Text(f"{text} (5% expected by chance){withheld}.", "A/A control:")
 
 
-def _without_control(cells: Sequence[Cell]) -> str:
-    """Why the repeated baseline is not compared with the first one."""
-    if not any(len(cell.values) >= MIN_STARTS for cell in cells if cell.copy):
-        return "too few starts of the repeated baseline."
-    why = "values are only bounds" if any(cell.sample.bounds for cell in cells) else "a value is not positive"
-    return f"the repeated baseline is not compared: {why}."
+def _without_control(finding: MetricAnalysis) -> str:
+    """Why the repeated baseline is not compared with the first one, under any condition."""
+    firsts = {cell.label: cell.sample for cell in finding.cells if not cell.copy}
+    again = [(firsts.get(words(cell.levels), Sample({})), cell.sample) for cell in finding.cells if cell.copy]
+    pairs = again or [(Sample({}), Sample({}))]
+    reasons = dict.fromkeys(effects.obstacle(finding.metric, *pair) for pair in pairs)
+    return f"the repeated baseline is not compared: {'; '.join(reasons)}."
 
 
 def _pairs(finding: MetricAnalysis) -> list[Part]:

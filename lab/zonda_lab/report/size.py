@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 
 from zonda_lab.analysis.analysis import MetricAnalysis
-from zonda_lab.analysis.block_plan import sigma_of
+from zonda_lab.analysis.block_plan import prospect_of
 from zonda_lab.experiments.definition import AnalysisSpec
 from zonda_lab.experiments.metrics import METRICS, column_words, level_number
 from zonda_lab.report.number_format import minimum_effects
 from zonda_lab.results.window_record import WindowRecord
-from zonda_lab.statistics.ratio_effect import MOST_BLOCKS, blocks_needed
+from zonda_lab.statistics.ratio_effect import MOST_BLOCKS
 
 TIMED = ("queries", "queries-alone", "peak", "updating", "receiving")  # procedures whose windows have a set length
 FEW = 8  # blocks; below, intervals are wide
@@ -37,13 +37,14 @@ def measured_size(described: Mapping[str, Any], records: Sequence[WindowRecord])
 def more_time(records: Sequence[WindowRecord], analysis: AnalysisSpec, primary: MetricAnalysis | None) -> str:
     """Whether the planned effect is detected, and the blocks that it needs on average; empty if unknown."""
     effects = [c.effect.mde for c in primary.comparisons if not c.effect.bound] if primary else []
-    sigma = sigma_of(records, analysis)
-    if primary is None or not effects or sigma is None or METRICS[primary.metric].margin:
+    if primary is None or not effects or METRICS[primary.metric].margin:
+        return ""
+    prospect = prospect_of(records, analysis)
+    if prospect.sigma is None:
         return ""
     if max(effects) <= analysis.effect:
         return f"{analysis.effect:.1%} is detected"
-    comparisons = max(len(stratum.comparisons) for stratum in primary.strata)
-    needed = blocks_needed(sigma, analysis.effect, comparisons)
+    needed = prospect.needed
     if needed and needed <= max(c.effect.n for c in primary.comparisons):
         return f"{analysis.effect:.1%} is detected where values vary no more than on average"
     enough = f"{needed:,}" if needed else f"more than {MOST_BLOCKS:,}"
@@ -70,13 +71,11 @@ def _power(records: Sequence[WindowRecord], analysis: AnalysisSpec, primary: Met
     """The minimum detectable effect of the primary metric, and the blocks that its planned effect needs."""
     if primary is None or not primary.cells:
         return []
-    compared = primary.comparisons
-    if not compared:
+    if not primary.comparisons:
         return ["no comparison, so no minimum detectable effect"]
-    effects = [each.effect.mde for each in compared if not each.effect.bound and each.effect.mde]
-    if not effects:
+    if not primary.detectable:
         return ["no minimum detectable effect: the values compared are only bounds, or do not vary"]
-    text = minimum_effects(effects, METRICS[primary.metric].margin)
+    text = minimum_effects(primary.detectable, METRICS[primary.metric].margin)
     return [text, *filter(None, [more_time(records, analysis, primary)])]
 
 

@@ -82,40 +82,58 @@ def rig_bound(records: Sequence[WindowRecord]) -> list[Part]:
         return []
     text = f"{len(limited)} of {len(counting)} windows were limited by the rig and not by the server: "
     text += "; ".join(f"{why} ({n})" for why, n in grouped(record.rig_bound for record in limited)[:3])
-    advice = "Their rates are lower bounds, their losses upper ones; compare answers per second of CPU time instead."
-    return [Text(f"{text}. {advice}", "Rig-bound.")]
+    has_cost = any("cpu_us_per_query" in record.metrics for record in counting)
+    instead = "; compare CPU time per answer instead" if has_cost else ""
+    return [Text(f"{text}. Their rates are lower bounds, their losses upper ones{instead}.", "Rig-bound.")]
 
 
-def false_alarms(pairs: Sequence[AaPair], of: str = "of all experiments and metrics") -> list[Text]:
-    """The share of all A/A pairs that differ significantly, with its exact interval; 5 % are expected."""
+def false_alarms(experiments: Iterable[Sequence[AaPair]], of: str = "of all experiments and metrics") -> list[Text]:
+    """The share of all A/A pairs that differ significantly, with its exact interval; 5 % are expected.
+
+    Metrics that repeat another one of the same experiment are not counted again.
+    """
+    found = [pair for of_one in experiments for pair in of_one if not _repeats(pair, of_one)]
+    pairs = [pair for pair in found if pair.can_alarm]
+    constant = len(found) - len(pairs)
+    left_out = f" Not counted: {constant} without variance, which cannot differ by chance." if constant else ""
     if not pairs:
         text = "there is no A/A pair to compare, so the rate of false alarms is unknown."
-        return [Text(text, "False alarms:")]
+        return [Text(f"{text}{left_out}", "False alarms:")]
     count = sum(pair.significant for pair in pairs)
     low, high = intervals.exact_share(count, len(pairs))
     text = f"{count} of {len(pairs)} A/A pairs {of} differ significantly: "
     interval = f"95 % interval {low:.1%} – {high:.1%}, taking pairs as independent; 5 % expected"
-    text += f"{count / len(pairs):.1%} ({interval}). "
+    text += f"{count / len(pairs):.1%} ({interval})."
     if low > ALPHA:
-        text += "More than expected: the starts of this run are not independent."
-    return [Text(text.strip(), "False alarms:")]
+        text += " More than expected: the starts of this run are not independent."
+    return [Text(f"{text}{left_out}", "False alarms:")]
+
+
+def _repeats(pair: AaPair, pairs: Iterable[AaPair]) -> bool:
+    return METRICS[pair.metric].repeats in {other.metric for other in pairs}
 
 
 def predictions(records: Sequence[WindowRecord]) -> list[Part]:
-    """Calculated bounds next to the medians of the valid windows."""
+    """Calculated bounds next to the medians of the valid windows; nothing if all zones find a free port at once."""
     predicted = [record for record in records if record.predictions and record.counts]
-    if not predicted:
+    if not any(map(_waits, predicted)):
         return []
     rows, texts = [], dict[str, None]()
     for bound in dict.fromkeys(name for record in predicted for name in record.predictions):
         title, metric, text = BOUNDS[bound]
         texts[text] = None
         for cell in tabulate(predicted, metric):
-            values = {record.predictions[bound] for record in selected(predicted, **cell.levels)}
+            windows = selected(predicted, **cell.levels)
+            values = {record.predictions[bound] if _waits(record) else 0.0 for record in windows}
             limit = "none" if min(values) in (0.0, math.inf) else span_text(number(min(values)), number(max(values)))
             rows.append([cell.label, title, limit, value_text(cell), str(len(cell.values))])
     head = ["treatment", "quantity", "calculated bound", "measured: median (95 % interval)", "starts"]
     return [Folded("Calculated bounds and measured values", [Text(" ".join(texts)), Table(head, rows)])]
+
+
+def _waits(record: WindowRecord) -> bool:
+    """Whether its zones outnumber the ports, so that the bound applies; that of open connections always does."""
+    return record.predictions.get("transfer_s") != 0.0
 
 
 def validity(records: Sequence[WindowRecord]) -> list[Part]:

@@ -91,10 +91,7 @@ class WindowRecord:
         """Whether the recorded value is only a bound: the rig, a ceiling or a timeout ended the measurement."""
         if metric in self.bounds:
             return self.bounds[metric]
-        if self.metrics.get("zones_missing") and metric in CENSORED:
-            return CENSORED[metric]
-        searched = self.detail.get("peaks", {}).get(metric)
-        return "at least" if searched and searched.get("failed") is None else ""
+        return CENSORED.get(metric, "") if self.metrics.get("zones_missing") else ""
 
     @property
     def served_share(self) -> float:
@@ -103,11 +100,25 @@ class WindowRecord:
         missing = 1.0 - self.metrics.get("answered_share", 1.0)
         return 1.0 - missing * (lost / (lost + late) if lost + late else 1.0)
 
-    @property
-    def probes(self) -> int:
-        """The UDP queries that were sent while connections were open, in a rig where nothing else uses UDP."""
-        sent: int = self.detail.get("counters", {}).get("client", {}).get("Udp.OutDatagrams", 0)
-        return sent
+    def counted(self, metric: str) -> int:
+        """How many queries, connections or updates this share is of; 0 if that is not known.
+
+        Nothing but the probes uses UDP while connections are open, and nothing else opens connections. Rates are taken
+        over the window, which is a little longer than the load.
+        """
+        client = self.detail.get("counters", {}).get("client", {})
+        seconds = self.window[1] - self.window[0] if self.window else 0.0
+        match metric:
+            case "answered_share":
+                return int(self.metrics.get("sent_qps", 0.0) * seconds)
+            case "udp_answered_share":
+                return int(client.get("Udp.OutDatagrams", 0))
+            case "late_share" | "failed_share":
+                return int(client.get("Tcp.ActiveOpens", 0))
+            case "updates_failed_share":
+                accepted = 1.0 - self.metrics.get(metric, 0.0)
+                return int(self.metrics.get("updates_per_s", 0.0) / accepted * seconds) if accepted else 0
+        return 0
 
     @property
     def disturbed(self) -> bool:

@@ -57,6 +57,7 @@ class TelemetryTarget:
     hosts: Sequence[Host]  # the hosts on that machine
     arguments: list[str] = field(default_factory=list)  # of the sampler: network namespaces
     programs: Mapping[str, Program] = field(default_factory=dict)  # of the network itself, by label
+    cpus: Sequence[int] = ()  # of the sampler; none: any
 
 
 class Network(Protocol):
@@ -69,6 +70,14 @@ class Network(Protocol):
     @property
     def server(self) -> Host:
         """Where the server under test runs."""
+
+    @property
+    def server_cpus(self) -> Sequence[int]:
+        """The CPUs of the server under test."""
+
+    @property
+    def load_cpus(self) -> Sequence[int]:
+        """The CPUs of the load generator on the server's machine; none if it runs elsewhere."""
 
     @property
     def primary(self) -> Host:

@@ -8,6 +8,7 @@ user namespace.
 import contextlib
 import ctypes
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -150,6 +151,14 @@ class NamespaceNetwork:
     is_isolated = True
 
     @property
+    def server_cpus(self) -> Sequence[int]:
+        return self.spec.server_cpus or range(os.cpu_count() or 1)
+
+    @property
+    def load_cpus(self) -> Sequence[int]:
+        return self.spec.load_cpus or range(os.cpu_count() or 1)
+
+    @property
     def players(self) -> list[Namespace]:
         return [self.client]
 
@@ -161,7 +170,8 @@ class NamespaceNetwork:
     def telemetry_targets(self) -> list[TelemetryTarget]:
         """One sampler, on the client side, covers both namespaces."""
         ends = (self.server, self.client)
-        return [TelemetryTarget(self.client, ends, [f"--net={end.name}={end.path}" for end in ends], self._programs)]
+        nets = [f"--net={end.name}={end.path}" for end in ends]
+        return [TelemetryTarget(self.client, ends, nets, self._programs, self.spec.load_cpus)]
 
     def primary_address(self, number: int) -> str:
         return f"10.53.{1 + number // 250}.{1 + number % 250}"
@@ -213,14 +223,17 @@ class NamespaceNetwork:
         longest = ("--longest", str(self.spec.path_mtu)) if self.spec.path_mtu else ()
         argv = [self.client.python, link.__file__, *ends, *conditions, *longest]
         program = self._open.enter_context(self.client.start("link", argv, log, self.spec.load_cpus))
+        why = "only it drops long packets" if self.spec.path_mtu else "this kernel has no netem"
         deadline = time.monotonic() + LINK_S
         while "ready" not in log.read_text():
             if not program.alive or time.monotonic() > deadline:
-                raise UnsupportedError(f"no netem in this kernel, and no TUN devices instead: {program.tail()}")
+                what = f"the program that delays and loses packets cannot start ({why}): {program.tail()}"
+                raise UnsupportedError(what, "it needs /dev/net/tun: modprobe tun")
             time.sleep(0.01)
         self._programs["link"] = program
-        why = "only it drops long packets" if self.spec.path_mtu else "this kernel has no netem"
         self.notes.append(f"packets are delayed and lost by a program of the lab: {why}")
+        if self.spec.queues > 1:
+            self.notes.append(f"one receive queue instead of {self.spec.queues}: that program has no more")
 
     def _tune(self) -> None:
         for end, settings in ((self.server, self.spec.sysctl), (self.client, self.spec.client_sysctl)):
@@ -242,10 +255,14 @@ class NamespaceNetwork:
             self._steer()
 
     def filter_packets(self, commands: str) -> None:
+        if shutil.which("nft") is None:
+            raise UnsupportedError("no program nft to filter packets", "install nftables")
         try:
             self.server.run("nft", commands)
         except LabError as error:
-            raise UnsupportedError(f"no packet filter: {error}", "install nftables (nft)") from None
+            if "not supported" in error.what:  # the operation, or the protocol of its socket
+                raise UnsupportedError(f"this kernel has no nf_tables: {error.what}") from None
+            raise
 
     def _traffic_control(self, end: Namespace, device: str, discipline: str) -> None:
         try:

@@ -17,15 +17,17 @@ from typing import Any
 from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.experiments.block_design import Start
 from zonda_lab.experiments.definition import Settings
+from zonda_lab.experiments.metrics import GOALS
 from zonda_lab.load.generator import LoadGenerator
 from zonda_lab.measurement.harness import Harness, MakeNetwork
 from zonda_lab.measurement.load_runner import OF_ECHO
 from zonda_lab.measurement.running_server import Server
-from zonda_lab.measurement.validity import machine_reasons
+from zonda_lab.measurement.validity import ValidityInput, latency_reasons, machine_reasons
 from zonda_lab.procedures import procedure_of
-from zonda_lab.procedures.peak import GOALS, searched
+from zonda_lab.procedures.peak import searched
 from zonda_lab.procedures.queries import measure_window
 from zonda_lab.results.folder import Results
+from zonda_lab.results.settings_bounds import peak_bounds
 from zonda_lab.results.window_record import Bound
 from zonda_lab.servers import InstalledServer
 
@@ -47,6 +49,7 @@ class Limits:
     measured_at: float = field(default_factory=time.monotonic)
     windows: dict[str, dict[str, float]] = field(default_factory=dict)  # by traffic with its rate
     bounds: dict[str, dict[str, Bound]] = field(default_factory=dict)  # which of these metrics are only bounds
+    late: dict[str, list[str]] = field(default_factory=dict)  # why the latencies of these windows are invalid
     disturbed: list[str] = field(default_factory=list)  # what makes its windows less certain: the reader must know
 
 
@@ -95,8 +98,11 @@ class RigLimits:
             return {}, {}
         known = {"echo_qps": limits.echo_qps, "generator_qps": limits.generator_qps, "measured": limits.measured}
         echo = {"capacity_qps": limits.echo_qps, **limits.windows.get(window_of(settings), {})}
-        bounds = limits.bounds.get(window_of(settings), {})
-        return echo, {**known, "bounds": bounds, "traffic": limits.traffic, "disturbed": limits.disturbed}
+        of_window = {
+            "bounds": limits.bounds.get(window_of(settings), {}),
+            "latency_reasons": limits.late.get(window_of(settings), []),
+        }
+        return echo, {**known, **of_window, "traffic": limits.traffic, "disturbed": limits.disturbed}
 
     def _recent(self, settings: Settings) -> Limits | None:
         """The limits of this kind of traffic, unless they are too old."""
@@ -117,10 +123,13 @@ class RigLimits:
                 window = (searched if is_search else measure_window)(harness, server, settings)
                 span, seen = window.span, harness.observer.observed(window.span)
                 limits.disturbed += machine_reasons(seen, span.seconds, span.own_cpu_s / span.seconds)
+                checked = ValidityInput(window, seen, settings, is_isolated=True, receives_load=True)
+                limits.late[window_of(settings)] = latency_reasons(checked)
                 measured = window.metrics
                 wanted = {name for name in measured if name in GOALS} | set(COMPARED)
                 limits.windows[window_of(settings)] = {n: v for n, v in measured.items() if n in wanted}
-                limits.bounds[window_of(settings)] = {n: b for n, b in window.bounds.items() if n in wanted}
+                bounds = {**peak_bounds(window.detail), **window.bounds}
+                limits.bounds[window_of(settings)] = {n: b for n, b in bounds.items() if n in wanted}
 
     def _limits(self, harness: Harness, server: Server, settings: Settings) -> Limits:
         """The limits of this kind of traffic, measured now unless they are recent."""

@@ -116,18 +116,18 @@ class StartRecorder:
     def add(self, window: Window, attempt: int = 0) -> bool:
         """Validates and records a window; False if it is not valid for the primary metric and worth repeating."""
         telemetry, settings = self.harness.observer.observed(window.span), self._settings_of(window)
-        is_isolated = self.harness.network.is_isolated
-        checked = validity.ValidityInput(window, telemetry, settings, is_isolated, receives_load=self._uses_echo)
+        network = self.harness.network
+        checked = validity.ValidityInput(window, telemetry, settings, network, receives_load=self._uses_echo)
         reasons = window.invalid + validity.reasons(checked) + self._other_machines(window.span)
         reasons += [f"{name}: {why}" for name, span in window.later.items() for why in self._machines(span)]
         record = self._record(attempt + self.attempt)
         machine = machine_metrics(telemetry, window.span, window.load_s)
-        machine |= processor_metrics(telemetry, settings.rig, window.result)
+        machine |= processor_metrics(telemetry, network, window)
         record.within, record.metrics = window.within, {**machine, **window.metrics}
         record.copy = max(record.copy, window.copy)
         record.window = [window.span.began, window.span.ended]
         record.valid, record.reasons, record.latency_reasons = not reasons, reasons, validity.latency_reasons(checked)
-        record.notes = [*self.harness.network.notes, *window.notes]
+        record.notes = [*network.notes, *window.notes]
         record.predictions, record.detail = window.predictions, window.detail
         record.detail["counters"] = counters(telemetry)
         self._add_limits(record, window, settings)

@@ -169,8 +169,8 @@ def falling(x: Sequence[float], y: Sequence[float]) -> Floats:
 
 
 def variance(values: Floats) -> float:
-    """Zero for one value."""
-    return float(np.var(values, ddof=1)) if len(values) > 1 else 0.0
+    """Zero for one value, and for values that differ by rounding only."""
+    return float(np.var(values, ddof=1)) if len(values) > 1 and np.ptp(values) >= ROUNDING else 0.0
 
 
 def either_varies(a: Floats, b: Floats) -> bool:

@@ -39,6 +39,11 @@ class Effect:
         """Whether the ratio is within the margin on both sides."""
         return self.p_equivalence < ALPHA
 
+    @property
+    def is_constant(self) -> bool:
+        """Whether the ratio is the same in all starts, of which no test knows how far they would vary."""
+        return self.mde == 0
+
 
 def paired_effect(
     baseline: Sequence[float], candidate: Sequence[float], margin: float, comparisons: int = 1, alpha: float = ALPHA

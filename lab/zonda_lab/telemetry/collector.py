@@ -29,15 +29,16 @@ class TelemetryCollector:
     def start(self) -> Program:
         """Starts the sampler; the caller stops it.
 
-        Its CPU is the server's or the generator's, and a query that arrives during a sample waits for it: it samples
-        rarely and with little weight.
+        It shares the generator's CPU, where a query that is due during a sample leaves late: it samples rarely and with
+        little weight.
         """
         self._labels.parent.mkdir(exist_ok=True)
         shutil.copyfile(sampler.__file__, self._script)
         self._labels.write_text("{}")
         self.host.place(self._labels, self._script)
         sampling: list[str | Path] = [self._script, "--labels", self._labels, *self.target.arguments]
-        self._program = self.host.start("telemetry", [*YIELDING, self.host.python, *sampling], self.file)
+        command = [*YIELDING, self.host.python, *sampling]
+        self._program = self.host.start("telemetry", command, self.file, self.target.cpus)
         self.label("telemetry", self._program)
         for label, program in self.target.programs.items():
             self.label(label, program)
