@@ -58,6 +58,7 @@ lint: $(VENV)/ready ## format, clippy, documentation, Python
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
 	$(VENV)/bin/ruff check --exclude $(VENV) .
+	if [ -f lab/pyproject.toml ]; then cd lab && ../$(VENV)/bin/mypy; fi
 
 test-clean-root: ## `make run` and `make test` in a bare Debian (root, debootstrap); before a release
 	.ci/clean-root

@@ -17,7 +17,7 @@ from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.experiments.definition import RigSpec
 from zonda_lab.rig import link
 from zonda_lab.rig.host import drop_page_cache
-from zonda_lab.rig.namespaces import CLIENT, SERVER, NamespaceNetwork
+from zonda_lab.rig.namespaces import CLIENT, CONGESTION, SERVER, Namespace, NamespaceNetwork
 from zonda_lab.rig.procfs import cpu_s, descendants
 from zonda_lab.servers.config import Endpoint
 
@@ -164,6 +164,12 @@ def test_global_kernel_settings_are_not_changed() -> None:
     assert Path("/proc/sys/fs/nr_open").read_text() == before
     with pytest.raises(UnsupportedError, match=r"not per namespace on this kernel: fs\.nr_open"):
         NamespaceNetwork(RigSpec(sysctl={"fs.nr_open": 2_000_000}))
+
+
+def test_a_congestion_control_that_is_not_allowed_is_not_replaced_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Namespace, "sysctl", lambda *_: [CONGESTION])
+    with pytest.raises(UnsupportedError, match="tcp_congestion_control"):
+        NamespaceNetwork(RigSpec(sysctl={"net.ipv4.tcp_sack": 0, CONGESTION: "cubic"}))
 
 
 def test_a_value_that_the_kernel_rejects_is_one_error_message() -> None:

@@ -13,6 +13,7 @@ from zonda_lab.measurement.window import Window, processor_metrics
 from zonda_lab.procedures.port_exhaustion import port_bound
 from zonda_lab.results.window_record import disturbed
 from zonda_lab.rig.host import Network
+from zonda_lab.run.rig_limits import Limits, window_of
 from zonda_lab.telemetry.series import BUFFERS, OCTETS, PACKETS, Telemetry, net, saturated
 
 
@@ -170,6 +171,14 @@ def test_the_time_of_the_servers_cpus_is_a_cost_only_if_the_server_uses_them(
     """E33: at 200 queries per second, 107 to 210 µs per answer of a server that used half of that."""
     found = processor_metrics(telemetry(), network, window(server_cpu_s=server_cpu_s).window)
     assert found.get("processor_us_per_query") == (cost_us and pytest.approx(cost_us, abs=1))
+
+
+def test_a_window_of_echo_that_is_invalid_has_no_valid_latency() -> None:
+    limits = Limits(echo_qps=5000.0, generator_qps=5000.0, measured="", traffic={})
+    checked = window(loaded=result(schedule_error_p99_us=60_000.0))
+    limits.add(checked)
+    (why,) = limits.late[window_of(checked.settings)]
+    assert "off its schedule" in why
 
 
 TOO_FEW = "the generator counts 420000 octets of queries, the server's kernel 410000 octets"

@@ -238,7 +238,7 @@ class NamespaceNetwork:
     def _tune(self) -> None:
         for end, settings in ((self.server, self.spec.sysctl), (self.client, self.spec.client_sysctl)):
             elsewhere = end.sysctl(settings)
-            if elsewhere and len(elsewhere) == len(settings):
+            if CONGESTION in elsewhere or (elsewhere and len(elsewhere) == len(settings)):
                 help_text = ALLOW if CONGESTION in elsewhere else ""
                 raise UnsupportedError(f"not per namespace on this kernel: {', '.join(elsewhere)}", help_text)
             self.notes += [f"not set, because it is not per namespace on this kernel: {key}" for key in elsewhere]

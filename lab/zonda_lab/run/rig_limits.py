@@ -22,7 +22,7 @@ from zonda_lab.load.generator import LoadGenerator
 from zonda_lab.measurement.harness import Harness, MakeNetwork
 from zonda_lab.measurement.load_runner import OF_ECHO
 from zonda_lab.measurement.running_server import Server
-from zonda_lab.measurement.validity import ValidityInput, latency_reasons, machine_reasons
+from zonda_lab.measurement.validity import ValidityInput, latency_reasons, machine_reasons, reasons
 from zonda_lab.procedures import procedure_of
 from zonda_lab.procedures.peak import searched
 from zonda_lab.procedures.queries import measure_window
@@ -51,6 +51,16 @@ class Limits:
     bounds: dict[str, dict[str, Bound]] = field(default_factory=dict)  # which of these metrics are only bounds
     late: dict[str, list[str]] = field(default_factory=dict)  # why the latencies of these windows are invalid
     disturbed: list[str] = field(default_factory=list)  # what makes its windows less certain: the reader must know
+
+    def add(self, checked: ValidityInput) -> None:
+        """Adds a window of echo."""
+        window, span, key = checked.window, checked.window.span, window_of(checked.settings)
+        self.disturbed += machine_reasons(checked.telemetry, span.seconds, span.own_cpu_s / span.seconds)
+        self.late[key] = [*reasons(checked), *latency_reasons(checked)]
+        wanted = {name for name in window.metrics if name in GOALS} | set(COMPARED)
+        self.windows[key] = {name: value for name, value in window.metrics.items() if name in wanted}
+        bounds = {**peak_bounds(window.detail), **window.bounds}
+        self.bounds[key] = {name: bound for name, bound in bounds.items() if name in wanted}
 
 
 class RigLimits:
@@ -121,15 +131,8 @@ class RigLimits:
             for settings in map(as_echo, windows):
                 limits = self._limits(harness, server, settings)
                 window = (searched if is_search else measure_window)(harness, server, settings)
-                span, seen = window.span, harness.observer.observed(window.span)
-                limits.disturbed += machine_reasons(seen, span.seconds, span.own_cpu_s / span.seconds)
-                checked = ValidityInput(window, seen, settings, is_isolated=True, receives_load=True)
-                limits.late[window_of(settings)] = latency_reasons(checked)
-                measured = window.metrics
-                wanted = {name for name in measured if name in GOALS} | set(COMPARED)
-                limits.windows[window_of(settings)] = {n: v for n, v in measured.items() if n in wanted}
-                bounds = {**peak_bounds(window.detail), **window.bounds}
-                limits.bounds[window_of(settings)] = {n: b for n, b in bounds.items() if n in wanted}
+                seen = harness.observer.observed(window.span)
+                limits.add(ValidityInput(window, seen, settings, harness.network, receives_load=True))
 
     def _limits(self, harness: Harness, server: Server, settings: Settings) -> Limits:
         """The limits of this kind of traffic, measured now unless they are recent."""
