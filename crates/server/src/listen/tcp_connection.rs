@@ -13,6 +13,7 @@ use super::outgoing_transfer::OutgoingTransfer;
 use super::proxy::{self, ProxyError, ProxyHeader};
 use super::tcp_responder::{Client, Encryption, TcpResponder};
 use super::tls_connection::TlsConnection;
+use crate::tls::TlsStream;
 use netio::epoll::Interest;
 use netio::{is_not_ready, tcp};
 use std::io::{self, Write};
@@ -69,21 +70,25 @@ impl TcpConnection {
     }
 
     pub(super) fn is_handshaking(&self) -> bool {
-        self.tls().is_some_and(|tls| tls.stream.is_handshaking())
+        self.tls().is_some_and(TlsConnection::is_handshaking)
     }
 
     /// Whether its handshake is complete and resumed an earlier session.
     pub(super) fn is_resumed(&self) -> bool {
-        self.tls().is_some_and(|tls| tls.stream.is_resumed())
+        self.tls_stream().is_some_and(TlsStream::is_resumed)
     }
 
     /// Whether its handshake needs nothing but the client's end of it.
     pub(super) fn awaits_finished(&self) -> bool {
-        self.tls().is_some_and(|tls| tls.stream.awaits_finished())
+        self.tls_stream().is_some_and(TlsStream::awaits_finished)
     }
 
     fn tls(&self) -> Option<&TlsConnection> {
         self.state.as_ref()?.tls.as_ref()
+    }
+
+    fn tls_stream(&self) -> Option<&TlsStream> {
+        self.tls()?.stream()
     }
 
     fn active(&self) -> Option<&ActiveState> {
@@ -112,7 +117,7 @@ impl TcpConnection {
     }
 
     pub(super) fn is_active(&self) -> bool {
-        self.active().is_some() || self.tls().is_some_and(|tls| tls.stream.is_active())
+        self.active().is_some() || self.tls().is_some_and(TlsConnection::is_active)
     }
 
     pub(super) fn set_peer(&mut self, peer: IpAddr) {
@@ -126,7 +131,7 @@ impl TcpConnection {
 
     /// Its memory besides the slot, including the kernel's, in octets.
     pub(super) fn memory(&self) -> usize {
-        let tls = self.tls().map_or(0, |tls| tls.stream.memory());
+        let tls = self.tls_stream().map_or(0, TlsStream::memory);
         let unread = if self.has_output() || self.ignores_input() { UNREAD } else { 0 };
         tls + unread + self.active().map_or(0, |active| active.memory())
     }
@@ -141,11 +146,11 @@ impl TcpConnection {
     }
 
     fn has_tls_output(&self) -> bool {
-        self.tls().is_some_and(|tls| tls.stream.has_output())
+        self.tls_stream().is_some_and(TlsStream::has_output)
     }
 
     fn has_tls_ended(&self) -> bool {
-        self.tls().is_some_and(|tls| tls.stream.is_closed())
+        self.tls_stream().is_some_and(TlsStream::is_closed)
     }
 
     fn client(&mut self) -> Client<'_> {
@@ -211,7 +216,7 @@ impl TcpConnection {
         if let Some(octets) = received.filter(|octets| !octets.is_empty()) {
             self.activate().input = Buffer::from(octets);
         }
-        let has_responded = self.tls().is_some_and(|tls| tls.stream.has_responded());
+        let has_responded = self.tls_stream().is_some_and(TlsStream::has_responded);
         Ok(flushed || has_responded || !self.is_handshaking())
     }
 
@@ -317,13 +322,13 @@ impl TcpConnection {
     fn send(&mut self, octets: &[u8]) -> io::Result<usize> {
         match tls_of(&mut self.state) {
             None => send(&self.stream, octets),
-            Some(tls) => tls.stream.send(&mut &self.stream, octets),
+            Some(tls) => tls.send(&self.stream, octets),
         }
     }
 
     /// Writes encrypted octets that wait; returns whether the kernel accepted any.
     fn flush_tls(&mut self) -> io::Result<bool> {
-        tls_of(&mut self.state).map_or(Ok(false), |tls| tls.stream.flush(&mut &self.stream).map(|sent| sent > 0))
+        tls_stream_of(&mut self.state).map_or(Ok(false), |tls| tls.flush(&mut &self.stream).map(|sent| sent > 0))
     }
 
     /// Measures the kernel's memory if it may be much; frees the state of an idle connection.
@@ -378,8 +383,8 @@ impl TcpConnection {
         }
         let active = self.activate();
         (active.kernel_memory, active.closing, active.input) = (kernel_memory, true, Buffer::default());
-        if let Some(tls) = tls_of(&mut self.state) {
-            tls.stream.close_notify(&mut &self.stream);
+        if let Some(tls) = tls_stream_of(&mut self.state) {
+            tls.close_notify(&mut &self.stream);
         }
         self.shut_down().map(|()| false)
     }
@@ -407,8 +412,8 @@ impl TcpConnection {
 
     /// Closes a connection; the kernel still delivers what it has.
     pub(super) fn close(mut self) {
-        if let Some(tls) = tls_of(&mut self.state) {
-            tls.stream.close_notify(&mut &self.stream);
+        if let Some(tls) = tls_stream_of(&mut self.state) {
+            tls.close_notify(&mut &self.stream);
         }
     }
 }
@@ -416,6 +421,10 @@ impl TcpConnection {
 /// Borrows nothing else of a connection.
 fn tls_of(state: &mut Option<Box<State>>) -> Option<&mut TlsConnection> {
     state.as_mut()?.tls.as_mut()
+}
+
+fn tls_stream_of(state: &mut Option<Box<State>>) -> Option<&mut TlsStream> {
+    tls_of(state)?.stream_mut()
 }
 
 fn peer_octets(peer: IpAddr) -> [u8; 16] {

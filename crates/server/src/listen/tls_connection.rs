@@ -8,15 +8,35 @@ use wire::Name;
 
 /// The TLS side of a connection.
 pub(super) struct TlsConnection {
-    pub(super) stream: TlsStream,
+    /// Nothing before the first [`TlsConnection::receive`]: clients that send nothing cost neither memory nor processor time.
+    stream: Option<TlsStream>,
     server: Arc<ServerTls>,
     client: Option<Box<ClientCertificate>>,
 }
 
 impl TlsConnection {
     /// For a connection that was just accepted.
-    pub(super) fn new(server: &Arc<ServerTls>) -> Result<TlsConnection, rustls::Error> {
-        Ok(TlsConnection { stream: server.accept()?, server: server.clone(), client: None })
+    pub(super) fn new(server: &Arc<ServerTls>) -> TlsConnection {
+        TlsConnection { stream: None, server: server.clone(), client: None }
+    }
+
+    /// Nothing as long as the client has sent nothing.
+    pub(super) fn stream(&self) -> Option<&TlsStream> {
+        self.stream.as_ref()
+    }
+
+    pub(super) fn stream_mut(&mut self) -> Option<&mut TlsStream> {
+        self.stream.as_mut()
+    }
+
+    /// Whether the handshake is not complete.
+    pub(super) fn is_handshaking(&self) -> bool {
+        self.stream().is_none_or(TlsStream::is_handshaking)
+    }
+
+    /// Whether there is more than an established session that waits.
+    pub(super) fn is_active(&self) -> bool {
+        self.stream().is_none_or(TlsStream::is_active)
     }
 
     /// The names of the client's certificate, as the authorities of the last reload certify them.
@@ -27,12 +47,21 @@ impl TlsConnection {
     /// Reads once, using the first half of `buffer` for encrypted octets; returns what was decrypted, or `None`.
     pub(super) fn receive<'b>(&mut self, socket: &TcpStream, buffer: &'b mut [u8]) -> io::Result<Option<&'b [u8]>> {
         debug_assert!(buffer.len() >= 2 * MIN_BUFFER);
-        let was_handshaking = self.stream.is_handshaking();
+        let stream = match &mut self.stream {
+            Some(stream) => stream,
+            none => none.insert(self.server.accept().map_err(io::Error::other)?),
+        };
+        let was_handshaking = stream.is_handshaking();
         let (records, octets) = buffer.split_at_mut(buffer.len() / 2);
-        let received = self.stream.receive(&mut &*socket, records, octets)?;
-        if was_handshaking && !self.stream.is_handshaking() {
-            self.client = self.stream.take_client().map(|chain| self.server.client_certificate(chain));
+        let received = stream.receive(&mut &*socket, records, octets)?;
+        if was_handshaking && !stream.is_handshaking() {
+            self.client = stream.take_client().map(|chain| self.server.client_certificate(chain));
         }
         Ok(received.map(|len| &octets[..len]))
+    }
+
+    /// Encrypts and sends; returns how many octets are accepted, none during the handshake.
+    pub(super) fn send(&mut self, socket: &TcpStream, octets: &[u8]) -> io::Result<usize> {
+        self.stream.as_mut().map_or(Ok(0), |stream| stream.send(&mut &*socket, octets))
     }
 }

@@ -5,6 +5,7 @@ use crate::config::remote_server::RemoteTls;
 use crate::listen::handover::Handover;
 use crate::tls::{ClientTls, OwnCertificate, ServerTls, ServerTlsFiles, TlsStream};
 use answer::{Request, Response};
+use std::io::Write;
 
 /// Responds with the query.
 #[derive(Default)]
@@ -160,14 +161,27 @@ fn a_handshake_has_five_seconds_however_long_connections_may_be_idle() {
     assert_eq!(shorter.worker.idle_timeout_ms(), 2000);
 }
 
+/// Whoever accepts them, starts no session: that is a part of the handshake, which has a limited share of the processor.
 #[test]
-fn connections_that_send_nothing_are_held_to_the_limit_of_memory() {
+fn connections_that_send_nothing_take_no_memory_of_a_session() {
     let mut server = Server::new(&ListenConfig { memory_limit: 1 << 20, ..config(1000) });
     let _silent: Vec<Client> = (0..60).map(|_| server.connect_silently()).collect();
     server.rounds(2);
+    let TcpWorker { pool, counters, .. } = &server.worker;
+    assert_eq!((pool.len(), pool.memory(), counters.evicted.value()), (60, 0, 0));
+}
+
+#[test]
+fn connections_that_send_half_a_hello_are_held_to_the_limit_of_memory() {
+    let mut server = Server::new(&ListenConfig { memory_limit: 1 << 20, ..config(1000) });
+    let silent: Vec<Client> = (0..60).map(|_| server.connect_silently()).collect();
+    silent.iter().for_each(|client| (&client.socket).write_all(&[22, 3, 1, 0, 100, 1]).expect("open"));
+    (0..70).for_each(|_| server.worker.run_round(1));
     let TcpWorker { pool, counters, memory_limit, .. } = &server.worker;
     assert!(pool.memory() <= *memory_limit, "{} octets of {} connections", pool.memory(), pool.len());
+    assert!(pool.memory() > 0);
     assert_eq!(counters.evicted.value(), 60 - pool.len() as u64);
+    assert!(counters.evicted.value() > 0);
 }
 
 #[test]

@@ -12,14 +12,8 @@ impl<R: Responder> TcpWorker<R> {
     /// Begins with the messages of a connection and returns true, or with its TLS handshake, which waits for its turn.
     pub(super) fn begin(&mut self, index: u32) -> bool {
         let Route::Give(tls, _) = &self.route else { return true };
-        match TlsConnection::new(tls) {
-            Ok(tls) => {
-                self.change(index, |connection| connection.start_tls(tls));
-                // Clients that send nothing have no turn.
-                self.enforce_limits(index);
-            }
-            Err(_) => drop(self.remove(index)),
-        }
+        let tls = TlsConnection::new(tls);
+        self.change(index, |connection| connection.start_tls(tls));
         false
     }
 
