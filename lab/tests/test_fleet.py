@@ -1,5 +1,6 @@
 """Several machines, simulated by network namespaces with an sshd each."""
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -57,7 +58,7 @@ def lab(
     """Runs the command line in the namespace of the lab, with the inventory as lab.toml."""
     monkeypatch.setenv("ZONDA_LOAD", str(zonda_load.program))
     monkeypatch.setattr(fleet_doctor, "WINDOW_S", 0.5)
-    monkeypatch.setattr(fleet_doctor, "SINK_RATE", 500.0)
+    monkeypatch.setattr(fleet_doctor, "SINK", dataclasses.replace(fleet_doctor.SINK, rate=500.0))
     monkeypatch.chdir(tmp_path)
     Path("lab.toml").write_text(hosts.inventory.read_text())
     with hosts.lab.entered():
