@@ -113,6 +113,23 @@ def test_half_a_query_does_not_stall_others(daemon):
             assert server.ask("www.example.", tcp=tcp).rcode() == dns.rcode.NOERROR
 
 
+@pytest.mark.parametrize("segment", [88, 1460])
+def test_a_client_that_reads_a_little_at_a_time_is_closed(daemon, stopwatch, segment):
+    """4 KB per second, whatever the size of segments: that is no progress within the idle timeout."""
+    server = daemon({"example": big_rrset_zone()}, server=f"tcp-idle-timeout-ms = {IDLE_TIMEOUT_MS}").start()
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2304)
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, segment)
+        client.settimeout(5)
+        client.connect((HOST, server.port))
+        client.sendall(200 * framed_query("big.example.", "TXT"))
+        since = stopwatch()
+        with contextlib.suppress(ConnectionResetError):
+            while client.recv(80):
+                assert since() < 8 * IDLE_TIMEOUT_MS / 1000, "still open"
+                time.sleep(0.02)
+
+
 @pytest.mark.parametrize("half_closed", [False, True])
 def test_unread_answers_take_little_kernel_memory(daemon, half_closed):
     server = daemon({"example": big_rrset_zone()}, server=f"tcp-idle-timeout-ms = {IDLE_TIMEOUT_MS}").start()
