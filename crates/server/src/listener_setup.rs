@@ -22,6 +22,8 @@ struct Threads {
     udp: usize,
     tcp: usize,
     tls: usize,
+    /// For TLS handshakes.
+    handshakes: usize,
     quic: usize,
 }
 
@@ -30,16 +32,19 @@ impl Threads {
         let processors = netio::cpu_affinity::allowed_cpus().map_or(1, |allowed| allowed.len());
         let or = |count: u32, automatic: usize| if count == 0 { automatic } else { count as usize };
         let tcp = or(server.tcp_workers.0, processors.div_ceil(2));
+        let tls = if server.listen_tls.is_empty() { 0 } else { tcp };
         Threads {
             udp: or(server.workers.0, processors),
             tcp,
-            tls: if server.listen_tls.is_empty() { 0 } else { tcp },
+            tls,
+            // As many as their processor time needs.
+            handshakes: (server.tls_handshake_percent.0 as usize).div_ceil(100).min(tls),
             quic: if server.listen_quic.is_empty() { 0 } else { tcp },
         }
     }
 
     fn for_streams(&self) -> usize {
-        self.tcp + self.tls + self.quic
+        self.tcp + self.tls + self.handshakes + self.quic
     }
 }
 
@@ -67,6 +72,7 @@ pub fn listen_config(server: &Server) -> ListenConfig {
         workers: threads.udp,
         tcp_workers: threads.tcp,
         tls_workers: threads.tls,
+        handshake_workers: threads.handshakes,
         connections,
         connections_per_client: per_client(server.tcp_connections_per_client.0, connections),
         memory_limit,
@@ -109,8 +115,7 @@ const HELD_MIN: usize = 4 << 20;
 /// part of all threads would be exceeded.
 fn memory_limits(threads: &Threads, available: u64) -> (usize, usize) {
     let default = ListenConfig::default();
-    // One more does TLS handshakes.
-    let streams = threads.tcp + threads.tls + usize::from(threads.tls > 0);
+    let streams = threads.tcp + threads.tls + threads.handshakes;
     let wanted = streams * default.memory_limit + threads.quic * default.quic.memory_limit;
     let allowed = available / HELD_PART;
     let share = |limit: usize| {
@@ -132,7 +137,8 @@ mod tests {
     #[test]
     fn connections_hold_a_part_of_the_memory_at_most() {
         let limits = |memory_mib: u64, [udp, tcp, tls, quic]: [usize; 4]| {
-            let (streams, quic) = memory_limits(&Threads { udp, tcp, tls, quic }, memory_mib << 20);
+            let handshakes = tls.min(1);
+            let (streams, quic) = memory_limits(&Threads { udp, tcp, tls, handshakes, quic }, memory_mib << 20);
             (streams >> 20, quic >> 20)
         };
         assert_eq!(limits(8192, [2, 2, 2, 2]), (64, 128));
@@ -140,7 +146,24 @@ mod tests {
         // 64 MiB for all: 64 each for TCP, TLS and handshakes, and 128 for QUIC, would be 320.
         assert_eq!(limits(256, [1, 1, 1, 1]), (12, 25));
         assert_eq!(limits(0, [64, 32, 32, 32]), (4, 4));
-        assert_eq!(memory_limits(&Threads { udp: 1, tcp: 1, tls: 0, quic: 0 }, u64::MAX), (64 << 20, 128 << 20));
+        let threads = Threads { udp: 1, tcp: 1, tls: 0, handshakes: 0, quic: 0 };
+        assert_eq!(memory_limits(&threads, u64::MAX), (64 << 20, 128 << 20));
+    }
+
+    #[test]
+    fn handshakes_have_as_many_threads_as_their_processor_time_needs() {
+        let server = |percent, tls: &str| Server {
+            tls_handshake_percent: WholeNumber(percent),
+            tcp_workers: WholeNumber(4),
+            listen_tls: tls.split_whitespace().map(|one| one.parse().expect("an address")).collect(),
+            ..Server::default()
+        };
+        let threads = |percent, tls| Threads::of(&server(percent, tls)).handshakes;
+        let tls = "192.0.2.1";
+        assert_eq!([1, 50, 100, 101, 400, 900].map(|percent| threads(percent, tls)), [1, 1, 1, 2, 4, 4]);
+        assert_eq!(threads(400, ""), 0);
+        let listen = listen_config(&server(400, tls));
+        assert_eq!((listen.handshake_workers, listen.handshake_percent), (4, 400));
     }
 
     #[test]

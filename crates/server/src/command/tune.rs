@@ -157,7 +157,7 @@ fn server_facts(config: &Config, host: &Host) -> ServerFacts {
     .into();
     // By default it has one for each of its own processors, which need not be those of this shell.
     let workers = if server.workers.0 == 0 { host.cpus.usable() } else { listen.workers };
-    let stream_workers = listen.tcp_workers + listen.tls_workers + listen.quic.workers;
+    let stream_workers = listen.tcp_workers + listen.tls_workers + listen.handshake_workers + listen.quic.workers;
     ServerFacts {
         workers: Some(workers as u64),
         addresses: addresses as u64,

@@ -63,7 +63,7 @@ key_table! {
 
         /// The processor time for TLS handshakes, in percent of one processor. QUIC handshakes get as much again.
         ///
-        /// A flood of handshakes then leaves the rest for answers. TLS handshakes have one thread, so more than 100 is for QUIC only.
+        /// A flood of handshakes then leaves the rest for answers. TLS handshakes have a thread for each 100 percent, at most one for each TLS thread.
         Restart "tls-handshake-percent" tls_handshake_percent: WholeNumber<1, 100_000> = "50";
 
         /// A file of keys for TLS session tickets, so that several servers resume each other's sessions (RFC 8446 4.6.1).
@@ -86,7 +86,7 @@ key_table! {
 
         /// TCP threads; 0 means one for every two CPUs, at least one.
         ///
-        /// With `listen-tls` there are as many TLS threads, and one for handshakes; with `listen-quic`, as many QUIC threads.
+        /// With `listen-tls` there are as many TLS threads, and more for handshakes (`tls-handshake-percent`); with `listen-quic`, as many QUIC threads.
         Restart "tcp-workers" tcp_workers: WholeNumber<0, 1024> = "0";
 
         /// The folder for the control socket and for data that must survive a restart.

@@ -17,8 +17,8 @@ pub struct Listeners {
     /// For each thread a listener for each address.
     pub(super) tcp: Vec<Vec<Listener>>,
     pub(super) tls_addresses: Vec<SocketAddr>,
-    /// For the thread that does TLS handshakes, a listener for each address.
-    pub(super) tls: Option<(Vec<Listener>, Arc<ServerTls>)>,
+    /// For each thread that does TLS handshakes a listener for each address.
+    pub(super) tls: Option<(Vec<Vec<Listener>>, Arc<ServerTls>)>,
     pub(super) quic_addresses: Vec<SocketAddr>,
     /// For each QUIC thread a socket for each of its addresses.
     pub(super) quic: Vec<(Vec<UdpEndpoint>, Arc<ServerTls>)>,
@@ -67,8 +67,8 @@ impl Listeners {
         }
         let options = listener_options(&self.options);
         if !bound.is_empty() {
-            let listeners =
-                bound.iter().map(|address| Listener::bind(*address, &options).map_err(over("TLS", *address)));
+            let bind = |address: &SocketAddr| Listener::bind(*address, &options).map_err(over("TLS", *address));
+            let listeners = (0..self.options.handshake_workers).map(|_| bound.iter().map(bind).collect());
             self.tls = Some((listeners.collect::<Result<_, _>>()?, tls.clone()));
         }
         self.tls_addresses = bound;

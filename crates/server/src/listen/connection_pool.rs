@@ -38,7 +38,7 @@ pub(super) struct ConnectionPool {
     /// Indexed by [`TcpConnection::is_active`].
     lists: [List; 2],
     len: usize,
-    /// The most connections for which this thread has memory.
+    /// The most connections of all threads, in case this one has them all.
     capacity: usize,
     limit: ConnectionLimit,
     memory: usize,
@@ -62,9 +62,8 @@ impl SharedCounts {
 }
 
 impl ConnectionPool {
-    /// A pool for at most `capacity` connections.
-    pub(super) fn new(capacity: usize, SharedCounts { limit, clients }: SharedCounts) -> ConnectionPool {
-        let capacity = capacity.min(limit.max()).min(NONE as usize);
+    pub(super) fn new(SharedCounts { limit, clients }: SharedCounts) -> ConnectionPool {
+        let capacity = limit.max().min(NONE as usize);
         ConnectionPool {
             slots: Vec::with_capacity(capacity),
             vacant: NONE,
@@ -94,8 +93,7 @@ impl ConnectionPool {
 
     /// How full it is, as a number of connections and the number for which there are places.
     pub(super) fn occupancy(&self) -> (usize, usize) {
-        let (len, places) = self.limit.occupancy(self.len);
-        if self.len * places > len * self.capacity { (self.len, self.capacity) } else { (len, places) }
+        self.limit.occupancy(self.len)
     }
 
     /// The memory of all connections besides their slots, in octets.
@@ -286,7 +284,7 @@ mod tests {
     /// A pool with `count` connections accepted at 0, 1, 2... ms, and the listener that keeps them open.
     fn pool(count: u32) -> (ConnectionPool, TcpListener) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
-        let mut pool = ConnectionPool::new(4, SharedCounts::new(4, 1));
+        let mut pool = ConnectionPool::new(SharedCounts::new(4, 1));
         for number in 0..count {
             let stream = TcpStream::connect(listener.local_addr().expect("bound")).expect("loopback");
             let peer = IpAddr::V4([192, 0, 2, number as u8].into());
@@ -339,7 +337,7 @@ mod tests {
     fn a_connection_of_another_pool_is_new_whatever_the_clock_of_its_thread() {
         let (mut first, _listener) = pool(1);
         turn(&mut first, 0, 1001, 0);
-        let mut second = ConnectionPool::new(4, SharedCounts::new(4, 1));
+        let mut second = ConnectionPool::new(SharedCounts::new(4, 1));
         assert_eq!(second.adopt(first.remove(0).expect("it was accepted"), 1000), Some(0));
         assert_eq!((second.age_ms(0, 1000), second.expired(1099, 100)), (0, None));
         assert_eq!(second.expired(1100, 100), Some(0));
@@ -350,7 +348,7 @@ mod tests {
         let (mut first, _listener) = pool(1);
         let peer = first.get(0).expect("it was accepted").peer();
         let mut second =
-            ConnectionPool::new(4, SharedCounts { limit: first.limit.clone(), clients: first.clients.clone() });
+            ConnectionPool::new(SharedCounts { limit: first.limit.clone(), clients: first.clients.clone() });
         let connection = first.hand_over(0).expect("it was accepted");
         // The count of a client may be too high.
         let counted = |pool: &ConnectionPool| (pool.connections_of(peer) > 0, pool.limit.occupancy(4).0);

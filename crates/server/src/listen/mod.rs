@@ -49,6 +49,8 @@ pub struct ListenConfig {
     pub tcp_workers: usize,
     /// TLS threads, if there are addresses for TLS, besides the one that does handshakes.
     pub tls_workers: usize,
+    /// Threads that do TLS handshakes, if there are addresses for TLS.
+    pub handshake_workers: usize,
     /// Maximum number of connections, over all threads. To make room for another, one without progress for a second in the
     /// middle of a message or response is closed, or else the one that is idle for the longest.
     pub connections: usize,
@@ -109,6 +111,7 @@ impl Default for ListenConfig {
             workers: 1,
             tcp_workers: 1,
             tls_workers: 1,
+            handshake_workers: 1,
             connections: 10_000,
             connections_per_client: 1_000,
             // About 200 clients that read nothing.

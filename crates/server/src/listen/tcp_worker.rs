@@ -1,5 +1,5 @@
 //! TCP and TLS workers: each thread reads, answers and streams transfers for all of its connections. TCP threads accept theirs.
-//! TLS threads get theirs after the handshake from a thread that does nothing else, so that handshakes delay no answer.
+//! TLS threads get theirs after the handshake from threads that do nothing else, so that handshakes delay no answer.
 //!
 //! Each ready connection gets a turn of bounded cost: one read, responses to the complete messages in order (RFC 7766 6.2.1.1),
 //! one write. A connection with input left gets its next turn after all others that are ready. `connection_eviction.rs` closes
@@ -19,7 +19,7 @@ use super::tcp_responder::TcpResponder;
 use super::worker_setup::WorkerSetup;
 use super::{ListenConfig, Responder};
 use crate::rate_limited_log::RateLimitedLog;
-use crate::tls::{MIN_BUFFER, SESSION_MEMORY};
+use crate::tls::MIN_BUFFER;
 use netio::clock;
 use netio::epoll::{Events, Interest, Poll, Waker};
 use netio::tcp::{Listener, is_out_of_descriptors};
@@ -58,7 +58,7 @@ pub(super) struct TcpWorker<R> {
     pub(super) responder: TcpResponder<R>,
     /// The read buffer of all idle connections.
     input: Box<[u8]>,
-    /// Maximum memory of the connections, in octets.
+    /// Maximum memory of the connections besides what each idle one takes, in octets.
     pub(super) memory_limit: usize,
     pub(super) now_ms: u32,
     pub(super) counters: Arc<ListenerCounters>,
@@ -86,14 +86,7 @@ impl<R: Responder> TcpWorker<R> {
         for (number, listener) in listeners.iter().enumerate() {
             poll.add(listener, FIRST_LISTENER + number as u64, Interest::Readable)?;
         }
-        // With TLS a half is for sessions, the other half for what connections hold besides.
         let is_tls = !matches!(route, Route::Own);
-        let (capacity, memory_limit) = if is_tls {
-            let half = options.memory_limit / 2;
-            ((half / SESSION_MEMORY).max(1), half)
-        } else {
-            (usize::MAX, options.memory_limit)
-        };
         let idle_timeout_ms = whole_ms(options.idle_timeout);
         let configured_idle_timeout_ms = match route {
             Route::Give(..) => idle_timeout_ms.min(whole_ms(HANDSHAKE_TIMEOUT)),
@@ -107,12 +100,12 @@ impl<R: Responder> TcpWorker<R> {
             route,
             given: 0,
             starved_until_ms: None,
-            pool: ConnectionPool::new(capacity, shared),
+            pool: ConnectionPool::new(shared),
             counters: setup.counters.clone(),
             waker: setup.waker.clone(),
             responder: TcpResponder::new(setup, options.idle_timeout),
             input: vec![0; input_len].into(),
-            memory_limit,
+            memory_limit: options.memory_limit,
             now_ms: now_ms(),
             handshakes: HandshakeQueue::new(handshake_share(options), now_ms()),
             configured_idle_timeout_ms,
@@ -311,9 +304,7 @@ impl<R: Responder> TcpWorker<R> {
 
     fn make_room_if_full(&mut self) {
         if self.pool.is_full() && self.make_room() {
-            self.warn(format_args!(
-                "the limit of connections (`tcp-connections`, with TLS also memory) is reached; old ones are closed"
-            ));
+            self.warn(format_args!("the limit of connections (`tcp-connections`) is reached; old ones are closed"));
         }
     }
 
@@ -429,9 +420,9 @@ fn now_ms() -> u32 {
     clock::monotonic().as_millis() as u32
 }
 
-/// The processor time for handshakes, all of which one thread does, in thousandths of a processor.
+/// The processor time for the handshakes of a thread, in thousandths of a processor.
 fn handshake_share(options: &ListenConfig) -> u32 {
-    (options.handshake_percent * 10) as u32
+    (options.handshake_percent * 10).div_ceil(options.handshake_workers.max(1)) as u32
 }
 
 fn whole_ms(duration: Duration) -> u32 {

@@ -115,10 +115,15 @@ impl<R: Responder, F: FnMut() -> R> ThreadStart<F> {
         Ok(())
     }
 
-    /// TCP threads; TLS threads, and the one that does their handshakes.
-    fn tcp_and_tls(&mut self, tcp: Vec<Vec<Listener>>, tls: Option<(Vec<Listener>, Arc<ServerTls>)>) -> io::Result<()> {
+    /// TCP threads; TLS threads, and those that do their handshakes.
+    fn tcp_and_tls(
+        &mut self,
+        tcp: Vec<Vec<Listener>>,
+        tls: Option<(Vec<Vec<Listener>>, Arc<ServerTls>)>,
+    ) -> io::Result<()> {
         let tls_workers = if tls.is_some() { self.options.tls_workers.max(1) } else { 0 };
-        let threads = self.options.tcp_workers + tls_workers + usize::from(tls.is_some());
+        let handshake_threads = tls.as_ref().map_or(0, |(listeners, _)| listeners.len());
+        let threads = self.options.tcp_workers + tls_workers + handshake_threads;
         let shared = SharedCounts::new(self.options.connections, threads);
         for (number, listeners) in tcp.into_iter().enumerate() {
             self.tcp_worker(format!("tcp-{number}"), listeners, Route::Own, Arc::new(Waker::new()?), &shared)?;
@@ -131,8 +136,11 @@ impl<R: Responder, F: FnMut() -> R> ThreadStart<F> {
             threads.push(handover.clone());
             self.tcp_worker(format!("tls-{number}"), Vec::new(), Route::Take(handover), waker, &shared)?;
         }
-        let route = Route::Give(tls, threads);
-        self.tcp_worker("handshakes".to_owned(), listeners, route, Arc::new(Waker::new()?), &shared)
+        for (number, listeners) in listeners.into_iter().enumerate() {
+            let route = Route::Give(tls.clone(), threads.clone());
+            self.tcp_worker(format!("handshakes-{number}"), listeners, route, Arc::new(Waker::new()?), &shared)?;
+        }
+        Ok(())
     }
 
     fn tcp_worker(
@@ -165,6 +173,14 @@ impl<R: Responder, F: FnMut() -> R> ThreadStart<F> {
     fn setup(&mut self, counters: Arc<ListenerCounters>, waker: Arc<Waker>) -> WorkerSetup<R> {
         self.started.wakers.push(waker.clone());
         WorkerSetup { responder: (self.responder)(), counters, waker }
+    }
+}
+
+#[cfg(test)]
+impl ListenerThreads {
+    /// How many threads have accepted TLS connections.
+    pub fn tls_threads_with_connections(&self) -> usize {
+        self.counters.tls.iter().filter(|thread| thread.connections.value() > 0).count()
     }
 }
 

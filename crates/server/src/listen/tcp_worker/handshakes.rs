@@ -1,4 +1,4 @@
-//! TLS handshakes: one thread begins and ends them, and gives the connections to those that serve them.
+//! TLS handshakes: their threads begin and end them, and give the connections to those that serve them.
 
 use super::TcpWorker;
 use crate::listen::Responder;
