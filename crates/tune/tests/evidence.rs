@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use tune::advice::evidence::{Figure, Lookup, describe};
+use serde_json::Value;
+use tune::advice::evidence::{Figure, Lookup, UNTESTABLE, describe};
 use tune::advice::settings;
 
 const HEAD: &str = "\
@@ -23,12 +24,74 @@ fn lookups() -> BTreeSet<Lookup> {
     settings().flat_map(|setting| setting.evidence.iter().copied()).collect()
 }
 
+/// What a lookup measures, whoever quotes it.
+fn measurement(lookup: Lookup) -> Lookup {
+    Lookup { subjects: &[], group: "", needs: "", ..lookup }
+}
+
 /// The entry of a folder whose name begins with the number of the experiment: `e16-sysctl-sweep` for E16.
 fn entry(folder: &str, experiment: &str) -> Option<PathBuf> {
     let number: u32 = experiment.strip_prefix('E')?.parse().ok()?;
     let prefix = format!("e{number:02}-");
     let mut entries = fs::read_dir(lab().join(folder)).ok()?.flatten();
     entries.find(|entry| entry.file_name().to_string_lossy().starts_with(&prefix)).map(|entry| entry.path())
+}
+
+/// The record of an experiment, as far as it is read here.
+struct Record {
+    report: String,
+    /// Levels and subjects for which a claim was not testable: what it requires did not happen.
+    untestable: BTreeSet<(String, String)>,
+}
+
+impl Record {
+    fn of(experiment: &str) -> Option<Record> {
+        let folder = entry("records", experiment)?;
+        let [report, manifest] = ["report.md", "manifest.json"]
+            .map(|name| fs::read_to_string(folder.join(name)).expect("a file of a record"));
+        let untestable = untestable(&report, &claimed_levels(&manifest, experiment));
+        Some(Record { report, untestable })
+    }
+
+    /// The figures of a lookup. Those of an untestable level have no value.
+    fn figures(&self, lookup: &Lookup) -> Vec<Figure> {
+        let mut found = figures(&self.report, lookup);
+        for figure in &mut found {
+            if self.untestable.contains(&(figure.level.clone(), figure.subject.clone())) {
+                (figure.value, figure.outcome) = (String::new(), UNTESTABLE.to_owned());
+            }
+        }
+        found
+    }
+}
+
+/// The claims of an experiment as its manifest has them: what each says, and the levels that it is of.
+fn claimed_levels(manifest: &str, experiment: &str) -> Vec<(String, Vec<String>)> {
+    // Python writes bounds that are missing as numbers that JSON does not have.
+    let manifest =
+        ["-Infinity", "Infinity", "NaN"].iter().fold(manifest.to_owned(), |text, name| text.replace(name, "null"));
+    let manifest: Value = serde_json::from_str(&manifest).expect("a manifest");
+    let claims = manifest["experiments"][experiment]["claims"].as_array().cloned().unwrap_or_default();
+    let levels = |claim: &Value| {
+        let of = claim["of"].as_object().into_iter().flatten();
+        of.filter_map(|(_, level)| Some(level.as_str()?.to_owned())).collect()
+    };
+    claims.iter().map(|claim| (claim["says"].as_str().unwrap_or_default().to_owned(), levels(claim))).collect()
+}
+
+/// The levels and subjects of the claims whose verdict is that they were not testable.
+fn untestable(report: &str, claims: &[(String, Vec<String>)]) -> BTreeSet<(String, String)> {
+    let is_untestable = |figure: &Figure| figure.outcome == UNTESTABLE;
+    let mut found = BTreeSet::new();
+    for (says, levels) in claims {
+        // The reader wants a name that lives as long as those of the table.
+        let level: &'static str = says.clone().leak();
+        let lookup = Lookup { experiment: "", metric: "Claims", level, subjects: &[], group: "", needs: "" };
+        for figure in figures(report, &lookup).into_iter().filter(is_untestable) {
+            found.extend(levels.iter().map(|level| (level.clone(), figure.subject.clone())));
+        }
+    }
+    found
 }
 
 /// The figures of a lookup in a report: the rows of the tables below the heading of its metric.
@@ -110,17 +173,15 @@ fn words<'a>(factors: impl Iterator<Item = (&'a String, &'a String)>) -> String 
 fn the_figures_are_those_of_the_committed_records() {
     let mut expected = HEAD.to_owned();
     // Several settings may quote the same measurement, each for other servers.
-    let measurements: BTreeSet<Lookup> =
-        lookups().into_iter().map(|lookup| Lookup { subjects: &[], ..lookup }).collect();
-    for measurement in measurements {
+    let measurements: BTreeSet<Lookup> = lookups().into_iter().map(measurement).collect();
+    for looked_up in measurements {
         // Without a record, the measurement is only planned.
-        let Some(record) = entry("records", measurement.experiment) else { continue };
-        let report = fs::read_to_string(record.join("report.md")).expect("the report of a record");
+        let Some(record) = Record::of(looked_up.experiment) else { continue };
         let is_quoted = |figure: &Figure| {
-            let quoting = lookups().into_iter().filter(|lookup| Lookup { subjects: &[], ..*lookup } == measurement);
+            let quoting = lookups().into_iter().filter(|lookup| measurement(*lookup) == looked_up);
             quoting.into_iter().any(|lookup| lookup.wants(&figure.subject))
         };
-        expected.extend(figures(&report, &measurement).iter().filter(|figure| is_quoted(figure)).map(Figure::line));
+        expected.extend(record.figures(&looked_up).iter().filter(|figure| is_quoted(figure)).map(Figure::line));
     }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/advice/evidence.tsv");
     if std::env::var_os("UPDATE_EVIDENCE").is_some() {
@@ -144,7 +205,8 @@ fn what_is_looked_up_is_recorded_or_planned() {
             text("records", "report.md").contains(lookup.level) || text("experiments", "").contains(lookup.level);
         let quoted: BTreeSet<&str> = lookup.figures().map(|figure| figure.subject.as_str()).collect();
         assert!(quoted.len() <= 4 || lookup.is_of_group(), "{lookup:?} quotes {} figures", quoted.len());
-        let is_recorded = !figures(&text("records", "report.md"), &lookup).is_empty();
+        let recorded = Record::of(lookup.experiment).map(|record| record.figures(&lookup)).unwrap_or_default();
+        let is_recorded = recorded.iter().any(|figure| figure.outcome != UNTESTABLE);
         let is_quoted = |subject: &'static &'static str| {
             let lookup = Lookup { subjects: std::slice::from_ref(subject), ..lookup };
             quoted.iter().any(|quoted| lookup.wants(quoted))
@@ -192,7 +254,8 @@ fn a_group_of_settings_is_no_measurement_of_one() {
 fn a_report_is_read_by_heading_and_level() {
     let report = "### Mean latency, µs\n\n| server | load | setting | ratio to default (95 % interval) | p (Holm) | outcome |\n| --- |\n\
                   | bind | 95 % | sack 0 | 1.05 (0.93 – 1.18) | 0.6 | inconclusive |\n| bind | 95 % | sack 1 | 1 (1 – 1) | 1 | same |\n";
-    let lookup = Lookup { experiment: "E16", metric: "Mean latency", level: "sack 0", subjects: &[] };
+    let lookup =
+        Lookup { experiment: "E16", metric: "Mean latency", level: "sack 0", subjects: &[], group: "", needs: "" };
     let found = figures(report, &lookup);
     assert_eq!(found.len(), 1);
     assert_eq!(
@@ -200,4 +263,22 @@ fn a_report_is_read_by_heading_and_level() {
         "E16\tMean latency, µs\tsack 0\tbind, load 95 %\tratio to default\t1.05 (0.93 – 1.18)\tinconclusive\tfinal\n"
     );
     assert!(figures(report, &Lookup { metric: "Mean", ..lookup }).is_empty());
+}
+
+/// As E14 was recorded first: no ports ran out, so that nothing was tested for one of two servers.
+#[test]
+fn a_level_whose_claim_was_not_testable_has_no_figure() {
+    let report = "### Claims\n\n| claim | published | confirmed by | condition | measured here | blocks | verdict |\n| --- |\n\
+                  | ports help | 9 % | at most 0.2 | bind | 1.02 times (0.94 – 1.10) | 3 | not testable here |\n\
+                  | ports help | 9 % | at most 0.2 | nsd | 0.1 times (0.1 – 0.1) | 3 | confirmed |\n\n\
+                  ### Time, s\n\n| server | tuning | ratio to default | outcome |\n| --- |\n\
+                  | bind | more ports | 1.02 (0.96 – 1.07) | equivalent within 5.0% |\n| nsd | more ports | 0.1 (0.1 – 0.1) | better |\n";
+    let manifest = r#"{"experiments":{"E14":{"claims":[{"says":"ports help","of":{"tuning":"more ports"}}]}}}"#;
+    let claims = claimed_levels(manifest, "E14");
+    let record = Record { report: report.into(), untestable: untestable(report, &claims) };
+    let lookup = Lookup { experiment: "E14", metric: "Time", level: "more ports", subjects: &[], group: "", needs: "" };
+    let found = record.figures(&lookup);
+    let found: Vec<_> =
+        found.iter().map(|figure| (figure.subject.as_str(), figure.value.as_str(), figure.outcome.as_str())).collect();
+    assert_eq!(found, [("bind", "", UNTESTABLE), ("nsd", "0.1 (0.1 – 0.1)", "better")]);
 }

@@ -1,12 +1,16 @@
 //! Options of BIND 9.
 
-use super::evidence::medians;
+use super::evidence::{IDLE_MEMORY, Lookup, TRANSFER, medians};
 use super::sources::Document::{BindManual, Isc, NlnetLabs, Usc};
 use super::sources::says;
 use super::workload::Server;
 use super::{Advice, Group, Place, SETTING, Setting, descriptors, ports, sizes};
 
 const BIND: Setting = Setting { group: Group::Server, place: Place::Config(Server::Bind), ..SETTING };
+
+/// All options for many zones at once: these three, faster retries and more NOTIFY messages.
+const MANY_ZONES: Lookup =
+    medians("E12", TRANSFER).only(&["bind, zones 2,000, tuned", "bind, zones 2,000, defaults"]).of_group("tuned");
 
 pub(super) const SETTINGS: &[Setting] = &[
     Setting {
@@ -16,7 +20,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         sources: &[says(Usc, "6500000; the default is just 150"), says(BindManual, "150 by default")],
         evidence: &[
             medians("E18", "Connections open").only(&["bind, 15,000 idle"]),
-            medians("E18", "Server memory per idle connection").only(&["bind, 15,000 idle"]),
+            medians("E18", IDLE_MEMORY).only(&["bind, 15,000 idle"]),
         ],
         risk: "BIND needs kilobytes for each connection: see memory of connections",
         ..BIND
@@ -85,6 +89,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         rule: "for a secondary, the transfers of a second at --rate, at least the default of 10",
         compute: |case| ports::parallel_transfers(case, 10),
         sources: &[says(Isc, "30,000 zones take from 66 to 181 s; ports run out after 38 s")],
+        evidence: &[MANY_ZONES],
         risk: "ports run out sooner: see net.ipv4.ip_local_port_range",
         ..BIND
     },
@@ -92,6 +97,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         name: "transfers-per-ns",
         rule: "as transfers-in, for zones of one primary, at least the default of 2",
         compute: |case| ports::parallel_transfers(case, 2),
+        evidence: &[MANY_ZONES],
         risk: "more load for that primary at once",
         ..BIND
     },
@@ -99,6 +105,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         name: "serial-query-rate",
         rule: "for a secondary, the SOA queries of a second at --rate, at least the default of 20",
         compute: |case| ports::parallel_transfers(case, 20),
+        evidence: &[MANY_ZONES],
         risk: "more load for the primaries at once",
         ..BIND
     },

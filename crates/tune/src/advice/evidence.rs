@@ -17,6 +17,10 @@ pub struct Lookup {
     pub level: &'static str,
     /// The figures that are quoted: server and further conditions, as in the report. Empty for all.
     pub subjects: &'static [&'static str],
+    /// The settings that the experiment changes at once, by the name that it has for them; empty if it changes this one alone.
+    pub group: &'static str,
+    /// What the lab lacks for it, such as `a kernel with ...`; empty if nothing.
+    pub needs: &'static str,
 }
 
 /// One measured effect or median.
@@ -39,6 +43,9 @@ pub struct Figure {
     /// Whether the record is of quick windows or an earlier format, so that its verdict is not final.
     pub preliminary: bool,
 }
+
+/// The outcome of a figure that its record could not test: it decides nothing and is not quoted. `evidence.tsv` has no value of it.
+pub const UNTESTABLE: &str = "not testable here";
 
 /// The generated file.
 const TEXT: &str = include_str!("evidence.tsv");
@@ -72,8 +79,17 @@ impl Figure {
 }
 
 impl Lookup {
-    /// The committed figures, in the order of the report.
+    /// The committed figures that may be quoted, in the order of the report.
     pub fn figures(&self) -> impl Iterator<Item = &'static Figure> {
+        self.recorded().filter(|figure| figure.outcome != UNTESTABLE)
+    }
+
+    /// Whether there is a record, but of a measurement that could not test it.
+    pub(crate) fn is_untestable(&self) -> bool {
+        self.recorded().next().is_some() && !self.is_measured()
+    }
+
+    fn recorded(&self) -> impl Iterator<Item = &'static Figure> {
         let lookup = *self;
         let is_metric = move |metric: &str| {
             metric == lookup.metric || metric.strip_prefix(lookup.metric).is_some_and(|unit| unit.starts_with(", "))
@@ -99,26 +115,36 @@ impl Lookup {
 
     /// Whether it compares a whole group of settings, which says little about one of them.
     pub fn is_of_group(&self) -> bool {
-        self.experiment == "E17"
+        !self.group.is_empty()
     }
 
     /// The same measurement for these subjects only.
     pub(super) const fn only(self, subjects: &'static [&'static str]) -> Lookup {
         Lookup { subjects, ..self }
     }
+
+    /// The same measurement, of a whole group of settings.
+    pub(super) const fn of_group(self, group: &'static str) -> Lookup {
+        Lookup { group, ..self }
+    }
+
+    /// The same measurement, for which the lab lacks something.
+    pub(super) const fn needing(self, needs: &'static str) -> Lookup {
+        Lookup { needs, ..self }
+    }
 }
 
 /// An effect of one level of a factor.
 pub(super) const fn effect(experiment: &'static str, metric: &'static str, level: &'static str) -> Lookup {
-    Lookup { experiment, metric, level, subjects: &[] }
+    Lookup { experiment, metric, level, subjects: &[], group: "", needs: "" }
 }
 
 /// Medians of several servers.
 pub(super) const fn medians(experiment: &'static str, metric: &'static str) -> Lookup {
-    Lookup { experiment, metric, level: "", subjects: &[] }
+    effect(experiment, metric, "")
 }
 
-/// The metric of E30, whose baseline is cubic.
+/// The metric of E12 to E15, and of E30, whose baseline is cubic.
 pub(super) const TRANSFER: &str = "Time to transfer all zones";
 
 /// The rows of E16 and E17 that a setting can matter to most. There the generator limits the rate of Zonda, and its latencies do not count.
@@ -132,7 +158,17 @@ pub(super) const fn sweep(level: &'static str) -> Lookup {
 
 /// What a published group of settings changes (E17).
 pub(super) const fn group(level: &'static str) -> Lookup {
-    effect("E17", "Server CPU time per answer", level).only(AT_FULL_LOAD)
+    effect("E17", "Server CPU time per answer", level).only(AT_FULL_LOAD).of_group(level)
+}
+
+/// The same for the latency of connections.
+pub(super) const fn group_latency(level: &'static str) -> Lookup {
+    effect("E17", "Mean connection latency", level).only(BIND_AT_FULL_LOAD).of_group(level)
+}
+
+/// The qdiscs that the kernel of the lab does not have.
+pub(super) const fn qdisc(level: &'static str) -> Lookup {
+    sweep(level).needing("a kernel with the qdiscs fq, fq_codel, sfq and codel (CONFIG_NET_SCH_...)")
 }
 
 /// What one setting changes under the condition that it is for (E33).
@@ -142,6 +178,7 @@ pub(super) const fn alone(metric: &'static str, level: &'static str) -> Lookup {
 
 /// Metrics of E33.
 pub(super) const ANSWERED: &str = "Time until all connections are answered";
+pub(super) const WAITED: &str = "Share of connections whose handshake took over a second";
 pub(super) const FAILED: &str = "Share of connections that failed";
 pub(super) const DROPPED: &str = "Time until the kernel has dropped connections without a client";
 pub(super) const LATENCY: &str = "Mean latency";
@@ -150,6 +187,9 @@ pub(super) const SHARE: &str = "Share of queries answered";
 
 /// Why E3 cannot decide how many workers are best.
 pub(super) const SHARED_PROCESSOR: &str = "in E3 the second worker shares its processor with the load generator";
+
+/// The metric of E18 and E32.
+pub(super) const IDLE_MEMORY: &str = "Server memory per idle connection";
 
 /// 15,000 idle connections of E18, for each server.
 pub(super) const IDLE: &[&str] = &["zonda, 15,000 idle", "nsd, 15,000 idle", "knot, 15,000 idle", "bind, 15,000 idle"];
@@ -160,15 +200,48 @@ pub(crate) struct Found<'a> {
     pub(crate) of_settings: Vec<&'a Lookup>,
     /// Measured for a whole group of settings.
     pub(crate) of_groups: Vec<&'a Lookup>,
+    /// In a record that could not test it.
+    pub(crate) untestable: Vec<&'a Lookup>,
+    /// In the experiment, but the lab lacks something for it.
+    pub(crate) lacking: Vec<&'a Lookup>,
     /// In the experiment, but not in its record.
     pub(crate) planned: Vec<&'a Lookup>,
 }
 
 impl<'a> Found<'a> {
     pub(crate) fn of(lookups: &'a [Lookup]) -> Found<'a> {
-        let (measured, planned): (Vec<&Lookup>, Vec<&Lookup>) = lookups.iter().partition(|lookup| lookup.is_measured());
+        let (measured, others): (Vec<&Lookup>, Vec<&Lookup>) = lookups.iter().partition(|lookup| lookup.is_measured());
         let (of_groups, of_settings) = measured.into_iter().partition(|lookup| lookup.is_of_group());
-        Found { of_settings, of_groups, planned }
+        let (untestable, others): (Vec<&Lookup>, _) = others.into_iter().partition(|lookup| lookup.is_untestable());
+        let (lacking, planned) = others.into_iter().partition(|lookup| !lookup.needs.is_empty());
+        Found { of_settings, of_groups, untestable, lacking, planned }
+    }
+
+    /// What has no figures, and why: a phrase for each reason. `name` is that of a measurement.
+    pub(crate) fn missing(&self, name: impl Fn(&Lookup) -> String) -> Vec<String> {
+        let names = |lookups: &[&Lookup]| {
+            lookups
+                .iter()
+                .map(|lookup| name(lookup))
+                .collect::<BTreeSet<_>>()
+                .into_iter()
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        let mut missing = Vec::new();
+        for (what, lookups) in [
+            ("to be recorded again, because its record could not test it", &self.untestable),
+            ("planned, but not in the committed record", &self.planned),
+        ] {
+            if !lookups.is_empty() {
+                missing.push(format!("{what}: {}", names(lookups)));
+            }
+        }
+        for needs in self.lacking.iter().map(|lookup| lookup.needs).collect::<BTreeSet<_>>() {
+            let lookups: Vec<&Lookup> = self.lacking.iter().copied().filter(|lookup| lookup.needs == needs).collect();
+            missing.push(format!("needs {needs}: {}", names(&lookups)));
+        }
+        missing
     }
 
     /// What every renderer says of a setting that was not measured alone.
@@ -182,20 +255,18 @@ impl<'a> Found<'a> {
 /// `render::evidence` has the short form for people.
 pub fn describe(lookups: &[Lookup]) -> String {
     let found = Found::of(lookups);
-    let planned: BTreeSet<String> = found.planned.iter().map(|lookup| lookup.treatment()).collect();
-    let planned = planned.into_iter().collect::<Vec<_>>().join(", ");
-    let planned = (!planned.is_empty()).then(|| format!("planned, but not in the committed record: {planned}"));
     let measured = found.of_settings.iter().chain(&found.of_groups).map(|lookup| measured(lookup));
-    found.not_measured().into_iter().chain(measured).chain(planned).collect::<Vec<_>>().join("; ")
+    let missing = found.missing(|lookup| lookup.treatment());
+    found.not_measured().into_iter().chain(measured).chain(missing).collect::<Vec<_>>().join("; ")
 }
 
 impl Lookup {
     /// The experiment and what it compares: `E16 “sack 0”`.
     pub(crate) fn treatment(&self) -> String {
-        match (self.experiment, self.level) {
-            (experiment, "") => experiment.to_owned(),
-            (experiment, level) if self.is_of_group() => format!("{experiment} “{level}” (the whole group)"),
-            (experiment, level) => format!("{experiment} “{level}”"),
+        match (self.experiment, self.level, self.group) {
+            (experiment, "", "") => experiment.to_owned(),
+            (experiment, level, "") => format!("{experiment} “{level}”"),
+            (experiment, _, group) => format!("{experiment} “{group}” (the whole group)"),
         }
     }
 }
@@ -223,8 +294,14 @@ pub fn number(value: &str) -> Option<f64> {
 /// The memory that a server needs for one of 15,000 idle connections, in octets: a median of E18.
 pub fn idle_connection_memory(server: &str) -> Option<f64> {
     let subject = format!("{server}, 15,000 idle");
-    let of_server =
-        medians("E18", "Server memory per idle connection").figures().find(|figure| figure.subject == subject);
+    let of_server = medians("E18", IDLE_MEMORY).figures().find(|figure| figure.subject == subject);
+    of_server.and_then(|figure| number(&figure.value))
+}
+
+/// The memory that a server needs for an idle TLS connection, in octets: a median of E32.
+pub fn idle_tls_connection_memory(server: &str) -> Option<f64> {
+    let medians = medians("E32", IDLE_MEMORY);
+    let of_server = medians.figures().find(|figure| figure.subject == server);
     of_server.and_then(|figure| number(&figure.value))
 }
 

@@ -1,6 +1,6 @@
 //! Ports and TIME_WAIT: how many connections a minute are possible.
 
-use super::evidence::{DROPPED, SHARE, alone, effect, group};
+use super::evidence::{DROPPED, Lookup, SHARE, TRANSFER, alone, effect, group, medians};
 use super::sizes::{self, octets};
 use super::sources::Document::{Isc, Kernel, Liang, LowerValues, Operator};
 use super::sources::says;
@@ -18,6 +18,11 @@ const DEFAULT: u64 = 28_232;
 
 /// As many connections in TIME_WAIT take 5 MiB.
 const FEWEST_BUCKETS: u64 = 16_384;
+
+/// BIND with a connection for each zone, of which there are more than ports by default, and the same with more ports.
+const EXHAUSTED_TIME: Lookup = medians("E12", TRANSFER).only(&["bind, zones 30,000, tuned"]);
+const EXHAUSTED_PORTS: Lookup = medians("E12", "Maximum sockets in TIME_WAIT").only(&["bind, zones 30,000, tuned"]);
+const WITH_MORE_PORTS: Lookup = medians("E15", TRANSFER).only(&["bind, tcp, zones 30,000"]);
 
 pub(super) const SETTINGS: &[Setting] = &[
     Setting {
@@ -49,11 +54,14 @@ pub(super) const SETTINGS: &[Setting] = &[
         ],
         evidence: &[
             alone(SHARE, "more ports"),
-            effect("E14", "Time to transfer all zones", "more ports"),
+            EXHAUSTED_TIME,
+            EXHAUSTED_PORTS,
+            WITH_MORE_PORTS,
+            effect("E14", TRANSFER, "more ports"),
             group("Liang et al."),
         ],
         risk: "a service that starts later may find its port in use: list such ports in net.ipv4.ip_local_reserved_ports",
-        condition: "a secondary that opens a connection for each zone",
+        condition: "a secondary that opens a connection for each zone. In E12 there are 28,232 ports, in E15 64,512",
         ..PORT
     },
     Setting {
@@ -76,8 +84,14 @@ pub(super) const SETTINGS: &[Setting] = &[
             says(Operator, "2000000 against simple attacks"),
             says(Kernel, "you must not lower the limit artificially, but rather increase it"),
         ],
-        evidence: &[effect("E14", "Time to transfer all zones", "1,000 buckets (dangerous)"), group("other operator")],
-        risk: "too low: an old packet can reach a new connection with the same ports. Sources disagree whether to raise or lower it; net.ipv4.ip_local_port_range helps without that risk",
+        evidence: &[
+            EXHAUSTED_TIME,
+            EXHAUSTED_PORTS,
+            WITH_MORE_PORTS,
+            effect("E14", TRANSFER, "1,000 buckets (dangerous)"),
+            group("other operator"),
+        ],
+        risk: "too low: an old packet can reach a new connection with the same ports; net.ipv4.ip_local_port_range helps without that risk",
         ..PORT
     },
     Setting {
@@ -145,8 +159,13 @@ pub(super) const SETTINGS: &[Setting] = &[
             }
         },
         sources: &[says(Isc, "connection reuse? protocol tweaks?")],
+        evidence: &[
+            medians("E12", TRANSFER).only(&["zonda, zones 30,000, tuned", "bind, zones 30,000, tuned"]),
+            medians("E12", "Maximum sockets in TIME_WAIT")
+                .only(&["zonda, zones 30,000, tuned", "bind, zones 30,000, tuned"]),
+        ],
         risk: "none known",
-        condition: "a secondary with more zones than ports",
+        condition: "a secondary with more zones than ports. Zonda reuses connections, BIND opens one for each zone",
         ..PORT
     },
     Setting {
@@ -165,6 +184,11 @@ pub(super) const SETTINGS: &[Setting] = &[
             None => Advice::Absent("this kernel has no pressure stall information".into()),
         },
         sources: &[says(Isc, "the first of ten starts was an outlier: 1 to 5 % of the time stalled by disks")],
+        evidence: &[effect(
+            "E10",
+            "Claims",
+            "a cold page cache delays the start (ratio of the time to the first answer, cold to warm)",
+        )],
         risk: "none known",
         condition: "a primary that reads large zone files",
         ..PORT

@@ -61,10 +61,11 @@ pub(super) const SETTINGS: &[Setting] = &[
             says(Microsoft, "server threads on the other processors of the card's node"),
         ],
         evidence: &[
-            effect("E20", "Server CPU time per answer", "server and load free"),
-            effect("E20", "99th percentile latency from the intended send time", "server and load free"),
+            effect("E20", "Server CPU time per answer", "server and load free").only(&["nsd"]),
+            effect("E20", "99th percentile latency from the intended send time", "server and load free").only(&["nsd"]),
         ],
         risk: "another program on that processor then stops one worker",
+        condition: "Zonda binds its UDP threads in both placements of E20, so that only NSD compares bound with free",
         ..PROCESSOR
     },
     Setting {

@@ -1,12 +1,18 @@
 //! Queues of connections and packets.
 
-use super::evidence::{ANSWERED, BIND_AT_FULL_LOAD, DROPPED, FAILED, PROCESSOR, alone, effect, sweep};
+use std::collections::BTreeMap;
+
+use super::evidence::{
+    ANSWERED, BIND_AT_FULL_LOAD, DROPPED, FAILED, PROCESSOR, WAITED, alone, effect, group_latency, sweep,
+};
 use super::sources::Document::{Diiner, Kernel, Liang, LowerValues, Microsoft};
 use super::sources::says;
 use super::{Advice, Group, SETTING, Setting, sizes};
 
 const QUEUE: Setting = Setting { group: Group::Queues, ..SETTING };
 
+/// 6,000 connections within 0.12 s while the server pauses for 0.5 s.
+const STORM: &[&str] = &["zonda, storm during a pause", "bind, storm during a pause"];
 /// The commands for IPv4 and IPv6, UDP and TCP. Answers need a rule of their own.
 const NOTRACK: &str = "nft 'add table inet dns; \
                        add chain inet dns in { type filter hook prerouting priority raw; }; \
@@ -39,8 +45,10 @@ pub(super) const SETTINGS: &[Setting] = &[
         evidence: &[
             alone(ANSWERED, "somaxconn 128"),
             alone(ANSWERED, "somaxconn 65535"),
-            effect("E17", "Mean connection latency", "Liang et al.").only(BIND_AT_FULL_LOAD),
-            effect("E17", "Mean connection latency", "lower values").only(BIND_AT_FULL_LOAD),
+            alone(WAITED, "somaxconn 128").only(STORM),
+            alone(WAITED, "somaxconn 65535").only(STORM),
+            group_latency("Liang et al."),
+            group_latency("lower values"),
         ],
         risk: "a longer queue hides a server that is too slow: clients wait instead of failing",
         ..QUEUE
@@ -68,8 +76,8 @@ pub(super) const SETTINGS: &[Setting] = &[
         evidence: &[
             alone(ANSWERED, "max_syn_backlog 256"),
             alone(ANSWERED, "syncookies 0, max_syn_backlog 256"),
-            effect("E17", "Mean connection latency", "Liang et al.").only(BIND_AT_FULL_LOAD),
-            effect("E17", "Mean connection latency", "lower values").only(BIND_AT_FULL_LOAD),
+            group_latency("Liang et al."),
+            group_latency("lower values"),
         ],
         risk: "each half-open connection takes some 300 octets: 8388600 of them would be 2.4 GiB for a SYN flood",
         ..QUEUE
@@ -169,10 +177,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             says(super::sources::Document::Operator, "1: times out sooner"),
             says(Kernel, "5 by default, about 63 s"),
         ],
-        evidence: &[
-            alone(DROPPED, "synack_retries 1"),
-            effect("E17", "Mean connection latency", "other operator").only(BIND_AT_FULL_LOAD),
-        ],
+        evidence: &[alone(DROPPED, "synack_retries 1"), group_latency("other operator")],
         risk: "with 1 a client that loses two packets cannot connect",
         ..QUEUE
     },

@@ -31,22 +31,19 @@ pub fn full_lines(lookups: &[Lookup]) -> Vec<String> {
 
 /// What there is besides measurements of the setting itself, in one line.
 fn others(found: &Found<'_>) -> Option<String> {
-    let named = [names("in a whole group", &found.of_groups), names("planned", &found.planned)];
-    let others: Vec<String> = found.not_measured().into_iter().chain(named.into_iter().flatten()).collect();
+    let groups: BTreeSet<String> = found.of_groups.iter().map(|lookup| name(lookup)).collect();
+    let groups = groups.into_iter().collect::<Vec<_>>().join(", ");
+    let groups = (!groups.is_empty()).then(|| format!("in a whole group: {groups}"));
+    let others: Vec<String> =
+        found.not_measured().into_iter().chain(groups).chain(found.missing(|lookup| name(lookup))).collect();
     (!others.is_empty()).then(|| others.join("; "))
-}
-
-/// `planned: E16 “sack 0”, E17 “ESnet”`; nothing without lookups.
-fn names(what: &str, lookups: &[&Lookup]) -> Option<String> {
-    let names: BTreeSet<String> = lookups.iter().map(|lookup| name(lookup)).collect();
-    (!names.is_empty()).then(|| format!("{what}: {}", names.into_iter().collect::<Vec<_>>().join(", ")))
 }
 
 /// The measured groups of settings among these lookups: the name of each, and its measurements.
 pub fn groups<'a>(lookups: impl Iterator<Item = &'a Lookup>) -> Vec<(String, Vec<String>)> {
     let lookups: BTreeSet<&Lookup> = lookups.filter(|lookup| lookup.is_of_group() && lookup.is_measured()).collect();
     let mut sorted: Vec<&Lookup> = lookups.into_iter().collect();
-    sorted.sort_by_key(|lookup| lookup.level);
+    sorted.sort_by_key(|lookup| (lookup.experiment, lookup.group));
     by_head(sorted)
 }
 
@@ -63,9 +60,10 @@ fn by_head(lookups: Vec<&Lookup>) -> Vec<(String, Vec<String>)> {
     heads
 }
 
-/// `E16 “sack 0”`.
+/// `E16 “sack 0”`, or `E17 “ESnet”` for a whole group.
 fn name(lookup: &Lookup) -> String {
-    format!("{} “{}”", lookup.experiment, lookup.level)
+    let level = if lookup.is_of_group() { lookup.group } else { lookup.level };
+    format!("{} “{level}”", lookup.experiment)
 }
 
 /// `E16 “sack 1”, preliminary` and `mean latency, ratio to “default”, load 100 %: zonda 1.002 (0.990 – 1.014), inconclusive`.
@@ -75,6 +73,7 @@ fn measured(lookup: &Lookup) -> (String, String) {
     let standing = if figures.iter().any(|figure| figure.preliminary) { ", preliminary" } else { "" };
     let (name, what) = match first.kind.as_str() {
         "claim" => (lookup.experiment.to_owned(), format!("claim that {}", lookup.level)),
+        "median" if lookup.is_of_group() => (name(lookup), format!("{}, median", lower(&first.metric))),
         "median" => (lookup.experiment.to_owned(), format!("{}, median", lower(&first.metric))),
         kind => (name(lookup), format!("{}, {}", lower(lookup.metric), with_quotes(kind))),
     };

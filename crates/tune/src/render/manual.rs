@@ -41,6 +41,8 @@ veth pair on a machine with two processors, without delay or loss, unless the li
 | withheld | two runs of the same treatment differed significantly, so that no verdict is given |
 | preliminary | short windows, to be recorded again: a direction, not a reason to change a setting |
 | in a whole group | measured only together with other settings: see [Groups of settings](#groups-of-settings) |
+| to be recorded again | the record is of a measurement that could not test it, such as one of remedies for ports in which no port ran out |
+| needs a kernel with ... | in the experiment, but the kernel of the lab lacks it |
 | planned | in the experiment, but not yet in its record |
 ";
 

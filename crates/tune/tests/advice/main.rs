@@ -4,6 +4,7 @@ mod apply;
 mod checkers;
 mod files;
 mod hosts;
+mod reasons;
 mod synthetic;
 mod values;
 

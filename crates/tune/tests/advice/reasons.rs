@@ -1,0 +1,77 @@
+//! What rows say of their reasons: records, sources that disagree, and what an advice costs.
+
+use tune::advice::{Action, settings};
+use tune::render::{manual, table};
+use tune::{Case, Role, Row, Server, ServerFacts, Workload, advise};
+
+use crate::synthetic::{TestHost, workload};
+
+fn row(role: Role, name: &str) -> Row {
+    TestHost::recorded().row(workload(role), name)
+}
+
+fn of_bind(name: &str) -> Row {
+    TestHost::recorded().row(Workload { server: Server::Bind, ..workload(Role::Secondary) }, name)
+}
+
+/// E14 has measured no exhausted ports, so that it says nothing of a remedy.
+#[test]
+fn a_level_that_a_record_could_not_test_is_not_quoted() {
+    for name in ["net.ipv4.tcp_max_tw_buckets", "net.ipv4.ip_local_port_range"] {
+        let evidence = row(Role::Secondary, name).evidence;
+        let (before, after) =
+            evidence.split_once("to be recorded again").unwrap_or_else(|| panic!("{name}: {evidence}"));
+        assert!(!before.contains("E14") && after.contains("E14 “"), "{name}: {evidence}");
+        assert!(!evidence.contains("equivalent within 5.0%"), "{name}: {evidence}");
+        assert!(
+            evidence.contains("E12, Maximum sockets in TIME_WAIT, median: bind, zones 30,000, tuned 28,232"),
+            "{name}: {evidence}"
+        );
+    }
+    assert!(
+        manual::markdown().contains("to be recorded again, because its record could not test it: E14 “more ports”")
+    );
+}
+
+#[test]
+fn exhausted_ports_are_quoted_from_the_records_that_had_them() {
+    let evidence = row(Role::Secondary, "net.ipv4.ip_local_port_range").evidence;
+    for figure in [
+        "E12, Time to transfer all zones, s, median: bind, zones 30,000, tuned ",
+        "E15, Time to transfer all zones, s, median: bind, tcp, zones 30,000 ",
+    ] {
+        assert!(evidence.contains(figure), "{figure}: {evidence}");
+    }
+}
+
+#[test]
+fn a_cold_page_cache_is_quoted_from_its_record() {
+    let evidence = row(Role::Primary, "cold page cache at the start").evidence;
+    assert!(evidence.contains("E10") && evidence.contains("a cold page cache delays the start"), "{evidence}");
+    for server in ["zonda ", "nsd ", "knot ", "bind "] {
+        assert!(evidence.contains(server), "{server}: {evidence}");
+    }
+}
+
+#[test]
+fn the_options_of_bind_for_many_zones_are_quoted_as_a_group() {
+    for name in ["transfers-in", "transfers-per-ns", "serial-query-rate"] {
+        let evidence = of_bind(name).evidence;
+        assert!(evidence.starts_with("not measured here; E12 “tuned” (the whole group)"), "{name}: {evidence}");
+        for figure in ["bind, zones 2,000, tuned ", "bind, zones 2,000, defaults at least 30"] {
+            assert!(evidence.contains(figure), "{name}: {evidence}");
+        }
+    }
+    let manual = manual::markdown();
+    assert!(
+        manual.contains("in a whole group: E12 “tuned”")
+            && manual.contains("| E12 “tuned” | time to transfer all zones, s, median")
+    );
+}
+
+/// Zonda pins its UDP threads in both placements.
+#[test]
+fn free_processors_are_quoted_for_nsd_only() {
+    let evidence = row(Role::Udp, "binding of workers").evidence;
+    assert!(evidence.contains("nsd, 30,000 q/s") && !evidence.contains("zonda, 30,000 q/s"), "{evidence}");
+}
