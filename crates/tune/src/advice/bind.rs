@@ -2,7 +2,7 @@
 
 use super::evidence::{IDLE_MEMORY, Lookup, TRANSFER, medians};
 use super::sources::Document::{BindManual, Isc, NlnetLabs, Usc};
-use super::sources::says;
+use super::sources::{advises, says};
 use super::workload::Server;
 use super::{Advice, Group, Place, SETTING, Setting, descriptors, ports, sizes};
 
@@ -17,7 +17,10 @@ pub(super) const SETTINGS: &[Setting] = &[
         name: "tcp-clients",
         rule: "--connections, at least the default of 150, which is for a resolver at home",
         compute: |case| Advice::above_default(case.workload.connections, 150, "as many as --connections"),
-        sources: &[says(Usc, "6500000; the default is just 150"), says(BindManual, "150 by default")],
+        sources: &[
+            advises(Usc, "6500000").saying("; the default is just 150"),
+            advises(BindManual, "150").saying(" by default"),
+        ],
         evidence: &[
             medians("E18", "Connections open").only(&["bind, 15,000 idle"]),
             medians("E18", IDLE_MEMORY).only(&["bind, 15,000 idle"]),
@@ -33,8 +36,8 @@ pub(super) const SETTINGS: &[Setting] = &[
             Advice::above_default(wanted, 10, "0 takes the system's own default, which need not be somaxconn")
         },
         sources: &[
-            says(Usc, "0: the length of the system"),
-            says(BindManual, "10 by default and at least; 0 takes a default of the system"),
+            advises(Usc, "0").saying(": the length of the system"),
+            advises(BindManual, "10").saying(" by default and at least; 0 takes a default of the system"),
         ],
         evidence: &[medians("E18", "Connections accepted per second").only(&["bind, 15,000 idle"])],
         risk: "none known",
@@ -49,7 +52,7 @@ pub(super) const SETTINGS: &[Setting] = &[
                 descriptors::wanted(case)
             ))
         },
-        sources: &[says(Usc, "6500000"), says(BindManual, "deprecated in 9.18")],
+        sources: &[advises(Usc, "6500000"), says(BindManual, "deprecated in 9.18")],
         evidence: &[medians("E19", "Share of UDP queries answered").only(&["bind"])],
         ..BIND
     },
@@ -57,7 +60,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         name: "reserved-sockets",
         rule: "left: it has no effect any more",
         compute: |_| Advice::Leave("deprecated, without effect".into()),
-        sources: &[says(Usc, "16384"), says(BindManual, "deprecated, no effect")],
+        sources: &[advises(Usc, "16384"), says(BindManual, "deprecated, no effect")],
         risk: "useless, and later versions do not have it",
         ..BIND
     },

@@ -3,7 +3,7 @@
 use super::evidence::{Lookup, SHARE, TRANSFER, alone, effect, group, sweep};
 use super::sizes::octets;
 use super::sources::Document::{Diiner, Esnet, Kernel, LowerValues, Operator};
-use super::sources::says;
+use super::sources::{advises, says};
 use super::workload::Role;
 use super::{Advice, Case, Group, SETTING, Setting, missing, sizes};
 
@@ -33,8 +33,8 @@ pub(super) const SETTINGS: &[Setting] = &[
             case.at_least("net.core.rmem_max", wanted.min(most), why + &limit)
         },
         sources: &[
-            says(Esnet, "67108864"),
-            says(LowerValues, "10485760"),
+            advises(Esnet, "67108864"),
+            advises(LowerValues, "10485760"),
             says(Diiner, "tiny buffers (550 octets) have no impact"),
         ],
         evidence: &[alone(SHARE, "receive buffer 208 KiB")],
@@ -51,7 +51,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             let why = format!("{answers} answers wait for the card for {} ms at each socket", sizes::SOFTIRQ_PAUSE_MS);
             case.at_least("net.core.wmem_max", wanted, why)
         },
-        sources: &[says(Esnet, "67108864"), says(LowerValues, "10485760")],
+        sources: &[advises(Esnet, "67108864"), advises(LowerValues, "10485760")],
         risk: "none known",
         ..BUFFER
     },
@@ -59,7 +59,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         name: "net.core.rmem_default",
         rule: "left at 212992: DNS servers ask for the buffer of their own sockets",
         compute: |case| default_buffer(case, "net.core.rmem_default"),
-        sources: &[says(Esnet, "67108864")],
+        sources: &[advises(Esnet, "67108864")],
         risk: "64 MiB for every UDP and raw socket of every program: one that does not read can pin that much",
         ..BUFFER
     },
@@ -67,7 +67,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         name: "net.core.wmem_default",
         rule: "left at 212992: DNS servers ask for the buffer of their own sockets",
         compute: |case| default_buffer(case, "net.core.wmem_default"),
-        sources: &[says(Esnet, "67108864")],
+        sources: &[advises(Esnet, "67108864")],
         risk: "as net.core.rmem_default",
         ..BUFFER
     },
@@ -76,8 +76,8 @@ pub(super) const SETTINGS: &[Setting] = &[
         rule: "for a secondary, twice the octets in flight at the speed of the card and 100 ms, because half of a buffer is overhead, from 6 to 32 MiB; otherwise left",
         compute: |case| stream_buffer(case, "net.ipv4.tcp_rmem", Role::Secondary, TCP_RMEM_MAX),
         sources: &[
-            says(Esnet, "4096 87380 33554432"),
-            says(LowerValues, "1024 4096 1048576"),
+            advises(Esnet, "4096 87380 33554432"),
+            advises(LowerValues, "1024 4096 1048576"),
             says(Diiner, "above 32 MiB no improvement; 550 octets no impact"),
         ],
         evidence: &[SMALL_BUFFERS, BIG_BUFFERS, sweep("big buffers"), sweep("tiny buffers"), group("ESnet")],
@@ -90,8 +90,8 @@ pub(super) const SETTINGS: &[Setting] = &[
         rule: "for a primary, twice the octets in flight at the speed of the card and 100 ms, because half of a buffer is overhead, from 4 to 32 MiB; otherwise left",
         compute: |case| stream_buffer(case, "net.ipv4.tcp_wmem", Role::Primary, TCP_WMEM_MAX),
         sources: &[
-            says(Esnet, "4096 65536 33554432"),
-            says(LowerValues, "1024 4096 1048576"),
+            advises(Esnet, "4096 65536 33554432"),
+            advises(LowerValues, "1024 4096 1048576"),
             says(Diiner, "above 32 MiB no improvement; 550 octets no impact"),
         ],
         evidence: &[SMALL_BUFFERS, BIG_BUFFERS, sweep("big buffers"), sweep("tiny buffers"), group("ESnet")],
@@ -108,7 +108,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             protocol_memory(case, "net.ipv4.tcp_mem", busy, 16, &needed)
         },
         sources: &[
-            says(Operator, "8388608 8388608 8388608 (32 GiB)"),
+            advises(Operator, "8388608 8388608 8388608").saying(" (32 GiB)"),
             says(Kernel, "computed from the memory at boot"),
         ],
         risk: "above the memory of the host it is no limit at all: buffers then end in the out-of-memory killer",
@@ -125,7 +125,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             let needed = format!("{sockets} sockets of {} and as much overhead", octets(buffer));
             protocol_memory(case, "net.ipv4.udp_mem", charged, 8, &needed)
         },
-        sources: &[says(Operator, "747744 996992 1495488"), says(Kernel, "computed from the memory at boot")],
+        sources: &[advises(Operator, "747744 996992 1495488"), says(Kernel, "computed from the memory at boot")],
         risk: "as net.ipv4.tcp_mem",
         ..BUFFER
     },
@@ -133,7 +133,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         name: "net.core.optmem_max",
         rule: "left: it limits ancillary data, and a DNS server sends one address with a datagram",
         compute: |case| case.leave("net.core.optmem_max", "ancillary data of a datagram takes less than 100 octets"),
-        sources: &[says(Operator, "10485760"), says(Diiner, "no noticeable improvement, as ESnet says")],
+        sources: &[advises(Operator, "10485760"), says(Diiner, "no noticeable improvement, as ESnet says")],
         evidence: &[sweep("optmem_max 10 MB"), group("other operator")],
         risk: "any program may then pin 10 MiB of kernel memory with one socket",
         ..BUFFER

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::evidence::{effect, sweep};
+use super::evidence::{effect, qdisc};
 use super::sources::Document::{Diiner, Esnet, Kernel, Microsoft, NlnetLabs, Usc};
-use super::sources::says;
+use super::sources::{advises, says};
 use super::{Advice, Case, Group, Place, SETTING, Setting, sizes};
 use crate::host::Interface;
 
@@ -55,8 +55,8 @@ pub(super) const SETTINGS: &[Setting] = &[
                 _ => case.leave("net.core.default_qdisc", "DIINER found no impact of any discipline on a DNS server"),
             }
         },
-        sources: &[says(Esnet, "fq"), says(Diiner, "sfq, codel, fq_codel, fq: no impact under any load")],
-        evidence: &[sweep("qdisc fq"), sweep("qdisc fq_codel")],
+        sources: &[advises(Esnet, "fq"), says(Diiner, "sfq, codel, fq_codel, fq: no impact under any load")],
+        evidence: &[qdisc("qdisc fq"), qdisc("qdisc fq_codel")],
         risk: "none known: a card with several queues gets it for each of them, below mq, and a card that is up keeps its own",
         ..CARD
     },
@@ -85,7 +85,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             None => Advice::Absent("`tc` is missing or prints nothing, or there is no card".into()),
         },
         sources: &[says(Diiner, "sfq, codel, fq_codel, fq: no impact under any load")],
-        evidence: &[sweep("qdisc fq"), sweep("qdisc fq_codel")],
+        evidence: &[qdisc("qdisc fq"), qdisc("qdisc fq_codel")],
         ..CARD
     },
     Setting {

@@ -3,7 +3,7 @@
 use super::evidence::{IDLE, idle_connection_memory, medians};
 use super::sizes::octets;
 use super::sources::Document::{Diiner, Kernel, Liang, Usc};
-use super::sources::says;
+use super::sources::{advises, says};
 use super::workload::Server;
 use super::{Advice, Case, Group, Place, SETTING, Setting, sizes};
 
@@ -32,7 +32,10 @@ pub(super) const SETTINGS: &[Setting] = &[
                 _ => Advice::set(raised(case, UNIT, wanted), why),
             }
         },
-        sources: &[says(Liang, "6500000:8388600"), says(Usc, "services do not honour limits.d, so set it in the unit")],
+        sources: &[
+            advises(Liang, "6500000:8388600"),
+            says(Usc, "services do not honour limits.d, so set it in the unit"),
+        ],
         evidence: &[medians("E19", "Share of UDP queries answered"), medians("E19", "Time until TCP answers again")],
         risk: "none known: a limit that is never reached costs nothing",
         condition: "the server is started by systemd",
@@ -43,7 +46,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         place: Place::Unit,
         rule: "left: the limit of one service belongs into its own unit; this one needs a reboot and concerns all services",
         compute: |_| Advice::Leave("LimitNOFILE of the server's own unit is enough, and needs no reboot".into()),
-        sources: &[says(Liang, "6500000:8388600 for all services, after a reboot")],
+        sources: &[advises(Liang, "6500000:8388600").saying(" for all services, after a reboot")],
         risk: "programs that close every possible descriptor at their start become slow",
         ..DESCRIPTOR
     },
@@ -58,7 +61,7 @@ pub(super) const SETTINGS: &[Setting] = &[
                 _ => Advice::set(raised(case, LOGIN, wanted), format!("as {UNIT}; systemd services do not read it")),
             }
         },
-        sources: &[says(Liang, "6500000, soft and hard, for everybody")],
+        sources: &[advises(Liang, "6500000").saying(", soft and hard, for everybody")],
         risk: "concerns every user of the host; above fs.nr_open pam_limits fails, and nobody can log in",
         condition: "the server is started from a shell, by cron or by an init script with PAM",
         ..DESCRIPTOR
@@ -74,7 +77,7 @@ pub(super) const SETTINGS: &[Setting] = &[
                 format!("no process may have a limit above it, and {wanted} descriptors are needed"),
             )
         },
-        sources: &[says(Liang, "6500000")],
+        sources: &[advises(Liang, "6500000")],
         risk: "none known",
         ..DESCRIPTOR
     },
@@ -89,7 +92,7 @@ pub(super) const SETTINGS: &[Setting] = &[
                 format!("{} descriptors of the server and {SYSTEM} of the rest", wanted - SYSTEM),
             )
         },
-        sources: &[says(Liang, "6500000"), says(Diiner, "above 524288 no noticeable improvement")],
+        sources: &[advises(Liang, "6500000"), says(Diiner, "above 524288 no noticeable improvement")],
         risk: "each open file takes about 1 KiB of kernel memory",
         ..DESCRIPTOR
     },

@@ -176,6 +176,9 @@ pub struct Row {
     pub condition: &'static str,
     /// What documents say.
     pub sources: Vec<String>,
+    /// Where they give different values: which, and who.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disagreement: Option<String>,
     /// The part of the table.
     #[serde(skip)]
     pub group: Group,
@@ -236,9 +239,17 @@ fn row(case: &Case, setting: &Setting) -> Row {
         risk: setting.risk,
         condition: setting.condition,
         sources: setting.sources.iter().map(Source::to_string).collect(),
+        disagreement: setting.disagreement(),
         group: setting.group,
         place: setting.place,
         is_reached,
+    }
+}
+
+impl Setting {
+    /// The values that its sources give, if they differ: `sources disagree: 0 (an operator) or 1 (kernel documentation)`.
+    pub fn disagreement(&self) -> Option<String> {
+        sources::disagreement(self.sources)
     }
 }
 

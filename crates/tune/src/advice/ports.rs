@@ -3,7 +3,7 @@
 use super::evidence::{DROPPED, Lookup, SHARE, TRANSFER, alone, effect, group, medians};
 use super::sizes::{self, octets};
 use super::sources::Document::{Isc, Kernel, Liang, LowerValues, Operator};
-use super::sources::says;
+use super::sources::{advises, says};
 use super::workload::{Role, Server};
 use super::{Advice, Case, Group, Place, SETTING, Setting, missing};
 
@@ -49,8 +49,8 @@ pub(super) const SETTINGS: &[Setting] = &[
         },
         sources: &[
             says(Isc, "28,231 ports and 60 s of TIME_WAIT stop a secondary of 30,000 zones"),
-            says(Liang, "2048 65500"),
-            says(LowerValues, "1024 65535"),
+            advises(Liang, "2048 65500"),
+            advises(LowerValues, "1024 65535"),
         ],
         evidence: &[
             alone(SHARE, "more ports"),
@@ -80,8 +80,8 @@ pub(super) const SETTINGS: &[Setting] = &[
             case.at_least("net.ipv4.tcp_max_tw_buckets", wanted, why)
         },
         sources: &[
-            says(Isc, "1000 makes a cold start eleven times as fast, and is dangerous"),
-            says(Operator, "2000000 against simple attacks"),
+            advises(Isc, "1000").saying(" makes a cold start eleven times as fast, and is dangerous"),
+            advises(Operator, "2000000").saying(" against simple attacks"),
             says(Kernel, "you must not lower the limit artificially, but rather increase it"),
         ],
         evidence: &[
@@ -103,7 +103,10 @@ pub(super) const SETTINGS: &[Setting] = &[
                 "programs that bind their source address first, as most DNS servers do, gain nothing; use more ports",
             )
         },
-        sources: &[says(LowerValues, "1 is not recommended"), says(Kernel, "2 by default; needs TCP timestamps")],
+        sources: &[
+            says(LowerValues, "not recommended: 1"),
+            advises(Kernel, "2").saying(" by default; needs TCP timestamps"),
+        ],
         evidence: &[alone(SHARE, "tw_reuse 1"), alone(SHARE, "tw_reuse 1, timestamps 0")],
         risk: "with 1 and without timestamps an old packet can reach a new connection",
         ..PORT
@@ -115,8 +118,8 @@ pub(super) const SETTINGS: &[Setting] = &[
             case.default("net.ipv4.tcp_fin_timeout", "60", "it does not shorten TIME_WAIT, so it frees no port")
         },
         sources: &[
-            says(Operator, "15; “some say not lower then 30, other say 5-10 for busy server; dflt 60s”"),
-            says(Kernel, "60 by default; orphaned connections in FIN-WAIT-2"),
+            advises(Operator, "15").saying("; “some say not lower then 30, other say 5-10 for busy server; dflt 60s”"),
+            advises(Kernel, "60").saying(" by default; orphaned connections in FIN-WAIT-2"),
         ],
         evidence: &[alone(DROPPED, "fin_timeout 5"), group("other operator")],
         risk: "too low: a slow client's last packets are answered with a reset",
@@ -133,8 +136,9 @@ pub(super) const SETTINGS: &[Setting] = &[
             )
         },
         sources: &[
-            says(Operator, "1: times out sooner"),
-            says(Kernel, "lower it on loaded web servers, where orphans take much memory"),
+            advises(Operator, "1").saying(": times out sooner"),
+            advises(Kernel, "0")
+                .saying(" by default, which means 8; lower it on loaded web servers, where orphans take much memory"),
         ],
         evidence: &[alone(DROPPED, "orphan_retries 1"), group("other operator")],
         risk: "the last answer to a client with some loss gets lost",

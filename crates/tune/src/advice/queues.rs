@@ -6,8 +6,8 @@ use super::evidence::{
     ANSWERED, BIND_AT_FULL_LOAD, DROPPED, FAILED, PROCESSOR, WAITED, alone, effect, group_latency, sweep,
 };
 use super::sources::Document::{Diiner, Kernel, Liang, LowerValues, Microsoft};
-use super::sources::says;
-use super::{Advice, Group, SETTING, Setting, sizes};
+use super::sources::{advises, says};
+use super::{Advice, Case, Group, SETTING, Setting, sizes};
 
 const QUEUE: Setting = Setting { group: Group::Queues, ..SETTING };
 
@@ -38,8 +38,8 @@ pub(super) const SETTINGS: &[Setting] = &[
             case.at_least("net.core.somaxconn", wanted, why)
         },
         sources: &[
-            says(Liang, "65535"),
-            says(LowerValues, "32768"),
+            advises(Liang, "65535"),
+            advises(LowerValues, "32768"),
             says(Kernel, "the limit of what a server may ask for with listen()"),
         ],
         evidence: &[
@@ -69,8 +69,8 @@ pub(super) const SETTINGS: &[Setting] = &[
             case.at_least("net.ipv4.tcp_max_syn_backlog", wanted, why)
         },
         sources: &[
-            says(Liang, "8388600"),
-            says(LowerValues, "65536"),
+            advises(Liang, "8388600"),
+            advises(LowerValues, "65536"),
             says(Kernel, "a limit for each listener; if the server is overloaded, increase it, and check somaxconn"),
         ],
         evidence: &[
@@ -103,8 +103,8 @@ pub(super) const SETTINGS: &[Setting] = &[
             }
         },
         sources: &[
-            says(Liang, "8388600"),
-            says(LowerValues, "300000"),
+            advises(Liang, "8388600"),
+            advises(LowerValues, "300000"),
             says(Kernel, "the longest queue of received packets of a processor"),
         ],
         risk: "300,000 packets are 1.5 s of delay at 200,000 per second: clients have asked again by then",
@@ -135,8 +135,10 @@ pub(super) const SETTINGS: &[Setting] = &[
             )
         },
         sources: &[
-            says(Diiner, "1 gains: latency -5 %, rate +8 %, lost -98 % at full load, nothing at other loads"),
-            says(Kernel, "only if you are really sure that the listener cannot be made faster"),
+            advises(Diiner, "1")
+                .saying(" gains: latency -5 %, rate +8 %, lost -98 % at full load, nothing at other loads"),
+            advises(Kernel, "0")
+                .saying(" by default; 1 only if you are really sure that the listener cannot be made faster"),
         ],
         evidence: &[
             alone(ANSWERED, "somaxconn 128, abort_on_overflow 1"),
@@ -154,7 +156,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         compute: |case| {
             case.default("net.ipv4.tcp_syncookies", "1", "a SYN flood then costs no memory, and clients still connect")
         },
-        sources: &[says(Kernel, "1 by default; a fallback, not a way to serve legal load")],
+        sources: &[advises(Kernel, "1").saying(" by default; a fallback, not a way to serve legal load")],
         evidence: &[
             alone(ANSWERED, "syncookies 0"),
             alone(ANSWERED, "syncookies 0, max_syn_backlog 256"),
@@ -174,8 +176,8 @@ pub(super) const SETTINGS: &[Setting] = &[
             )
         },
         sources: &[
-            says(super::sources::Document::Operator, "1: times out sooner"),
-            says(Kernel, "5 by default, about 63 s"),
+            advises(super::sources::Document::Operator, "1").saying(": times out sooner"),
+            advises(Kernel, "5").saying(" by default, about 63 s"),
         ],
         evidence: &[alone(DROPPED, "synack_retries 1"), group_latency("other operator")],
         risk: "with 1 a client that loses two packets cannot connect",

@@ -7,7 +7,9 @@ use std::fmt;
 pub struct Source {
     /// The document.
     pub document: Document,
-    /// What it says, in few words.
+    /// The value that it gives, as it is written; empty if it gives none.
+    pub value: &'static str,
+    /// What it says, in few words, after the value.
     pub says: &'static str,
 }
 
@@ -34,6 +36,8 @@ pub enum Document {
     NlnetLabs,
     /// The documentation of the Linux kernel.
     Kernel,
+    /// The RFC on selective acknowledgements.
+    Rfc2018,
     /// The manual of NSD.
     NsdManual,
     /// The manual of Knot DNS.
@@ -44,7 +48,7 @@ pub enum Document {
 
 impl Document {
     /// All documents, for the manual.
-    pub const ALL: [Document; 13] = [
+    pub const ALL: [Document; 14] = [
         Document::Usc,
         Document::Liang,
         Document::Esnet,
@@ -55,6 +59,7 @@ impl Document {
         Document::Microsoft,
         Document::NlnetLabs,
         Document::Kernel,
+        Document::Rfc2018,
         Document::NsdManual,
         Document::KnotManual,
         Document::BindManual,
@@ -73,6 +78,7 @@ impl Document {
             Document::Microsoft => "Microsoft",
             Document::NlnetLabs => "NLnet Labs 2013",
             Document::Kernel => "kernel documentation",
+            Document::Rfc2018 => "RFC 2018",
             Document::NsdManual => "NSD manual",
             Document::KnotManual => "Knot manual",
             Document::BindManual => "BIND manual",
@@ -94,6 +100,7 @@ impl Document {
             }
             Document::NlnetLabs => "NLnet Labs, “NSD4 Performance Measurements”, 2013, with readers' comments",
             Document::Kernel => "Documentation/networking/ip-sysctl.rst, scaling.rst and admin-guide of Linux",
+            Document::Rfc2018 => "Mathis et al., “TCP Selective Acknowledgment Options”, 1996",
             Document::NsdManual => "nsd.conf(5) and “Tuning” of NSD 4.6",
             Document::KnotManual => "knot.conf(5) of Knot DNS 3.2",
             Document::BindManual => "named.conf(5) and the Administrator Reference Manual of BIND 9.18",
@@ -103,11 +110,37 @@ impl Document {
 
 impl fmt::Display for Source {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}: {}", self.document.short(), self.says)
+        write!(formatter, "{}: {}{}", self.document.short(), self.value, self.says)
     }
 }
 
-/// A source, shorter to write.
+/// A source that gives no value.
 pub(super) const fn says(document: Document, says: &'static str) -> Source {
-    Source { document, says }
+    Source { document, value: "", says }
+}
+
+/// A source that gives a value.
+pub(super) const fn advises(document: Document, value: &'static str) -> Source {
+    Source { document, value, says: "" }
+}
+
+impl Source {
+    /// The same source with what it says of the value.
+    pub(super) const fn saying(self, says: &'static str) -> Source {
+        Source { says, ..self }
+    }
+}
+
+/// The values of sources, if they differ: `sources disagree: 0 (an operator) or 1 (kernel documentation)`.
+pub(super) fn disagreement(sources: &[Source]) -> Option<String> {
+    let mut values: Vec<(&str, Vec<&str>)> = Vec::new();
+    for source in sources.iter().filter(|source| !source.value.is_empty()) {
+        match values.iter_mut().find(|(value, _)| *value == source.value) {
+            Some((_, documents)) => documents.push(source.document.short()),
+            None => values.push((source.value, vec![source.document.short()])),
+        }
+    }
+    let values: Vec<String> =
+        values.into_iter().map(|(value, documents)| format!("{value} ({})", documents.join(", "))).collect();
+    (values.len() > 1).then(|| format!("sources disagree: {}", values.join(" or ")))
 }

@@ -1,8 +1,8 @@
 //! How TCP behaves: acknowledgements, congestion, metrics.
 
 use super::evidence::{BIND_AT_FULL_LOAD, LATENCY, PROCESSOR, SHARE, TRANSFER, alone, effect, group, medians, sweep};
-use super::sources::Document::{Diiner, Esnet, Kernel, LowerValues, Operator, Usc};
-use super::sources::says;
+use super::sources::Document::{Diiner, Esnet, Kernel, LowerValues, Operator, Rfc2018, Usc};
+use super::sources::{advises, says};
 use super::workload::Role;
 use super::{Advice, Group, SETTING, Setting};
 
@@ -15,17 +15,20 @@ const RETRIES: &str = "net.ipv4.tcp_retries2";
 pub(super) const SETTINGS: &[Setting] = &[
     Setting {
         name: "net.ipv4.tcp_sack",
-        rule: "1, the default: without it one lost packet of a transfer sends everything after it again",
+        rule: "1, the default: without it the sender learns of one lost packet in each round trip",
         compute: |case| {
-            case.default("net.ipv4.tcp_sack", "1", "a lost packet of a long answer or transfer is sent again alone")
+            case.default(
+                "net.ipv4.tcp_sack",
+                "1",
+                "several lost packets of a long answer or transfer are sent again within a round trip",
+            )
         },
         sources: &[
-            says(Operator, "0"),
-            says(
-                Diiner,
-                "1 lowers latency by 1.5 % at full load; but 1 is the default of Linux, so this may be chance",
-            ),
-            says(Kernel, "1 by default"),
+            advises(Operator, "0"),
+            advises(Diiner, "1")
+                .saying(" lowers latency by 1.5 % at full load; but 1 is the default of Linux, so this may be chance"),
+            advises(Kernel, "1").saying(" by default"),
+            says(Rfc2018, "without it a sender learns of a single lost packet per round trip time"),
         ],
         evidence: &[
             effect("E30", TRANSFER, "sack 0").only(LONG_OR_LOSSY),
@@ -33,7 +36,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             sweep("sack 0"),
             group("other operator"),
         ],
-        risk: "0 makes transfers over lossy paths slow; sources disagree, 0 or 1",
+        risk: "0 makes transfers slow over paths that lose several packets of a window, as RFC 2018 says; our records do not show it",
         condition: "paths with loss; E16 and E17 have a link without loss, where SACK does nothing",
         ..TCP
     },
@@ -63,13 +66,16 @@ pub(super) const SETTINGS: &[Setting] = &[
             };
             case.leave("net.ipv4.tcp_congestion_control", why)
         },
-        sources: &[says(Esnet, "htcp for 10G and 100 ms"), says(Kernel, "cubic by default")],
+        sources: &[
+            advises(Esnet, "htcp").saying(" for 10G and 100 ms"),
+            advises(Kernel, "cubic").saying(" by default"),
+        ],
         evidence: &[
             effect("E30", TRANSFER, "bbr").only(LONG_OR_LOSSY),
             effect("E30", TRANSFER, "reno").only(&["zonda, 100 ms", "zonda, 100 ms, 1 % loss"]),
         ],
         risk: "an algorithm that is missing as a module makes the whole line of sysctl fail",
-        condition: "transfers over paths with delay or loss; E30 compares with cubic",
+        condition: "transfers over paths with delay or loss; E30 compares with cubic. htcp needs a kernel with it (CONFIG_TCP_CONG_HTCP), which that of the lab is not, and is not measured here",
         ..TCP
     },
     Setting {
@@ -86,7 +92,7 @@ pub(super) const SETTINGS: &[Setting] = &[
                 (None, Some(_)) => Advice::Leave("no card has jumbo frames".into()),
             }
         },
-        sources: &[says(Esnet, "1 for hosts with jumbo frames")],
+        sources: &[advises(Esnet, "1").saying(" for hosts with jumbo frames")],
         evidence: &[alone(TRANSFER, "mtu_probing 1")],
         risk: "small packets for a while after a loss",
         condition: "an MTU above 1500",
@@ -102,7 +108,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             ),
             _ => case.leave("net.ipv4.tcp_low_latency", "it has done nothing since Linux 4.14"),
         },
-        sources: &[says(Operator, "1; “removed in v4.13”")],
+        sources: &[advises(Operator, "1").saying("; “removed in v4.13”")],
         risk: "none: useless",
         ..TCP
     },
@@ -116,7 +122,7 @@ pub(super) const SETTINGS: &[Setting] = &[
                 "a returning client's connection starts with what was learned",
             )
         },
-        sources: &[says(Operator, "1")],
+        sources: &[advises(Operator, "1")],
         evidence: &[alone(LATENCY, "no_metrics_save 1"), group("other operator")],
         risk: "with 0 one bad moment can slow the next connection to that client",
         ..TCP
@@ -146,7 +152,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             (true, Some(_)) => Advice::set(0, "a transfer on a connection that was idle starts with the window it had"),
             (false, Some(_)) => Advice::Leave("answers to queries fit into the first window".into()),
         },
-        sources: &[says(Kernel, "1 by default: the window falls back after an idle time")],
+        sources: &[advises(Kernel, "1").saying(" by default: the window falls back after an idle time")],
         risk: "a burst into a path that has become narrower",
         condition: "secondaries that keep connections open",
         ..TCP
@@ -160,7 +166,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         },
         sources: &[
             says(Operator, "“see tcp_retries2 for details” of tcp_orphan_retries, without a value"),
-            says(Kernel, "15 by default, about 924 s; at least 8, about 100 s"),
+            advises(Kernel, "15").saying(" by default, about 924 s; at least 8, about 100 s"),
         ],
         risk: "too low: a transfer over a path that fails for a moment is cut",
         ..TCP

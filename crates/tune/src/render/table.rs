@@ -132,7 +132,8 @@ fn append_row(text: &mut String, row: &Row) {
     if row.action == Action::Absent {
         return;
     }
-    sentence("sources", &row.sources.join("; "));
+    let disagreement = row.disagreement.as_ref().map(|values| format!("; {values}")).unwrap_or_default();
+    sentence("sources", &(row.sources.join("; ") + &disagreement));
     for (number, line) in evidence::lines(row.lookups).iter().enumerate() {
         sentence(if number == 0 { "evidence" } else { "and" }, line);
     }

@@ -69,9 +69,82 @@ fn the_options_of_bind_for_many_zones_are_quoted_as_a_group() {
     );
 }
 
+/// The number or numbers at the start of what a source says.
+fn first_numbers(source: &str) -> Option<String> {
+    let says = source.split_once(": ")?.1;
+    let is_value =
+        |word: &&str| word.trim_end_matches([',', ';', ':']).split(':').all(|part| part.parse::<u64>().is_ok());
+    let words: Vec<&str> = says.split(' ').take_while(is_value).collect();
+    (!words.is_empty()).then(|| words.join(" ").trim_end_matches([',', ';', ':']).to_owned())
+}
+
+#[test]
+fn a_row_says_where_its_sources_disagree() {
+    for name in [
+        "net.core.somaxconn",
+        "net.core.netdev_max_backlog",
+        "net.core.rmem_max",
+        "net.core.wmem_max",
+        "net.ipv4.tcp_rmem",
+        "net.ipv4.tcp_wmem",
+        "net.ipv4.tcp_abort_on_overflow",
+        "net.ipv4.tcp_sack",
+        "net.ipv4.tcp_max_tw_buckets",
+        "net.ipv4.tcp_congestion_control",
+    ] {
+        assert!(row(Role::Tcp, name).disagreement.is_some(), "{name}");
+    }
+    assert_eq!(row(Role::Tcp, "net.ipv4.tcp_syncookies").disagreement, None);
+    let mut found = 0;
+    for setting in settings() {
+        let mut values: Vec<String> =
+            setting.sources.iter().filter_map(|source| first_numbers(&source.to_string())).collect();
+        values.dedup();
+        let said = setting.disagreement().unwrap_or_default();
+        if values.len() > 1 {
+            found += 1;
+            for value in values {
+                assert!(said.contains(&format!("{value} (")), "{}: {value} is not in “{said}”", setting.name);
+            }
+        }
+    }
+    assert!(found > 10, "{found}");
+}
+
+#[test]
+fn people_read_where_sources_disagree() {
+    let recorded = TestHost::recorded();
+    let host = recorded.read();
+    let case = Case { host: &host, workload: workload(Role::Tcp), server: ServerFacts::default() };
+    let text = table::text(&case, &advise(&case), &[], &[]);
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let said = "sources disagree: 65535 (Liang et al. 2018) or 32768 (an operator's lower values)";
+    assert!(words.contains(said) && manual::markdown().contains(said), "{text}");
+}
+
 /// Zonda pins its UDP threads in both placements.
 #[test]
 fn free_processors_are_quoted_for_nsd_only() {
     let evidence = row(Role::Udp, "binding of workers").evidence;
     assert!(evidence.contains("nsd, 30,000 q/s") && !evidence.contains("zonda, 30,000 q/s"), "{evidence}");
+}
+
+#[test]
+fn what_the_kernel_of_the_lab_lacks_is_not_planned() {
+    let manual = manual::markdown();
+    for name in ["net.core.default_qdisc", "qdisc of the card"] {
+        let evidence = row(Role::Tcp, name).evidence;
+        assert!(evidence.contains("needs a kernel with the qdiscs fq, fq_codel, sfq and codel"), "{evidence}");
+        assert!(!evidence.contains("planned"), "{evidence}");
+    }
+    assert!(manual.contains("needs a kernel with the qdiscs fq") && !manual.contains("planned: E16"));
+    let congestion = row(Role::Primary, "net.ipv4.tcp_congestion_control");
+    assert!(congestion.condition.contains("htcp needs a kernel with it"), "{}", congestion.condition);
+}
+
+#[test]
+fn claims_without_a_record_have_their_source() {
+    let sack = row(Role::Primary, "net.ipv4.tcp_sack");
+    assert!(sack.sources.iter().any(|source| source.starts_with("RFC 2018: ")), "{:?}", sack.sources);
+    assert!(sack.risk.contains("RFC 2018") && sack.risk.contains("our records do not show it"), "{}", sack.risk);
 }
