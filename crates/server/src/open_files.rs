@@ -98,28 +98,34 @@ pub fn max_connections(configured: usize, reserved: usize) -> usize {
 /// The configured number of QUIC connections; 0 means as many as the memory allows.
 pub fn max_quic_connections(configured: usize) -> usize {
     match configured {
-        0 => netio::resource_limits::available_memory().map_or(FALLBACK, quic_connections_within),
+        0 => netio::resource_limits::available_memory()
+            .map_or(FALLBACK, |memory| saturated(quic_connections_within(memory))),
         _ => configured,
     }
 }
 
-fn quic_connections_within(memory: u64) -> usize {
-    usize::try_from(memory / MEMORY_PART / QUIC_CONNECTION_MEMORY).unwrap_or(usize::MAX).max(1)
+/// The number of QUIC connections that so many octets of available memory allow.
+pub fn quic_connections_within(memory: u64) -> u64 {
+    (memory / MEMORY_PART / QUIC_CONNECTION_MEMORY).max(1)
 }
 
 fn automatic(reserved: usize) -> usize {
     let files = netio::resource_limits::raise_open_files();
     let memory = netio::resource_limits::available_memory();
     match (files, memory) {
-        (Ok(files), Ok(memory)) => connections_within(files, reserved, memory),
+        (Ok(files), Ok(memory)) => saturated(connections_within(files, reserved as u64, memory)),
         _ => FALLBACK,
     }
 }
 
-fn connections_within(files: u64, reserved: usize, memory: u64) -> usize {
-    let by_files = usize::try_from(files).unwrap_or(usize::MAX).saturating_sub(reserved);
-    let by_memory = usize::try_from(memory / MEMORY_PART / CONNECTION_MEMORY).unwrap_or(usize::MAX);
-    by_files.min(by_memory).max(1)
+/// The number of TCP and TLS connections that a limit of open files, of which some are `reserved`, and so many octets of available memory
+/// allow.
+pub fn connections_within(files: u64, reserved: u64, memory: u64) -> u64 {
+    files.saturating_sub(reserved).min(memory / MEMORY_PART / CONNECTION_MEMORY).max(1)
+}
+
+fn saturated(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use serde::Serialize;
+use tune::advice::workload::DerivedLimits;
 use tune::advice::{Symptom, symptoms};
 use tune::apply::{self, Change};
 use tune::render::{files, manual, notes, table};
@@ -164,6 +165,10 @@ fn server_facts(config: &Config, host: &Host) -> ServerFacts {
         reserved: open_files::reserved(address_count(server), workers, stream_workers) as u64,
         receive_buffer: Some(listen.udp.receive_buffer as u64),
         backlog: Some(u64::from(listen.tcp.backlog)),
+        derived_limits: Some(DerivedLimits {
+            connections: open_files::connections_within,
+            quic_connections: open_files::quic_connections_within,
+        }),
         tls_octets: if server.listen_tls.is_empty() { 0 } else { SESSION_MEMORY as u64 },
         quic_octets: if server.listen_quic.is_empty() { 0 } else { QUIC_CONNECTION_MEMORY },
         idle_s: listen.idle_timeout.as_secs(),

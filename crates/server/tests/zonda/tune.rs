@@ -90,6 +90,26 @@ fn memory_and_options_follow_the_listeners_of_the_configuration() {
     assert_eq!(of(&tcp, "quic-connections", "action"), "leave");
 }
 
+/// By the formula of the server itself, with the 7,000,000 KiB that the host has available.
+#[test]
+fn the_connections_that_the_server_allows_itself_are_compared_with_those_asked_for() {
+    let folder = TestFolder::new();
+    let host = host(&folder);
+    folder.write("zonda.toml", "[server]\nlisten = [\"127.0.0.1:5300\"]\n");
+    let run = |connections: &str| {
+        let arguments = ["tune", "--config", "zonda.toml", "--root", &host, "--connections", connections, "--json"];
+        json(&folder.run(&arguments).out)
+    };
+    let few = run("200000");
+    assert_eq!(setting(&few, "tcp-connections")["action"], "keep", "{}", setting(&few, "tcp-connections"));
+    let many = run("500000");
+    let limit = setting(&many, "tcp-connections");
+    assert_eq!((&limit["now"], &limit["advised"]), (&"0".into(), &"500000".into()), "{limit}");
+    assert!(limit["why"].as_str().is_some_and(|why| why.starts_with("0 means 218750 connections")), "{limit}");
+    let memory = setting(&many, "memory of connections");
+    assert!(memory["why"].as_str().is_some_and(|why| why.contains("the server keeps at most 218750")), "{memory}");
+}
+
 #[test]
 fn the_processors_of_the_running_server_count() {
     let folder = TestFolder::new();

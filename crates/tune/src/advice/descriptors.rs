@@ -1,6 +1,6 @@
 //! Descriptors, and the memory of connections.
 
-use super::evidence::{IDLE, idle_connection_memory, medians};
+use super::evidence::{IDLE, IDLE_MEMORY, idle_connection_memory, idle_tls_connection_memory, medians};
 use super::sizes::octets;
 use super::sources::Document::{Diiner, Kernel, Liang, Usc};
 use super::sources::{advises, says};
@@ -99,11 +99,12 @@ pub(super) const SETTINGS: &[Setting] = &[
     Setting {
         name: "memory of connections",
         place: Place::Habit,
-        rule: "--connections times (4 KiB of the kernel for an idle connection, and the server's own memory), and 16 KiB for each tenth connection with an answer under way; any may be a TLS one if Zonda listens for TLS, and as many are open over QUIC besides if it listens for that",
+        rule: "--connections times (4 KiB of the kernel for an idle connection, and the server's own memory), and 16 KiB for each tenth connection with an answer under way; any may be a TLS one if Zonda listens for TLS, and as many are open over QUIC besides if it listens for that. For Zonda also what it keeps where tcp-connections and quic-connections are 0",
         compute: connection_memory,
         sources: &[says(Usc, "BIND has locked up with all file descriptors in use")],
         evidence: &[
-            medians("E18", "Server memory per idle connection").only(IDLE),
+            medians("E18", IDLE_MEMORY).only(IDLE),
+            medians("E32", IDLE_MEMORY),
             medians("E18", "Kernel memory per idle connection, both ends").only(&["zonda, 15,000 idle"]),
         ],
         risk: "without room for them the kernel kills the server",
@@ -180,44 +181,100 @@ pub(super) fn wanted(case: &Case) -> u64 {
     (needed * share).next_multiple_of(1_024)
 }
 
-fn connection_memory(case: &Case) -> Advice {
-    let connections = case.workload.connections;
-    let server = case.workload.server.name();
-    let Some(user) = idle_connection_memory(server) else {
-        return Advice::Leave(format!("the memory of a connection of {} is not in the records", case.workload.server));
-    };
-    // Any of them may be a TLS connection.
-    let (kernel, user, busy) = sizes::connection_memory(connections, user.ceil() as u64 + case.server.tls_octets);
-    // The kernel has nothing for each: they share sockets.
-    let quic = connections.saturating_mul(case.server.quic_octets);
-    let needed = kernel.saturating_add(user).saturating_add(busy).saturating_add(quic);
-    let over_tls = if case.server.tls_octets > 0 { " over TLS" } else { "" };
-    let over_quic = match case.server.quic_octets {
-        0 => String::new(),
-        _ => format!(", {} for as many over QUIC", octets(quic)),
-    };
-    let why = format!(
-        "{connections} connections{over_tls} need {} in the kernel, {} in the server, {} for answers under way{over_quic}: {} of {}",
-        octets(kernel),
-        octets(user),
-        octets(busy),
-        octets(needed),
-        octets(case.host.usable_memory()),
-    );
-    if case.host.memory.total == 0 {
-        return Advice::Absent("the memory of the host cannot be read".into());
+/// The connections that the server allows itself where `tcp-connections` is 0: with its limit of open files now, and with the advised one.
+/// `None` if that is not known.
+pub(super) fn derived_connections(case: &Case) -> Option<(u64, u64)> {
+    let derive = case.server.derived_limits?.connections;
+    let memory = case.host.available_memory()?;
+    let wanted = wanted(case);
+    let limits = [UNIT, LOGIN].iter().filter_map(|name| effective(case, &now(case, name)?));
+    let now = limits.into_iter().next().unwrap_or(wanted);
+    let with = |open_files| derive(open_files, reserved(case), memory);
+    Some((with(now), with(now.max(wanted))))
+}
+
+/// The QUIC connections that the server allows itself where `quic-connections` is 0; `None` if that is not known.
+pub(super) fn derived_quic_connections(case: &Case) -> Option<u64> {
+    let derive = case.server.derived_limits?.quic_connections;
+    Some(derive(case.host.available_memory()?))
+}
+
+/// What `--connections` connections need, in octets.
+struct ConnectionMemory {
+    kernel: u64,
+    server: u64,
+    busy: u64,
+    quic: u64,
+}
+
+impl ConnectionMemory {
+    /// `None` if the records do not have the memory of a connection of this server.
+    fn of(case: &Case) -> Option<ConnectionMemory> {
+        let connections = case.workload.connections;
+        let (kernel, server, busy) = sizes::connection_memory(connections, user_octets(case)?);
+        // The kernel has nothing for each: they share sockets.
+        Some(ConnectionMemory { kernel, server, busy, quic: connections.saturating_mul(case.server.quic_octets) })
     }
-    // The other half is for zones and the rest of the system.
-    match needed > case.host.usable_memory() / 2 {
-        true => Advice::Set {
-            value: format!("at most {} connections", possible(connections, case.host.usable_memory() / 2, needed)),
-            why,
-        },
-        false => Advice::Keep(why),
+
+    fn sum(&self) -> u64 {
+        [self.server, self.busy, self.quic].into_iter().fold(self.kernel, u64::saturating_add)
     }
 }
 
-/// The number of connections that the memory is enough for, of which `connections` need `needed` octets.
-fn possible(connections: u64, memory: u64, needed: u64) -> u64 {
-    (u128::from(connections) * u128::from(memory) / u128::from(needed.max(1))) as u64
+/// The server's memory of an idle connection. Any may be a TLS one if it listens for TLS.
+fn user_octets(case: &Case) -> Option<u64> {
+    let server = case.workload.server.name();
+    let tcp = idle_connection_memory(server)?.ceil() as u64;
+    match case.server.tls_octets {
+        0 => Some(tcp),
+        // What was measured has all that a connection takes.
+        session => Some((tcp + session).max(idle_tls_connection_memory(server)?.ceil() as u64)),
+    }
+}
+
+/// The connections that half of the memory is enough for: the other half is for zones and the rest of the system. `None` if that is not
+/// known.
+pub(super) fn possible_connections(case: &Case) -> Option<u64> {
+    let needed = ConnectionMemory::of(case)?.sum();
+    let half = case.host.usable_memory() / 2;
+    let possible = u128::from(case.workload.connections) * u128::from(half) / u128::from(needed.max(1));
+    (half > 0).then_some(u64::try_from(possible).unwrap_or(u64::MAX))
+}
+
+fn connection_memory(case: &Case) -> Advice {
+    let connections = case.workload.connections;
+    let Some(needed) = ConnectionMemory::of(case) else {
+        return Advice::Leave(format!("the memory of a connection of {} is not in the records", case.workload.server));
+    };
+    let over_tls = if case.server.tls_octets > 0 { " over TLS" } else { "" };
+    let over_quic = match needed.quic {
+        0 => String::new(),
+        quic => format!(", {} for as many over QUIC", octets(quic)),
+    };
+    let why = format!(
+        "{connections} connections{over_tls} need {} in the kernel, {} in the server, {} for answers under way{over_quic}: {} of {}{}",
+        octets(needed.kernel),
+        octets(needed.server),
+        octets(needed.busy),
+        octets(needed.sum()),
+        octets(case.host.usable_memory()),
+        derived_limits(case),
+    );
+    match possible_connections(case) {
+        None => Advice::Absent("the memory of the host cannot be read".into()),
+        Some(possible) if possible < connections => Advice::set(format!("at most {possible} connections"), why),
+        Some(_) => Advice::Keep(why),
+    }
+}
+
+/// What the server keeps by itself, where that is less than `--connections`.
+fn derived_limits(case: &Case) -> String {
+    let is_derived = |name: &str| case.server.options.get(name).is_some_and(|value| value == "0");
+    let tcp = derived_connections(case).map(|(_, limit)| limit).filter(|_| is_derived("tcp-connections"));
+    let has_quic = case.server.quic_octets > 0 && is_derived("quic-connections");
+    let quic = derived_quic_connections(case).filter(|_| has_quic);
+    let limits = [("tcp-connections", tcp, "of them"), ("quic-connections", quic, "over QUIC")];
+    let too_few = limits.into_iter().filter_map(|(name, limit, what)| Some((name, limit?, what)));
+    let too_few = too_few.filter(|(_, limit, _)| *limit < case.workload.connections);
+    too_few.map(|(name, limit, what)| format!("; with {name} = 0 the server keeps at most {limit} {what}")).collect()
 }

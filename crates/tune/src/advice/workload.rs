@@ -57,6 +57,8 @@ pub struct ServerFacts {
     pub receive_buffer: Option<u64>,
     /// The length of the accept queue that it asks for.
     pub backlog: Option<u64>,
+    /// The connections that it allows itself where its configuration says 0; `None` if that is not known.
+    pub derived_limits: Option<DerivedLimits>,
     /// What TLS adds to the memory of an idle connection, in octets; 0 if it does not listen for TLS.
     pub tls_octets: u64,
     /// Its memory of an idle QUIC connection, in octets; 0 if it does not listen for QUIC.
@@ -65,6 +67,15 @@ pub struct ServerFacts {
     pub idle_s: u64,
     /// Its own options and their values.
     pub options: BTreeMap<&'static str, String>,
+}
+
+/// The limits of connections that a server derives from its host where its configuration has none.
+#[derive(Clone, Copy, Debug)]
+pub struct DerivedLimits {
+    /// TCP and TLS connections: from the limit of open files, the descriptors that it needs besides, and the available memory in octets.
+    pub connections: fn(open_files: u64, reserved: u64, memory: u64) -> u64,
+    /// QUIC connections: from the available memory in octets.
+    pub quic_connections: fn(memory: u64) -> u64,
 }
 
 /// Queries per second if none are given: what one busy site of a large operator sees.

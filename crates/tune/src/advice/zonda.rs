@@ -1,33 +1,22 @@
 //! Options of Zonda.
 
-use super::evidence::{SHARED_PROCESSOR, effect, medians};
+use super::evidence::{IDLE_MEMORY, SHARED_PROCESSOR, effect, medians};
 use super::workload::Server;
-use super::{Advice, Group, Place, SETTING, Setting};
+use super::{Advice, Case, Group, Place, SETTING, Setting, descriptors};
 
 const ZONDA: Setting = Setting { group: Group::Server, place: Place::Config(Server::Zonda), ..SETTING };
 
 pub(super) const SETTINGS: &[Setting] = &[
     Setting {
         name: "tcp-connections",
-        rule: "--connections, as far as descriptors and memory allow",
+        rule: "0 where the limit that the server derives from descriptors and memory is enough for --connections; else --connections, as far as memory allows",
         compute: |case| {
-            let now = case.server.options.get("tcp-connections").and_then(|value| value.parse::<u64>().ok());
-            match now {
-                Some(0) => Advice::Keep(
-                    "0: as many as descriptors and memory allow; see LimitNOFILE and memory of connections".into(),
-                ),
-                Some(now) if now >= case.workload.connections => {
-                    Advice::Keep(format!("{} connections are asked for", case.workload.connections))
-                }
-                _ => Advice::Set {
-                    value: case.workload.connections.to_string(),
-                    why: "as asked for with --connections; LimitNOFILE and memory must follow".into(),
-                },
-            }
+            connections(case, "tcp-connections", "descriptors and memory", descriptors::derived_connections(case))
         },
         evidence: &[
             medians("E18", "Connections open").only(&["zonda, 15,000 idle"]),
-            medians("E18", "Server memory per idle connection").only(&["zonda, 15,000 idle"]),
+            medians("E18", IDLE_MEMORY).only(&["zonda, 15,000 idle"]),
+            medians("E32", IDLE_MEMORY).only(&["zonda"]),
         ],
         risk: "each connection takes kernel memory: see memory of connections",
         ..ZONDA
@@ -46,19 +35,12 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "quic-connections",
-        rule: "--connections, if the server listens for QUIC and memory allows",
-        compute: |case| {
-            let now = case.server.options.get("quic-connections").and_then(|value| value.parse::<u64>().ok());
-            match now {
-                _ if case.server.quic_octets == 0 => Advice::Leave("the server does not listen for QUIC".into()),
-                Some(0) => Advice::Keep("0: as many as memory allows; see memory of connections".into()),
-                Some(now) if now >= case.workload.connections => {
-                    Advice::Keep(format!("{} connections are asked for", case.workload.connections))
-                }
-                _ => Advice::Set {
-                    value: case.workload.connections.to_string(),
-                    why: "as asked for with --connections; memory must follow".into(),
-                },
+        rule: "if the server listens for QUIC, as tcp-connections: 0 where the limit that it derives from memory is enough",
+        compute: |case| match case.server.quic_octets {
+            0 => Advice::Leave("the server does not listen for QUIC".into()),
+            _ => {
+                let derived = descriptors::derived_quic_connections(case).map(|limit| (limit, limit));
+                connections(case, "quic-connections", "memory", derived)
             }
         },
         risk: "each connection takes memory of the server: see memory of connections",
@@ -89,3 +71,30 @@ pub(super) const SETTINGS: &[Setting] = &[
         ..ZONDA
     },
 ];
+
+/// The advice on a limit of connections. `derived` is what the server allows itself for 0, now and with the advised LimitNOFILE.
+fn connections(case: &Case, name: &str, by: &str, derived: Option<(u64, u64)>) -> Advice {
+    let asked = case.workload.connections;
+    let room = descriptors::possible_connections(case).map_or(asked, |possible| possible.min(asked));
+    let short = if room < asked { format!("; memory is enough for {room}") } else { String::new() };
+    let now = case.server.options.get(name).and_then(|value| value.parse::<u64>().ok());
+    match (now, derived) {
+        (Some(0), None) => Advice::Keep(format!("0: as many as {by} allow; see LimitNOFILE and memory of connections")),
+        (Some(0), Some((now, _))) if now >= asked => Advice::Keep(format!(
+            "0: the server allows itself {now} connections on this host, and {asked} are asked for"
+        )),
+        (Some(0), Some((now, later))) if later >= asked => Advice::Keep(format!(
+            "0: the server allows itself {now} connections now, and {later} with the advised LimitNOFILE; {asked} are asked for"
+        )),
+        (Some(0), Some((_, later))) if later >= room => Advice::Keep(format!(
+            "0: the server allows itself {later} connections on this host; {asked} are asked for{short}"
+        )),
+        (Some(0), Some((_, later))) => Advice::set(
+            room,
+            format!("0 means {later} connections on this host, by the available memory; {asked} are asked for{short}"),
+        ),
+        (Some(now), _) if now >= asked => Advice::Keep(format!("{asked} connections are asked for")),
+        (Some(now), _) if now >= room => Advice::Keep(format!("{asked} connections are asked for{short}")),
+        _ => Advice::set(room, format!("{asked} are asked for with --connections{short}; LimitNOFILE must follow")),
+    }
+}

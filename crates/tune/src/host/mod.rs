@@ -136,6 +136,12 @@ impl Host {
         Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
     }
 
+    /// The octets of memory that can be used without swapping, or that the cgroup allows if that is less; `None` if the kernel does not say.
+    pub fn available_memory(&self) -> Option<u64> {
+        let limit = self.surroundings.memory_limit.unwrap_or(u64::MAX);
+        (self.memory.available > 0).then_some(self.memory.available.min(limit))
+    }
+
     /// The octets of memory that the server may use: what the host has, or the cgroup allows if that is less.
     pub fn usable_memory(&self) -> u64 {
         self.surroundings.memory_limit.unwrap_or(u64::MAX).min(self.memory.total)

@@ -34,8 +34,7 @@ fn others(found: &Found<'_>) -> Option<String> {
     let groups: BTreeSet<String> = found.of_groups.iter().map(|lookup| name(lookup)).collect();
     let groups = groups.into_iter().collect::<Vec<_>>().join(", ");
     let groups = (!groups.is_empty()).then(|| format!("in a whole group: {groups}"));
-    let others: Vec<String> =
-        found.not_measured().into_iter().chain(groups).chain(found.missing(|lookup| name(lookup))).collect();
+    let others: Vec<String> = found.not_measured().into_iter().chain(groups).chain(found.missing(name)).collect();
     (!others.is_empty()).then(|| others.join("; "))
 }
 

@@ -2,6 +2,7 @@
 
 mod apply;
 mod checkers;
+mod connections;
 mod files;
 mod hosts;
 mod reasons;
