@@ -1,6 +1,6 @@
 //! `zonda tune`: passes what the configuration says to the crate `tune`, and prints its advice.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -13,7 +13,7 @@ use tune::{Case, Host, Role, Row, Server, ServerFacts, Workload};
 
 use super::{fail, json, print, print_findings, read_config};
 use crate::cli::{TuneArguments, TuneRole, TuneServer, ZoneArguments};
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::listen::QUIC_CONNECTION_MEMORY;
 use crate::listener_setup::{address_count, addresses, listen_config};
 use crate::open_files;
@@ -169,11 +169,18 @@ fn server_facts(config: &Config, host: &Host) -> ServerFacts {
             connections: open_files::connections_within,
             quic_connections: open_files::quic_connections_within,
         }),
+        ports: ports(server),
         tls_octets: if server.listen_tls.is_empty() { 0 } else { SESSION_MEMORY as u64 },
         quic_octets: if server.listen_quic.is_empty() { 0 } else { QUIC_CONNECTION_MEMORY },
         idle_s: listen.idle_timeout.as_secs(),
         options,
     }
+}
+
+/// The ports of all listeners.
+fn ports(server: &config::Server) -> BTreeSet<u16> {
+    let encrypted = server.listen_tls.iter().chain(&server.listen_quic).map(|endpoint| endpoint.0);
+    addresses(server).into_iter().chain(encrypted).map(|address| address.port()).collect()
 }
 
 /// Keeps the rows that were asked for; a name without a row is returned.

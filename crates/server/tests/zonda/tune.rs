@@ -111,6 +111,19 @@ fn the_connections_that_the_server_allows_itself_are_compared_with_those_asked_f
 }
 
 #[test]
+fn connection_tracking_is_advised_against_for_the_ports_of_the_configuration() {
+    let folder = TestFolder::new();
+    let host = host(&folder);
+    folder.write("host/proc/sys/net/netfilter/nf_conntrack_count", "2");
+    let listen = "listen = [\"127.0.0.1:5300\"]\nlisten-tls = [\"127.0.0.1:8530\"]\nlisten-quic = [\"127.0.0.1:8531\"]";
+    folder.write("zonda.toml", &format!("[server]\ntls-self-signed = true\n{listen}\n"));
+    let outcome = folder.run(&["tune", "--config", "zonda.toml", "--root", &host, "--json"]);
+    let report = json(&outcome.out);
+    let rule = setting(&report, "firewall and connection tracking")["advised"].as_str().expect("commands").to_owned();
+    assert!(rule.contains("th dport { 5300, 8530, 8531 } notrack"), "{rule}");
+}
+
+#[test]
 fn the_processors_of_the_running_server_count() {
     let folder = TestFolder::new();
     let host = host(&folder);

@@ -13,12 +13,6 @@ const QUEUE: Setting = Setting { group: Group::Queues, ..SETTING };
 
 /// 6,000 connections within 0.12 s while the server pauses for 0.5 s.
 const STORM: &[&str] = &["zonda, storm during a pause", "bind, storm during a pause"];
-/// The commands for IPv4 and IPv6, UDP and TCP. Answers need a rule of their own.
-const NOTRACK: &str = "nft 'add table inet dns; \
-                       add chain inet dns in { type filter hook prerouting priority raw; }; \
-                       add chain inet dns out { type filter hook output priority raw; }; \
-                       add rule inet dns in meta l4proto { tcp, udp } th dport 53 notrack; \
-                       add rule inet dns out meta l4proto { tcp, udp } th sport 53 notrack'";
 
 pub(super) const SETTINGS: &[Setting] = &[
     Setting {
@@ -184,36 +178,55 @@ pub(super) const SETTINGS: &[Setting] = &[
         ..QUEUE
     },
     Setting {
-        name: "firewall and connection tracking of port 53",
+        name: "firewall and connection tracking",
         place: super::Place::Habit,
-        rule: "no tracking (notrack) of UDP and TCP port 53 where connection tracking is loaded",
-        compute: |case| match (case.host.surroundings.tracked, case.host.surroundings.tracked_dns) {
-            (None, _) => Advice::Absent("connection tracking is not loaded".into()),
-            (Some(_), Some(0)) => Advice::Keep("connection tracking is loaded, but has no entry of port 53".into()),
-            (Some(entries), found) => Advice::Set {
-                value: NOTRACK.into(),
-                why: format!(
-                    "{entries} entries, {} of port 53; at {} queries per second the table of {} is full at once, then queries are dropped",
-                    found.map_or("an unknown number".into(), |found| found.to_string()),
-                    case.queries_per_s(),
-                    case.host.sysctl("net.netfilter.nf_conntrack_max").unwrap_or_else(|| "unknown size".into()),
-                ),
-            },
-        },
+        rule: "no tracking (notrack) of UDP and TCP on the server's ports where connection tracking is loaded: those of the configuration, else 53 and 853",
+        compute: connection_tracking,
         sources: &[says(
             Microsoft,
             "a firewall rule limited to UDP and the local port, or the firewall takes much CPU time at high rates",
         )],
         evidence: &[alone(PROCESSOR, "connection tracking"), alone(PROCESSOR, "connection tracking, notrack")],
-        risk: "rules that need the state of a connection (ct state) do not match these packets: allow port 53 by address and port",
+        risk: "rules that need the state of a connection (ct state) do not match these packets: allow the server's ports by address and port",
         ..QUEUE
     },
     Setting {
         name: "net.netfilter.nf_conntrack_max",
         rule: "left: a larger table does not help a server whose every query is a new entry; see notrack",
-        compute: |case| case.leave("net.netfilter.nf_conntrack_max", "do not track port 53 instead"),
+        compute: |case| case.leave("net.netfilter.nf_conntrack_max", "do not track the ports of the server instead"),
         sources: &[says(Kernel, "as many entries as buckets by default")],
         risk: "each entry takes some 320 octets of kernel memory",
         ..QUEUE
     },
 ];
+
+fn connection_tracking(case: &Case) -> Advice {
+    let ports = case.server.dns_ports();
+    let list = ports.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
+    let Some(entries) = case.host.surroundings.tracked else {
+        return Advice::Absent("connection tracking is not loaded".into());
+    };
+    let of_ports = |found: &BTreeMap<u16, usize>| ports.iter().filter_map(|port| found.get(port)).sum::<usize>();
+    let found = case.host.surroundings.tracked_ports.as_ref().map(of_ports);
+    if found == Some(0) {
+        return Advice::Keep(format!("connection tracking is loaded, but has no entry of port {list}"));
+    }
+    let why = format!(
+        "{entries} entries, {} of port {list}; at {} queries per second the table of {} is full at once, then queries are dropped",
+        found.map_or("an unknown number".into(), |found| found.to_string()),
+        case.queries_per_s(),
+        case.host.sysctl("net.netfilter.nf_conntrack_max").unwrap_or_else(|| "unknown size".into()),
+    );
+    Advice::set(notrack(&list), why)
+}
+
+/// The commands for IPv4 and IPv6, UDP and TCP. Answers need a rule of their own.
+fn notrack(ports: &str) -> String {
+    format!(
+        "nft 'add table inet dns; \
+         add chain inet dns in {{ type filter hook prerouting priority raw; }}; \
+         add chain inet dns out {{ type filter hook output priority raw; }}; \
+         add rule inet dns in meta l4proto {{ tcp, udp }} th dport {{ {ports} }} notrack; \
+         add rule inet dns out meta l4proto {{ tcp, udp }} th sport {{ {ports} }} notrack'"
+    )
+}

@@ -1,6 +1,6 @@
 //! What the server shall do, and what is known of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// What the server mostly does.
@@ -51,6 +51,8 @@ pub struct ServerFacts {
     pub workers: Option<u64>,
     /// Addresses that it listens on.
     pub addresses: u64,
+    /// Ports that it listens on, for all transports; empty if they are not known.
+    pub ports: BTreeSet<u16>,
     /// Descriptors it needs besides its connections.
     pub reserved: u64,
     /// The receive buffer that it asks for, in octets for each UDP socket.
@@ -80,6 +82,16 @@ pub struct DerivedLimits {
 
 /// Queries per second if none are given: what one busy site of a large operator sees.
 const QUERIES_PER_S: u64 = 100_000;
+
+/// The ports of DNS over UDP and TCP (RFC 1035), and over TLS and QUIC (RFC 7858, RFC 9250).
+const PORTS: [u16; 2] = [53, 853];
+
+impl ServerFacts {
+    /// The ports that it listens on, or those of DNS.
+    pub fn dns_ports(&self) -> BTreeSet<u16> {
+        if self.ports.is_empty() { PORTS.into() } else { self.ports.clone() }
+    }
+}
 
 impl Workload {
     /// Queries per second.

@@ -1,5 +1,7 @@
 //! What surrounds the server: container, cgroup limits, privileges, connection tracking.
 
+use std::collections::BTreeMap;
+
 use super::Tree;
 
 /// A cgroup of version 1 without a limit reports a number near 2^63.
@@ -24,8 +26,8 @@ pub struct Surroundings {
     pub task_limit: Option<u64>,
     /// Entries of connection tracking now; `None` if it is not loaded.
     pub tracked: Option<u64>,
-    /// How many of them have port 53; `None` if the list cannot be read.
-    pub tracked_dns: Option<usize>,
+    /// How many of them are to each port; `None` if the list cannot be read.
+    pub tracked_ports: Option<BTreeMap<u16, usize>>,
 }
 
 impl Surroundings {
@@ -42,7 +44,7 @@ impl Surroundings {
             user_namespace: !uid_map.is_empty() && uid_map != ["0", "0", "4294967295"],
             net_admin: capabilities & (1 << 12) != 0,
             tracked,
-            tracked_dns: tracked.and_then(|_| tracked_dns(files)),
+            tracked_ports: tracked.and_then(|_| tracked_ports(files)),
             ..cgroup(files, process)
         }
     }
@@ -151,7 +153,13 @@ fn with_parents(controller: &str, path: &str) -> Vec<String> {
     folders
 }
 
-fn tracked_dns(files: &Tree) -> Option<usize> {
+/// The entries of connection tracking by the port that the first packet was sent to, which comes first in a line.
+fn tracked_ports(files: &Tree) -> Option<BTreeMap<u16, usize>> {
     let text = files.text("proc/net/nf_conntrack")?;
-    Some(text.lines().filter(|line| line.split(' ').any(|field| field == "dport=53")).count())
+    let mut ports = BTreeMap::new();
+    let port = |line: &str| line.split(' ').find_map(|field| field.strip_prefix("dport="))?.parse::<u16>().ok();
+    for port in text.lines().filter_map(port) {
+        *ports.entry(port).or_default() += 1;
+    }
+    Some(ports)
 }

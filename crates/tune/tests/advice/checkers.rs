@@ -64,7 +64,7 @@ fn options_of_knot_are_valid() {
 fn commands_against_connection_tracking_are_valid() {
     let host = TestHost::recorded();
     host.write("proc/sys/net/netfilter/nf_conntrack_count", "3");
-    let row = host.row(workload(Role::Udp), "firewall and connection tracking of port 53");
+    let row = host.row(workload(Role::Udp), "firewall and connection tracking");
     let commands = row.advised.expect("commands");
     let in_namespace = |script: &str| {
         let mut command = Command::new("unshare");

@@ -108,18 +108,32 @@ fn pressures_are_symptoms_from_one_percent_on() {
 }
 
 #[test]
-fn connection_tracking_of_port_53_is_found() {
+fn connection_tracking_of_the_ports_of_the_server_is_found() {
     let host = TestHost::recorded();
-    let name = "firewall and connection tracking of port 53";
+    let name = "firewall and connection tracking";
     assert_eq!(host.row(workload(Role::Udp), name).action, Action::Absent);
     host.write("proc/sys/net/netfilter/nf_conntrack_count", "3");
     host.write("proc/sys/net/netfilter/nf_conntrack_max", "262144");
-    host.write(
-        "proc/net/nf_conntrack",
-        "ipv4 2 udp 17 29 src=192.0.2.1 dst=192.0.2.2 sport=5353 dport=53 src=192.0.2.2\n",
-    );
+    let entry = |protocol: &str, port: u16| {
+        format!(
+            "ipv4 2 {protocol} 29 src=192.0.2.1 dst=192.0.2.2 sport=5353 dport={port} src=192.0.2.2 sport={port} dport=5353\n"
+        )
+    };
+    host.write("proc/net/nf_conntrack", &[entry("udp 17", 53), entry("tcp 6", 853), entry("udp 17", 853)].concat());
     let row = host.row(workload(Role::Udp), name);
-    assert!(row.why.contains("3 entries, 1 of port 53"), "{}", row.why);
+    assert!(row.why.contains("3 entries, 3 of port 53, 853"), "{}", row.why);
+    assert!(row.advised.is_some_and(|rule| rule.matches("port { 53, 853 } notrack").count() == 2));
+    // Those of the configuration.
+    let read = host.read();
+    let row_for = |ports: &[u16]| {
+        let server = ServerFacts { ports: ports.iter().copied().collect(), ..ServerFacts::default() };
+        let rows = advise(&Case { host: &read, workload: workload(Role::Udp), server });
+        rows.into_iter().find(|row| row.name == name).expect("the row")
+    };
+    let row = row_for(&[53, 8530]);
+    assert!(row.why.contains("3 entries, 1 of port 53, 8530"), "{}", row.why);
+    assert!(row.advised.is_some_and(|rule| rule.contains("th sport { 53, 8530 } notrack")));
+    assert_eq!(row_for(&[5300]).action, Action::Keep);
 }
 
 #[test]

@@ -59,7 +59,7 @@ const NAMED: &[(&str, &str)] = &[
     ("IRQ binding", "IRQ affinity"),
     ("connection reuse", "connections for each transfer"),
     ("file system cache, io.pressure", "cold page cache at the start"),
-    ("firewall rule for UDP", "firewall and connection tracking of port 53"),
+    ("firewall rule for UDP", "firewall and connection tracking"),
     ("UDP receive threads", "workers and processors"),
     ("NIC receive buffers", "NIC receive buffers (ring)"),
     ("NIC transmit buffers", "NIC transmit buffers (ring)"),
