@@ -164,7 +164,6 @@ fn server_facts(config: &Config, host: &Host) -> ServerFacts {
         addresses: addresses as u64,
         reserved: open_files::reserved(address_count(server), workers, stream_workers) as u64,
         receive_buffer: Some(listen.udp.receive_buffer as u64),
-        backlog: Some(u64::from(listen.tcp.backlog)),
         derived_limits: Some(DerivedLimits {
             connections: open_files::connections_within,
             quic_connections: open_files::quic_connections_within,

@@ -63,8 +63,7 @@ fn json_has_the_advice_for_the_configuration() {
     let report = json(&outcome.out);
     let limit = setting(&report, "LimitNOFILE")["advised"].as_str().and_then(|text| text.parse::<u64>().ok());
     assert!(limit.is_some_and(|limit| limit > 900_000), "{limit:?}");
-    // Zonda asks for 4,096 places, and the kernel gives no more.
-    assert_eq!(setting(&report, "net.core.somaxconn")["advised"], "4096");
+    assert_eq!(setting(&report, "net.core.somaxconn")["advised"], "65535");
 }
 
 #[test]

@@ -113,9 +113,13 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "net.ipv4.tcp_fin_timeout",
-        rule: "left at 60: it is the time of FIN-WAIT-2 after close, not that of TIME_WAIT, which is fixed",
+        rule: "left at 60: it is the time of FIN-WAIT-2 after close, not that of TIME_WAIT, which is fixed; less drops hanging clients sooner, but also slow ones",
         compute: |case| {
-            case.default("net.ipv4.tcp_fin_timeout", "60", "it does not shorten TIME_WAIT, so it frees no port")
+            case.default(
+                "net.ipv4.tcp_fin_timeout",
+                "60",
+                "less drops connections of clients that hang sooner (E33), but also answers the last packets of slow ones with a reset; it does not shorten TIME_WAIT, so it frees no port",
+            )
         },
         sources: &[
             advises(Operator, "15").saying("; “some say not lower then 30, other say 5-10 for busy server; dflt 60s”"),
@@ -127,13 +131,24 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "net.ipv4.tcp_orphan_retries",
-        rule: "left at 0 (which means 8): Zonda resets connections that do not read after 10 s, and tcp_max_orphans limits those of other servers",
+        rule: "left at 0 (which means 8): Zonda resets connections that do not read after 10 s, so that fewer retries gain nothing; where it is set for BIND it may stay, because BIND leaves them to the kernel",
         compute: |case| {
-            case.default(
+            match case.workload.server {
+            Server::Bind => case.leave(
+                "net.ipv4.tcp_orphan_retries",
+                "1 drops connections of clients that have vanished sooner (E33), but also the last answer to a client with loss: a gain only where they take too much memory",
+            ),
+            Server::Zonda => case.default(
                 "net.ipv4.tcp_orphan_retries",
                 "0",
-                "Zonda resets connections that do not read; with other servers 1 drops them sooner, but also what a client with loss still waits for",
-            )
+                "Zonda itself resets connections that do not read, so that 1 drops none of them sooner (E33), but loses the last answer to a client with loss",
+            ),
+            _ => case.default(
+                "net.ipv4.tcp_orphan_retries",
+                "0",
+                "1 may drop connections of clients that have vanished sooner, as those of BIND (E33), but loses the last answer to a client with loss",
+            ),
+        }
         },
         sources: &[
             advises(Operator, "1").saying(": times out sooner"),

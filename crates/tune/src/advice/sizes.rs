@@ -12,6 +12,9 @@ pub const SOFTIRQ_PAUSE_MS: u64 = 5;
 /// How long the thread that accepts connections may be away.
 pub const ACCEPT_PAUSE_MS: u64 = 500;
 
+/// The accept queue that is never too long: the default of Linux since 5.4.
+pub const FEWEST_ACCEPT_QUEUE: u64 = 4_096;
+
 /// The longest accept queue that all kernels allow: older ones count in 16 bits.
 pub const MOST_ACCEPT_QUEUE: u64 = 65_535;
 

@@ -57,8 +57,6 @@ pub struct ServerFacts {
     pub reserved: u64,
     /// The receive buffer that it asks for, in octets for each UDP socket.
     pub receive_buffer: Option<u64>,
-    /// The length of the accept queue that it asks for.
-    pub backlog: Option<u64>,
     /// The connections that it allows itself where its configuration says 0; `None` if that is not known.
     pub derived_limits: Option<DerivedLimits>,
     /// What TLS adds to the memory of an idle connection, in octets; 0 if it does not listen for TLS.

@@ -122,6 +122,23 @@ fn people_read_where_sources_disagree() {
     assert!(words.contains(said) && manual::markdown().contains(said), "{text}");
 }
 
+/// E33 found that these drop connections without a client sooner.
+#[test]
+fn a_faster_drop_that_is_not_advised_has_its_price_named() {
+    let host = TestHost::recorded();
+    for (name, fast) in
+        [("net.ipv4.tcp_synack_retries", "1"), ("net.ipv4.tcp_orphan_retries", "1"), ("net.ipv4.tcp_fin_timeout", "5")]
+    {
+        host.write(&tune::host::sysctl_path(name), fast);
+        let row = host.row(workload(Role::Tcp), name);
+        assert_eq!(row.action, Action::Set, "{name}: {}", row.why);
+        assert!(row.why.contains("sooner (E33)") && row.why.contains("but"), "{name}: {}", row.why);
+    }
+    // Only BIND keeps such connections for long.
+    let bind = host.row(Workload { server: Server::Bind, ..workload(Role::Tcp) }, "net.ipv4.tcp_orphan_retries");
+    assert_eq!((bind.action, bind.advised.as_deref()), (Action::Leave, Some("1")), "{}", bind.why);
+}
+
 /// Zonda pins its UDP threads in both placements.
 #[test]
 fn free_processors_are_quoted_for_nsd_only() {
@@ -147,4 +164,13 @@ fn claims_without_a_record_have_their_source() {
     let sack = row(Role::Primary, "net.ipv4.tcp_sack");
     assert!(sack.sources.iter().any(|source| source.starts_with("RFC 2018: ")), "{:?}", sack.sources);
     assert!(sack.risk.contains("RFC 2018") && sack.risk.contains("our records do not show it"), "{}", sack.risk);
+}
+
+#[test]
+fn a_reset_is_a_failure_for_clients_that_do_not_try_again() {
+    let row = row(Role::Tcp, "net.ipv4.tcp_abort_on_overflow");
+    let rule = settings().find(|setting| setting.name == row.name).expect("the setting").rule;
+    for text in [rule, &row.why] {
+        assert!(text.contains("clients that do not try again"), "{text}");
+    }
 }
