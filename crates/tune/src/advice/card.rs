@@ -12,6 +12,7 @@ const CARD: Setting = Setting { group: Group::Card, place: Place::Device, ..SETT
 
 /// The names of rows whose current value is a property of a card.
 const RSS: &str = "RSS queues";
+const HASH: &str = "RSS hash fields and indirection table";
 const RPS: &str = "RPS (rps_cpus)";
 const XPS: &str = "XPS (xps_cpus)";
 const IRQ: &str = "IRQ affinity";
@@ -102,6 +103,18 @@ pub(super) const SETTINGS: &[Setting] = &[
         evidence: &[effect("E8", "Server CPU time per answer", "by the server's CPU").only(MANY_SOURCES)],
         risk: "the link goes down for a moment when the number changes",
         condition: "cards with several queues; sources disagree: fewer queues than cores (Microsoft), or one each; the record is of veth, where RPS stands for RSS",
+        ..CARD
+    },
+    Setting {
+        name: HASH,
+        rule: "left: where a card hashes addresses only, all queries of one address reach one queue, which matters only where few addresses send most queries, such as proxies, load balancers and benchmarks: ethtool -N DEV rx-flow-hash udp4 sdfn, the same for udp6, and ethtool -X DEV equal N, so that the indirection table has all N queues",
+        compute: hash_fields,
+        sources: &[
+            says(Microsoft, "from one source address all packets reach one core"),
+            says(Kernel, "the indirection table spreads hashes evenly over all queues by default"),
+        ],
+        risk: "fragments have no ports, so that those of one datagram arrive at another queue than the others",
+        condition: "cards with several queues, and few addresses that send most queries",
         ..CARD
     },
     Setting {
@@ -215,6 +228,7 @@ pub(super) fn now(case: &Case, name: &str) -> Option<String> {
         RSS => of(card
             .channels
             .map_or(format!("{} queues", card.rx_queues), |(now, most)| format!("{now} of {most} queues"))),
+        HASH => of(if card.hashes_udp_ports? { "addresses and ports" } else { "addresses" }.into()),
         RPS if !card.rps.is_empty() => of(card.rps.join(" ")),
         XPS if card.xps.len() > 1 => of(card.xps.join(" ")),
         IRQ if !card.interrupts.is_empty() => {
@@ -274,6 +288,20 @@ fn rss(case: &Case) -> Advice {
     match wanted == now {
         true => Advice::Keep(why),
         false => Advice::Set { value: format!("ethtool -L {} combined {wanted}", card.name), why },
+    }
+}
+
+fn hash_fields(case: &Case) -> Advice {
+    let Some(card) = fastest(case).filter(|card| card.rx_queues > 1) else {
+        return Advice::Absent("no card has several queues".into());
+    };
+    match card.hashes_udp_ports {
+        None => Advice::Absent("`ethtool` is missing, or the card does not report its hash fields".into()),
+        Some(true) => Advice::Keep("queries of one address, but from several ports, reach several queues".into()),
+        Some(false) => Advice::Leave(format!(
+            "queries from many addresses reach all queues; where few addresses send most of them: ethtool -N {0} rx-flow-hash udp4 sdfn, the same for udp6, and ethtool -X {0} equal {1}",
+            card.name, card.rx_queues
+        )),
     }
 }
 

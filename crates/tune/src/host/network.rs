@@ -30,6 +30,8 @@ pub struct Interface {
     pub xps: Vec<String>,
     /// Combined queues: now and at most (`ethtool -l`).
     pub channels: Option<(u64, u64)>,
+    /// Whether the queue of a UDP packet follows from its ports besides its addresses (`ethtool -n`).
+    pub hashes_udp_ports: Option<bool>,
     /// Receive descriptors: now and at most (`ethtool -g`).
     pub rx_ring: Option<(u64, u64)>,
     /// Send descriptors: now and at most (`ethtool -g`).
@@ -75,6 +77,9 @@ impl Interface {
             rps: masks(&receive, "rps_cpus"),
             xps: masks(&send, "xps_cpus"),
             channels: ethtool("-l").and_then(|text| now_and_most(&text, "Combined:")),
+            hashes_udp_ports: files
+                .output("ethtool", &["-n", &name, "rx-flow-hash", "udp4"])
+                .and_then(|text| hashes_ports(&text)),
             rx_ring: rings.as_deref().and_then(|text| now_and_most(text, "RX:")),
             tx_ring: rings.as_deref().and_then(|text| now_and_most(text, "TX:")),
             offloads: ethtool("-k").map(|text| switches(&text)).unwrap_or_default(),
@@ -95,6 +100,11 @@ fn now_and_most(text: &str, key: &str) -> Option<(u64, u64)> {
     let mut values = text.lines().filter_map(|line| line.trim().strip_prefix(key)?.trim().parse::<u64>().ok());
     let (most, now) = (values.next()?, values.next()?);
     Some((now, most))
+}
+
+/// Whether ports are among the fields that `ethtool -n DEV rx-flow-hash udp4` lists; `None` if it lists no fields.
+fn hashes_ports(text: &str) -> Option<bool> {
+    text.contains("IP SA").then(|| text.contains("L4 bytes 0 & 1") && text.contains("L4 bytes 2 & 3"))
 }
 
 /// The lines `name: on` and `name: off [fixed]` of `ethtool -k`.

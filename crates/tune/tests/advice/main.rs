@@ -64,6 +64,7 @@ const NAMED: &[(&str, &str)] = &[
     ("NIC receive buffers", "NIC receive buffers (ring)"),
     ("NIC transmit buffers", "NIC transmit buffers (ring)"),
     ("RSS queues and processors", "RSS queues"),
+    ("RSS table sizes", "RSS hash fields and indirection table"),
     ("NUMA node of RSS and server", "memory nodes (NUMA)"),
     ("DNS affinity", "binding of workers"),
     ("VM queues and buffers", "queues of virtual machines"),

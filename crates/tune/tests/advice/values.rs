@@ -298,6 +298,31 @@ fn queues_rings_and_interrupts_follow_the_card() {
     assert!(large.row(udp, "IRQ affinity").why.contains("irqbalance"));
 }
 
+/// Where only addresses are hashed, all queries of one of them reach one queue.
+#[test]
+fn the_hash_fields_of_a_card_are_read() {
+    const NAME: &str = "RSS hash fields and indirection table";
+    let of = |host: &TestHost| host.row(workload(Role::Udp), NAME);
+    assert_eq!(of(&TestHost::recorded()).action, Action::Absent, "one queue");
+    let large = TestHost::large();
+    let fields = |of_ports: &str| {
+        let head = "UDP over IPV4 flows use these fields for computing Hash flow key:";
+        large.write("command-output/ethtool_-n_eth0_rx-flow-hash_udp4", &format!("{head}\nIP SA\nIP DA\n{of_ports}"));
+    };
+    fields("");
+    let row = of(&large);
+    assert_eq!((row.action, row.now.as_deref()), (Action::Leave, Some("eth0: addresses")), "{}", row.why);
+    for command in ["ethtool -N eth0 rx-flow-hash udp4 sdfn", "ethtool -X eth0 equal 16"] {
+        assert!(row.why.contains(command), "{}", row.why);
+    }
+    assert_eq!(row.evidence, "not measured here");
+    fields("L4 bytes 0 & 1 [TCP/UDP src port]\nL4 bytes 2 & 3 [TCP/UDP dst port]\n");
+    let row = of(&large);
+    assert_eq!((row.action, row.now.as_deref()), (Action::Keep, Some("eth0: addresses and ports")), "{}", row.why);
+    large.write("command-output/ethtool_-n_eth0_rx-flow-hash_udp4", "UDP over IPV4 flows use these fields:\nNone\n");
+    assert_eq!(of(&large).action, Action::Absent);
+}
+
 #[test]
 fn one_queue_for_many_processors_is_steered() {
     let host = TestHost::recorded();
