@@ -107,6 +107,33 @@ fn pressures_are_symptoms_from_one_percent_on() {
     }
 }
 
+/// What the first recorded host does not have, because it has neither `ethtool` nor a container.
+#[test]
+fn a_container_is_read_as_it_was_recorded() {
+    let host = TestHost::container();
+    let row = |name: &str| host.row(workload(Role::Tcp), name);
+    let read = host.read();
+    assert_eq!(read.surroundings.container.as_deref(), Some("/.dockerenv"));
+    assert!(read.surroundings.virtual_machine && read.denied().is_empty());
+    assert_eq!((read.surroundings.memory_limit, read.surroundings.cpu_limit), (None, None), "2^63 is no limit");
+    assert_eq!(read.interfaces.iter().map(|card| card.interrupts.len()).collect::<Vec<_>>(), [3]);
+    assert_eq!(
+        (row("RSS queues").action, row("RSS queues").now.as_deref()),
+        (Action::Keep, Some("eth0: 1 of 1 queues"))
+    );
+    assert_eq!(row("NIC receive buffers (ring)").now.as_deref(), Some("eth0: 256 of 256"));
+    assert_eq!(row("NIC receive buffers (ring)").action, Action::Keep, "the card has no more");
+    assert_eq!(row("offloads (GRO, GSO, TSO)").action, Action::Keep);
+    assert_eq!(row("qdisc of the card").now.as_deref().and_then(|now| now.split(' ').nth(1)), Some("pfifo_fast"));
+    assert_eq!(row("RSS hash fields and indirection table").action, Action::Absent);
+    assert_eq!(row("firewall and connection tracking").action, Action::Set, "the list of entries cannot be read");
+    assert_eq!(row("queues of virtual machines").action, Action::Keep);
+    assert_eq!(row("cgroup limits").action, Action::Keep);
+    let limits = row("nofile (limits.d)");
+    assert_eq!((limits.action, limits.now.as_deref()), (Action::Keep, Some("20000:20000 (this shell)")));
+    assert!(notes_of(&host).contains("this is a container (/.dockerenv)"));
+}
+
 #[test]
 fn connection_tracking_of_the_ports_of_the_server_is_found() {
     let host = TestHost::recorded();

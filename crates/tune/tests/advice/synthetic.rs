@@ -1,4 +1,4 @@
-//! Hosts for tests: the recorded one, and changes of it for hosts that were not at hand (synthetic: cards with queues, NUMA).
+//! Hosts for tests: two recorded ones, and changes of the first for hosts that were not at hand (synthetic: cards with queues, NUMA).
 
 use std::fs;
 use std::path::Path;
@@ -12,9 +12,18 @@ pub struct TestHost(TempDir);
 impl TestHost {
     /// The recorded host.
     pub fn recorded() -> TestHost {
+        TestHost::copied("virtual-2cpu")
+    }
+
+    /// Another recorded host, as a container sees it: control groups of version 1 without limits, connection tracking, `ethtool`. Without
+    /// what names the machine; of its kernel's release only the number, of its processors one flag.
+    pub fn container() -> TestHost {
+        TestHost::copied("container-2cpu")
+    }
+
+    fn copied(name: &str) -> TestHost {
         let folder = tempfile::tempdir().expect("a folder");
-        let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hosts/virtual-2cpu");
-        copy(&recorded, folder.path());
+        copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hosts").join(name), folder.path());
         TestHost(folder)
     }
 
