@@ -30,7 +30,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "tcp-listen-queue",
-        rule: "the accept queue for --connections, as net.core.somaxconn, at least the default of 10",
+        rule: "the accept queue for --connections, at least the default of 10; net.core.somaxconn must be as long",
         compute: |case| {
             let wanted = sizes::accept_queue(case.workload.connections).min(sizes::MOST_ACCEPT_QUEUE);
             Advice::above_default(wanted, 10, "0 takes the system's own default, which need not be somaxconn")

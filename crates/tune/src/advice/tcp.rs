@@ -75,7 +75,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             effect("E30", TRANSFER, "reno").only(&["zonda, 100 ms", "zonda, 100 ms, 1 % loss"]),
         ],
         risk: "an algorithm that is missing as a module makes the whole line of sysctl fail",
-        condition: "transfers over paths with delay or loss; E30 compares with cubic. htcp needs a kernel with it (CONFIG_TCP_CONG_HTCP), which that of the lab is not, and is not measured here",
+        condition: "transfers over paths with delay or loss; E30 compares with cubic. htcp needs a kernel with it (CONFIG_TCP_CONG_HTCP), which the kernel of the lab lacks, and is not measured here",
         ..TCP
     },
     Setting {

@@ -49,7 +49,7 @@ fn append_groups(text: &mut String, rows: &[Row]) {
     if groups.is_empty() {
         return;
     }
-    *text += "\nMeasured as a whole group: the settings of a source at once, as far as a namespace has them; this says little about each\n";
+    *text += "\nMeasured as a whole group: the settings of a source or of the lab at once, as far as a namespace has them; this says little about each\n";
     for (name, lines) in groups {
         _ = writeln!(text, "  {name}");
         for line in lines {
