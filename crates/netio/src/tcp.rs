@@ -27,9 +27,18 @@ pub struct ListenerOptions {
     pub user_timeout: Duration,
 }
 
+/// More than any host has use for: the kernel takes `net.core.somaxconn` where that is less.
+const MAX_BACKLOG: u32 = 65_535;
+
 impl Default for ListenerOptions {
     fn default() -> ListenerOptions {
-        ListenerOptions { reuse_port: true, backlog: 4096, unsent: 0, receive_buffer: 0, user_timeout: Duration::ZERO }
+        ListenerOptions {
+            reuse_port: true,
+            backlog: MAX_BACKLOG,
+            unsent: 0,
+            receive_buffer: 0,
+            user_timeout: Duration::ZERO,
+        }
     }
 }
 
