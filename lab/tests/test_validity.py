@@ -5,6 +5,7 @@ from typing import Any, cast
 import pytest
 
 from zonda_lab.experiments.definition import RigSpec, Settings, TrafficSpec
+from zonda_lab.experiments.metrics import METRICS
 from zonda_lab.load.result import LoadResult
 from zonda_lab.measurement import validity
 from zonda_lab.measurement.observer import Span
@@ -179,6 +180,16 @@ def test_a_window_of_echo_that_is_invalid_has_no_valid_latency() -> None:
     limits.add(checked)
     (why,) = limits.late[window_of(checked.settings)]
     assert "off its schedule" in why
+
+
+def test_echo_has_every_latency_of_its_window() -> None:
+    """Three of the six latencies were dropped, so that no report showed echo's value beside them."""
+    limits = Limits(echo_qps=5000.0, generator_qps=5000.0, measured="", traffic={})
+    checked = window()
+    values = {name: 50.0 for name, metric in METRICS.items() if metric.is_latency}
+    checked.window.metrics |= values
+    limits.add(checked)
+    assert limits.windows[window_of(checked.settings)] == values
 
 
 TOO_FEW = "the generator counts 420000 octets of queries, the server's kernel 410000 octets"

@@ -17,7 +17,7 @@ from typing import Any
 from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.experiments.block_design import Start
 from zonda_lab.experiments.definition import Settings
-from zonda_lab.experiments.metrics import GOALS
+from zonda_lab.experiments.metrics import GOALS, METRICS
 from zonda_lab.load.generator import LoadGenerator
 from zonda_lab.measurement.harness import Harness, MakeNetwork
 from zonda_lab.measurement.load_runner import OF_ECHO
@@ -35,7 +35,8 @@ FILE = "limits.json"
 ECHO, NO_SERVERS = "echo", ("echo", "sink")
 VALID_S = 3600.0
 WINDOW_S = 2.0  # at most, for a window of echo
-COMPARED = ("answered_qps", "answered_share", "cpu_us_per_query", "latency_mean_us", "latency_p50_us", "latency_p99_us")
+LATENCIES = tuple(name for name, metric in METRICS.items() if metric.is_latency)
+COMPARED = ("answered_qps", "answered_share", "cpu_us_per_query", *LATENCIES)
 
 
 @dataclass
