@@ -251,6 +251,13 @@ def test_cpu_time_after_the_load_is_a_metric_of_its_own() -> None:
     assert "server_cpu_after" in PROCEDURES[found.procedure].metrics
 
 
+def test_every_search_for_peaks_shows_answers_per_cpu_second() -> None:
+    """They compare the servers where the rig bounds the peaks; E4 measured them and showed them nowhere."""
+    searches = [found for path in FILES if (found := catalogue.load(path).definition).procedure == "peak"]
+    assert [found.id for found in searches] == ["E2", "E4"]
+    assert all("answers_per_cpu_s" in found.analysis.metrics for found in searches)
+
+
 def test_a_factor_compared_within_starts_has_its_baseline_twice_in_each_start() -> None:
     """E24 compares windows of one start, and had no A/A pair."""
     for start in block_design.plan_starts(catalogue.load(catalogue.find("E24")[0]), seed=1):
