@@ -1,6 +1,7 @@
+import contextlib
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from conftest import Make
@@ -12,6 +13,7 @@ from zonda_lab.load.result import LoadResult
 from zonda_lab.measurement import validity
 from zonda_lab.measurement.load_runner import LoadRunner
 from zonda_lab.measurement.observer import Span
+from zonda_lab.measurement.running_server import Server
 from zonda_lab.measurement.window import Window
 from zonda_lab.procedures import peak, queries
 from zonda_lab.results.settings_bounds import bounded
@@ -150,6 +152,39 @@ def test_the_cost_of_an_answer_is_that_at_the_peak(trials: list[dict[str, Any]],
     peak._add_cost(window, trials, telemetry(10.0), lambda ns: ns / 1e9)  # of a server that uses 0.4 of a core
     assert window.metrics.get("cpu_us_per_query") == (pytest.approx(cost) if cost else None)
     assert window.metrics.get("answers_per_cpu_s") == (pytest.approx(1e6 / cost) if cost else None)
+
+
+def search(monkeypatch: pytest.MonkeyPatch, transport: str = "udp", **counts: int) -> Window:
+    """A search whose trials sent and answered so many queries; each kernel received 10,000 packets."""
+    more = {"peaks": [{"percent": 100.0, "rate": 1000.0, "failed_rate": None, "failure": None}]}
+    found = LoadResult(**{"sent": 10_000, "answered": 10_000, "seconds": 2.0, **counts}, more=more)
+    load = SimpleNamespace(
+        capacity=lambda *_: 1000.0,
+        capacity_bounds=lambda *_: {},
+        job=lambda *_, **__: None,
+        find_peak=lambda *_: (found, []),
+    )
+    observer = SimpleNamespace(clock=lambda _: lambda ns: ns / 1e9, observed=lambda _: telemetry())
+    span = Span(began=100.0, ended=102.0)
+    harness: Any = SimpleNamespace(
+        load=load,
+        observer=observer,
+        network=SimpleNamespace(is_isolated=True, client=None),
+        span=lambda _: contextlib.nullcontext(span),
+        settle_sockets=lambda *_, **__: None,
+    )
+    monkeypatch.setattr(peak, "window_of", lambda _, span, metrics: Window(span, metrics))
+    return peak.searched(harness, cast(Server, None), Settings(traffic=TrafficSpec(transport=transport)))
+
+
+def test_the_counts_of_a_search_are_those_of_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only windows of one rate were checked, so that no peak of E2 and E4 was."""
+    assert search(monkeypatch).invalid == search(monkeypatch, answered=9_000, late_answers=1_000).invalid == []
+    (sent,) = search(monkeypatch, sent=11_000).invalid
+    assert sent == "the generator counts 11000 queries, the server's kernel 10000 packets"
+    (answered,) = search(monkeypatch, answered=11_000).invalid
+    assert answered == "the generator counts 11000 answers, its kernel 10000 packets"
+    assert search(monkeypatch, transport="tcp", sent=11_000).invalid == []  # whose messages are no packets
 
 
 def test_trials_that_lost_queries_at_the_failed_rates_decide() -> None:

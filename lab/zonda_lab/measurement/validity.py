@@ -144,13 +144,16 @@ def _counts(checked: ValidityInput, result: LoadResult) -> list[str]:
     if not checked.network.is_isolated or not checked.has_one_transport:
         return []
     if transport == "udp":
-        return _packets(telemetry, result) if _has(telemetry, PACKETS) else []
-    is_counted = result.query_octets and checked.has_usual_segments and _has(telemetry, OCTETS, BUFFERS)
+        return packets_miscounted(telemetry, result) if has_columns(telemetry, PACKETS) else []
+    is_counted = result.query_octets and checked.has_usual_segments and has_columns(telemetry, OCTETS, BUFFERS)
     return _octets(telemetry, result, is_encrypted=transport == "tls") if is_counted else []
 
 
-def _packets(telemetry: Telemetry, result: LoadResult) -> list[str]:
-    """Over UDP a message is a packet; the client also gets the answers that came after the time-out."""
+def packets_miscounted(telemetry: Telemetry, result: LoadResult) -> list[str]:
+    """Where the kernels received other numbers of packets than the generator counted.
+
+    Over UDP a message is a packet; the client also gets the answers that came after the time-out.
+    """
     sent, answers = result.sent, result.answered + result.late_answers
     arrived, answered = (telemetry.grown(net(end, PACKETS)) for end in ENDS)
     return [
@@ -186,7 +189,8 @@ def _stream_octets(telemetry: Telemetry, end: str, connections: int) -> float:
     return octets - HEADERS * buffers - SYN_OPTIONS * connections
 
 
-def _has(telemetry: Telemetry, *counters: str) -> bool:
+def has_columns(telemetry: Telemetry, *counters: str) -> bool:
+    """Whether the telemetry has these counters of both ends."""
     samples = telemetry.samples
     return len(samples) > 1 and all({*counters} <= samples[0]["net"].get(end, {}).keys() for end in ENDS)
 

@@ -11,11 +11,11 @@ from zonda_lab.experiments.metrics import GOALS
 from zonda_lab.measurement.harness import Harness
 from zonda_lab.measurement.observer import Span
 from zonda_lab.measurement.running_server import Server
-from zonda_lab.measurement.validity import machine_reasons
+from zonda_lab.measurement.validity import has_columns, machine_reasons, packets_miscounted
 from zonda_lab.measurement.window import Recorder, Window, window_of
 from zonda_lab.procedures.procedure import WINDOW_COST_S, Procedure
 from zonda_lab.procedures.queries import warm_up, warm_up_estimate_s
-from zonda_lab.telemetry.series import Telemetry
+from zonda_lab.telemetry.series import PACKETS, Telemetry
 
 MAX_TRIALS = 400  # more than any search needs; bounds its duration
 # What the records keep of a trial.
@@ -57,6 +57,8 @@ def searched(harness: Harness, server: Server, settings: Settings) -> Window:
     deciding = [trial for trial in trials if _decides(trial, peaks)]
     spans = [(trial["rate"], at(trial["since"]), at(trial["until"])) for trial in deciding]
     window.invalid += _disturbed_trials(seen, span, spans)
+    if settings.traffic.transport == "udp" and harness.network.is_isolated and has_columns(seen, PACKETS):
+        window.invalid += packets_miscounted(seen, result)  # sums over all trials, as the window has no single result
     return window
 
 
