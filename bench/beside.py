@@ -18,7 +18,7 @@ ratio of p99   server to beside in the same round: median, least, most. The targ
 since sending  the ratio from the time of sending, which over UDP ends when the kernel has the response: CPU 1 hardly matters
 
 The second table is about the disturbed server, the largest of the rounds. Held at the end of the window: files, resident memory, kernel
-memory of its TCP sockets, and objects in the kernel of both ends (slab). `peak` is the largest sum of TCP buffers of both ends. `back` is the
+memory of its TCP sockets, and objects in the kernel of both ends (slab; only root can read them). `peak` is the largest sum of TCP buffers of both ends. `back` is the
 time until files and buffers were as before: 10 s, the idle timeout, if clients of a flood had gone before the kernel opened their connections.
 QUIC connections have neither files nor TCP buffers: only resident memory shows them.
 What stayed then: files, and the growth of resident memory in the first and in the last round; a leak grows in every round. `done` is
@@ -143,7 +143,9 @@ class Bench:
         """The server's files and memory, and the kernel memory of both ends of all TCP connections, in octets."""
         files = len(list((self.server.proc / "fd").iterdir()))
         rss = self.server.memory("status", "VmRSS:")
-        return {"files": files, "rss": rss, "buffers": kernel_memory.buffer_octets(), "slab": kernel_memory.slab_octets()}
+        found = {"files": files, "rss": rss, "buffers": kernel_memory.buffer_octets()}
+        slab = kernel_memory.slab_octets()
+        return found if slab is None else {**found, "slab": slab}
 
     def find_rate(self) -> float:
         """The rate at which the server uses its share of a processor. An answer costs more at low rates, as batches are smaller."""
@@ -254,19 +256,23 @@ def show_latencies(bench: Bench, kinds: list[str]) -> None:
 
 def show_resources(bench: Bench, kinds: list[str]) -> None:
     """The second table."""
-    print(f"\n{'':14}{'held':^39}{'peak':>9}{'back, s':^18}")
-    head = f"{'':14}{'files':>8}{'RSS MB':>9}{'sockets MB':>12}{'slab MB':>10}{'MB':>9}{'files':>9}{'buffers':>9}"
+    print(f"\n{'':14}{'held':^43}{'peak':>9}{'back, s':^18}")
+    head = f"{'':14}{'files':>8}{'RSS MB':>9}{'sockets MB':>12}{'slab MB':>14}{'MB':>9}{'files':>9}{'buffers':>9}"
     print(f"{head}  stayed: files, RSS kB; done; closed")
     for kind in kinds:
         windows, beside = bench.windows(kind, "server"), bench.windows(kind, "beside")
         held = {name: max(window["held"][name] for window in windows) for name in windows[0]["held"]}
-        memory = "".join(f"{held[name] / 1e6:{width}.1f}" for name, width in (("rss", 9), ("sockets", 12), ("slab", 10), ("peak", 9)))
+        memory = "".join(megabytes(held.get(name), width) for name, width in (("rss", 9), ("sockets", 12), ("slab", 14), ("peak", 9)))
         files = max(window["stayed"]["files"] for window in windows)
         first, last = (window["stayed"]["rss"] / 1e3 for window in (windows[0], windows[-1]))
         done = ", ".join(f"{median(amount(window['disturbance']) for window in place):.0f}" for place in (windows, beside))
         closed = max(window["disturbance"].get("closed_by_peer", 0) for window in windows)
         back = "".join(f"{max(window['back_s'][name] for window in windows):9.1f}" for name in ("files", "buffers"))
         print(f"{kind:14}{held['files']:8.0f}{memory}{back}  {files:.0f}, {first:+.0f} {last:+.0f}; {done}; {closed}")
+
+
+def megabytes(octets: float | None, width: int) -> str:
+    return f"{'not readable':>{width}}" if octets is None else f"{octets / 1e6:{width}.1f}"
 
 
 def amount(done: dict) -> float:
@@ -308,7 +314,8 @@ def main() -> None:
     show_latencies(bench, arguments.only)
     show_resources(bench, arguments.only)
     show_notes(bench)
-    print(f"in all windows: {growth['files']:+.0f} files, {growth['rss'] / 1e3:+.0f} kB resident, {growth['slab'] / 1e3:+.0f} kB slab")
+    slab = f"{growth['slab'] / 1e3:+.0f} kB slab" if "slab" in growth else "slab not readable"
+    print(f"in all windows: {growth['files']:+.0f} files, {growth['rss'] / 1e3:+.0f} kB resident, {slab}")
     if arguments.json:
         arguments.json.write_text(json.dumps({"rate": bench.rate, "seconds": arguments.seconds, "rounds": bench.rounds}))
 

@@ -1,3 +1,4 @@
+import contextlib
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
@@ -5,7 +6,11 @@ from typing import Any, cast
 import pytest
 
 from zonda_lab.errors import LabError
+from zonda_lab.experiments.definition import Settings
+from zonda_lab.load.result import LoadResult
+from zonda_lab.measurement.observer import Span
 from zonda_lab.measurement.running_server import Server
+from zonda_lab.measurement.window import Recorder, Window
 from zonda_lab.procedures import connections, storms
 
 
@@ -27,6 +32,37 @@ def test_memory_is_weighed_once_loading_has_given_its_own_back() -> None:
 def test_memory_that_never_settles_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "SETTLING_S", 0.05)
     assert connections._settled_pss_kb(server_with(iter(range(1_000_000)))) > 0
+
+
+@pytest.mark.parametrize(("slab", "found"), [(2_000, (20.0, 60.0)), (None, (None, None))])
+def test_kernel_memory_is_measured_or_a_note_says_why_not(
+    slab: int | None, found: tuple[float | None, float | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without root, the growth of the slab memory of the whole system was that of the connections."""
+    kernel = iter([{"slab": slab and 0, "buffers": 1_000}, {"slab": slab, "buffers": 5_000}])
+    opened = LoadResult(0, 0, 1.0, more={"failed": 0, "open": 100, "open_s": 1.0})
+
+    def hold(*arguments: Any) -> LoadResult:
+        if len(arguments) == 4:  # not the warm-up
+            arguments[3]({"msg_type": "open", "zonda": {"open": 100}})
+        return opened
+
+    monkeypatch.setattr(connections, "hold", hold)
+    monkeypatch.setattr(connections, "memory_metrics", lambda *_, **__: {})
+    monkeypatch.setattr(connections, "_kernel", lambda _: next(kernel))
+    monkeypatch.setattr(connections, "window_of", lambda _, span, metrics: Window(span, metrics))
+    recorded: list[Window] = []
+    harness: Any = SimpleNamespace(
+        settings=Settings(),
+        network=SimpleNamespace(client=SimpleNamespace(read_sysctl=lambda _: "1 2")),
+        start_ready_server=lambda: server_with(iter([1, 1])),
+        span=lambda _: contextlib.nullcontext(Span()),
+    )
+    connections.idle(harness, cast(Recorder, SimpleNamespace(add=recorded.append)))
+    metrics, names = recorded[0].metrics, ("kernel_slab_bytes_per_connection", "kernel_bytes_per_connection")
+    assert tuple(map(metrics.get, names)) == found
+    notes = ["kernel memory needs root: /proc/slabinfo is not readable"]
+    assert recorded[0].notes == ([] if slab else notes)
 
 
 def test_connections_that_do_not_come_are_counted_in_the_message(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,15 +73,25 @@ def test_kernel_memory_is_that_of_the_caches_of_connections(tmp_path: Path, monk
     assert kernel_memory.buffer_octets(memory) == 3 * 65_536
 
 
+def test_without_root_the_memory_of_connections_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was that of the whole system, in which connections are a small part of what changes."""
+
+    def refused(path: Path) -> str:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_text", refused)
+    assert kernel_memory.slab_octets() is None
+
+
 def test_an_open_connection_needs_some_kilobytes_in_the_kernel() -> None:
     if not Path("/proc/slabinfo").exists() or not _is_readable(Path("/proc/slabinfo")):
         pytest.skip("/proc/slabinfo is not readable (help: run as root)")
     count, opened = 300, []
     with socket.create_server(("127.0.0.1", 0), backlog=count) as listener:
-        before = kernel_memory.slab_octets()
+        before = kernel_memory.slab_octets() or 0
         for _ in range(count):
             opened += [socket.create_connection(listener.getsockname()), listener.accept()[0]]
-        used = (kernel_memory.slab_octets() - before) / count
+        used = ((kernel_memory.slab_octets() or 0) - before) / count
     for link in opened:
         link.close()
     assert 4_000 < used < 40_000  # both ends; other programs open connections, too

@@ -26,6 +26,8 @@ RECOVERY_S = 30.0
 SETTLED_S, SETTLING_S = 0.5, 10.0  # memory that did not change for so long is settled; the longest wait for that
 ACCEPTED_PER_S = 3_000  # connections, by a slow server
 WARM_UP, WARM_UP_S = 64, 0.2  # connections before the first weighing: what a server allocates once is not theirs
+NO_SLAB = "kernel memory needs root: /proc/slabinfo is not readable"
+KernelMemory = dict[str, int | None]  # None: not readable
 CLOSED_AT_ONCE = ("reset", "handshake", "random")  # hostile connections that do not stay open to be weighed
 
 
@@ -38,15 +40,15 @@ def idle(harness: Harness, recorder: Recorder) -> None:
 
     def on_event(event: dict[str, Any]) -> None:
         if event["msg_type"] == "open" and change.hostile not in CLOSED_AT_ONCE:
-            count, kernel = max(1, event["zonda"]["open"]), _kernel(harness)
+            count = max(1, event["zonda"]["open"])
             held.update(memory_metrics(server, before, connection=count))
-            slab = (kernel["slab"] - kernel_before["slab"]) / count
-            held["kernel_slab_bytes_per_connection"] = slab
-            held["kernel_bytes_per_connection"] = slab + (kernel["buffers"] - kernel_before["buffers"]) / count
+            held.update(of_kernel(kernel_before, _kernel(harness), count))
 
     with harness.span(server) as span:
         result = hold(harness, server, change, on_event)
     window = window_of(server, span, held | opened(result))
+    if kernel_before["slab"] is None:
+        window.notes.append(NO_SLAB)
     if change.hostile:
         server.process.require_alive()
         _add_recovery(harness, server, window)
@@ -117,10 +119,20 @@ def _settled_pss_kb(server: Server) -> int:
     return now
 
 
-def _kernel(harness: Harness) -> dict[str, int]:
+def _kernel(harness: Harness) -> KernelMemory:
     """Slab objects and socket buffers of the server's machine."""
-    found: dict[str, int] = json.loads(harness.run_script(harness.network.server, kernel_memory))
+    found: KernelMemory = json.loads(harness.run_script(harness.network.server, kernel_memory))
     return found
+
+
+def of_kernel(before: KernelMemory, now: KernelMemory, connections: int) -> dict[str, float]:
+    """The kernel memory of a connection; nothing if the slab objects are not known."""
+    grown = {name: octets - (before[name] or 0) for name, octets in now.items() if octets is not None}
+    if "slab" not in grown:
+        return {}
+    slab = grown["slab"] / connections
+    both = slab + grown["buffers"] / connections
+    return {"kernel_slab_bytes_per_connection": slab, "kernel_bytes_per_connection": both}
 
 
 def _add_recovery(harness: Harness, server: Server, window: Window) -> None:
