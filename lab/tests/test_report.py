@@ -259,7 +259,7 @@ def test_a_claim_shows_the_range_that_confirms_it(claim: dict[str, object], text
 
 
 LOOK = """<script>addEventListener("load", () => {
-  const shown = [...definition.querySelectorAll("svg, table")].filter(element => !element.closest("details"));
+  const shown = [...document.querySelectorAll("svg, table")].filter(element => !element.closest("details"));
   const boxes = shown.map(element => element.getBoundingClientRect());
   document.body.dataset.empty = boxes.filter(box => box.width < 50 || box.height < 20).length;
   document.body.dataset.wide = document.documentElement.scrollWidth - document.documentElement.clientWidth;
