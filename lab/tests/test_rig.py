@@ -1,5 +1,6 @@
 """The instruments of the rig: sockets of running servers, kernel memory, marks of telemetry, captures, both limits."""
 
+import dataclasses
 import json
 import lzma
 import os
@@ -31,6 +32,7 @@ from zonda_lab.telemetry.collector import TelemetryCollector
 from zonda_lab.telemetry.sampler import NetCounters, Sampler
 from zonda_lab.zones import captures
 
+README = Path(__file__).parents[1] / "README.md"
 REAL = [name for name in ADAPTERS if name not in ("echo", "sink", "null-primary")]
 SERVER = """
 import socket, sys, time
@@ -165,14 +167,17 @@ def test_rates_are_shares_of_the_echo_server(zonda_load: ZondaLoad) -> None:
 
 @pytest.mark.parametrize("name", REAL)
 def test_what_is_tuned_has_a_reason_and_is_not_in_the_defaults(name: str, tmp_path: Path) -> None:
-    zone = Zone("a.test.", policy=ZonePolicy((Remote("10.53.1.9"),)))
-    tuned = ServerConfig(tmp_path, Endpoint("10.53.0.2"), (zone,))
-    plain = ServerConfig(tmp_path, Endpoint("10.53.0.2"), (zone,), tuned=False)
+    received, loaded = Zone("a.test.", policy=ZonePolicy((Remote("10.53.1.9"),))), Zone("b.test.", tmp_path / "b.zone")
+    tuned = ServerConfig(tmp_path, Endpoint("10.53.0.2"), (received, loaded))
+    plain = dataclasses.replace(tuned, tuned=False)
     adapter = ADAPTERS[name]
     written, as_installed = ("".join(adapter.files(config).values()) for config in (tuned, plain))
     for line in adapter.tuning(tuned):
         assert line.text in written and line.why
         assert line.text not in as_installed
+    for line in adapter.in_both:
+        assert line.text in written and line.text in as_installed
+        assert f"`{line.text}` | {line.why} |" in README.read_text()
 
 
 class CountedZones(tuple[Zone, ...]):

@@ -66,6 +66,7 @@ class Adapter(ABC):
     arguments: tuple[str, ...] = ()  # before the path of the configuration file
     config_file: str = ""
     always: frozenset[Feature] = SERVING  # features of every version
+    in_both: tuple[TunedLine, ...] = ()  # the lines of its configuration that both conditions have
     tls_since: tuple[int, ...] = ()  # first version with TLS in both directions; empty: none
 
     def features(self, version: str) -> frozenset[Feature]:

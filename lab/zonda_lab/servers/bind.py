@@ -15,6 +15,10 @@ class Bind(Adapter):
     name, program, package = "bind", "named", "bind9"
     version_flag, config_file = "-v", "named.conf"
     always, tls_since = SERVING | {Feature.UPDATE}, (9, 18)
+    in_both = (
+        TunedLine("check-names primary ignore", "other servers do not check the characters of owner names"),
+        TunedLine("dnssec-validation no", "nothing is resolved, so no root key is needed"),
+    )
 
     def command(self, program: Path, config: ServerConfig) -> list[str | Path]:
         return [program, "-g", "-n", str(config.workers), "-c", config.directory / self.config_file]
@@ -37,8 +41,7 @@ class Bind(Adapter):
             f"listen-on port {here.port} {{ {addresses} }}",
             "listen-on-v6 { none; }",
             "recursion no",
-            "check-names primary ignore",
-            "dnssec-validation no",
+            *(line.text for line in self.in_both),
             *common,
             f"tcp-clients {config.tcp_clients}",
             f"tcp-idle-timeout {config.tcp_idle_s * 10}",

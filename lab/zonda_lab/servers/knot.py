@@ -6,6 +6,10 @@ from zonda_lab.servers.adapter import RETRY_S, RETRY_WHY, SERVING, Adapter, Feat
 from zonda_lab.servers.config import Access, Remote, ServerConfig, Tsig, Zone, ZonePolicy
 
 RETRY = f"retry-max-interval: {RETRY_S}s"
+OF_ALL = ("semantic-checks: off", "zonefile-sync: -1")
+OF_FILES = ("zonefile-load: difference", "journal-content: changes")  # zones that are loaded from a file
+OF_OTHERS = "zonefile-load: none"
+NOT_KEPT = "journal-content: none"
 MEMBERS = "members"  # the template of members of a catalog that are in no group
 
 
@@ -15,6 +19,14 @@ class Knot(Adapter):
     name, program, package = "knot", "knotd", "knot"
     version_flag, arguments, config_file = "-V", ("-c",), "knot.conf"
     always, tls_since = SERVING | {Feature.UPDATE}, (3, 4)
+    in_both = (
+        TunedLine(OF_ALL[0], "no optional checks of a zone's content, as by other servers; the default"),
+        TunedLine(OF_ALL[1], "zone files are the input of all servers and starts, so none is written"),
+        TunedLine(OF_FILES[0], "a reload keeps what updates have changed"),
+        TunedLine(OF_FILES[1], "changes are kept for IXFR; the default"),
+        TunedLine(OF_OTHERS, "a zone from a primary has no file"),
+        TunedLine(NOT_KEPT, "a secondary starts empty, and is not started again"),
+    )
 
     def files(self, config: ServerConfig) -> dict[str, str]:
         return {self.config_file: KnotText(config, self.tuned(config)).text()}
@@ -80,16 +92,15 @@ class KnotText:
         return _item(f"id: {key.name}", [f"algorithm: {key.algorithm}", f"secret: {key.secret}"])
 
     def _storage(self) -> list[str]:
-        return [f"storage: {self.config.directory}", "semantic-checks: off", "zonefile-sync: -1"]
+        return [f"storage: {self.config.directory}", *OF_ALL]
 
     def _rights(self, policy: ZonePolicy) -> list[str]:
         """Who may do what, who is notified, and where the zone is loaded from."""
         entries = (("transfer", policy.transfer), ("notify", policy.notifiers), ("update", policy.update))
         ids = [self._id_of_access(action, entry) for action, allowed in entries for entry in allowed]
         has_file = not policy.primaries and policy.catalog != "produce"
-        received = "all" if self.config.keeps_zones else "none"
-        load, journal = ("difference", "changes") if has_file else ("none", received)
-        lines = [f"acl: [{', '.join(ids)}]", f"zonefile-load: {load}", f"journal-content: {journal}"]
+        received = "journal-content: all" if self.config.keeps_zones else NOT_KEPT
+        lines = [f"acl: [{', '.join(ids)}]", *(OF_FILES if has_file else (OF_OTHERS, received))]
         lines += [f"notify: {self._ids(policy.notify)}"] if policy.notify else []
         return lines + ([RETRY] if RETRY in self.tuned and policy.primaries else [])
 

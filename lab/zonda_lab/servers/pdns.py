@@ -26,10 +26,12 @@ class Pdns(Adapter):
         return ["sh", "-c", IGNORE_TIMEOUT, "sh", *asked]
 
     def tuning(self, config: ServerConfig) -> list[TunedLine]:
+        socket = TunedLine("reuseport=yes", "one UDP socket per thread, as other servers have")
         if not config.primaries:
-            return []
+            return [socket]
         threads = f"retrieval-threads={config.parallel_transfers}"
         return [
+            socket,
             TunedLine(f"xfr-cycle-interval={RETRY_S}", RETRY_WHY),
             TunedLine(threads, "as many transfers at once as by all servers"),
         ]
@@ -42,7 +44,6 @@ class Pdns(Adapter):
             "local-address": ",".join(config.addresses),
             "local-port": str(here.port),
             "receiver-threads": str(config.workers),
-            "reuseport": "yes",
             "socket-dir": str(config.directory),
             "allow-axfr-ips": "0.0.0.0/0",
             "max-tcp-connections": str(config.tcp_clients),

@@ -1,6 +1,6 @@
 """EURid's YADIFA."""
 
-from zonda_lab.servers.adapter import Adapter, file_of
+from zonda_lab.servers.adapter import Adapter, TunedLine, file_of
 from zonda_lab.servers.config import ServerConfig, Zone
 
 
@@ -9,6 +9,10 @@ class Yadifa(Adapter):
 
     name, program, package = "yadifa", "yadifad", "yadifa"
     version_flag, arguments, config_file = "-V", ("-c",), "yadifad.conf"
+    in_both = (
+        TunedLine("statistics off", "other servers log no statistics"),
+        TunedLine("queries-log-type 0", "other servers log no queries"),
+    )
 
     def files(self, config: ServerConfig) -> dict[str, str]:
         parts = []
@@ -36,8 +40,7 @@ class Yadifa(Adapter):
             "allow-notify any",
             "uid root",
             "gid root",
-            "statistics off",
-            "queries-log-type 0",
+            *(line.text for line in self.in_both),
         ]
         return "<main>\n" + "".join(f" {line}\n" for line in [*lines, *config.options]) + "</main>\n"
 
