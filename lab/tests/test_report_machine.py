@@ -3,14 +3,20 @@
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from conftest import Make
 
+from zonda_lab.measurement.observer import Span
+from zonda_lab.measurement.running_server import Server
+from zonda_lab.measurement.window import window_of
 from zonda_lab.report.build import document
-from zonda_lab.report.document import Table, Text
+from zonda_lab.report.document import Folded, Table, Text
 from zonda_lab.report.machine import machine, primaries_of, roles
 from zonda_lab.results.folder import Results
+from zonda_lab.servers.adapter import TunedLine
 
 INSTALLED = {label: {"kind": label, "version": "1", "sha256": "0" * 64} for label in ("nsd", "knot", "echo", "null")}
 MANIFEST = {
@@ -71,6 +77,29 @@ def test_every_report_says_how_queries_were_sent(make_record: Make, sending: obj
     record.detail = {"sending": sending} if sending else {}
     parts = {part.strong: part.text for part in machine(MANIFEST, [record], []) if isinstance(part, Text)}
     assert parts["Sending."].startswith(text)
+
+
+def test_the_settings_of_the_servers_are_in_the_report(make_record: Make) -> None:
+    """They were in the records only, and those of `defaults` had the lines of `tuned`."""
+    line = ["transfers-in 100", "as many transfers at once as by all servers"]
+    records = [make_record(0, server="bind", settings=settings) for settings in ("tuned", "tuned", "defaults")]
+    for record, used in zip(records, (4 << 20, 8 << 20, 212_992), strict=True):
+        sockets = [{"kind": "udp", "own_receive_buffer": 212_992, "receive_buffer": used}] * 2
+        settings = record.treatment["settings"]
+        record.detail["settings"] = {"settings": settings, "lines": [line], "sockets": sockets}
+    (folded,) = [part for part in machine(MANIFEST, records, []) if isinstance(part, Folded) and "server" in part.title]
+    lines, buffers = folded.parts
+    assert isinstance(lines, Table) and lines.rows == [["bind", *line]]
+    assert isinstance(buffers, Table)
+    assert buffers.rows == [["bind", "tuned", "UDP", "208", "4,096"], ["bind", "defaults", "UDP", "208", "208"]]
+
+
+@pytest.mark.parametrize(("tuned", "lines"), [(True, [["a yes", "it is so"]]), (False, [])])
+def test_a_window_records_the_lines_that_were_written(tuned: bool, lines: list[list[str]]) -> None:
+    adapter = SimpleNamespace(tuning=lambda _: [TunedLine("a yes", "it is so")])
+    parts = {"process": SimpleNamespace(alive=True), "sockets": [], "installed": SimpleNamespace(adapter=adapter)}
+    server = cast(Server, SimpleNamespace(config=SimpleNamespace(tuned=tuned), **parts))
+    assert window_of(server, Span(), {}).detail["settings"]["lines"] == lines
 
 
 def test_probes_over_udp_are_no_query_load_but_not_nothing(make_record: Make) -> None:

@@ -55,9 +55,10 @@ def window_of(server: Server, span: Span, metrics: dict[str, float], **more: Any
     buffers = [found["receive_buffer"] for found in server.sockets if found["kind"] == "udp"]
     if buffers:  # the smallest that clients can meet
         window.metrics["receive_buffer_kb"] = min(buffers) / 1024
+    tuning = server.installed.adapter.tuning(server.config) if server.config.tuned else []
     window.detail["settings"] = {
         "settings": "tuned" if server.config.tuned else "defaults",
-        "lines": [[line.text, line.why] for line in server.installed.adapter.tuning(server.config)],
+        "lines": [[line.text, line.why] for line in tuning],
         "sockets": server.sockets,
     }
     return window

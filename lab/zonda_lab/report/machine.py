@@ -35,6 +35,7 @@ def machine(manifest: Mapping[str, Any], records: Sequence[WindowRecord], primar
         *_limits(records, found),
         _sending(records),
         *_absent(manifest["absent"], records),
+        *_settings(records),
         Folded("Kernel settings", [Table(["setting", "value"], kernel)]),
     ]
 
@@ -140,6 +141,30 @@ def _way(sending: Mapping[str, Any]) -> str:
     burst, order, clock = sending.get("burst", 1), sending.get("order", ""), sending.get("timestamps", "")
     bursts = "without bursts of UDP segments" if burst == 1 else f"in bursts of up to {burst} UDP segments"
     return f"{bursts}, {ORDERS.get(order, order)}, with times of arrival from {CLOCKS.get(clock, clock)}"
+
+
+def _settings(records: Sequence[WindowRecord]) -> list[Part]:
+    """Tuned lines and receive buffers of each server, as its first window of each condition has them."""
+    first: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for record in records:
+        if found := record.detail.get("settings"):
+            first.setdefault((_label(record), found["settings"]), found)
+    if not first:
+        return []
+    # Records of earlier versions have the lines of `tuned` under `defaults`, too.
+    lines = [[server, *line] for (server, kind), found in first.items() if kind == "tuned" for line in found["lines"]]
+    buffers = dict.fromkeys(
+        (server, kind, socket["kind"].upper(), _kib(socket["own_receive_buffer"]), _kib(socket["receive_buffer"]))
+        for (server, kind), found in first.items()
+        for socket in found["sockets"]
+    )
+    columns = ["server", "settings", "sockets", "own receive buffer, KiB", "used, KiB"]
+    tables = [Table(["server", "line", "why"], lines), Table(columns, [list(row) for row in buffers])]
+    return [Folded("Settings of the servers", [table for table in tables if table.rows])]
+
+
+def _kib(octets: int) -> str:
+    return f"{octets / 1024:,.0f}"
 
 
 def _absent(absent: Mapping[str, str], records: Iterable[WindowRecord]) -> list[Part]:
