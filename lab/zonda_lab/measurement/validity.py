@@ -1,7 +1,8 @@
 """Validity rules for windows, fixed before measuring. Invalid windows stay in the records, marked.
 
 A generator that was late or busy invalidates latencies, but neither rates nor CPU time: such a window remains valid for
-all other metrics.
+all other metrics. Whether a CPU was short is decided by the waits of the server's and the generator's own threads, not
+by the pressure of the machine (PSI), which counts the tasks of all programs.
 """
 
 import math
