@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from zonda_lab.command import cli
+from zonda_lab.command import cli, run
 from zonda_lab.results.window_record import WindowRecord
 from zonda_lab.run.progress import Progress, format_duration
+from zonda_lab.servers import ADAPTERS, InstalledServer
 from zonda_lab.servers.installation import find_servers
 
 Lab = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -114,6 +115,18 @@ def test_a_dry_run_measures_nothing(lab: Lab, tmp_path: Path) -> None:
     done = lab("run", "--quick", "E1", "--dry-run")
     assert done.returncode == 0 and "block  0" in done.stdout and re.search(r"\d+ starts, about", done.stdout)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_installed_servers_are_all_that_answer_queries(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The null primary was among them."""
+    names = ("zonda", "nsd", "echo", "sink", "null-primary")
+    found = {name: InstalledServer(name, ADAPTERS[name], Path("/bin/true"), "1.0") for name in names}
+    monkeypatch.setattr(run, "find_servers", lambda _: (found, {}))
+    assert cli.main(["run", "E1", "--servers", "installed", "--dry-run"]) == 0
+    starts = re.findall(r"^E1 +block +0 +(\w[\w-]*)", capsys.readouterr().out, re.MULTILINE)
+    assert {*starts} == {"zonda", "nsd", "echo"}
 
 
 def test_keys_lists_every_experiment_key(capsys: pytest.CaptureFixture[str]) -> None:

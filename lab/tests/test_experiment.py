@@ -1,11 +1,13 @@
 import json
 import re
+import typing
 from pathlib import Path
 
 import pytest
 
 from zonda_lab.errors import LabError
 from zonda_lab.experiments import block_design, catalogue
+from zonda_lab.experiments.definition import ProcedureName
 from zonda_lab.experiments.metrics import METRICS
 from zonda_lab.procedures import PROCEDURES, procedure_of
 from zonda_lab.report.plots import PLOTS
@@ -122,6 +124,13 @@ def test_servers_and_settings_from_the_command_line(small: Path) -> None:
     ("old", "new", "message"),
     [
         ('"traffic.rate"', '"traffic.rat"', "unknown key `rat`\n  help: did you mean `rate`?"),
+        ('procedure = "queries"', 'procedure = "peek"', "procedure is 'peek'\n  help: did you mean `peak`?"),
+        ('procedure = "queries"', 'procedure = "x"', "procedure is 'x'\n  help: known: queries, queries-alone, peak, "),
+        (
+            "[quick.levels]",
+            '[[combinations]]\nprocedure="pul"\n[quick.levels]',
+            "procedure is 'pul'\n  help: did you mean `pull`?",
+        ),
         ("[timing]", "[timng]", "unknown key `timng`\n  help: did you mean `timing`?"),
         (
             '"cpu_us_per_query"',
@@ -236,6 +245,10 @@ def test_servers_that_leave_a_combination_without_one_are_an_error() -> None:
 def test_every_metric_has_a_description_and_is_declared_by_a_procedure() -> None:
     assert all(metric.title for metric in METRICS.values())
     assert set().union(*(procedure.all_metrics for procedure in PROCEDURES.values())) == set(METRICS)
+
+
+def test_an_experiment_may_name_every_procedure() -> None:
+    assert set(typing.get_args(ProcedureName)) == set(PROCEDURES)
 
 
 def test_memory_is_titled_in_the_unit_it_has() -> None:

@@ -6,7 +6,7 @@ import io
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from conftest import small_experiment
@@ -16,12 +16,13 @@ from zonda_lab.errors import LabError
 from zonda_lab.experiments.block_design import Start, Treatment, plan_starts
 from zonda_lab.experiments.catalogue import load
 from zonda_lab.experiments.definition import Settings
+from zonda_lab.load.result import LoadResult
 from zonda_lab.load.zonda_load import ZondaLoad
 from zonda_lab.measurement.observer import Span
 from zonda_lab.measurement.window import Window
 from zonda_lab.procedures import PROCEDURES
 from zonda_lab.results.folder import Results
-from zonda_lab.run import runner
+from zonda_lab.run import rig_limits, runner
 from zonda_lab.run.progress import Progress
 from zonda_lab.run.rig_limits import Limits, kind_of, window_of
 from zonda_lab.run.runner import Runner, StartRecorder
@@ -194,3 +195,28 @@ def test_rates_that_are_shares_of_echo_are_equal_at_all_levels(
         run.limits.prepare(starts[label])
         assert run.limits.echo_qps(starts[label].settings_of(starts[label].within[0])) == 400.0
     assert rigs == [[], [0]], "the baseline's rig first, then that of the start"
+
+
+def test_the_limits_of_the_rig_are_measured_again_after_an_hour(
+    tmp_path: Path, zonda_load: ZondaLoad, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rates that are shares of echo stay those of the first measurement."""
+    (tmp_path / "t.toml").write_text(small_experiment("nsd", rate='"25% of echo"'))
+    results = Results(tmp_path / "results")
+    results.create({})
+    capacities = iter([400.0, 500.0])
+    harness: Any = StandIn()
+    harness.start_ready_server = lambda: None
+    harness.load = SimpleNamespace(closed_loop=lambda *_: LoadResult(0, int(next(capacities)), 1.0))
+    monkeypatch.setattr(rig_limits, "Harness", lambda *_: contextlib.nullcontext(harness))
+    monkeypatch.setattr(rig_limits, "measure_window", lambda *_: Window(span(), {}))
+    limits = rig_limits.RigLimits(results, cast(Any, {"echo": None}), zonda_load, cast(Any, None))
+    start = plan_starts(load(tmp_path / "t.toml"), 1)[0]
+    settings = start.settings_of(start.within[0])
+    found = []
+    for waited_s in (0.0, rig_limits.VALID_S / 2, rig_limits.VALID_S / 2):
+        for known in limits._latest.values():
+            known.measured_at -= waited_s
+        limits.prepare(start)
+        found.append(limits.describe(settings)[0]["capacity_qps"])
+    assert found == [400.0, 400.0, 500.0] and limits.echo_qps(settings) == 400.0

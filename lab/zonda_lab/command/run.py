@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 # The options of a run in its manifest.
 KEPT = ("experiments", "quick", "servers", "server", "load", "set", "seed", "inventory", "blocks")
+NOT_MEASURED = ("sink", "null-primary")  # they answer no queries
 
 
 def run_experiments(given: argparse.Namespace) -> int:
@@ -42,7 +43,7 @@ def run_experiments(given: argparse.Namespace) -> int:
         for option, value in results.manifest()["options"].items():
             setattr(given, option, value)
     elif given.servers == "installed":
-        given.servers = ",".join(label for label in find_servers(given.server)[0] if label != "sink")
+        given.servers = ",".join(label for label in find_servers(given.server)[0] if label not in NOT_MEASURED)
     experiments = _experiments(given)
     if given.earlier and not given.resume:
         plans = [prospect.plan(given.each * 3600) for prospect in _prospects(given, experiments)]

@@ -20,6 +20,22 @@ SHAPES: Mapping[str, tuple[float, float]] = {
 }
 RECORDS_PER_DELEGATION = {"root": 12.0, "tld": 2.7}  # name servers and their addresses
 TomlTable = Mapping[str, Any]
+ProcedureName = Literal[
+    "queries",
+    "queries-alone",
+    "peak",
+    "startup",
+    "memory",
+    "secondary",
+    "pull",
+    "idle",
+    "descriptors",
+    "storm",
+    "vanishing",
+    "propagation",
+    "updating",
+    "receiving",
+]  # how `procedures.PROCEDURES` measure a start
 
 
 @dataclass(frozen=True)
@@ -236,7 +252,7 @@ class Combination:
     """`[[combinations]]`: levels that are measured together; if there are any, all others are left out."""
 
     of: dict[str, list[str]] = doc("factor -> levels; a factor that is not named has any level", {})
-    procedure: str = doc("measurement procedure; empty: that of the experiment", "")
+    procedure: Literal[""] | ProcedureName = doc("measurement procedure; empty: that of the experiment", "")
 
     def has(self, levels: Mapping[str, str]) -> bool:
         """Whether these levels are measured together."""
@@ -292,7 +308,7 @@ class ExperimentDefinition(Settings):
     source: str = doc("who published it", "")
     expect: str = doc("expected result, and why it may differ from the publication", "")
     left_out: str = doc("what the full form leaves out, so that it takes minutes; the report says so", "")
-    procedure: str = doc("measurement procedure: queries, peak, memory, secondary, pull, idle, ...", "queries")
+    procedure: ProcedureName = doc("measurement procedure", "queries")
     published: list[Published] = doc("published figures", [])
     factors: dict[str, Any] = doc("factors varied between starts: setting = [levels], or name.level = {settings}", {})
     within: dict[str, Any] = doc("factors varied within one start, in the same two forms", {})

@@ -1,10 +1,11 @@
 """Measurement procedures, chosen by name in the experiment file."""
 
 from zonda_lab.experiments.block_design import Start
+from zonda_lab.experiments.definition import ProcedureName
 from zonda_lab.procedures import changes, connections, peak, queries, startup, storms, transfers
 from zonda_lab.procedures.procedure import Procedure
 
-PROCEDURES: dict[str, Procedure] = {
+PROCEDURES: dict[ProcedureName, Procedure] = {
     "queries": queries.QUERIES,
     "queries-alone": queries.QUERIES_ALONE,
     "peak": peak.PROCEDURE,
