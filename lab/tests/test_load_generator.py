@@ -222,20 +222,6 @@ def test_a_ramp_has_the_results_of_each_part(zonda_load: ZondaLoad) -> None:
     assert found[1:4] == [(2000.0, 1.0), (4000.0, 0.99), (2000.0, 1.0)] and len(found) == 9
 
 
-def test_the_contract_document_names_every_command_and_field() -> None:
-    text = (Path(__file__).parents[1] / "LOAD-CONTRACT.md").read_text()
-    for word in (
-        "zonda-load query",
-        "zonda-load hold",
-        "zonda-load xfr pull",
-        "zonda-load update",
-        "latency_intended",
-        "wrong_examples",
-        "schedule_error",
-    ):
-        assert word in text.replace("`", "").replace("xfr\n* ", "xfr ")
-
-
 def test_histogram_logs_round_trip(tmp_path: Path) -> None:
     latency = LatencyHistogram()
     latency.add(250.0)
