@@ -20,6 +20,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 CLONE_NEWNET = 0x40000000
+OWN = "/proc/thread-self/ns/net"
+LIBC = ctypes.CDLL(None, use_errno=True)
 TUNSETIFF, IFF_TUN, IFF_NO_PI = 0x400454CA, 0x0001, 0x1000  # linux/if_tun.h
 LONGEST = 65_536  # octets of a packet
 BATCH = 64  # packets read from one end before the other gets its turn
@@ -96,14 +98,25 @@ def device(name: str, namespace: str) -> int:
 @contextlib.contextmanager
 def inside(path: str) -> Iterator[None]:
     """Runs the block in another network namespace."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    with Path("/proc/thread-self/ns/net").open() as home, Path(path).open() as there:
-        if libc.setns(there.fileno(), CLONE_NEWNET):
-            raise OSError(ctypes.get_errno(), f"cannot enter {path}")
+    with Path(OWN).open() as home, Path(path).open() as there:
+        _succeed(LIBC.setns(there.fileno(), CLONE_NEWNET), path)
         try:
             yield
         finally:
-            libc.setns(home.fileno(), CLONE_NEWNET)
+            _succeed(LIBC.setns(home.fileno(), CLONE_NEWNET), OWN)
+
+
+def new_namespace() -> int:
+    """The descriptor of a new network namespace, which exists until that is closed."""
+    with inside(OWN):
+        _succeed(LIBC.unshare(CLONE_NEWNET), OWN)
+        return os.open(OWN, os.O_RDONLY)
+
+
+def _succeed(result: int, path: str) -> None:
+    if result:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), path)
 
 
 if __name__ == "__main__":

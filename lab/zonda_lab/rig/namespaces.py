@@ -6,14 +6,13 @@ user namespace.
 """
 
 import contextlib
-import ctypes
 import os
 import shutil
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -27,8 +26,6 @@ from zonda_lab.servers.config import Endpoint
 
 SERVER, CLIENT = "10.53.0.2", "10.53.0.1"
 SOURCES = "10.64.0.0/12"  # source addresses of the client
-CLONE_NEWNET = 0x40000000
-LIBC = ctypes.CDLL(None, use_errno=True)
 INSIDE = "ZONDA_LAB_IN_USER_NAMESPACE"
 CONGESTION = "net.ipv4.tcp_congestion_control"
 ALLOW = "namespaces may use the algorithms in net.ipv4.tcp_allowed_congestion_control of this machine only"
@@ -44,9 +41,7 @@ class Namespace:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        with _returning():
-            _call(LIBC.unshare(CLONE_NEWNET))
-            self.fd = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+        self.fd = link.new_namespace()
 
     @property
     def lab_cpu_s(self) -> float:
@@ -90,12 +85,9 @@ class Namespace:
             raise LabError(f"`{' '.join(map(str, argv))}` failed in the {self.name} namespace: {done.stderr.strip()}")
         return done.stdout
 
-    @contextlib.contextmanager
-    def entered(self) -> Iterator[None]:
+    def entered(self) -> contextlib.AbstractContextManager[None]:
         """Runs the block inside; sockets opened there stay in the namespace."""
-        with _returning():
-            _call(LIBC.setns(self.fd, CLONE_NEWNET))
-            yield
+        return link.inside(self.path)
 
     def sysctl(self, settings: Mapping[str, str | int]) -> list[str]:
         """Changes kernel settings inside; returns those that are not per namespace on this kernel."""
@@ -292,20 +284,3 @@ def enter_user_namespace() -> None:
         help_text = "run as root, or allow user namespaces (kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu)"
         raise LabError(f"not root, and no user namespace available: {probe.stderr.strip()}", help_text)
     os.execvp(wrapped[0], wrapped)
-
-
-@contextlib.contextmanager
-def _returning() -> Iterator[None]:
-    """Returns to the present network namespace after the block."""
-    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
-    try:
-        yield
-    finally:
-        _call(LIBC.setns(home, CLONE_NEWNET))
-        os.close(home)
-
-
-def _call(result: int) -> None:
-    if result:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
