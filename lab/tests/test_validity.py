@@ -11,7 +11,7 @@ from zonda_lab.measurement import validity
 from zonda_lab.measurement.observer import Span
 from zonda_lab.measurement.validity import ValidityInput
 from zonda_lab.measurement.window import Window, processor_metrics
-from zonda_lab.procedures.port_exhaustion import port_bound
+from zonda_lab.procedures.port_exhaustion import TIME_WAIT_S, ports_in, shortest_s, usable_tuples
 from zonda_lab.results.window_record import disturbed
 from zonda_lab.rig.host import Network
 from zonda_lab.run.rig_limits import Limits, window_of
@@ -319,13 +319,14 @@ def test_saturated_resources_are_listed_in_order() -> None:
 
 def test_the_published_port_exhaustion_is_predicted() -> None:
     """ISC: 28 thousand ports, 60 s of TIME_WAIT; the fastest of ten runs with 30,000 zones took 66 s."""
-    default = port_bound((32768, 60999), time_wait_buckets=262_144)
-    assert default.ports == 28_232
-    assert default.connections_per_s == pytest.approx(470.5, abs=0.1)
-    assert (default.seconds(28_232), default.seconds(30_000), default.seconds(100_000)) == (0, 60, 180)
-    assert default.seconds(30_000) <= 66
-    assert port_bound((32768, 60999), destinations=4).seconds(30_000) == 0
-    assert port_bound((32768, 60999), time_wait_buckets=1_000).seconds(30_000) == 0
+    ports = "32768\t60999\n"
+    default = usable_tuples(ports, time_wait_buckets=262_144)
+    assert default == ports_in(ports) == 28_232
+    assert default / TIME_WAIT_S == pytest.approx(470.5, abs=0.1)
+    assert [shortest_s(zones, default) for zones in (28_232, 30_000, 100_000)] == [0, 60, 180]
+    assert shortest_s(30_000, default) <= 66
+    assert shortest_s(30_000, usable_tuples(ports, destinations=4)) == 0
+    assert shortest_s(30_000, usable_tuples(ports, time_wait_buckets=1_000)) == 0
 
 
 def test_a_busy_machine_disturbs_and_a_wrong_answer_does_not() -> None:

@@ -1,8 +1,6 @@
 """Checks whether this machine is fit for measurements, and measures its limits."""
 
 import contextlib
-import dataclasses
-import math
 import os
 import resource
 import time
@@ -16,12 +14,10 @@ from zonda_lab.experiments.definition import RigSpec, ServerSpec, Settings, Timi
 from zonda_lab.load.generator import LoadGenerator
 from zonda_lab.measurement.environment import Environment
 from zonda_lab.measurement.harness import Harness
-from zonda_lab.measurement.running_server import Server
 from zonda_lab.measurement.validity import ACHIEVED
 from zonda_lab.measurement.window import Window
-from zonda_lab.procedures.port_exhaustion import port_bound
+from zonda_lab.procedures.port_exhaustion import TIME_WAIT_S, ports_in
 from zonda_lab.procedures.queries import measure_window
-from zonda_lab.results.settings_bounds import BUSY
 from zonda_lab.rig import machine_info
 from zonda_lab.rig.namespaces import NamespaceNetwork
 from zonda_lab.servers import ADAPTERS
@@ -121,9 +117,8 @@ def _limits() -> Iterator[CheckResult]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     what = f"file descriptors: soft limit {soft}, hard limit {hard}"
     yield checked(hard >= 100_000, what, "ulimit -Hn 1048576 for many connections", NOTE)
-    low, high = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
-    bound = port_bound((low, high))
-    what = f"{bound.ports} local ports: {bound.connections_per_s:.0f} connections/s from one address to one server"
+    ports = ports_in(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text())
+    what = f"{ports} local ports: {ports / TIME_WAIT_S:.0f} connections/s from one address to one server"
     yield CheckResult(GOOD, what, "use more addresses or ports for a higher rate")
 
 
@@ -149,34 +144,19 @@ def _generator(generator: LoadGenerator) -> Iterator[CheckResult]:
     yield checked(is_ours, what if is_ours else limited, "build zonda-load", NOTE)
 
 
-def _generator_qps(generator: LoadGenerator, environment: Environment, first: float) -> float:
-    """The highest rate sent into a sink on schedule and with headroom, within 10 %."""
-    settings = Settings(server=ServerSpec(name="sink"), timing=TimingSpec(seconds=0.3))
-    low, high, rate = 0.0, math.inf, first
-    with _running(settings, generator, environment) as (harness, server):
-        while high > low * 1.1 and rate > 1.0:
-            traffic = TrafficSpec(rate=rate, timeout_ms=100)
-            result = measure_window(harness, server, dataclasses.replace(settings, traffic=traffic)).result
-            sent = result.sent / result.scheduled if result and result.scheduled else 0.0
-            is_kept = result is not None and sent >= ACHIEVED and (result.busy or 0.0) <= BUSY
-            low, high = (rate, high) if is_kept else (low, rate)
-            rate = (low * high) ** 0.5 if low and high < math.inf else rate * 2 if low else rate / 2
-    return low
-
-
 def _limits_of(generator: LoadGenerator) -> Iterator[CheckResult]:
-    """Limits without a DNS server: echo in a closed loop per transport, the generator with a sink in an open loop."""
-    environment, most = Environment(), 0.0
+    """Limits without a DNS server: those that records have, of echo and of the generator, and the generator's times."""
+    environment = Environment()
     for transport in TRANSPORTS:
         with contextlib.suppress(UnsupportedError):
-            echo = _measured("echo", TrafficSpec(loop="closed", transport=transport), generator, environment).metrics
-            rate, cost_us = echo["answered_qps"], echo["cpu_us_per_query"]
-            what = f"limit: an echo over {transport.upper()} on one core answers {rate:,.0f} queries/s"
-            yield CheckResult(GOOD, f"{what}, {cost_us:.2f} µs each", "no server can exceed this peak rate")
-            most = max(most, rate)
-    if generator.name == "zonda-load":
-        rate = _generator_qps(generator, environment, most or SINK_RATE)
-        yield CheckResult(GOOD, f"limit: one thread of the generator sends {rate:,.0f} queries/s")
+            window = _measured("echo", TrafficSpec(loop="closed", transport=transport), generator, environment)
+            rate, cost_us = window.metrics["answered_qps"], window.metrics["cpu_us_per_query"]
+            over = f"over {transport.upper()}"
+            what = f"limit: an echo {over} on one core answers {rate:,.0f} queries/s, {cost_us:.2f} µs each"
+            yield CheckResult(GOOD, what, "no server can exceed this peak rate")
+            if busy := window.metrics.get("generator_busy"):
+                what = f"limit: a generator {over} would be fully busy at {rate / busy:,.0f} queries/s"
+                yield CheckResult(GOOD, what)
     yield from schedule(_measured("sink", SINK, generator, environment), "the generator", generator)
 
 
@@ -194,18 +174,9 @@ def schedule(sink: Window, sender: str, generator: LoadGenerator) -> Iterator[Ch
 
 def _measured(name: str, traffic: TrafficSpec, generator: LoadGenerator, environment: Environment) -> Window:
     settings = Settings(server=ServerSpec(name=name), traffic=traffic, timing=TimingSpec(seconds=1.0))
-    with _running(settings, generator, environment) as (harness, server):
-        return measure_window(harness, server, settings)
-
-
-@contextlib.contextmanager
-def _running(
-    settings: Settings, generator: LoadGenerator, environment: Environment
-) -> Iterator[tuple[Harness, Server]]:
-    """A running echo or sink."""
-    name = settings.server.name
-    with Harness(settings, {name: environment.installed(ADAPTERS[name])}, generator, environment.network) as harness:
-        yield harness, harness.start_ready_server()
+    installed = {name: environment.installed(ADAPTERS[name])}
+    with Harness(settings, installed, generator, environment.network) as harness:
+        return measure_window(harness, harness.start_ready_server(), settings)
 
 
 def servers(environment: Environment, where: str = "") -> Iterator[CheckResult]:

@@ -16,6 +16,7 @@ from zonda_lab.measurement.harness import Harness
 from zonda_lab.measurement.load_runner import OnEvent, sources
 from zonda_lab.measurement.running_server import Server
 from zonda_lab.measurement.window import Recorder, Window, memory_metrics, window_of
+from zonda_lab.procedures.port_exhaustion import ports_in
 from zonda_lab.procedures.procedure import Procedure
 from zonda_lab.rig import kernel_memory, readiness
 from zonda_lab.rig.host import Host
@@ -54,8 +55,8 @@ def idle(harness: Harness, recorder: Recorder) -> None:
         _add_recovery(harness, server, window)
     elif result.more["failed"]:
         window.invalid.append(f"{result.more['failed']} of {change.connections} connections could not be opened")
-    low, high = map(int, harness.network.client.read_sysctl("net.ipv4.ip_local_port_range").split())
-    window.predictions = {"connections": float(harness.settings.traffic.sources * (high - low + 1))}
+    ports = ports_in(harness.network.client.read_sysctl("net.ipv4.ip_local_port_range"))
+    window.predictions = {"connections": float(harness.settings.traffic.sources * ports)}
     recorder.add(window)
 
 

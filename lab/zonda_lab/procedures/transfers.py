@@ -7,7 +7,7 @@ from zonda_lab.experiments.block_design import Start
 from zonda_lab.load.zone_probe import Arrivals
 from zonda_lab.measurement.harness import Harness
 from zonda_lab.measurement.window import Recorder, memory_metrics, window_of
-from zonda_lab.procedures.port_exhaustion import port_bound
+from zonda_lab.procedures.port_exhaustion import TIME_WAIT_S, shortest_s, usable_tuples
 from zonda_lab.procedures.procedure import MEMORY_OF_ZONES, Procedure
 from zonda_lab.servers import Feature
 
@@ -112,20 +112,19 @@ def thinned(values: list[float]) -> list[list[float]]:
 
 def _port_prediction(harness: Harness, connections: int) -> dict[str, float]:
     """The bound for one connection per zone, from the port range and TIME_WAIT of the secondary."""
-    low, high = map(int, harness.network.server.read_sysctl("net.ipv4.ip_local_port_range").split())
+    ports = harness.network.server.read_sysctl("net.ipv4.ip_local_port_range")
     buckets = int(harness.network.server.read_sysctl("net.ipv4.tcp_max_tw_buckets"))
-    bound = port_bound((low, high), destinations=harness.settings.primary.addresses, time_wait_buckets=buckets)
-    return {"connections_per_s": bound.connections_per_s, "transfer_s": bound.seconds(connections)}
+    tuples = usable_tuples(ports, harness.settings.primary.addresses, buckets)
+    return {"connections_per_s": tuples / TIME_WAIT_S, "transfer_s": shortest_s(connections, tuples)}
 
 
 def secondary_estimate_s(start: Start) -> float:
     """Waiting for local ports, and the transfer; the primary loads the zones."""
     spec, sysctl = start.settings.primary, start.settings.rig.sysctl
-    low, high = map(int, str(sysctl.get("net.ipv4.ip_local_port_range", PORTS)).split())
-    buckets = float(sysctl.get("net.ipv4.tcp_max_tw_buckets", math.inf))
-    bound = port_bound((low, high), destinations=spec.addresses, time_wait_buckets=buckets)
+    ports = str(sysctl.get("net.ipv4.ip_local_port_range", PORTS))
+    tuples = usable_tuples(ports, spec.addresses, float(sysctl.get("net.ipv4.tcp_max_tw_buckets", math.inf)))
     transfer = start.settings.zones.expected_records * RECORD_TRANSFER_S
-    return 0.4 + transfer + min(start.settings.timing.finish_s, bound.seconds(start.settings.zones.zones))
+    return 0.4 + transfer + min(start.settings.timing.finish_s, shortest_s(start.settings.zones.zones, tuples))
 
 
 TRANSFERRED = ("transfer_s", "first_answer_s", "zones_per_s", "records_per_s", "cpu_us_per_record", *MEMORY_OF_ZONES)
