@@ -5,6 +5,7 @@ import pytest
 
 from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.experiments.definition import ChangeSpec, TrafficSpec
+from zonda_lab.load import installed
 from zonda_lab.load.dnsperf import Dnsperf, count_unexpected_rcodes
 from zonda_lab.load.generator import QueryJob
 from zonda_lab.load.installed import find_generator
@@ -244,6 +245,15 @@ def test_a_missing_generator_is_an_error(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(LabError, match="load generator `dnsperf` not found"):
         find_generator("dnsperf")
+
+
+def test_dnsperf_is_used_only_if_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without zonda-load, a run measured with dnsperf: closed loops, without the latencies of its experiments."""
+    monkeypatch.setattr(installed, "zonda_load", lambda: None)
+    monkeypatch.setattr(installed, "_program", Path)
+    monkeypatch.delenv("ZONDA_LOAD", raising=False)
+    with pytest.raises(LabError, match=r"zonda-load not found\n  help: build it .*--load dnsperf"):
+        find_generator()
 
 
 def test_a_replay_keeps_ports_and_changes_queries(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from zonda_lab.servers.generator_servers import zonda_load
 
 
 def find_generator(wanted: str = "") -> LoadGenerator:
-    """The generator with that name or path; by default zonda-load if available, else dnsperf."""
+    """The generator with that name or path; zonda-load by default."""
     given = wanted or os.environ.get("ZONDA_LOAD", "")
     if Path(given).name.startswith("dnsperf"):
         return Dnsperf(_program(given))
@@ -20,9 +20,8 @@ def find_generator(wanted: str = "") -> LoadGenerator:
         return ZondaLoad(_program(given))
     if built := zonda_load():
         return ZondaLoad(built)
-    if given:
-        raise LabError("zonda-load not found", "build it with `cargo build --release -p zonda-load`")
-    return Dnsperf(_program("dnsperf"))
+    help_text = "build it with `cargo build --release -p zonda-load`, or give --load dnsperf for closed loops"
+    raise LabError("zonda-load not found", help_text)
 
 
 def _program(name: str) -> Path:
