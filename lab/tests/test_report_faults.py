@@ -221,7 +221,7 @@ def test_the_picture_marks_bounds_and_explains_the_dashed_line(make_record: Make
     ]
     records[1].bounds = {"answered_qps": "at least"}
     cost = make_record(0, server="echo", cpu_us_per_query=1.0, offered_qps=400.0)
-    (picture, *_) = opening([*records, cost], 8)
+    (picture, *_) = opening([*records, cost])
     assert isinstance(picture, Figure) and ">zonda (at least)<" in picture.svg
     assert "Medians of 1 start, lines" in picture.caption and "Dashed: an echo program" in picture.caption
 

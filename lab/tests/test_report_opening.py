@@ -39,7 +39,7 @@ def windows(make: Make, rates: dict[str, float], costs: dict[str, float]) -> lis
 
 
 def sentences(records: list[WindowRecord]) -> dict[str, str]:
-    parts = opening(records, 8)
+    parts = opening(records)
     assert isinstance(parts[0], Figure) and parts[0].svg.startswith("<svg") and len(parts) == 4
     return {part.strong: part.text for part in parts if isinstance(part, Text)}
 
@@ -107,7 +107,7 @@ def test_an_experiment_with_an_a_a_alarm_does_not_open_the_page(make_record: Mak
 
 
 def test_without_two_servers_there_is_no_opening(make_record: Make) -> None:
-    assert opening(windows(make_record, {"nsd": 2.0, "echo": 3.0}, {"nsd": 1.0, "echo": 1.0}), 8) == []
+    assert opening(windows(make_record, {"nsd": 2.0, "echo": 3.0}, {"nsd": 1.0, "echo": 1.0})) == []
 
 
 def medians(records: list[WindowRecord], metric: str) -> tuple[list[str], list[list[str]]]:

@@ -140,7 +140,7 @@ def analyse(records: Sequence[WindowRecord], analysis: AnalysisSpec) -> list[Met
     return [
         analyse_metric(records, metric, analysis)
         for metric in metrics_of(analysis)
-        if any(metric in record.metrics and record.counts_for(metric) for record in records)
+        if any(record.has(metric) for record in records)
     ]
 
 
@@ -236,7 +236,7 @@ def conditions(
 
 def valid(records: Iterable[WindowRecord], metric: str) -> list[WindowRecord]:
     """The valid windows that have the metric."""
-    return [record for record in records if metric in record.metrics and record.counts_for(metric)]
+    return [record for record in records if record.has(metric)]
 
 
 def cell_of(levels: dict[str, str], copy: int, sample: Sample) -> Cell:

@@ -183,8 +183,9 @@ UPDATING = Procedure(
     updating,
     (*OF_QUERIES, *OF_MEMORY, "first_answer_s", "updates_per_s", "updates_failed_share", "transfers_per_s"),
     lambda start: estimate_s(start) + 0.5 * len(start.within),  # the start and end of the updates
+    is_timed=True,
     uses_echo=True,
 )
 RECEIVING = Procedure(
-    receiving, (*OF_QUERIES, *OF_MEMORY, "first_answer_s", "versions_per_s"), estimate_s, uses_echo=True
+    receiving, (*OF_QUERIES, *OF_MEMORY, "first_answer_s", "versions_per_s"), estimate_s, is_timed=True, uses_echo=True
 )

@@ -128,5 +128,6 @@ PROCEDURE = Procedure(
     peak,
     (*GOALS, "first_loss_qps", "cpu_us_per_query", "answers_per_cpu_s", "capacity_qps", "echo_qps", "generator_qps"),
     estimate_s,
+    is_timed=True,
     uses_echo=True,
 )

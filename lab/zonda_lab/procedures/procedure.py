@@ -20,6 +20,7 @@ class Procedure:
     metrics: tuple[str, ...]  # besides those of every window
     estimate_s: Callable[[Start], float]  # without starting the network and the server
     retries_itself: bool = False  # repeats invalid windows itself
+    is_timed: bool = False  # its windows have a set length
     uses_echo: bool = False  # its windows are compared with an echo server in the same rig
 
     @property

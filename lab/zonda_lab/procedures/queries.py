@@ -106,6 +106,7 @@ QUERIES = Procedure(
     (*OF_QUERIES, *OF_MEMORY, "first_answer_s", "first_loss_qps"),
     estimate_s,
     retries_itself=True,
+    is_timed=True,
     uses_echo=True,
 )
 # Without an echo server: if every treatment changes the rig, the echo would be measured again for each of them.

@@ -17,7 +17,7 @@ from zonda_lab.report.plot_style import PlotData
 from zonda_lab.report.plots import PLOTS
 from zonda_lab.report.reading import DISTURBED, INTERVALS, READING
 from zonda_lab.report.result_tables import Echo, claims, metric_tables, published
-from zonda_lab.report.size import FEW, measured_size, more_time, size
+from zonda_lab.report.size import measured_size, more_time, size
 from zonda_lab.results.folder import Results
 from zonda_lab.results.window_record import WindowRecord, selected
 from zonda_lab.schema import parse_stored
@@ -49,7 +49,7 @@ def document(results: Results, disturbed: bool = False, opened: bool = True) -> 
     manifest = results.manifest()
     parts: list[Part] = [Text(DISTURBED, "Do not quote.")] if disturbed else []
     if opened:
-        parts += opening([record for chapter in read if chapter.can_open for record in chapter.records], FEW)
+        parts += opening([record for chapter in read if chapter.can_open for record in chapter.records])
     of = ("of all experiments and metrics",) if len(read) > 1 else ("of all metrics of this experiment",)
     parts += [_overview(read), *validity_tables.false_alarms((chapter.aa_pairs for chapter in read), *of)]
     parts += [Text(READING, "How to read this."), Text(INTERVALS, "Intervals."), *_machine(manifest, read)]

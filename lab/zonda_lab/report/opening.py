@@ -4,17 +4,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from zonda_lab.analysis.analysis import Cell, measured_for
+from zonda_lab.analysis.effects import MIN_STARTS
 from zonda_lab.experiments.definition import Published
 from zonda_lab.experiments.metrics import LIMITS
 from zonda_lab.report.document import Figure, Part, Text
 from zonda_lab.report.number_format import number, span_text
 from zonda_lab.report.plot_style import Bar, bars_of, styles
+from zonda_lab.report.size import FEW
 from zonda_lab.results.settings_bounds import ANSWERED
 from zonda_lab.results.window_record import WindowRecord
 
 RATES = ("answered_qps", "peak_999_qps")  # the first that was measured is shown
 COST = "cpu_us_per_query"
-CLEAR = 3  # starts that a comparison needs
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Ranking:
         return [cell for cell in self.servers if cell is best or _overlap(best, cell) or cell.bound]
 
 
-def opening(records: Sequence[WindowRecord], few: int) -> list[Part]:
+def opening(records: Sequence[WindowRecord]) -> list[Part]:
     """The picture and the sentences, from windows of UDP; nothing if fewer than two servers were measured."""
     plain = [r for r in records if r.levels.get("traffic.transport", "udp") == "udp"]
     rate = next((found for metric in RATES if (found := ranking(plain, metric))), None)
@@ -47,7 +48,7 @@ def opening(records: Sequence[WindowRecord], few: int) -> list[Part]:
         Figure("overview", bars_of(panels), _caption(rate, cost)),
         Text(_who(rate, "answers most", "queries per second"), "Who answers most?"),
         Text(_who(cost, "costs least", _cost_unit(cost)), "Who costs least?"),
-        Text(_unknown(rate, cost, records, few), "What cannot be said?"),
+        Text(_unknown(rate, cost, records), "What cannot be said?"),
     ]
 
 
@@ -58,7 +59,7 @@ def ranking(records: Sequence[WindowRecord], metric: str) -> Ranking | None:
     """
     groups: dict[tuple[str, ...], list[WindowRecord]] = {}
     for record in records:
-        if metric in record.metrics and record.counts_for(metric):
+        if record.has(metric):
             at = _others(record.treatment) if metric in RATES else _conditions(record)
             if at is not None:
                 groups.setdefault((record.experiment, *at.values()), []).append(record)
@@ -70,7 +71,7 @@ def ranking(records: Sequence[WindowRecord], metric: str) -> Ranking | None:
         return None
     echo = next((cell for cell in cells if _name(cell) == "echo"), None)
     servers = sorted(named, key=lambda cell: cell.median * (1 if metric == COST else -1))
-    measured = dict.fromkeys(r.levels["server.name"] for r in records if metric in r.metrics and r.counts_for(metric))
+    measured = dict.fromkeys(r.levels["server.name"] for r in records if r.has(metric))
     missing = [name for name in measured if name not in (*LIMITS, *map(_name, named))]
     return Ranking(metric, servers, echo, _offered(windows), _others(windows[0].levels), missing)
 
@@ -98,7 +99,7 @@ def _others(levels: Mapping[str, str]) -> dict[str, str]:
 
 def _comparable(cells: Sequence[Cell]) -> tuple[int, int]:
     """How many servers have enough starts, and how many were measured at all."""
-    return sum(len(cell.values) >= CLEAR for cell in cells), len(cells)
+    return sum(len(cell.values) >= MIN_STARTS for cell in cells), len(cells)
 
 
 def _bars(ranking: Ranking) -> tuple[list[Bar], float | None]:
@@ -133,7 +134,7 @@ def _who(ranking: Ranking, does: str, unit: str) -> str:
     return f"No single server {does}; too close to call between {listed} ({unit})."
 
 
-def _unknown(rate: Ranking, cost: Ranking, records: Sequence[WindowRecord], few: int) -> str:
+def _unknown(rate: Ranking, cost: Ranking, records: Sequence[WindowRecord]) -> str:
     """The limits of these figures that were found, the most important first."""
     reasons = []
     if any(cell.bound for cell in rate.servers):
@@ -141,7 +142,7 @@ def _unknown(rate: Ranking, cost: Ranking, records: Sequence[WindowRecord], few:
         reasons.append(f"how much more than shown {bound} could answer, because the load was the limit")
     if rate.echo and (near := [_name(c) for c in rate.servers if c.median > 0.9 * rate.echo.median]):
         reasons.append(f"whether {', '.join(near)} could answer more, because the echo program cannot either")
-    if min(len(cell.values) for cell in (*rate.servers, *cost.servers)) < few:
+    if min(len(cell.values) for cell in (*rate.servers, *cost.servers)) < FEW:
         reasons.append("small differences, because there were few starts")
     excluded = sum(not record.counts and not record.skipped for record in records)
     if excluded:
@@ -152,7 +153,7 @@ def _unknown(rate: Ranking, cost: Ranking, records: Sequence[WindowRecord], few:
 
 
 def _overlap(a: Cell, b: Cell) -> bool:
-    is_unclear = min(len(a.values), len(b.values)) < CLEAR
+    is_unclear = min(len(a.values), len(b.values)) < MIN_STARTS
     return is_unclear or (a.low <= b.high and b.low <= a.high)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure as Canvas
 
 from zonda_lab.analysis.analysis import Cell, metrics_of, tabulate
-from zonda_lab.experiments.metrics import METRICS, factor_words, level_value, words
+from zonda_lab.experiments.metrics import GOALS, METRICS, factor_words, level_value, words
 from zonda_lab.load.latency_histogram import LatencyHistogram, read_log
 from zonda_lab.report.document import Figure, slug
 from zonda_lab.report.plot_style import COLOURS, PlotData, canvas_of, end_at, scale, starts, styles, svg, thousands
@@ -62,14 +62,13 @@ def boxes(data: PlotData) -> list[Figure]:
 
 def bars(data: PlotData) -> list[Figure]:
     """Peak rates for each required share of answers."""
-    names = [name for name in METRICS if name.startswith("peak_") and name.endswith("_qps")]
-    found = {name: [cell for cell in tabulate(data.records, name) if not cell.copy] for name in names}
+    found = {name: [cell for cell in tabulate(data.records, name) if not cell.copy] for name in GOALS}
     labels = list(dict.fromkeys(cell.label for cells in found.values() for cell in cells))
     if not labels:
         return []
     canvas, axes = canvas_of(height=0.6 + 0.55 * len(labels))
     titled = set[str]()  # once in the legend
-    for offset, (name, colour) in enumerate(zip(names, COLOURS, strict=False)):
+    for offset, (name, colour) in enumerate(zip(GOALS, COLOURS, strict=False)):
         for cell in found[name]:
             row, (low, high) = labels.index(cell.label), _ends(cell)
             reach = [[cell.median - low], [high - cell.median]]
@@ -174,7 +173,7 @@ def _series(
     """The valid windows with the metric and points, grouped by all factors but x, with a colour and a marker each."""
     groups: dict[str, list[WindowRecord]] = defaultdict(list)
     for record in data.records:
-        if metric in record.metrics and record.counts_for(metric) and not record.copy and has_points(record):
+        if record.has(metric) and not record.copy and has_points(record):
             groups[_name(record.levels, data.analysis.x) or data.id].append(record)
     return [(name, groups[name], *style) for name, style in zip(groups, styles(list(groups)), strict=True)]
 

@@ -10,7 +10,7 @@ from zonda_lab.analysis.analysis import Cell, LevelComparison, MetricAnalysis, m
 from zonda_lab.analysis.claims import ClaimCheck
 from zonda_lab.analysis.effects import MIN_STARTS, Sample, bound_of_ratio
 from zonda_lab.experiments.definition import AnalysisSpec, Claim, Published
-from zonda_lab.experiments.metrics import LIMITS, METRICS, baseline_words, column_words, level_number, words
+from zonda_lab.experiments.metrics import GOALS, LIMITS, METRICS, baseline_words, column_words, level_number, words
 from zonda_lab.report.document import Folded, Heading, Part, Table, Text, filled_table
 from zonda_lab.report.number_format import (
     NONE,
@@ -68,7 +68,7 @@ class Echo:
         """
         if not METRICS[metric].capacity or cell.levels.get("server.name") in LIMITS:
             return ""
-        is_peak = metric.startswith("peak_")
+        is_peak = metric in GOALS
         if peaks := [
             (r.echo[metric], _echo_bound(r, metric)) for r in self._like(cell) if is_peak and metric in r.echo
         ]:

@@ -9,11 +9,11 @@ from zonda_lab.analysis.analysis import MetricAnalysis
 from zonda_lab.analysis.block_plan import prospect_of
 from zonda_lab.experiments.definition import AnalysisSpec
 from zonda_lab.experiments.metrics import METRICS, column_words, level_number
+from zonda_lab.procedures import PROCEDURES
 from zonda_lab.report.number_format import minimum_effects
 from zonda_lab.results.window_record import WindowRecord
 from zonda_lab.statistics.ratio_effect import MOST_BLOCKS
 
-TIMED = ("queries", "queries-alone", "peak", "updating", "receiving")  # procedures whose windows have a set length
 FEW = 8  # blocks; below, intervals are wide
 
 
@@ -53,7 +53,7 @@ def more_time(records: Sequence[WindowRecord], analysis: AnalysisSpec, primary: 
 
 def _windows(described: Mapping[str, Any], records: Sequence[WindowRecord]) -> list[str]:
     """The length of the windows; of a replay the measured one, as its capture has a length and rate of its own."""
-    if described["procedure"] not in TIMED:
+    if not PROCEDURES[described["procedure"]].is_timed:
         return []
     traffic = described["settings"]["traffic"]
     if not traffic["capture"]:
@@ -82,7 +82,7 @@ def _power(records: Sequence[WindowRecord], analysis: AnalysisSpec, primary: Met
 def _cut(described: Mapping[str, Any]) -> list[str]:
     timing, full = described["settings"]["timing"], described["timing"]
     sizes = [f"blocks in the full form: {full['blocks']}"] if timing["blocks"] != full["blocks"] else []
-    if timing["seconds"] != full["seconds"] and described["procedure"] in TIMED:
+    if timing["seconds"] != full["seconds"] and PROCEDURES[described["procedure"]].is_timed:
         sizes.append(f"windows in the full form: {full['seconds']:g} s")
     for key, unit in (("zones", "zones"), ("records", "records per zone")):
         here, whole = described["settings"]["zones"][key], described["zones"][key]

@@ -49,7 +49,7 @@ def without_value(records: Sequence[WindowRecord], metric: str) -> list[Part]:
     for record in records:
         if not record.skipped:
             groups.setdefault(words(record.levels), []).append(record)
-    lacking = {label: w for label, w in groups.items() if not any(_has(record, metric) for record in w)}
+    lacking = {label: w for label, w in groups.items() if not any(record.has(metric) for record in w)}
     texts, without = list[str](), list[str]()
     for label, windows in lacking.items():
         reasons = grouped(why.splitlines()[0] for r in windows for why in (*r.reasons, *r.latency_reasons)[:1])
@@ -60,10 +60,6 @@ def without_value(records: Sequence[WindowRecord], metric: str) -> list[Part]:
         listed = dict.fromkeys(_alone(groups[label][0].levels, without, groups) for label in without)
         parts.append(Text(f"{METRICS[metric].heading} does not apply to: {'; '.join(listed)}.", "Not measured."))
     return [*parts]
-
-
-def _has(record: WindowRecord, metric: str) -> bool:
-    return metric in record.metrics and record.counts_for(metric)
 
 
 def _alone(levels: Mapping[str, str], without: Collection[str], groups: Mapping[str, Sequence[WindowRecord]]) -> str:

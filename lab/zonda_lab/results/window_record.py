@@ -87,6 +87,10 @@ class WindowRecord:
         """Whether this metric of the window may be analysed."""
         return self.counts and not (self.latency_reasons and METRICS[metric].is_latency)
 
+    def has(self, metric: str) -> bool:
+        """Whether it has a value of this metric that may be analysed."""
+        return metric in self.metrics and self.counts_for(metric)
+
     def bound(self, metric: str) -> Bound:
         """Whether the recorded value is only a bound: the rig, a ceiling or a timeout ended the measurement."""
         if metric in self.bounds:

@@ -17,7 +17,7 @@ from typing import Any
 from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.experiments.block_design import Start
 from zonda_lab.experiments.definition import Settings
-from zonda_lab.experiments.metrics import GOALS, METRICS
+from zonda_lab.experiments.metrics import GOALS, LIMITS, METRICS
 from zonda_lab.load.generator import LoadGenerator
 from zonda_lab.measurement.harness import Harness, MakeNetwork
 from zonda_lab.measurement.load_runner import OF_ECHO
@@ -32,7 +32,7 @@ from zonda_lab.results.window_record import Bound
 from zonda_lab.servers import InstalledServer
 
 FILE = "limits.json"
-ECHO, NO_SERVERS = "echo", ("echo", "sink")
+ECHO = "echo"
 VALID_S = 3600.0
 WINDOW_S = 2.0  # at most, for a window of echo
 LATENCIES = tuple(name for name, metric in METRICS.items() if metric.is_latency)
@@ -156,7 +156,7 @@ class RigLimits:
 def is_compared(start: Start) -> bool:
     """Whether the windows of a start are compared with an echo server's, or their rates are shares of its capacity."""
     uses_echo = procedure_of(start).uses_echo
-    return _needs_echo(start) or (uses_echo and start.settings.server.name not in NO_SERVERS)
+    return _needs_echo(start) or (uses_echo and start.settings.server.name not in LIMITS)
 
 
 def as_echo(settings: Settings) -> Settings:
