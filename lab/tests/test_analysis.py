@@ -7,9 +7,9 @@ from conftest import Make
 from zonda_lab.analysis import analysis, claims, effects
 from zonda_lab.experiments.definition import AnalysisSpec, Claim, Published
 from zonda_lab.report.document import Table, Text
-from zonda_lab.report.result_tables import Echo, metric_tables
+from zonda_lab.report.result_tables import EchoReference, metric_tables
 from zonda_lab.report.result_tables import claims as claims_table
-from zonda_lab.results.settings_bounds import bounded
+from zonda_lab.results.settings_bounds import with_bounds
 from zonda_lab.results.window_record import WindowRecord
 from zonda_lab.statistics import ratio_effect
 
@@ -123,7 +123,9 @@ def test_a_level_with_a_zero_is_named_as_without_a_ratio(make_record: Make) -> N
     found = analysis.analyse([*records, *(make_record(b, server="bind", udp_drops=2.0) for b in (8, 9))], plan)[0]
     why = dict.fromkeys(("knot", "zonda"), "a value is not positive: no ratio") | {"bind": "fewer than 3 common starts"}
     assert found.strata[0].without_ratio == why
-    table = next(p for p in metric_tables(found, plan, Echo(records)) if isinstance(p, Table) and "outcome" in p.head)
+    table = next(
+        p for p in metric_tables(found, plan, EchoReference(records)) if isinstance(p, Table) and "outcome" in p.head
+    )
     assert {row[0]: row[-1] for row in table.rows} == why
     assert all(len(row) == len(table.head) for row in table.rows)
 
@@ -278,7 +280,9 @@ def test_costs_at_unequal_shares_of_answers_have_no_verdict(make_record: Make) -
         "knot": ("inconclusive", "unequal"),
         "zonda": ("better", ""),
     }
-    table = next(p for p in metric_tables(found, SPEC, Echo(records)) if isinstance(p, Table) and "outcome" in p.head)
+    table = next(
+        p for p in metric_tables(found, SPEC, EchoReference(records)) if isinstance(p, Table) and "outcome" in p.head
+    )
     assert {row[0]: row[-1] for row in table.rows}["knot"] == "no verdict: unequal shares answered"
     assert all(len(row) == len(table.head) for row in table.rows)
     for server, outcome in (("knot", "inconclusive"), ("zonda", "refuted")):
@@ -363,7 +367,9 @@ def test_a_margin_of_points_is_not_one_of_their_exponential(make_record: Make) -
     records = [make_record(b, server=server, softirq_share=share) for b in range(8) for server, share in shares.items()]
     found = analysis.analyse(records, plan)[0]
     assert {c.level: c.outcome for c in found.comparisons} == {"inside": "equivalent", "outside": "different"}
-    table = next(p for p in metric_tables(found, plan, Echo(records)) if isinstance(p, Table) and "outcome" in p.head)
+    table = next(
+        p for p in metric_tables(found, plan, EchoReference(records)) if isinstance(p, Table) and "outcome" in p.head
+    )
     assert table.rows[0][-1].startswith("equivalent within 2 points")
 
 
@@ -508,4 +514,4 @@ def test_a_peak_lies_between_the_last_passing_and_the_first_failing_rate(make_re
     assert (cell.median, cell.low, cell.high, cell.bound) == (100_000.0, 100_000.0, 103_000.0, "")
     for record in records:
         record.detail["peaks"]["peak_100_qps"]["failed"] = None
-    assert analysis.tabulate([bounded(record, {}) for record in records], "peak_100_qps")[0].bound == "at least"
+    assert analysis.tabulate([with_bounds(record, {}) for record in records], "peak_100_qps")[0].bound == "at least"

@@ -38,7 +38,7 @@ from zonda_lab.measurement.observer import Span
 from zonda_lab.measurement.window import Window
 from zonda_lab.procedures import PROCEDURES
 from zonda_lab.results.folder import Results
-from zonda_lab.results.settings_bounds import bounded
+from zonda_lab.results.settings_bounds import with_bounds
 from zonda_lab.results.window_record import WindowRecord, disturbed
 from zonda_lab.run.progress import Progress
 from zonda_lab.run.runner import Runner, StartRecorder
@@ -114,7 +114,7 @@ def measure(tmp_path: Path, zonda_load: ZondaLoad) -> Any:
         with Harness(plan.settings, installed, generator) as harness:
             recorder.open(harness)
             PROCEDURES[procedure].run(harness, recorder)
-        return bounded(recorder.records[-1], {"settings": dataclasses.asdict(plan.settings)})
+        return with_bounds(recorder.records[-1], {"settings": dataclasses.asdict(plan.settings)})
 
     return run
 

@@ -16,7 +16,7 @@ from zonda_lab.measurement.observer import Span
 from zonda_lab.measurement.running_server import Server
 from zonda_lab.measurement.window import Window
 from zonda_lab.procedures import peak, queries
-from zonda_lab.results.settings_bounds import bounded
+from zonda_lab.results.settings_bounds import with_bounds
 from zonda_lab.results.window_record import disturbed
 from zonda_lab.telemetry.series import Telemetry
 
@@ -44,7 +44,7 @@ def test_no_loss_bounds_the_rate_of_the_first_loss(
     assert window.metrics.get("first_loss_qps") == first_loss
     record = make_record(0, **window.metrics)
     record.detail["trials"] = trials
-    assert bounded(record, {}).bound("first_loss_qps") == bound
+    assert with_bounds(record, {}).bound("first_loss_qps") == bound
 
 
 @pytest.mark.parametrize(
@@ -61,13 +61,13 @@ def test_no_loss_bounds_the_rate_of_the_first_loss(
 def test_a_peak_that_the_generator_limited_is_a_bound(
     make_record: Make, passed: list[float], failed: list[float], failure: str | None, bound: str
 ) -> None:
-    """Bounds of searches were known only to the lab that measured them; the rules are those of `zonda-load peak`."""
+    """Bounds of searches were known only to the lab that measured them; the rules are those of `--find-peak`."""
     record = make_record(0, peak_100_qps=1000.0)
     record.detail["trials"] = [trial(1000, 1.0, busy=busy) for busy in passed]
     record.detail["trials"] += [trial(1030, 0.9, busy=busy) for busy in failed] + [trial(1030, 0.9, "late")]
     failed_rate = 1030.0 if failed else None
     record.detail["peaks"] = {"peak_100_qps": {"passed": 1000.0, "failed": failed_rate, "failure": failure}}
-    found = bounded(record, {})
+    found = with_bounds(record, {})
     assert found.bound("peak_100_qps") == bound
     assert bool(found.rig_bound) == bool(failed and bound)
 
@@ -75,7 +75,7 @@ def test_a_peak_that_the_generator_limited_is_a_bound(
 @pytest.mark.parametrize(("limit", "bound"), [(1100.0, "at least"), (1200.0, "")])
 def test_a_capacity_near_the_limit_of_the_generator_is_a_bound(make_record: Make, limit: float, bound: str) -> None:
     """E4 printed rates of 94 to 100 % of what the generator can send as the capacity of Zonda."""
-    record = bounded(make_record(0, capacity_qps=1000.0, generator_qps=limit), {})
+    record = with_bounds(make_record(0, capacity_qps=1000.0, generator_qps=limit), {})
     assert record.bound("capacity_qps") == bound
 
 

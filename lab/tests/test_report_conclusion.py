@@ -8,7 +8,7 @@ from zonda_lab.experiments.metrics import words
 from zonda_lab.report.conclusion import conclusion, verdict
 from zonda_lab.report.document import Table
 from zonda_lab.report.number_format import minimum_effects
-from zonda_lab.report.result_tables import Echo, measured_here, metric_tables
+from zonda_lab.report.result_tables import EchoReference, measured_here, metric_tables
 from zonda_lab.report.size import size
 from zonda_lab.results.window_record import WindowRecord
 
@@ -121,7 +121,7 @@ def test_bounds_have_no_coefficient_of_variation(make_record: Make) -> None:
     windows = [make_record(block, answered_qps=9_000.0 + block) for block in range(3)]
     windows[1].bounds = {"answered_qps": "at least"}
     found = analyse_metric(windows, "answered_qps", AnalysisSpec(metric="answered_qps", compare="server.name"))
-    table = next(p for p in metric_tables(found, ANALYSIS, Echo(windows)) if isinstance(p, Table))
+    table = next(p for p in metric_tables(found, ANALYSIS, EchoReference(windows)) if isinstance(p, Table))
     assert dict(zip(table.head, table.rows[0], strict=True))["coefficient of variation"] == "–"
 
 

@@ -19,7 +19,14 @@ from zonda_lab.report.number_format import effect_text, measured, minimum_effect
 from zonda_lab.report.opening import opening
 from zonda_lab.report.plot_style import COLOURS, PlotData, canvas_of, end_at, scale, styles, svg
 from zonda_lab.report.plots import PLOTS
-from zonda_lab.report.result_tables import Echo, _without_control, claim_verdict, claims, measured_here, metric_tables
+from zonda_lab.report.result_tables import (
+    EchoReference,
+    _without_control,
+    claim_verdict,
+    claims,
+    measured_here,
+    metric_tables,
+)
 from zonda_lab.report.validity_tables import predictions
 from zonda_lab.results.window_record import WindowRecord
 from zonda_lab.statistics.ratio_effect import Effect
@@ -126,7 +133,7 @@ def test_no_cell_of_a_table_is_nan_and_no_p_value_is_zero(make_record: Make) -> 
         for name, cost in near.items()
     ]
     records[0].metrics["cpu_us_per_query"] = 3.002
-    parts = metric_tables(analyse_metric(records, "cpu_us_per_query", SPEC), SPEC, Echo(records))
+    parts = metric_tables(analyse_metric(records, "cpu_us_per_query", SPEC), SPEC, EchoReference(records))
     text = markdown.render(Document("x", parts))
     assert "nan" not in text and "p 0.000" not in text
     assert "equivalent within 2.0% (p < 0.001)" in text
@@ -175,7 +182,7 @@ def test_a_rate_is_a_share_of_the_echo_over_the_same_transport(make_record: Make
             levels = {"traffic.transport": transport}
             records.append(make_record(0, server=server, within=levels, answered_qps=rate * share))
             records[-1].server["kind"] = server
-    parts = metric_tables(analyse_metric(records, "answered_qps", SPEC), SPEC, Echo(records))
+    parts = metric_tables(analyse_metric(records, "answered_qps", SPEC), SPEC, EchoReference(records))
     table = next(part for part in parts if isinstance(part, Table))
     assert [row[table.head.index("share of echo")] for row in table.rows] == ["50%", "", "50%", ""]
 
@@ -231,7 +238,7 @@ def only_table(
 ) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
     """The rows of the medians and of the comparisons."""
     analysis = AnalysisSpec(**{"metric": metric, "compare": "server.name", "baseline": "nsd", **spec})
-    parts = metric_tables(analyse_metric(records, metric, analysis), analysis, Echo(records))
+    parts = metric_tables(analyse_metric(records, metric, analysis), analysis, EchoReference(records))
     tables = [part for part in parts if isinstance(part, Table)]
     medians, compared = ([dict(zip(part.head, row, strict=True)) for row in part.rows] for part in tables[:2])
     return medians, compared
@@ -460,7 +467,9 @@ def test_a_missing_a_a_control_has_its_reason(
     spec = AnalysisSpec(metric="lost", compare="server.name", baseline="nsd")
     found = analyse_metric(records, "lost", spec)
     assert _without_control(found) == f"the repeated baseline is not compared: {why}."
-    controls = [p.text for p in metric_tables(found, spec, Echo(records)) if isinstance(p, Text) and "A/A" in p.strong]
+    controls = [
+        p.text for p in metric_tables(found, spec, EchoReference(records)) if isinstance(p, Text) and "A/A" in p.strong
+    ]
     assert controls == ([_without_control(found)] if found.comparisons else [])
 
 

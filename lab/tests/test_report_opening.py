@@ -13,7 +13,7 @@ from zonda_lab.report.conclusion import conclusion
 from zonda_lab.report.document import Figure, Folded, Table, Text
 from zonda_lab.report.opening import COST, opening, ranking
 from zonda_lab.report.plots import _x_label
-from zonda_lab.report.result_tables import Echo, measured_here, metric_tables
+from zonda_lab.report.result_tables import EchoReference, measured_here, metric_tables
 from zonda_lab.report.validity_tables import false_alarms, grouped, predictions, resource, rig_bound
 from zonda_lab.results.window_record import WindowRecord
 
@@ -111,7 +111,7 @@ def test_without_two_servers_there_is_no_opening(make_record: Make) -> None:
 
 
 def medians(records: list[WindowRecord], metric: str) -> tuple[list[str], list[list[str]]]:
-    parts = metric_tables(analyse_metric(records, metric, SPEC), SPEC, Echo(records))
+    parts = metric_tables(analyse_metric(records, metric, SPEC), SPEC, EchoReference(records))
     table = next(part for part in parts if isinstance(part, Table))
     return table.head, table.rows
 
@@ -121,7 +121,7 @@ def test_the_minimum_detectable_effect_stands_once_in_a_row(make_record: Make) -
     noisy = (1.3, 0.7, 1.2, 0.8, 1.1, 0.9, 1.4, 0.75)
     records = [make_record(block, server="nsd", cpu_us_per_query=3.0) for block in range(8)]
     records += [make_record(block, server="zonda", cpu_us_per_query=3.0 * noisy[block]) for block in range(8)]
-    parts = metric_tables(analyse_metric(records, COST, SPEC), SPEC, Echo(records))
+    parts = metric_tables(analyse_metric(records, COST, SPEC), SPEC, EchoReference(records))
     table = next(part for part in parts if isinstance(part, Table) and "outcome" in part.head)
     row = dict(zip(table.head, table.rows[0], strict=True))
     assert row["outcome"] == "inconclusive" and row["minimum detectable effect"].endswith("%")
@@ -153,7 +153,7 @@ def test_shares_of_echo_stand_with_the_rate_that_they_were(make_record: Make) ->
         record.within["traffic.rate"] = f"{share:.0%} of echo"
     tables = [
         part
-        for part in metric_tables(analyse_metric(records, "cpu_us_per_query", SPEC), SPEC, Echo(records))
+        for part in metric_tables(analyse_metric(records, "cpu_us_per_query", SPEC), SPEC, EchoReference(records))
         if isinstance(part, Table)
     ]
     for table in tables:

@@ -25,7 +25,7 @@ from zonda_lab.rig import kernel_memory, server_sockets
 from zonda_lab.rig.namespaces import NamespaceNetwork
 from zonda_lab.rig.process import OWN_TREE, YIELDING, Process
 from zonda_lab.rig.procfs import descendants
-from zonda_lab.run.rig_limits import as_echo, kind_of, window_of
+from zonda_lab.run.rig_limits import as_echo, rig_key, traffic_key
 from zonda_lab.servers import ADAPTERS
 from zonda_lab.servers.config import Endpoint, Remote, ServerConfig, Zone, ZonePolicy
 from zonda_lab.telemetry.collector import TelemetryCollector
@@ -135,10 +135,10 @@ def test_limits_are_those_of_the_rig_and_of_the_traffic() -> None:
         return Settings(traffic=TrafficSpec(**traffic))  # type: ignore[arg-type]
 
     plain = settings(rate=100.0)
-    assert kind_of(plain) == kind_of(settings(rate="50% of echo")) == kind_of(settings(loop="closed", outstanding=7))
-    assert kind_of(plain) != kind_of(settings(transport="tcp"))
+    assert rig_key(plain) == rig_key(settings(rate="50% of echo")) == rig_key(settings(loop="closed", outstanding=7))
+    assert rig_key(plain) != rig_key(settings(transport="tcp"))
     assert as_echo(settings(rate="50%")).traffic.rate == "50% of echo"
-    assert window_of(as_echo(settings(rate="50%"))) == window_of(settings(rate="50%")) != window_of(plain)
+    assert traffic_key(as_echo(settings(rate="50%"))) == traffic_key(settings(rate="50%")) != traffic_key(plain)
 
 
 @pytest.mark.usefixtures("namespaces")

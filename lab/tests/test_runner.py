@@ -24,7 +24,7 @@ from zonda_lab.procedures import PROCEDURES
 from zonda_lab.results.folder import Results
 from zonda_lab.run import rig_limits, runner
 from zonda_lab.run.progress import Progress
-from zonda_lab.run.rig_limits import Limits, kind_of, window_of
+from zonda_lab.run.rig_limits import Limits, rig_key, traffic_key
 from zonda_lab.run.runner import Runner, StartRecorder
 from zonda_lab.telemetry.series import Telemetry
 
@@ -185,9 +185,9 @@ def test_rates_that_are_shares_of_echo_are_equal_at_all_levels(
         for settings in windows:
             rigs.append(settings.rig.rps_cpus)
             qps = 100.0 if settings.rig.rps_cpus else 400.0
-            limits = Limits(qps, qps, "", {}, windows={window_of(settings): {}})
-            run.limits._latest[kind_of(settings)] = limits
-            run.limits._first.setdefault(kind_of(settings), {"echo_qps": qps})
+            limits = Limits(qps, qps, "", {}, windows={traffic_key(settings): {}})
+            run.limits._latest[rig_key(settings)] = limits
+            run.limits._first.setdefault(rig_key(settings), {"echo_qps": qps})
 
     monkeypatch.setattr(run.limits, "_measure", measured)
     starts = {start.treatment.label: start for start in plan_starts(load(path), 1)}

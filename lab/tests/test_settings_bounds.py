@@ -10,7 +10,7 @@ from conftest import Make
 from zonda_lab.analysis import analysis, claims
 from zonda_lab.experiments.definition import AnalysisSpec, ChangeSpec, Claim, RigSpec, Settings, TrafficSpec
 from zonda_lab.results.folder import Results
-from zonda_lab.results.settings_bounds import bounded, peak_bounds, setting
+from zonda_lab.results.settings_bounds import peak_bounds, setting, with_bounds
 
 RECORDS = Path(__file__).parents[1] / "records"
 OPEN = {"settings": asdict(Settings(traffic=TrafficSpec(timeout_ms=200)))}
@@ -19,7 +19,7 @@ OPEN = {"settings": asdict(Settings(traffic=TrafficSpec(timeout_ms=200)))}
 def test_a_quantile_of_time_outs_is_at_least_the_time_out(make_record: Make) -> None:
     """E6 printed 1,000,340 µs (1,000,340 – 1,000,340) for a server that lost 3 % of the queries."""
     late = {"latency_p50_us": 90.0, "latency_p99_us": 200_340.0, "uncorrected_p99_us": 199_900.0}
-    record = bounded(make_record(0, answered_share=0.97, latency_mean_us=6_000.0, **late), OPEN)
+    record = with_bounds(make_record(0, answered_share=0.97, latency_mean_us=6_000.0, **late), OPEN)
     assert record.metrics["latency_p99_us"] == 200_000.0
     assert record.bounds == {"latency_p99_us": "at least", "latency_mean_us": "at least"}
 
@@ -27,7 +27,7 @@ def test_a_quantile_of_time_outs_is_at_least_the_time_out(make_record: Make) -> 
 def test_time_outs_make_no_ratio(make_record: Make) -> None:
     """Both servers had a p99 of 1,000,340 µs, so that they were equivalent."""
     records = [
-        bounded(make_record(block, server=server, latency_p99_us=value), OPEN)
+        with_bounds(make_record(block, server=server, latency_p99_us=value), OPEN)
         for block in range(8)
         for server, value in (("nsd", 200_340.0), ("knot", 200_340.0), ("zonda", 90.0 + block))
     ]
@@ -38,8 +38,8 @@ def test_time_outs_make_no_ratio(make_record: Make) -> None:
 
 
 def test_the_99th_percentile_of_answered_probes_is_a_bound_if_others_were_not_answered(make_record: Make) -> None:
-    assert bounded(make_record(0, probe_p99_us=500.0, udp_answered_share=0.98), OPEN).bound("probe_p99_us")
-    assert not bounded(make_record(0, probe_p99_us=500.0, udp_answered_share=1.0), OPEN).bounds
+    assert with_bounds(make_record(0, probe_p99_us=500.0, udp_answered_share=0.98), OPEN).bound("probe_p99_us")
+    assert not with_bounds(make_record(0, probe_p99_us=500.0, udp_answered_share=1.0), OPEN).bounds
 
 
 HELD = {
@@ -64,13 +64,13 @@ def test_the_rate_of_the_schedule_is_a_lower_bound(
     make_record: Make, clients: str, rate: float, opened: float, bounds: set[str]
 ) -> None:
     """E18 and E32 called servers equivalent in rates and numbers of connections that the generator had chosen."""
-    record = bounded(make_record(0, clients=clients, connects_per_s=rate, connections_open=opened), HELD)
+    record = with_bounds(make_record(0, clients=clients, connects_per_s=rate, connections_open=opened), HELD)
     assert record.bounds == dict.fromkeys(bounds, "at least")
 
 
 def test_what_the_schedule_limits_is_not_equivalent(make_record: Make) -> None:
     records = [
-        bounded(make_record(block, server=server, clients="idle", connects_per_s=10_000.0 + block), HELD)
+        with_bounds(make_record(block, server=server, clients="idle", connects_per_s=10_000.0 + block), HELD)
         for block in range(6)
         for server in ("nsd", "knot")
     ]
@@ -95,7 +95,7 @@ def test_a_loss_beside_a_busy_generator_is_an_upper_bound(
 ) -> None:
     """E1 and E20 had 78 windows whose generator was over 90 % busy, up to 64 ms off its schedule, and none marked."""
     described = {"settings": asdict(Settings(traffic=TrafficSpec(loop=loop), rig=RigSpec(server_cpus=[0])))}  # type: ignore[arg-type]
-    record = bounded(make_record(0, generator_busy=busy, answered_share=share, server_cpu=cpu, lost=9.0), described)
+    record = with_bounds(make_record(0, generator_busy=busy, answered_share=share, server_cpu=cpu, lost=9.0), described)
     kinds = dict.fromkeys(("answered_share", "answered_qps", "first_loss_qps"), "at least") | {"lost": "at most"}
     assert record.bounds == (kinds if is_bound else {})  # the first loss of a ramp was no bound
     assert bool(record.rig_bound) == is_bound
@@ -166,6 +166,8 @@ def test_derived_bounds_are_not_written_into_the_records(tmp_path: Path, make_re
 
 
 def test_a_claim_about_a_schedule_is_not_refuted(make_record: Make) -> None:
-    records = [bounded(make_record(block, clients="idle", connects_per_s=10_000.0 + block), HELD) for block in range(6)]
+    records = [
+        with_bounds(make_record(block, clients="idle", connects_per_s=10_000.0 + block), HELD) for block in range(6)
+    ]
     claim = Claim("x", "y", "connects_per_s", low=50_000.0)
     assert claims.check_claim(records, claim)[0].outcome == "inconclusive"

@@ -14,7 +14,7 @@ from zonda_lab.measurement.window import Window, processor_metrics
 from zonda_lab.procedures.port_exhaustion import TIME_WAIT_S, ports_in, shortest_s, usable_tuples
 from zonda_lab.results.window_record import disturbed
 from zonda_lab.rig.host import Network
-from zonda_lab.run.rig_limits import Limits, window_of
+from zonda_lab.run.rig_limits import Limits, traffic_key
 from zonda_lab.telemetry.series import BUFFERS, OCTETS, PACKETS, Telemetry, net, saturated
 
 
@@ -178,7 +178,7 @@ def test_a_window_of_echo_that_is_invalid_has_no_valid_latency() -> None:
     limits = Limits(echo_qps=5000.0, generator_qps=5000.0, measured="", traffic={})
     checked = window(loaded=result(schedule_error_p99_us=60_000.0))
     limits.add(checked)
-    (why,) = limits.late[window_of(checked.settings)]
+    (why,) = limits.late[traffic_key(checked.settings)]
     assert "off its schedule" in why
 
 
@@ -189,7 +189,7 @@ def test_echo_has_every_latency_of_its_window() -> None:
     values = {name: 50.0 for name, metric in METRICS.items() if metric.is_latency}
     checked.window.metrics |= values
     limits.add(checked)
-    assert limits.windows[window_of(checked.settings)] == values
+    assert limits.windows[traffic_key(checked.settings)] == values
 
 
 TOO_FEW = "the generator counts 420000 octets of queries, the server's kernel 410000 octets"

@@ -1,7 +1,7 @@
 """Reruns published DNS experiments against any authoritative server, interleaved and with statistics.
 
-The way of a run: `experiment` (TOML) -> `plan` (randomised blocks) -> `procedures` (one start of one server, in a
-`rig`, under `load`, watched by `telemetry`, gated by `validity`) -> `record` -> `analysis` -> `report` or `compare`.
+The way of a run: `experiments` (TOML, randomised blocks) -> `run` -> `procedures` (one start of one of the `servers`,
+in a `rig`, under `load`, watched by `telemetry`, checked by `measurement`) -> `results` -> `analysis` -> `report`.
 """
 
 __version__ = "0.1.0"

@@ -11,7 +11,7 @@ import numpy as np
 from zonda_lab.analysis import effects
 from zonda_lab.analysis.effects import MIN_STARTS, ComparisonOutcome, Sample
 from zonda_lab.experiments.definition import AnalysisSpec, Published
-from zonda_lab.experiments.metrics import LIMITS, METRICS, words
+from zonda_lab.experiments.metrics import METRICS, WITHOUT_DNS, words
 from zonda_lab.results.settings_bounds import ANSWERED
 from zonda_lab.results.window_record import Bound, WindowRecord, selected
 from zonda_lab.statistics import ALPHA, group_tests, intervals, ratio_effect
@@ -205,7 +205,7 @@ def measured_for(records: Sequence[WindowRecord], row: Published, with_limits: b
 
     Echo and sink are no servers beside published ones: only `with_limits` has them.
     """
-    servers = [record for record in records if with_limits or record.levels.get("server.name") not in LIMITS]
+    servers = [record for record in records if with_limits or record.levels.get("server.name") not in WITHOUT_DNS]
     chosen = [record for record in selected(servers, **row.of) if not record.copy]
     highest = METRICS[row.metric].better == "higher"
     settled = {*row.of, *(name for record in chosen for name in record.within if highest)}

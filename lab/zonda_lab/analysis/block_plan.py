@@ -36,7 +36,7 @@ class BlockPlan:
     def summary(self) -> str:
         """One line for people."""
         if self.sigma is None:
-            return f"{self.blocks} blocks: no earlier result tells the variance of its primary metric"
+            return f"{self.blocks} blocks: no earlier result shows the variance of its primary metric"
         enough = str(self.needed) if self.needed else f"more than {ratio_effect.MOST_BLOCKS:,}"
         text = f"{self.blocks} blocks detect {self.mde:.1%} (variation between blocks {self.sigma:.1%})"
         short = self.needed is None or self.needed > self.blocks

@@ -102,7 +102,7 @@ def words(levels: Mapping[str, str]) -> str:
     return ", ".join(itertools.starmap(level_words, levels.items()))
 
 
-LIMITS = ("sink", "echo")  # programs without DNS that show the limits of the rig
+WITHOUT_DNS = ("sink", "echo")  # programs without DNS that show the limits of the rig
 
 # Peak rates: the percentage of the queries that must be answered.
 GOALS = {"peak_100_qps": 100.0, "peak_9999_qps": 99.99, "peak_999_qps": 99.9, "peak_99_qps": 99.0}

@@ -18,7 +18,7 @@ from zonda_lab.rig.host import Host
 # States in /proc/net/tcp (net/tcp_states.h).
 ESTABLISHED, SYN_RECEIVED, LISTEN = "01", "03", "0A"
 STATES = {"01": "established", "03": "SYN-RECEIVED", "04": "FIN-WAIT-1", "05": "FIN-WAIT-2", "06": "TIME-WAIT"}
-LIMITS = {  # settings that keep clients from that state
+LIMITED_BY = {  # settings that keep connections from reaching that state
     SYN_RECEIVED: "net.ipv4.tcp_max_syn_backlog in rig.sysctl",
     ESTABLISHED: "server.tcp-clients or server.tcp-idle-s",
 }
@@ -56,7 +56,7 @@ def vanishing(harness: Harness, recorder: Recorder) -> None:
             _drop(harness)
         clients = harness.start_process("clients", hold_command(harness, server, change))
         begun = SYN_RECEIVED if is_half_open else ESTABLISHED
-        help_text = f"lower change.connections, or raise {LIMITS[begun]}"
+        help_text = f"lower change.connections, or raise {LIMITED_BY[begun]}"
         _wait(server, change.connections, STATES[begun], lambda: tcp_sockets(host)[begun], help_text)
         if not is_half_open:
             time.sleep(ANSWERED_S)

@@ -16,7 +16,7 @@ from zonda_lab.report.opening import COST, RATES, Ranking, opening, ranking
 from zonda_lab.report.plot_style import PlotData
 from zonda_lab.report.plots import PLOTS
 from zonda_lab.report.reading import DISTURBED, INTERVALS, READING
-from zonda_lab.report.result_tables import Echo, claims, metric_tables, published
+from zonda_lab.report.result_tables import EchoReference, claims, metric_tables, published
 from zonda_lab.report.size import measured_size, more_time, size
 from zonda_lab.results.folder import Results
 from zonda_lab.results.window_record import WindowRecord, selected
@@ -110,7 +110,7 @@ class Chapter:
         parts += [*validity_tables.counted(records), *validity_tables.without_value(records, self.analysis.metric)]
         parts += validity_tables.rig_bound(records)
         parts += [*published(self.published, records), *claims(self.claims)]
-        source, echo = PlotData(self.id, records, self.analysis, folder), Echo(records)
+        source, echo = PlotData(self.id, records, self.analysis, folder), EchoReference(records)
         parts += [figure for name in self.analysis.plots for figure in PLOTS[name](source)]
         for found in self.metrics:
             parts += metric_tables(found, self.analysis, echo)

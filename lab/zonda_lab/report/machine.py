@@ -9,7 +9,7 @@ from zonda_lab.experiments.metrics import level_words
 from zonda_lab.load.zonda_load import UDP_PROBE_MS
 from zonda_lab.report.document import Folded, Part, Table, Text, filled_table
 from zonda_lab.report.number_format import number
-from zonda_lab.report.reading import LIMITS
+from zonda_lab.report.reading import LIMITS_OF_RIG
 from zonda_lab.results.window_record import WindowRecord
 
 MEASURED, PRIMARY, LIMIT = "measured", "primary", "limit"
@@ -92,7 +92,7 @@ def _limits(records: Sequence[WindowRecord], found: Mapping[str, Sequence[str]])
         return []
     columns = ["experiment", "traffic", "conditions", "echo server answers, q/s", "generator's limit, q/s", "measured"]
     rows = [_limit_row(json.loads(text), windows, records) for text, windows in kinds.items()]
-    return [Text(LIMITS, "Limits of the rig."), filled_table(columns, rows)]
+    return [Text(LIMITS_OF_RIG, "Limits of the rig."), filled_table(columns, rows)]
 
 
 def _limit_row(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from zonda_lab.analysis.analysis import Cell, measured_for
 from zonda_lab.analysis.effects import MIN_STARTS
 from zonda_lab.experiments.definition import Published
-from zonda_lab.experiments.metrics import LIMITS
+from zonda_lab.experiments.metrics import WITHOUT_DNS
 from zonda_lab.report.document import Figure, Part, Text
 from zonda_lab.report.number_format import number, span_text
 from zonda_lab.report.plot_style import Bar, bars_of, styles
@@ -66,13 +66,13 @@ def ranking(records: Sequence[WindowRecord], metric: str) -> Ranking | None:
     by_offer = sorted(groups.values(), key=_offered, reverse=True)
     found = [(measured_for(windows, Published("", "", metric), with_limits=True), windows) for windows in by_offer]
     cells, windows = max(found, key=lambda group: _comparable(group[0]), default=([], []))
-    named = [cell for cell in cells if _name(cell) not in LIMITS]
+    named = [cell for cell in cells if _name(cell) not in WITHOUT_DNS]
     if len(named) < 2:
         return None
     echo = next((cell for cell in cells if _name(cell) == "echo"), None)
     servers = sorted(named, key=lambda cell: cell.median * (1 if metric == COST else -1))
     measured = dict.fromkeys(r.levels["server.name"] for r in records if r.has(metric))
-    missing = [name for name in measured if name not in (*LIMITS, *map(_name, named))]
+    missing = [name for name in measured if name not in (*WITHOUT_DNS, *map(_name, named))]
     return Ranking(metric, servers, echo, _offered(windows), _others(windows[0].levels), missing)
 
 

@@ -20,7 +20,8 @@ that broke a validity rule fixed in advance are excluded; each experiment lists 
 rate is a share of a server's capacity, the echo server's latency beside it is at that share of its own capacity."""
 DISTURBED = """Windows disturbed by other programs on the machine are counted as if they were valid. This shows \
 that the experiments work, but none of the values below may be quoted."""
-LIMITS = """An echo server without DNS took the place of the server, in the same rig, with the same kind of traffic, \
+LIMITS_OF_RIG = """\
+An echo server without DNS took the place of the server, in the same rig, with the same kind of traffic, \
 in a closed loop. Its rate is bounded by the sockets, by the generator, which would have been fully busy at the rate \
 beside it, or over long delays by the number of outstanding queries. Offered rates that are shares of echo are shares \
 of the first such rate of the run. In an open loop queries arrive in larger batches, which cost less, so that a \

@@ -10,7 +10,7 @@ from zonda_lab.analysis.analysis import Cell, LevelComparison, MetricAnalysis, m
 from zonda_lab.analysis.claims import ClaimCheck
 from zonda_lab.analysis.effects import MIN_STARTS, Sample, bound_of_ratio
 from zonda_lab.experiments.definition import AnalysisSpec, Claim, Published
-from zonda_lab.experiments.metrics import GOALS, LIMITS, METRICS, baseline_words, column_words, level_number, words
+from zonda_lab.experiments.metrics import GOALS, METRICS, WITHOUT_DNS, baseline_words, column_words, level_number, words
 from zonda_lab.report.document import Folded, Heading, Part, Table, Text, filled_table
 from zonda_lab.report.number_format import (
     NONE,
@@ -37,7 +37,7 @@ MOODS = dict.fromkeys(("better", "confirmed"), "good") | dict.fromkeys(("worse",
 MOODS |= dict.fromkeys(UNDECIDED, "dim")
 
 
-class Echo:
+class EchoReference:
     """The echo server's metrics for each treatment of an experiment."""
 
     def __init__(self, records: Sequence[WindowRecord]) -> None:
@@ -49,7 +49,7 @@ class Echo:
 
         Empty if it was not measured, is that of the cell, or was not checked: records of 2026-11 do not say.
         """
-        if cell.levels.get("server.name") in LIMITS:
+        if cell.levels.get("server.name") in WITHOUT_DNS:
             return ""
         if same := self._beside(metric, cell):
             return number(same.median)
@@ -66,7 +66,7 @@ class Echo:
 
         A peak, of an open loop, is one of the echo's peak, not of its rate in a closed loop.
         """
-        if not METRICS[metric].capacity or cell.levels.get("server.name") in LIMITS:
+        if not METRICS[metric].capacity or cell.levels.get("server.name") in WITHOUT_DNS:
             return ""
         is_peak = metric in GOALS
         if peaks := [
@@ -217,7 +217,7 @@ def claim_verdict(done: ClaimCheck) -> str:
     return f"{done.outcome}{why}"
 
 
-def metric_tables(found: MetricAnalysis, analysis: AnalysisSpec, echo: Echo) -> list[Part]:
+def metric_tables(found: MetricAnalysis, analysis: AnalysisSpec, echo: EchoReference) -> list[Part]:
     """One metric: medians, comparisons with the baseline, A/A control, and all pairs folded away."""
     metric = METRICS[found.metric]
     parts: list[Part] = [Heading(3, metric.axis[0].upper() + metric.axis[1:]), _medians(found, echo)]
@@ -229,7 +229,7 @@ def metric_tables(found: MetricAnalysis, analysis: AnalysisSpec, echo: Echo) -> 
     return parts
 
 
-def _medians(found: MetricAnalysis, echo: Echo) -> Table:
+def _medians(found: MetricAnalysis, echo: EchoReference) -> Table:
     """Medians with intervals; rates also as a share of echo, latencies beside echo's."""
     cells = found.cells
     columns = [
@@ -269,7 +269,7 @@ def _beside_head(metric: str) -> str:
     return "echo's latency" if METRICS[metric].is_latency else "share of echo"
 
 
-def _beside(metric: str, cell: Cell, echo: Echo) -> str:
+def _beside(metric: str, cell: Cell, echo: EchoReference) -> str:
     return echo.latency(metric, cell) if METRICS[metric].is_latency else echo.share(metric, cell)
 
 

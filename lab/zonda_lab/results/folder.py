@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from zonda_lab.errors import LabError
-from zonda_lab.results.settings_bounds import bounded
+from zonda_lab.results.settings_bounds import with_bounds
 from zonda_lab.results.window_record import WindowRecord, parse_record
 
 FORMAT = 2  # of the manifest; since 2, trials, bounds and the echo of the same rig are recorded
@@ -69,7 +69,7 @@ class Results:
     def records(self) -> list[WindowRecord]:
         """All records, with the bounds that their settings imply; ignores an incomplete last line."""
         experiments = self.manifest()["experiments"] if (self.folder / "manifest.json").exists() else {}
-        return [bounded(record, experiments.get(record.experiment, {})) for record in self._stored()]
+        return [with_bounds(record, experiments.get(record.experiment, {})) for record in self._stored()]
 
     def _stored(self) -> list[WindowRecord]:
         """All records as they were written."""

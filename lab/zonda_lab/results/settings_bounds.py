@@ -13,7 +13,7 @@ from zonda_lab.results.window_record import Bound, WindowRecord
 ANSWERED = 0.999  # share of the queries from which on a server answered all of them
 BUSY = 0.9  # share of the generator's busiest thread above which it, and not the server, is the limit
 ON_SCHEDULE = 0.9  # share of the scheduled rate above which only the last connections were slow
-MAJORITY = 2  # trials that decide, as in `zonda-load peak`
+MAJORITY = 2  # trials that decide, as in `zonda-load query --find-peak`
 ROUNDING = 1e-5  # of rates, which records keep with six digits
 SEARCH_BOUND = "the generator could not send more, or a thread of it was over 90 % busy"
 PROBES = 0.99  # share of the probes: with fewer answers, the 99th percentile of all is above that of the answered ones
@@ -26,7 +26,7 @@ LOSSES: Mapping[str, Bound] = {
 }
 
 
-def bounded(record: WindowRecord, described: Mapping[str, Any]) -> WindowRecord:
+def with_bounds(record: WindowRecord, described: Mapping[str, Any]) -> WindowRecord:
     """The record with the bounds that its settings imply; `described` is the manifest's entry of its experiment."""
     peaks = peak_bounds(record.detail)
     searched = {**peaks, **_first_loss(record), **_capacity(record)}

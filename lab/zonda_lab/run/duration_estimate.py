@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from zonda_lab.experiments.block_design import Start
 from zonda_lab.measurement.load_runner import CAPACITY_S
 from zonda_lab.procedures import procedure_of
-from zonda_lab.run.rig_limits import WINDOW_S, is_compared, kind_of, window_of
+from zonda_lab.run.rig_limits import WINDOW_S, is_compared, rig_key, traffic_key
 
 START_COST_S = 0.6  # network, start and stop of the server and of telemetry
 REPEATED = 0.08  # share of windows repeated on a fairly idle machine
@@ -33,7 +33,7 @@ def _echo_s(starts: Sequence[Start]) -> float:
     length = 0.0
     for start in filter(is_compared, starts):
         traffic = map(start.settings_of, start.within)
-        kinds = [(kind_of(settings), window_of(settings)) for settings in traffic]
+        kinds = [(rig_key(settings), traffic_key(settings)) for settings in traffic]
         pairs = zip(start.within, kinds, strict=True)
         new = tuple(inner for inner, kind in pairs if kind not in known and not inner.copy)
         if not new:

@@ -17,7 +17,7 @@ from typing import Any
 from zonda_lab.errors import LabError, UnsupportedError
 from zonda_lab.experiments.block_design import Start
 from zonda_lab.experiments.definition import Settings
-from zonda_lab.experiments.metrics import GOALS, LIMITS, METRICS
+from zonda_lab.experiments.metrics import GOALS, METRICS, WITHOUT_DNS
 from zonda_lab.load.generator import LoadGenerator
 from zonda_lab.measurement.harness import Harness, MakeNetwork
 from zonda_lab.measurement.load_runner import OF_ECHO
@@ -55,7 +55,7 @@ class Limits:
 
     def add(self, checked: ValidityInput) -> None:
         """Adds a window of echo."""
-        window, span, key = checked.window, checked.window.span, window_of(checked.settings)
+        window, span, key = checked.window, checked.window.span, traffic_key(checked.settings)
         self.disturbed += machine_reasons(checked.telemetry, span.seconds, span.own_cpu_s / span.seconds)
         self.late[key] = [*reasons(checked), *latency_reasons(checked)]
         wanted = {name for name in window.metrics if name in GOALS} | set(COMPARED)
@@ -86,8 +86,8 @@ class RigLimits:
         planned = [inner for inner in start.within if not inner.copy]
         windows = [start.settings_of(inner) for inner in planned]
         baselines = [start.baseline_of(inner) for inner in planned] if _needs_echo(start) else windows
-        self._baselines = {kind_of(own): kind_of(base) for own, base in zip(windows, baselines, strict=True)}
-        self._measure_missing(start, [base for base in baselines if kind_of(base) not in self._first])
+        self._baselines = {rig_key(own): rig_key(base) for own, base in zip(windows, baselines, strict=True)}
+        self._measure_missing(start, [base for base in baselines if rig_key(base) not in self._first])
         self._measure_missing(start, windows)
 
     def _measure_missing(self, start: Start, windows: list[Settings]) -> None:
@@ -96,7 +96,7 @@ class RigLimits:
 
     def echo_qps(self, settings: Settings) -> float:
         """The capacity of the echo server for this kind of traffic in the rig of the baseline, as measured first."""
-        kind = kind_of(settings)
+        kind = rig_key(settings)
         try:
             return float(self._first[self._baselines.get(kind, kind)]["echo_qps"])
         except KeyError:
@@ -104,25 +104,25 @@ class RigLimits:
 
     def describe(self, settings: Settings) -> tuple[dict[str, float], dict[str, Any]]:
         """The metrics of echo for a window with these settings, and both limits; empty if unknown."""
-        limits = self._latest.get(kind_of(settings))
+        limits = self._latest.get(rig_key(settings))
         if limits is None:
             return {}, {}
         known = {"echo_qps": limits.echo_qps, "generator_qps": limits.generator_qps, "measured": limits.measured}
-        echo = {"capacity_qps": limits.echo_qps, **limits.windows.get(window_of(settings), {})}
+        echo = {"capacity_qps": limits.echo_qps, **limits.windows.get(traffic_key(settings), {})}
         of_window = {
-            "bounds": limits.bounds.get(window_of(settings), {}),
-            "latency_reasons": limits.late.get(window_of(settings), []),
+            "bounds": limits.bounds.get(traffic_key(settings), {}),
+            "latency_reasons": limits.late.get(traffic_key(settings), []),
         }
         return echo, {**known, **of_window, "traffic": limits.traffic, "disturbed": limits.disturbed}
 
     def _recent(self, settings: Settings) -> Limits | None:
         """The limits of this kind of traffic, unless they are too old."""
-        limits = self._latest.get(kind_of(settings))
+        limits = self._latest.get(rig_key(settings))
         return limits if limits and time.monotonic() - limits.measured_at < VALID_S else None
 
     def _is_known(self, settings: Settings) -> bool:
         limits = self._recent(settings)
-        return limits is not None and window_of(settings) in limits.windows
+        return limits is not None and traffic_key(settings) in limits.windows
 
     def _measure(self, windows: list[Settings], is_search: bool) -> None:
         """Starts an echo server and measures all these windows."""
@@ -139,7 +139,7 @@ class RigLimits:
         """The limits of this kind of traffic, measured now unless they are recent."""
         if known := self._recent(settings):
             return known
-        kind = kind_of(settings)
+        kind = rig_key(settings)
         result = harness.load.closed_loop(settings, server)
         answered = result.answered / result.seconds
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
@@ -156,7 +156,7 @@ class RigLimits:
 def is_compared(start: Start) -> bool:
     """Whether the windows of a start are compared with an echo server's, or their rates are shares of its capacity."""
     uses_echo = procedure_of(start).uses_echo
-    return _needs_echo(start) or (uses_echo and start.settings.server.name not in LIMITS)
+    return _needs_echo(start) or (uses_echo and start.settings.server.name not in WITHOUT_DNS)
 
 
 def as_echo(settings: Settings) -> Settings:
@@ -170,7 +170,7 @@ def as_echo(settings: Settings) -> Settings:
     return dataclasses.replace(settings, server=server, timing=timing, traffic=traffic)
 
 
-def kind_of(settings: Settings) -> str:
+def rig_key(settings: Settings) -> str:
     """Identifies the rig and the kind of traffic, whatever its rate and loop."""
     steady = dataclasses.replace(settings.traffic, rate=1.0, ramp=1.0)
     traffic = dataclasses.replace(steady, loop="closed", outstanding=1, arrivals="constant")
@@ -178,7 +178,7 @@ def kind_of(settings: Settings) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def window_of(settings: Settings) -> str:
+def traffic_key(settings: Settings) -> str:
     """Identifies the traffic of a window of that kind."""
     traffic, rate = settings.traffic, str(settings.traffic.rate).removesuffix(" of echo")
     return f"{traffic.loop} {rate} {traffic.ramp} {traffic.outstanding} {traffic.arrivals}"

@@ -68,7 +68,7 @@ class Bind(Adapter):
         ]
 
     def _rights(self, config: ServerConfig, policy: ZonePolicy) -> list[str]:
-        """Who may do what: statements for a zone or for all; the transports of transfers are not told apart."""
+        """Who may do what: statements for a zone or for all; the transports of transfers are not distinguished."""
         is_secret = all(each.tls for each in policy.transfer)
         over = f" port {config.endpoint.tls_port} transport tls" if is_secret else ""
         lines = [f"allow-transfer{over} {_clients(policy.transfer)}"]

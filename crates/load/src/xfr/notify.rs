@@ -1,4 +1,4 @@
-//! NOTIFY (RFC 1996): tells secondaries that a zone has changed, until they acknowledge it.
+//! NOTIFY (RFC 1996): notifies secondaries that a zone has changed, until they acknowledge it.
 //!
 //! Takes the time and the octets of responses, and passes on messages to send.
 
