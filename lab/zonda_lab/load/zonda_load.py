@@ -1,4 +1,4 @@
-"""zonda-load: supports everything. LOAD-CONTRACT.md lists its options."""
+"""zonda-load: supports everything. LOAD-CONTRACT.md has its output."""
 
 import math
 import re
