@@ -175,6 +175,8 @@ def test_what_is_tuned_has_a_reason_and_is_not_in_the_defaults(name: str, tmp_pa
     for line in adapter.tuning(tuned):
         assert line.text in written and line.why
         assert line.text not in as_installed
+    alone = dataclasses.replace(tuned, zones=(loaded,))
+    assert all(line.text in "".join(adapter.files(alone).values()) for line in adapter.tuning(alone))
     for line in adapter.in_both:
         assert line.text in written and line.text in as_installed
         assert f"`{line.text}` | {line.why} |" in README.read_text()

@@ -36,7 +36,7 @@ class Nsd(Adapter):
             TunedLine("refuse-any: no", "other servers answer ANY"),
             TunedLine("xfrd-reload-timeout: 0", "other servers serve a transferred zone at once, not after 1 s"),
             TunedLine(f"xfrd-tcp-max: {config.parallel_transfers}", "as many transfers at once as by all servers"),
-            *(TunedLine(line, RETRY_WHY) for line in OF_ZONES),
+            *(TunedLine(line, RETRY_WHY) for line in OF_ZONES if config.primaries),
         ]
 
     def _server(self, config: ServerConfig) -> str:

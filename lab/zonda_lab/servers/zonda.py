@@ -29,8 +29,9 @@ class Zonda(Adapter):
             parts += [_template(config, policy, group) for group in policy.groups]
         return {self.config_file: "".join([*parts, *(self._zone(config, zone) for zone in config.zones)])}
 
-    def tuning(self, config: ServerConfig) -> list[TunedLine]:  # noqa: ARG002
-        return [TunedLine(f"{key} = {RETRY_S}", RETRY_WHY) for key in ("min-retry-s", "max-retry-s")]
+    def tuning(self, config: ServerConfig) -> list[TunedLine]:
+        keys = ("min-retry-s", "max-retry-s") if config.primaries else ()
+        return [TunedLine(f"{key} = {RETRY_S}", RETRY_WHY) for key in keys]
 
     def _server(self, config: ServerConfig) -> str:
         here, own = config.endpoint, config.certificate
