@@ -1,9 +1,15 @@
-//! The output complies with the rules of DNS-OARC's dns-metrics (dns-metrics.schema.json of 2024-05-30).
+//! The output complies with the rules of DNS-OARC's dns-metrics.
+//!
+//! The tables are a copy of the types in dns-metrics.schema.json of 2024-05-30 (<https://github.com/DNS-OARC/dns-metrics>).
 
 use serde_json::Value;
 
+use crate::running::Running;
+
 #[path = "shared/program.rs"]
 mod program;
+#[path = "shared/running.rs"]
+mod running;
 #[path = "shared/udp_server.rs"]
 mod udp_server;
 
@@ -128,6 +134,8 @@ fn records_comply_with_the_schema() {
         format!("xfr pull --zones {zones} --timeout-ms 100"),
         format!("probe --queries {file} --seconds 0.1"),
         format!("notify --zones {zones} --rate 10"),
+        "update --zone example --rate 10 --seconds 0.2".into(),
+        "hostile --kind silence --connections 2 --seconds 0".into(),
     ] {
         let output = program::run(&format!("{arguments} --server 127.0.0.1 --port {port}"));
         let records = program::records(&output);
@@ -136,6 +144,27 @@ fn records_comply_with_the_schema() {
         count += records.len();
     }
     assert!(count > 30, "{count} records");
+}
+
+#[test]
+fn records_of_servers_comply_with_the_schema() {
+    let zone = program::file("schema.zone", "example. 60 IN SOA a. b. 1 2 3 4 5\nexample. 60 IN NS a.\n");
+    let served = program::file("schema.served", &format!("example {}\n", zone.display()));
+    let file = program::file("schema.quic-queries", "example SOA\n");
+    for arguments in ["echo --quic-port 0".into(), format!("xfr serve --zones {}", served.display())] {
+        let mut server = Running::start(program::command(&format!("{arguments} --listen 127.0.0.1 --port 0")));
+        let (header, ready) = (server.next_with("type", "header"), server.next_with("msg_type", "ready"));
+        if let Some(port) = ready["zonda"]["quic_port"].as_u64() {
+            let to = format!("--server 127.0.0.1 --port {port} --queries {}", file.display());
+            let output = program::run(&format!("quic {to} --connections 1 --outstanding 1 --seconds 0.1"));
+            let records = program::records(&output);
+            assert!(records.len() >= 3, "{}", String::from_utf8_lossy(&output.stderr));
+            records.iter().for_each(check_record);
+        }
+        let (sum, status) = server.terminate();
+        assert_eq!(status, Some(0), "{arguments}");
+        [header, ready, sum].iter().for_each(check_record);
+    }
 }
 
 #[test]
