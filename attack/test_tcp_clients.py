@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import resource
+import shutil
+import signal
 import socket
 import ssl
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -298,3 +301,41 @@ def test_costly_denials_do_not_starve_other_connections(daemon):
             assert ask_on(polite)
             worst = max(worst, time.monotonic() - began)
     assert worst < 0.25, f"{worst:.3f} s"
+
+
+@contextlib.contextmanager
+def traced_calls(pid: int, log: Path, peer: tuple[str, int]) -> Iterator[list[str]]:
+    """The names of the system calls that read from or write to the connection of `peer` while the block runs; complete after it."""
+    calls: list[str] = []
+    command = ["strace", "-f", "-yy", "-e", "trace=read,readv,recvfrom,recvmsg,write,writev,sendto,sendmsg", "-o", log, "-p", str(pid)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as tracer:
+        assert tracer.stderr
+        first = tracer.stderr.readline()
+        if "attached" not in first:
+            pytest.skip(f"strace may not trace: {first.strip()}")
+        try:
+            yield calls
+        finally:
+            tracer.send_signal(signal.SIGINT)
+            tracer.communicate(timeout=10)
+    host, port = peer
+    lines = [line for line in log.read_text().splitlines() if f"->{host}:{port}]" in line and "resumed" not in line]
+    calls += [line.split("(")[0].split()[-1] for line in lines]
+
+
+def test_queries_that_arrive_together_take_one_read_and_one_write(daemon, tmp_path):
+    if not shutil.which("strace"):
+        pytest.skip("strace is not installed")
+    server, together = daemon().start(), 20
+    with clients(1, server.port) as [client], client.makefile("rb") as responses:
+
+        def ask(count: int) -> None:
+            client.sendall(framed_query("www.example.") * count)
+            for _ in range(count):
+                assert len(responses.read(int.from_bytes(responses.read(2)))) > 12
+
+        ask(1)  # it is accepted
+        with traced_calls(server.pid, tmp_path / "calls", client.getsockname()) as calls:
+            ask(together)
+    kinds = ["read" if "re" in call else "write" for call in calls]
+    assert kinds == ["read", "write"], f"{together} queries took {calls}"
