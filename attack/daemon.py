@@ -132,6 +132,15 @@ class Daemon:
         fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
+    def thread_s(self, prefix: str) -> float:
+        """CPU time of the threads whose names begin so, in seconds."""
+        ticks = 0
+        for folder in Path(f"/proc/{self.pid}/task").iterdir():
+            name, fields = (folder / "stat").read_text().split("(", 1)[1].rsplit(")", 1)
+            if name.startswith(prefix):
+                ticks += sum(map(int, fields.split()[11:13]))
+        return ticks / os.sysconf("SC_CLK_TCK")
+
     def rss_mb(self) -> float:
         """Resident memory in MB."""
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
