@@ -131,14 +131,23 @@ impl RecordLayer {
     fn receive_handshake(&mut self, content: &[u8]) -> Result<bool, RecordError> {
         let start = usize::from(self.fragment_len);
         let end = start + content.len();
-        // RFC 8446 5.1: no part is empty, and nothing follows in the record in which the keys change.
-        if content.is_empty() || end > KEY_UPDATE.len() {
+        // RFC 8446 5.1: no part is empty.
+        if content.is_empty() {
             return Err(UNEXPECTED);
         }
-        self.fragment[start..end].copy_from_slice(content);
-        self.fragment_len = end as u8;
-        let known = end.min(REQUEST_AT);
+        let filled = end.min(KEY_UPDATE.len());
+        self.fragment[start..filled].copy_from_slice(&content[..filled - start]);
+        self.fragment_len = filled as u8;
+        let known = filled.min(REQUEST_AT);
+        if self.fragment[0] != KEY_UPDATE[0] {
+            return Err(UNEXPECTED);
+        }
+        // RFC 8446 6.2: a length that this message cannot have.
         if self.fragment[..known] != KEY_UPDATE[..known] {
+            return Err(RecordError::Refused(AlertDescription::DecodeError));
+        }
+        // RFC 8446 5.1: nothing follows in the record in which the keys change.
+        if end > KEY_UPDATE.len() {
             return Err(UNEXPECTED);
         }
         if end < KEY_UPDATE.len() {
@@ -158,7 +167,9 @@ impl RecordLayer {
     /// RFC 8446 6: close_notify ends what the peer sends; after user_canceled it follows. All others are errors, whatever their level.
     fn receive_alert(&mut self, content: &[u8]) -> Result<(), RecordError> {
         let &[_level, description] = content else {
-            return Err(RecordError::Refused(AlertDescription::DecodeError));
+            // RFC 8446 5.4: an alert without content has an alert of its own.
+            let malformed = RecordError::Refused(AlertDescription::DecodeError);
+            return Err(if content.is_empty() { UNEXPECTED } else { malformed });
         };
         match AlertDescription::from(description) {
             AlertDescription::CloseNotify => self.is_closed = true,

@@ -105,9 +105,7 @@ fn rfc_8446_5_only_encrypted_records_and_known_types_are_accepted() {
         let (_, mut server) = pair(CipherSuite::Aes128Gcm);
         assert_eq!(opened(&mut server, bare.to_vec()), refused(AlertDescription::UnexpectedMessage));
     }
-    for (content_type, content) in
-        [(20, &[1][..]), (24, &[1, 2]), (22, &[]), (22, &[4, 0, 0, 1, 0]), (22, &[1, 0, 0, 0])]
-    {
+    for (content_type, content) in [(20, &[1][..]), (24, &[1, 2]), (22, &[4, 0, 0, 1, 0]), (22, &[1, 0, 0, 0])] {
         let (mut client, mut server) = pair(CipherSuite::Aes128Gcm);
         let sent = record(&mut client, content_type, content);
         assert_eq!(
@@ -168,6 +166,29 @@ fn rfc_8446_5_1_a_key_update_may_be_split_but_not_interleaved_or_followed() {
     let (mut client, mut server) = pair(CipherSuite::Aes128Gcm);
     let wrong = record(&mut client, 22, &[24, 0, 0, 1, 2]);
     assert_eq!(opened(&mut server, wrong), refused(AlertDescription::IllegalParameter));
+}
+
+#[test]
+fn rfc_8446_6_2_a_key_update_of_another_length_cannot_be_parsed() {
+    for content in [&[24, 0, 0, 0][..], &[24, 0, 0, 2, 0, 0], &[24, 1, 0, 1, 0], &[24, 0, 1]] {
+        let (mut client, mut server) = pair(CipherSuite::Aes128Gcm);
+        let sent = record(&mut client, 22, content);
+        assert_eq!(opened(&mut server, sent), refused(AlertDescription::DecodeError), "{content:?}");
+    }
+}
+
+/// Those of data are allowed, to hide that there is none.
+#[test]
+fn rfc_8446_5_4_handshake_and_alert_records_have_content() {
+    for (content_type, expected) in [
+        (21, refused(AlertDescription::UnexpectedMessage)),
+        (22, refused(AlertDescription::UnexpectedMessage)),
+        (23, Ok(Vec::new())),
+    ] {
+        let (mut client, mut server) = pair(CipherSuite::Aes128Gcm);
+        let sent = record(&mut client, content_type, &[]);
+        assert_eq!(opened(&mut server, sent), expected, "{content_type}");
+    }
 }
 
 /// So many records, each by `append`.
