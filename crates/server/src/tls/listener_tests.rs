@@ -318,6 +318,16 @@ fn half_a_handshake_and_silence_ends_after_the_idle_timeout_and_delays_nobody() 
 }
 
 #[test]
+fn rfc_7858_3_4_an_idle_connection_ends_with_close_notify() {
+    let server = serve(&ListenConfig { idle_timeout: Duration::from_millis(500), ..config() });
+    let mut stream = server.connect();
+    (0..5).for_each(|id| exchange(&mut stream, id));
+    assert_eq!(stream.read(&mut [0; 1]).expect("close_notify, not a torn stream"), 0);
+    assert_eq!(server.running.tls_totals().expired, 1);
+    server.running.stop();
+}
+
+#[test]
 fn plain_dns_on_the_tls_port_is_closed() {
     let server = serve(&config());
     let mut stream = server.tcp();
@@ -390,18 +400,22 @@ fn many_handshakes_at_once_all_succeed() {
 
 #[test]
 fn open_connections_are_answered_while_handshakes_wait_for_their_share() {
-    let server = serve(&ListenConfig { handshake_percent: 10, idle_timeout: 20 * SOON, ..config() });
+    let server = serve(&ListenConfig { handshake_percent: 4, idle_timeout: 20 * SOON, ..config() });
     let mut open = server.connect();
     exchange(&mut open, 0);
     let settings = client(&server.certificates, &RemoteTls::default());
-    let mut clients: Vec<Client> = (0..100).map(|_| server.connect_with(&settings)).collect();
+    let mut clients: Vec<Client> = (0..200).map(|_| server.connect_with(&settings)).collect();
+    let begin = Instant::now();
     for client in &mut clients {
         client.conn.write_tls(&mut client.sock).expect("loopback");
     }
     // Some are gone before their turn.
-    clients.truncate(80);
+    clients.truncate(180);
     (0..50).for_each(|id| exchange(&mut open, id));
+    let answered = begin.elapsed();
     clients.iter_mut().for_each(|client| exchange(client, 51));
+    // The handshakes have had a fraction of a second of their share.
+    assert!(answered < begin.elapsed() / 2, "{answered:?} of {:?}", begin.elapsed());
     exchange(&mut open, 52);
     server.running.stop();
 }

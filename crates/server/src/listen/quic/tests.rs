@@ -1,6 +1,7 @@
 //! The endpoint beside clients on a network in memory, with a responder that each query commands.
 
 mod client;
+mod connection_handling;
 mod handshakes;
 mod limits;
 mod resumption;
