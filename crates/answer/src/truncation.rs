@@ -13,6 +13,7 @@ use crate::request::{MAX_UDP, MIN_UDP, Transport};
 #[inline]
 pub(crate) fn max_response_len(config: &AnswerConfig, query: &Query<'_>) -> usize {
     match query.request.transport {
+        // RFC 9250 4.6: over QUIC, too, the payload size of EDNS does not matter.
         Transport::Tcp { .. } | Transport::Tls { .. } | Transport::Quic { .. } => usize::from(u16::MAX),
         // RFC 6891 6.2.3, 6.2.5: the client's payload size, at least 512, at most the server's own.
         Transport::Udp => {

@@ -91,7 +91,7 @@ pub fn listen_config(server: &Server) -> ListenConfig {
     }
 }
 
-/// The connections of one client by default.
+/// The connections of one client by default. RFC 9210 4.5 suggests 25 where there is a limit, which resolvers behind one address exceed.
 const PER_CLIENT: usize = 1_000;
 /// The part of all connections that one client may have by default: where descriptors or memory allow few, it must not have all.
 const CLIENT_PART: usize = 4;

@@ -1,6 +1,6 @@
 //! RFC 2181: RRsets (5) and truncation (9), over TCP too (RFC 7766 5).
 
-use answer::Transport::Udp;
+use answer::Transport::{self, Udp};
 use wire::message::{Edns, EdnsOption, Rcode};
 
 use crate::server::{Server, query};
@@ -62,6 +62,16 @@ fn rfc_7766_5_an_answer_over_tcp_may_have_all_65535_octets() {
     let texts: String = (0..240).map(|n| format!("example. 60 TXT \"{n} {}\"\n", "x".repeat(230))).collect();
     let server = Server::new(&[("example.", &(HEAD.to_string() + &texts))]);
     let got = server.ask(&query("example. TXT"), TCP);
+    assert_eq!((got.flags.truncated, got.answer.len()), (false, 240));
+}
+
+/// RFC 9250 4.6: the payload size of EDNS is that of UDP.
+#[test]
+fn rfc_9250_4_6_the_payload_size_limits_no_response_over_quic() {
+    let texts: String = (0..240).map(|n| format!("example. 60 TXT \"{n} {}\"\n", "x".repeat(230))).collect();
+    let server = Server::new(&[("example.", &(HEAD.to_string() + &texts))]);
+    let asked = query("example. TXT").with_edns(Edns { payload: 512, ..Edns::default() });
+    let got = server.ask(&asked, Transport::Quic { client_names: &[] });
     assert_eq!((got.flags.truncated, got.answer.len()), (false, 240));
 }
 

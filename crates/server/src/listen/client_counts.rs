@@ -1,4 +1,4 @@
-//! Connections per client of all threads, counted in constant memory by a count-min sketch.
+//! Connections per client of all threads (RFC 9210 4.2), counted in constant memory by a count-min sketch.
 //!
 //! A keyed hash gives each client two counters; the lower one is its count, less what all counters have on average of others where there are
 //! many more connections than counters. It is too high for clients that share both counters with others, which cannot be provoked without

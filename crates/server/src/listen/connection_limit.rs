@@ -1,4 +1,4 @@
-//! The limit of TCP and TLS connections, which all threads share.
+//! The limit of TCP and TLS connections (RFC 9210 4.2, RFC 9539 3.4), which all threads share.
 //!
 //! A thread may have as many as the others leave free, and always its share: when it needs one and the others have taken it, they
 //! close as many in their next round. Until then there are more than the limit, by less than one share for each thread.

@@ -1,4 +1,4 @@
-//! The processor time that handshakes may take.
+//! The processor time that handshakes may take, whatever clients demand (RFC 9539 3.4).
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The idle timeout of connections, which is shortened while there are many (RFC 7766 6.2.3).
+//! The idle timeout of connections, which is shortened while there are many (RFC 7766 6.2.3, RFC 7858 3.4, RFC 9210 4.2).
 
 /// The idle timeout where all connections are in use, in thousandths of the configured one.
 const SHORTEST: u64 = 100;

@@ -410,7 +410,7 @@ impl TcpConnection {
         if self.send_memory() > ORPHANED { self.abort() } else { self.close() }
     }
 
-    /// Closes a connection; the kernel still delivers what it has.
+    /// Closes a connection; the kernel still delivers what it has. RFC 7858 3.4: with close_notify, whatever the reason.
     pub(super) fn close(mut self) {
         if let Some(tls) = tls_stream_of(&mut self.state) {
             tls.close_notify(&mut &self.stream);

@@ -23,8 +23,8 @@ use crate::config::remote_server::KeyPin;
 
 //----------- Primaries --------------------------------------------------------
 
-/// Verifies a primary's certificate (RFC 9103 9.3): by name and authority (strict), by pin, by both, or not at all
-/// (opportunistic). The primary always proves that it has the key of its certificate.
+/// Verifies a primary's certificate (RFC 9103 9.3, RFC 8310 5 and 6): by name and authority (strict), by pin (strict), by both, or not
+/// at all (opportunistic). The primary always proves that it has the key of its certificate.
 #[derive(Debug)]
 pub(super) struct PrimaryVerifier {
     /// `None`: neither name nor authority is verified.

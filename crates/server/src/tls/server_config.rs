@@ -167,14 +167,14 @@ fn read(files: &ServerTlsFiles, kept: &Kept) -> Result<ServerTlsSettings, TlsFil
         Some(verifier) => builder.with_client_cert_verifier(verifier.clone()),
         None => builder.with_no_client_auth(),
     };
-    // RFC 9539 3.3: the same certificate for every name in SNI, and without one.
+    // RFC 9539 3.2: clients need not authenticate it. 3.3: the same certificate for every name in SNI, and without one.
     let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(own)));
     // Clients mostly put AES-256 first, which costs a handshake a tenth more (see `crypto`).
     config.ignore_client_order = true;
     // RFC 9103 7.1: `dot` is selected from what the client offers. A client that offers no ALPN may ask all the same: some
     // send none, as RFC 7858 has none. One that offers others only is refused (RFC 7301 3.2).
     config.alpn_protocols = vec![ALPN_DOT.to_vec()];
-    // RFC 8446 C.4: a ticket is used once, and a client of DNS over TLS needs one connection.
+    // RFC 8446 C.4: a ticket is used once, and a client of DNS over TLS needs one connection. RFC 8310 9: resumption needs no state here.
     config.send_tls13_tickets = 1;
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.ticketer = match &files.ticket_keys {

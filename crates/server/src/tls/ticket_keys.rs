@@ -1,4 +1,5 @@
-//! Session tickets (RFC 8446 4.6.1) that several servers accept: their keys come from the file `tls-ticket-keys`.
+//! Session tickets (RFC 8446 4.6.1) that several servers accept, as those behind one address should (RFC 9539 3.1): their keys come from
+//! the file `tls-ticket-keys`.
 //!
 //! Without that file, `rustls` makes keys of its own for all threads, and replaces them every 6 hours.
 

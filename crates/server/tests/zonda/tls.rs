@@ -296,7 +296,7 @@ fn the_transfer_thread_authenticates_primaries_and_itself() {
     assert!(error.contains("refuses this side's certificate"), "{error}");
 }
 
-/// RFC 9250 4.4: zones are transferred over QUIC, with the authentication of TLS.
+/// RFC 9250 5.7: zones are transferred over QUIC, with the authentication of TLS.
 #[test]
 fn the_transfer_thread_uses_quic() {
     let (folder, certificates) = (TestFolder::new(), TestCertificates::new());

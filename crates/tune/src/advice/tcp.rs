@@ -171,6 +171,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         risk: "too low: a transfer over a path that fails for a moment is cut",
         ..TCP
     },
+    // RFC 9210 4.1 recommends it for servers. It is left because of its risk.
     Setting {
         name: "net.ipv4.tcp_fastopen",
         rule: "left: 1 lets clients use it; the server side needs 3 and a server that asks for it, or 1027 for every listener",

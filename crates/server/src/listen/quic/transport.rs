@@ -11,7 +11,7 @@ use super::super::counters::ListenerCounters;
 use super::initial_queue::InitialKeys;
 use super::tls_session::TlsAcceptor;
 
-/// Queries that a client may have in progress on a connection.
+/// RFC 9250 5.8: queries that a client may have in progress on a connection.
 pub(super) const STREAMS: u32 = 100;
 /// The same until it has half as many: `quinn-proto` keeps memory for each stream that may be opened.
 pub(super) const FIRST_STREAMS: u32 = 16;
@@ -52,7 +52,8 @@ pub(super) fn server_config(
     let mut config = ServerConfig::with_crypto(Arc::new(TlsAcceptor::new(tls, initial_keys, counters)?));
     config
         .transport_config(transport.clone())
-        // The kernel distributes clients over the threads by their address, so a connection cannot change it.
+        // RFC 9250 5.5.4: clients should begin a new session when their address changes. The kernel distributes clients over the threads by
+        // their address, so a connection cannot change it.
         .migration(false)
         .incoming_buffer_size(WAITING_OCTETS)
         .incoming_buffer_size_total(ALL_WAITING_OCTETS);
