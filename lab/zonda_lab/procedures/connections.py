@@ -3,6 +3,7 @@
 import json
 import random
 import time
+from dataclasses import replace
 from typing import Any
 
 from zonda_lab.errors import LabError
@@ -26,7 +27,7 @@ from zonda_lab.zones.workload import workload
 RECOVERY_S = 30.0
 SETTLED_S, SETTLING_S = 0.5, 10.0  # memory that did not change for so long is settled; the longest wait for that
 ACCEPTED_PER_S = 3_000  # connections, by a slow server
-WARM_UP, WARM_UP_S = 64, 0.2  # connections before the first weighing: what a server allocates once is not theirs
+WARM_UP, WARM_UP_S = 64, 1.0  # connections before the first weighing, and how long they ask all queries
 NO_SLAB = "kernel memory needs root: /proc/slabinfo is not readable"
 KernelMemory = dict[str, int | None]  # None: not readable
 CLOSED_AT_ONCE = ("reset", "handshake", "random")  # hostile connections that do not stay open to be weighed
@@ -36,7 +37,7 @@ def idle(harness: Harness, recorder: Recorder) -> None:
     """Opens connections, idle or hostile: memory while all are open, UDP service, and when the server closes them."""
     server = harness.start_ready_server()
     change, held = harness.settings.change, dict[str, float]()
-    hold(harness, server, ChangeSpec(connections=WARM_UP, connect_rate=change.connect_rate, hold_s=WARM_UP_S))
+    _warm_up(harness, server)
     before, kernel_before = _settled_pss_kb(server), _kernel(harness)
 
     def on_event(event: dict[str, Any]) -> None:
@@ -58,6 +59,12 @@ def idle(harness: Harness, recorder: Recorder) -> None:
     ports = ports_in(harness.network.client.read_sysctl("net.ipv4.ip_local_port_range"))
     window.predictions = {"connections": float(harness.settings.traffic.sources * ports)}
     recorder.add(window)
+
+
+def _warm_up(harness: Harness, server: Server) -> None:
+    """Asks all queries: what a server allocates once, or remembers of answers, is not the connections'."""
+    traffic = replace(harness.settings.traffic, loop="closed", connections=WARM_UP, outstanding=WARM_UP)
+    harness.load.run(harness.load.job(replace(harness.settings, traffic=traffic), server, seconds=WARM_UP_S))
 
 
 def descriptors(harness: Harness, recorder: Recorder) -> None:
