@@ -134,11 +134,13 @@ class Daemon:
 
     def thread_s(self, prefix: str) -> float:
         """CPU time of the threads whose names begin so, in seconds."""
-        ticks = 0
+        ticks, found = 0, False
         for folder in Path(f"/proc/{self.pid}/task").iterdir():
             name, fields = (folder / "stat").read_text().split("(", 1)[1].rsplit(")", 1)
             if name.startswith(prefix):
+                found = True
                 ticks += sum(map(int, fields.split()[11:13]))
+        assert found, f"no thread is named {prefix}"
         return ticks / os.sysconf("SC_CLK_TCK")
 
     def rss_mb(self) -> float:

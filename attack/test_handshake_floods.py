@@ -107,7 +107,7 @@ def test_a_flood_of_handshakes_takes_half_a_processor(daemon, tmp_path, transpor
 
 
 def test_a_flood_of_handshakes_delays_no_open_connection(daemon, tmp_path, stopwatch: Callable[[], Stopwatch]):
-    """Handshakes have a thread of their own, so that connections whose handshake is done are served meanwhile."""
+    """They are served between the steps of handshakes, whatever thread does those."""
     port = reserve_port()
     server = daemon(server=f'listen-tls = ["{HOST}:{port}"]\n{costly_certificate(tmp_path)}').start()
     waits_s: list[float] = []

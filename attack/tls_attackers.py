@@ -1,4 +1,4 @@
-"""TLS clients that begin handshakes as fast as they can, in a process of their own: `tls_attackers.py PORT`. Prints `ready`, and does not end.
+"""TLS clients that begin handshakes as fast as they can, in a process of their own: `tls_attackers.py PORT`. It does not end.
 
 They send a ClientHello each and are never heard of again: the server pays for a key exchange and a signature, the client for next to nothing.
 """
@@ -21,7 +21,6 @@ RESET = struct.pack("ii", 1, 0)  # for SO_LINGER: no port stays in TIME_WAIT
 
 def main(port: int) -> None:
     octets, streams = client_hello(), collections.deque[socket.socket]()
-    print("ready", flush=True)
     for number in itertools.count():
         stream = socket.socket()
         streams.append(stream)

@@ -27,7 +27,7 @@ pub struct ListenerOptions {
     pub user_timeout: Duration,
 }
 
-/// More than any host has use for: the kernel takes `net.core.somaxconn` where that is less.
+/// The longest queue of all kernels, of which older ones count in 16 bits. They take `net.core.somaxconn` where that is less.
 const MAX_BACKLOG: u32 = 65_535;
 
 impl Default for ListenerOptions {

@@ -63,9 +63,9 @@ key_table! {
 
         /// The processor time of TLS handshakes, in percent of one processor. QUIC handshakes have another share of the same size.
         ///
-        /// With the default, floods of both at once take one processor, half for each; the rest is for answers. Accepting and closing
-        /// connections, and the packets of QUIC, are not part of it. TLS handshakes have a thread for each 100 percent, at most one for
-        /// each TLS thread.
+        /// With the default, floods of both at once take one processor, half for each; others are for answers. Accepting and closing
+        /// connections, and the packets of QUIC, are not part of it. TLS handshakes have a thread for each 100 percent or part of it, at
+        /// most one for each TLS thread.
         Restart "tls-handshake-percent" tls_handshake_percent: WholeNumber<1, 100_000> = "50";
 
         /// A file of keys for TLS session tickets, so that several servers resume each other's sessions (RFC 8446 4.6.1).

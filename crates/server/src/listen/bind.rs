@@ -100,7 +100,8 @@ fn help(error: &io::Error, address: &SocketAddr) -> &'static str {
     }
 }
 
-/// Binds every address over UDP and TCP, once per thread (RFC 9210 3: a server has both, and whoever can be truncated can retry). For port 0 the kernel chooses one that is free for both.
+/// Binds every address over UDP and TCP, once per thread. RFC 9210 3: truncated responses can be asked for again over TCP. For port 0 the
+/// kernel chooses one that is free for both.
 pub fn bind(addresses: &[SocketAddr], options: &ListenConfig) -> Result<Listeners, ListenError> {
     // A port chosen for UDP may be in use for TCP, or be taken by another process before all sockets are bound.
     let attempts = if addresses.iter().any(|address| address.port() == 0) { 16 } else { 1 };

@@ -38,8 +38,6 @@ pub(super) struct ConnectionPool {
     /// Indexed by [`TcpConnection::is_active`].
     lists: [List; 2],
     len: usize,
-    /// The most connections of all threads, in case this one has them all.
-    capacity: usize,
     limit: ConnectionLimit,
     memory: usize,
     clients: ClientCounts,
@@ -63,13 +61,11 @@ impl SharedCounts {
 
 impl ConnectionPool {
     pub(super) fn new(SharedCounts { limit, clients }: SharedCounts) -> ConnectionPool {
-        let capacity = limit.max().min(NONE as usize);
         ConnectionPool {
-            slots: Vec::with_capacity(capacity),
+            slots: Vec::with_capacity(limit.max()),
             vacant: NONE,
             lists: [EMPTY; 2],
             len: 0,
-            capacity,
             limit,
             memory: 0,
             clients,
@@ -83,7 +79,7 @@ impl ConnectionPool {
 
     /// Whether one more connection has no place before another is closed.
     pub(super) fn is_full(&self) -> bool {
-        self.len == self.capacity || self.limit.is_reached(self.len)
+        self.limit.is_reached(self.len)
     }
 
     /// Whether connections must be closed because other threads need their places.
@@ -118,7 +114,7 @@ impl ConnectionPool {
 
     /// Adds a connection that another pool had, without a transfer; `None` if the pool is full, which closes it.
     pub(super) fn adopt(&mut self, mut connection: TcpConnection, now_ms: u32) -> Option<u32> {
-        if self.len == self.capacity {
+        if self.len == self.limit.max() {
             return None;
         }
         // The clock of its former thread may be ahead of this one's, which would look like an age of 49 days.

@@ -47,7 +47,7 @@ pub struct ListenConfig {
     pub workers: usize,
     /// TCP threads.
     pub tcp_workers: usize,
-    /// TLS threads, if there are addresses for TLS, besides the one that does handshakes.
+    /// TLS threads, if there are addresses for TLS, besides those that do handshakes.
     pub tls_workers: usize,
     /// Threads that do TLS handshakes, if there are addresses for TLS.
     pub handshake_workers: usize,

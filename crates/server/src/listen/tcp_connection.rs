@@ -322,7 +322,8 @@ impl TcpConnection {
     fn send(&mut self, octets: &[u8]) -> io::Result<usize> {
         match tls_of(&mut self.state) {
             None => send(&self.stream, octets),
-            Some(tls) => tls.send(&self.stream, octets),
+            // Nothing is sent before the handshake.
+            Some(tls) => tls.stream_mut().map_or(Ok(0), |tls| tls.send(&mut &self.stream, octets)),
         }
     }
 
@@ -410,7 +411,8 @@ impl TcpConnection {
         if self.send_memory() > ORPHANED { self.abort() } else { self.close() }
     }
 
-    /// Closes a connection; the kernel still delivers what it has. RFC 7858 3.4: with close_notify, whatever the reason.
+    /// Closes a connection; the kernel still delivers what it has. RFC 7858 3.4: with close_notify, unless an alert has
+    /// ended it.
     pub(super) fn close(mut self) {
         if let Some(tls) = tls_stream_of(&mut self.state) {
             tls.close_notify(&mut &self.stream);

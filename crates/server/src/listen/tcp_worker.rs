@@ -422,7 +422,7 @@ fn now_ms() -> u32 {
 
 /// The processor time for the handshakes of a thread, in thousandths of a processor.
 fn handshake_share(options: &ListenConfig) -> u32 {
-    (options.handshake_percent * 10).div_ceil(options.handshake_workers.max(1)) as u32
+    (options.handshake_percent * 10 / options.handshake_workers.max(1)) as u32
 }
 
 fn whole_ms(duration: Duration) -> u32 {

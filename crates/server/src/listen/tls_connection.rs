@@ -8,7 +8,7 @@ use wire::Name;
 
 /// The TLS side of a connection.
 pub(super) struct TlsConnection {
-    /// Nothing before the first [`TlsConnection::receive`]: clients that send nothing cost neither memory nor processor time.
+    /// Nothing before the first [`TlsConnection::receive`]: until a client sends or closes, it takes no more memory than an idle session.
     stream: Option<TlsStream>,
     server: Arc<ServerTls>,
     client: Option<Box<ClientCertificate>>,
@@ -20,7 +20,7 @@ impl TlsConnection {
         TlsConnection { stream: None, server: server.clone(), client: None }
     }
 
-    /// Nothing as long as the client has sent nothing.
+    /// Nothing before the first [`TlsConnection::receive`].
     pub(super) fn stream(&self) -> Option<&TlsStream> {
         self.stream.as_ref()
     }
@@ -34,9 +34,9 @@ impl TlsConnection {
         self.stream().is_none_or(TlsStream::is_handshaking)
     }
 
-    /// Whether there is more than an established session that waits.
+    /// Whether there is more than an established session that waits, or a client that has had no turn.
     pub(super) fn is_active(&self) -> bool {
-        self.stream().is_none_or(TlsStream::is_active)
+        self.stream().is_some_and(TlsStream::is_active)
     }
 
     /// The names of the client's certificate, as the authorities of the last reload certify them.
@@ -58,10 +58,5 @@ impl TlsConnection {
             self.client = stream.take_client().map(|chain| self.server.client_certificate(chain));
         }
         Ok(received.map(|len| &octets[..len]))
-    }
-
-    /// Encrypts and sends; returns how many octets are accepted, none during the handshake.
-    pub(super) fn send(&mut self, socket: &TcpStream, octets: &[u8]) -> io::Result<usize> {
-        self.stream.as_mut().map_or(Ok(0), |stream| stream.send(&mut &*socket, octets))
     }
 }

@@ -319,7 +319,7 @@ fn half_a_handshake_and_silence_ends_after_the_idle_timeout_and_delays_nobody() 
 
 #[test]
 fn rfc_7858_3_4_an_idle_connection_ends_with_close_notify() {
-    let server = serve(&ListenConfig { idle_timeout: Duration::from_millis(500), ..config() });
+    let server = serve(&ListenConfig { idle_timeout: Duration::from_secs(2), ..config() });
     let mut stream = server.connect();
     (0..5).for_each(|id| exchange(&mut stream, id));
     assert_eq!(stream.read(&mut [0; 1]).expect("close_notify, not a torn stream"), 0);
@@ -356,7 +356,7 @@ fn a_client_that_reads_nothing_is_closed_when_memory_is_short() {
 }
 
 #[test]
-fn idle_sessions_are_limited_by_their_number_alone() {
+fn idle_sessions_do_not_count_against_the_limit_of_memory() {
     const SESSIONS: usize = 64;
     let server = serve(&ListenConfig {
         memory_limit: SESSIONS * crate::tls::SESSION_MEMORY,
@@ -405,17 +405,20 @@ fn open_connections_are_answered_while_handshakes_wait_for_their_share() {
     exchange(&mut open, 0);
     let settings = client(&server.certificates, &RemoteTls::default());
     let mut clients: Vec<Client> = (0..200).map(|_| server.connect_with(&settings)).collect();
-    let begin = Instant::now();
     for client in &mut clients {
         client.conn.write_tls(&mut client.sock).expect("loopback");
     }
     // Some are gone before their turn.
     clients.truncate(180);
     (0..50).for_each(|id| exchange(&mut open, id));
-    let answered = begin.elapsed();
+    let is_answered = |client: &Client| {
+        client.sock.set_nonblocking(true).expect("an option");
+        let peeked = client.sock.peek(&mut [0]);
+        client.sock.set_nonblocking(false).expect("an option");
+        peeked.is_ok()
+    };
+    assert!(!clients.iter().all(is_answered), "handshakes wait");
     clients.iter_mut().for_each(|client| exchange(client, 51));
-    // The handshakes have had a fraction of a second of their share.
-    assert!(answered < begin.elapsed() / 2, "{answered:?} of {:?}", begin.elapsed());
     exchange(&mut open, 52);
     server.running.stop();
 }

@@ -136,7 +136,8 @@ impl Host {
         Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
     }
 
-    /// The octets of memory that can be used without swapping, or that the cgroup allows if that is less; `None` if the kernel does not say.
+    /// The octets of memory that can be used without swapping, or that the cgroup allows if that is less, part of which it
+    /// may use already, unlike in the calculation of the server; `None` if the kernel does not say.
     pub fn available_memory(&self) -> Option<u64> {
         let limit = self.surroundings.memory_limit.unwrap_or(u64::MAX);
         (self.memory.available > 0).then_some(self.memory.available.min(limit))
