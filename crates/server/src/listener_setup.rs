@@ -49,7 +49,7 @@ impl Threads {
 }
 
 /// The most addresses that a transport has.
-pub fn address_count(server: &Server) -> usize {
+fn address_count(server: &Server) -> usize {
     addresses(server).len().max(server.listen_tls.len()).max(server.listen_quic.len())
 }
 
@@ -59,10 +59,15 @@ pub fn needed_files(server: &Server) -> usize {
     open_files::needed(address_count(server), threads.udp, threads.for_streams())
 }
 
+/// How many descriptors the daemon may need besides its TCP connections, with this many UDP threads.
+pub fn reserved_files(server: &Server, workers: usize) -> usize {
+    open_files::reserved(address_count(server), workers, Threads::of(server).for_streams())
+}
+
 /// The threads and limits of the listeners.
 pub fn listen_config(server: &Server) -> ListenConfig {
     let threads = Threads::of(server);
-    let reserved = open_files::reserved(address_count(server), threads.udp, threads.for_streams());
+    let reserved = reserved_files(server, threads.udp);
     let connections = open_files::max_connections(server.tcp_connections.0 as usize, reserved);
     let quic_connections = open_files::max_quic_connections(server.quic_connections.0 as usize);
     // Where the system does not say what it has, the limits are those of a usual host.

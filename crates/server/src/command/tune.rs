@@ -15,7 +15,7 @@ use super::{fail, json, print, print_findings, read_config};
 use crate::cli::{TuneArguments, TuneRole, TuneServer, ZoneArguments};
 use crate::config::{self, Config};
 use crate::listen::QUIC_CONNECTION_MEMORY;
-use crate::listener_setup::{address_count, addresses, listen_config};
+use crate::listener_setup::{addresses, listen_config, reserved_files};
 use crate::open_files;
 use crate::printable::Printable;
 use crate::sources::Sources;
@@ -158,11 +158,10 @@ fn server_facts(config: &Config, host: &Host) -> ServerFacts {
     .into();
     // By default it has one for each of its own processors, which need not be those of this shell.
     let workers = if server.workers.0 == 0 { host.cpus.usable() } else { listen.workers };
-    let stream_workers = listen.tcp_workers + listen.tls_workers + listen.handshake_workers + listen.quic.workers;
     ServerFacts {
         workers: Some(workers as u64),
         addresses: addresses as u64,
-        reserved: open_files::reserved(address_count(server), workers, stream_workers) as u64,
+        reserved: reserved_files(server, workers) as u64,
         receive_buffer: Some(listen.udp.receive_buffer as u64),
         derived_limits: Some(DerivedLimits {
             connections: open_files::connections_within,
