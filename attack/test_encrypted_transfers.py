@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import os
 import socket
@@ -19,7 +18,8 @@ import pytest
 from servers import reserve_port
 from zonda_lab.servers.credentials import certificate
 
-from daemon import HOST, Daemon, repeated
+from daemon import HOST, Daemon
+from floods import client_hellos, flooded
 from tls_client import client_context, client_hello, read_to_end
 
 CONNECTIONS = 50
@@ -188,19 +188,9 @@ def test_a_flood_of_handshakes_delays_no_query(tls, daemon):
 
     Queries to another server, asked in turn, wait as long for this machine, on which the flood leaves little.
     """
-    octets, streams = client_hello(), collections.deque[socket.socket]()
-
-    def flood() -> None:
-        with contextlib.suppress(OSError):
-            stream = tls.connect("127.0.0.2")  # the number of connections is limited per client
-            streams.append(stream)
-            stream.sendall(octets)
-        if len(streams) > 800:
-            streams.popleft().close()
-
     beside, before_mb = daemon().start(), tls.server.rss_mb()
     waits_s: list[tuple[float, float]] = []
-    with repeated(flood, threads=4):
+    with flooded(client_hellos(tls.port)):
         began, transfers = time.monotonic(), 0
         while time.monotonic() < began + (FLOOD_S if transfers and len(waits_s) > 4 else LIMIT_S):
             waits_s.append((wait_s(tls.server), wait_s(beside)))
@@ -209,7 +199,5 @@ def test_a_flood_of_handshakes_delays_no_query(tls, daemon):
     assert transfers > 0, "honest clients get through"
     flooded_s, beside_s = map(median, zip(*waits_s))
     assert flooded_s < 10 * beside_s + 0.05, "UDP and TCP have threads of their own"
-    for stream in streams:
-        stream.close()
     assert tls.server.rss_mb() - before_mb < 100
     assert "panicked" not in tls.server.log.read_text()

@@ -6,14 +6,10 @@ accept and close them is not part of the share that `tls-handshake-percent` give
 
 from __future__ import annotations
 
-import contextlib
 import datetime
-import os
 import socket
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median, quantiles
 
@@ -28,6 +24,7 @@ from cryptography.x509.oid import NameOID
 from servers import reserve_port
 
 from daemon import HOST, Daemon, framed_query, program
+from floods import client_hellos, flooded
 from granted_time import Stopwatch
 from tls_client import client_context
 
@@ -35,7 +32,7 @@ KEY_BITS = 4096
 # Of a processor: half of one, and what the connections cost besides. A QUIC thread has the packets of its connections, too.
 MOST = {"tls": 0.55, "quic": 0.65}
 ENOUGH = 0.35  # of a processor: a flood that takes less, because the machine is busy, does not show that there is a limit
-WARM_UP_S, WINDOW_S, WINDOWS, LIMIT_S = 1.0, 2.0, 2, 30.0
+WINDOW_S, WINDOWS, LIMIT_S = 2.0, 2, 30.0
 RATE, SOURCES = 300, 200  # more handshakes per second than a processor can do; the number of connections is limited per client
 ANSWERED_S = 5.0
 # Nine of ten responses come within this time during a flood, though clients, server and attacker share two processors.
@@ -61,25 +58,6 @@ def whole_handshakes(transport: str, port: int) -> list[object]:
         pytest.skip(f"there is no zonda-load beside {program()}")
     who = ["--server", HOST, "--port", str(port), "--transport", transport, "--source-prefix", "127.40.0.0/16", "--sources", str(SOURCES)]
     return [load, "hostile", "--kind", "handshake", *who, "--connections", str(int(RATE * LIMIT_S * 2)), "--rate", str(RATE)]
-
-
-def client_hellos(port: int) -> list[object]:
-    """Clients that send a ClientHello and nothing else."""
-    return [sys.executable, "tls_attackers.py", str(port)]
-
-
-@contextlib.contextmanager
-def flooded(command: list[object]) -> Iterator[None]:
-    """Attackers in a process of their own while the block runs."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    options = {"cwd": Path(__file__).parent, "env": environment, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(command, **options) as attacker:
-        try:
-            time.sleep(WARM_UP_S)
-            yield
-            assert attacker.poll() is None, "the attackers have ended"
-        finally:
-            attacker.kill()
 
 
 def shares(server: Daemon, threads: str) -> list[float]:

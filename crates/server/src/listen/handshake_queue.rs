@@ -1,5 +1,5 @@
 //! TLS handshakes that wait for their turn. Each step of one may cost half a millisecond; all steps together get a share of a
-//! processor, and a round has one step at most, so that new connections are accepted meanwhile. Networks take turns, so that a
+//! processor, and a round has one at most, besides those that fail, so that new connections are accepted meanwhile. Networks take turns, so that a
 //! flood from one of them delays the others little.
 
 use super::handshake_share::HandshakeShare;

@@ -211,6 +211,10 @@ impl TcpConnection {
     /// A turn of its handshake. What arrives after it, is kept for the thread that answers it. Returns whether it made progress:
     /// output was produced, or accepted by the kernel, or the handshake is complete.
     pub(super) fn handshake_turn(&mut self, input: &mut [u8]) -> io::Result<bool> {
+        // What arrived before a reset can still be read, and would be answered at the cost of a signature.
+        if let Some(error) = self.stream.take_error()? {
+            return Err(error);
+        }
         let flushed = self.flush_tls()?;
         let received = self.receive(input)?;
         if let Some(octets) = received.filter(|octets| !octets.is_empty()) {

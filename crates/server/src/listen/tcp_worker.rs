@@ -145,7 +145,7 @@ impl<R: Responder> TcpWorker<R> {
                 None => self.turn(index),
             }
         }
-        self.handshake_turn();
+        self.handshake_turns();
         // Accept last: a slot that became vacant above must not be reused while an event for its old connection is pending.
         for at in 0..self.events.len() {
             match self.events.at(at).token {

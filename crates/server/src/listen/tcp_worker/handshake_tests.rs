@@ -147,6 +147,18 @@ fn handshakes_that_are_gone_delay_no_other() {
     assert!(last.is_answered());
 }
 
+/// A flood of them would fill all places if each waited for a round of its own.
+#[test]
+fn handshakes_of_clients_that_are_gone_end_in_few_rounds() {
+    let mut server = Server::new(&config(100));
+    let clients: Vec<Client> = (0..40).map(|_| server.connect()).collect();
+    server.rounds(1);
+    assert_eq!(server.worker.pool.len(), 40);
+    clients.into_iter().for_each(|client| netio::tcp::reset(client.socket).expect("an option"));
+    server.rounds(2);
+    assert_eq!(server.worker.pool.len(), 0);
+}
+
 #[test]
 fn a_handshake_has_five_seconds_however_long_connections_may_be_idle() {
     let hour = Duration::from_secs(3600);

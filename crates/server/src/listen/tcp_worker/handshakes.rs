@@ -8,6 +8,9 @@ use crate::listen::tls_connection::TlsConnection;
 use netio::clock;
 use std::io;
 
+/// Turns of handshakes per round: as many as connections are accepted.
+const TURNS: usize = super::ACCEPTS;
+
 impl<R: Responder> TcpWorker<R> {
     /// Begins with the messages of a connection and returns true, or with its TLS handshake, which waits for its turn.
     pub(super) fn begin(&mut self, index: u32) -> bool {
@@ -17,22 +20,28 @@ impl<R: Responder> TcpWorker<R> {
         false
     }
 
-    /// A turn of a handshake that waits.
-    pub(super) fn handshake_turn(&mut self) {
-        let Some(index) = self.handshakes.next(self.now_ms) else { return };
-        let begin = clock::thread_cpu();
+    /// A turn of a handshake that waits, after those of connections that turn out to be gone: a flood of these would fill all places otherwise.
+    pub(super) fn handshake_turns(&mut self) {
+        for _ in 0..TURNS {
+            let Some(index) = self.handshakes.next(self.now_ms) else { return };
+            let begin = clock::thread_cpu();
+            let result = self.handshake_turn(index);
+            self.handshakes.charge(clock::thread_cpu().saturating_sub(begin));
+            match result {
+                Ok(()) => return self.end_handshake_turn(index),
+                Err(error) => self.fail(index, &error),
+            }
+        }
+    }
+
+    fn handshake_turn(&mut self, index: u32) -> io::Result<()> {
         let (input, panics) = (&mut self.input, &self.counters.panics);
-        let result = self.pool.update(index, self.now_ms, |connection| {
+        self.pool.update(index, self.now_ms, |connection| {
             catch_panic(|| connection.handshake_turn(input)).unwrap_or_else(|| {
                 panics.add(1);
                 Err(io::Error::other("a panic"))
             })
-        });
-        self.handshakes.charge(clock::thread_cpu().saturating_sub(begin));
-        match result {
-            Ok(()) => self.end_handshake_turn(index),
-            Err(error) => self.fail(index, &error),
-        }
+        })
     }
 
     /// Polls for a connection again, or gives it away if its handshake is complete.
