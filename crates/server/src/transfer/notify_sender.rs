@@ -1,12 +1,14 @@
 //! Outgoing NOTIFY (RFC 1996): sent again with back-off until answered or given up, in queues of its own, one per target. Over UDP first,
 //! then over TCP; over TLS only to a target with TLS settings.
 //!
-//! A target that does not answer has one message in flight, and delays no other. A newer version of a zone replaces what is
-//! still queued for a target.
+//! A target that does not answer has one message in flight, and delays no other. About each zone there is at most one message in flight to a
+//! target: a newer version waits until that is answered, or takes its place when it would be sent again. So a zone that changes all the
+//! time floods no target, and one that answers over TCP only is found.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use wire::NameRef;
 use wire::message::{Rcode, header_rcode};
@@ -15,6 +17,7 @@ use wire::tsig::TsigError;
 use super::Now;
 use super::primary::{PeerConfig, PeerIdentity};
 use super::query::{Authenticity, OutgoingQuery, QueryKind};
+use crate::rate_limited_log::RateLimitedLog;
 use crate::zone_id::ZoneId;
 use fastrand::Rng;
 
@@ -28,8 +31,10 @@ const MAX_PER_TARGET: usize = 64;
 /// The most messages in flight to all.
 const MAX_IN_FLIGHT: usize = 4096;
 /// The most queued messages. For more, the oldest of the target with most of them is dropped and counted: one that does not answer takes
-/// no room from others. It finds the changes by its refresh timers.
+/// no room from others. It finds the changes by its refresh timers, as a warning says.
 const MAX_QUEUED: usize = 1 << 18;
+/// How often a warning says that messages are dropped.
+const DROP_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// All outgoing NOTIFY messages.
 pub struct NotifySender {
@@ -49,6 +54,7 @@ pub struct NotifySender {
     unanswered: Unanswered,
     random: Rng,
     counters: NotifyCounters,
+    drop_log: RateLimitedLog,
 }
 
 /// The answer to a NOTIFY.
@@ -100,7 +106,7 @@ impl Unanswered {
 
 struct Target {
     config: PeerConfig,
-    /// The zones in `queued`, in order; those that are not in it any more are skipped.
+    /// The zones in `queued` without a message in flight, in order; those that are not in it any more are skipped.
     order: VecDeque<u32>,
     queued: HashMap<u32, Notice>,
     in_flight: HashMap<u16, InFlight>,
@@ -174,6 +180,7 @@ impl NotifySender {
             unanswered: Unanswered::default(),
             random: Rng::with_seed(seed),
             counters: NotifyCounters::default(),
+            drop_log: RateLimitedLog::new(1, DROP_LOG_INTERVAL),
         }
     }
 
@@ -182,17 +189,17 @@ impl NotifySender {
         for config in targets {
             let index = self.target(config);
             let Some(target) = &mut self.targets[index] else { continue };
-            let forgotten = target.forget_in_flight(zone.index, index, &mut self.timeouts);
             let notice = Notice { zone, soa: soa.clone() };
             if let Some(queued) = target.queued.get_mut(&zone.index) {
                 *queued = notice;
             } else {
-                target.order.push_back(zone.index);
                 target.queued.insert(zone.index, notice);
+                if !target.is_in_flight(zone.index) {
+                    target.order.push_back(zone.index);
+                }
                 self.queue_changed(index, 1);
                 self.unanswered.add(zone.index);
             }
-            self.unanswered.subtract(zone.index, forgotten);
             self.make_ready(index);
             if self.queued > self.max_queued {
                 self.drop_oldest();
@@ -214,14 +221,14 @@ impl NotifySender {
     fn drop_oldest(&mut self) {
         let Some(index) = self.by_queue_len.last().map(|(_, index)| *index) else { return };
         let Some(target) = &mut self.targets[index] else { return };
-        while let Some(zone) = target.order.pop_front() {
-            if target.queued.remove(&zone).is_some() {
-                self.queue_changed(index, -1);
-                self.unanswered.subtract(zone, 1);
-                self.counters.dropped += 1;
-                return;
-            }
+        let Some(zone) = target.pop_oldest() else { return };
+        if let Some(left_out) = self.drop_log.permit() {
+            let target_address = target.config.address;
+            tracing::warn!(%target_address, left_out, "NOTIFY is not sent for want of room: the target answers too slowly");
         }
+        self.queue_changed(index, -1);
+        self.unanswered.subtract(zone, 1);
+        self.counters.dropped += 1;
     }
 
     /// The zone was removed: nothing is sent about it any more.
@@ -256,6 +263,7 @@ impl NotifySender {
             let Some(index) = self.ready.pop_front() else { return };
             let Some(target) = &mut self.targets[index] else { continue };
             target.is_ready = false;
+            let tries = target.first_tries();
             let Some(zone_index) = target.order.pop_front() else {
                 self.make_ready(index); // It may be forgotten.
                 continue;
@@ -263,7 +271,7 @@ impl NotifySender {
             if let Some(notice) = target.queued.remove(&zone_index) {
                 self.queue_changed(index, -1);
                 match apex_of(notice.zone) {
-                    Some(apex) => self.begin(index, &notice, apex, now, &mut send),
+                    Some(apex) => self.begin(index, notice, apex, tries, now, &mut send),
                     None => self.unanswered.subtract(zone_index, 1),
                 }
             }
@@ -271,11 +279,13 @@ impl NotifySender {
         }
     }
 
+    /// Sends a message, which counts as this many tries.
     fn begin(
         &mut self,
         index: usize,
-        notice: &Notice,
+        Notice { zone, soa }: Notice,
         apex: NameRef<'_>,
+        tries: usize,
         now: Now,
         send: &mut impl FnMut(NotifyMessage<'_>),
     ) {
@@ -285,19 +295,16 @@ impl NotifySender {
             id = self.random.u16(..); // At most `MAX_PER_TARGET` are in use.
         }
         let key = target.config.key.as_deref();
-        let query = OutgoingQuery::new(id, apex, QueryKind::Notify(&notice.soa), key, now.s.into());
-        // A handshake takes longer than a datagram.
-        let tries = if target.config.tls == 0 { 1 } else { UDP_TRIES + 1 };
+        let query = OutgoingQuery::new(id, apex, QueryKind::Notify(&soa), key, now.s.into());
         let at_ms = now.ms + TIMEOUTS_MS[tries - 1];
-        let message =
-            InFlight { zone: notice.zone, soa: notice.soa.clone(), query, tries, at_ms, has_unverified: false };
+        let message = InFlight { zone, soa, query, tries, at_ms, has_unverified: false };
         send(NotifyMessage { target: &target.config, transport: message.transport(NotifyId(index, id)) });
         self.counters.sent += 1;
         target.in_flight.insert(id, message);
         self.timeouts.insert((at_ms, index, id));
     }
 
-    /// RFC 1996 3.6: sends a message again, or gives it up.
+    /// RFC 1996 3.6: sends a message again, or a newer one about its zone, or gives it up.
     fn repeat<'a>(
         &mut self,
         index: usize,
@@ -308,19 +315,29 @@ impl NotifySender {
     ) {
         let Some(target) = &mut self.targets[index] else { return };
         let Some(message) = target.in_flight.get_mut(&id) else { return };
-        if let Some(timeout_ms) = TIMEOUTS_MS.get(message.tries) {
-            message.tries += 1;
-            send(NotifyMessage { target: &target.config, transport: message.transport(NotifyId(index, id)) });
-            self.counters.sent += 1;
-            message.at_ms = now.ms + timeout_ms;
-            self.timeouts.insert((message.at_ms, index, id));
-            return;
+        let (zone, tries) = (message.zone, message.tries + 1);
+        let Some(timeout_ms) = TIMEOUTS_MS.get(message.tries) else {
+            return self.give_up(index, id, apex_of(zone));
+        };
+        if let Some((apex, newer)) = apex_of(zone).and_then(|apex| Some((apex, target.queued.remove(&zone.index)?))) {
+            target.in_flight.remove(&id);
+            self.queue_changed(index, -1);
+            self.unanswered.subtract(zone.index, 1);
+            return self.begin(index, newer, apex, tries, now, send);
         }
-        let zone = message.zone;
-        target.in_flight.remove(&id);
-        self.unanswered.subtract(zone.index, 1);
+        message.tries = tries;
+        send(NotifyMessage { target: &target.config, transport: message.transport(NotifyId(index, id)) });
+        self.counters.sent += 1;
+        message.at_ms = now.ms + timeout_ms;
+        self.timeouts.insert((message.at_ms, index, id));
+    }
+
+    fn give_up(&mut self, index: usize, id: u16, apex: Option<NameRef<'_>>) {
+        let Some(target) = &mut self.targets[index] else { return };
+        let Some(message) = target.end(id) else { return };
+        self.unanswered.subtract(message.zone.index, 1);
         if !target.is_silent {
-            let zone = apex_of(zone).map(tracing::field::display);
+            let zone = apex.map(tracing::field::display);
             tracing::warn!(target_address = %target.config.address, zone, "no answer to NOTIFY; the target is tried with one message at a time");
         }
         target.is_silent = true;
@@ -360,7 +377,7 @@ impl NotifySender {
         tsig_error: Option<TsigError>,
     ) -> Option<NotifyAnswer> {
         let target = self.targets.get_mut(index)?.as_mut()?;
-        let message = target.in_flight.remove(&id)?;
+        let message = target.end(id)?;
         target.is_silent = false;
         let (zone, address) = (message.zone, target.config.address);
         self.timeouts.remove(&(message.at_ms, index, id));
@@ -444,15 +461,43 @@ impl Target {
         }
     }
 
-    /// What is in flight about a zone is outdated; returns how much it was.
-    fn forget_in_flight(&mut self, zone: u32, index: usize, timeouts: &mut BTreeSet<(u64, usize, u16)>) -> usize {
-        let outdated: Vec<u16> =
-            self.in_flight.iter().filter(|(_, message)| message.zone.index == zone).map(|(id, _)| *id).collect();
-        for id in &outdated {
-            let message = self.in_flight.remove(id).expect("it was just found");
-            timeouts.remove(&(message.at_ms, index, *id));
+    /// As many tries a first message counts as: only some are over UDP. A handshake takes longer than a datagram.
+    fn first_tries(&self) -> usize {
+        if self.config.tls == 0 { 1 } else { UDP_TRIES + 1 }
+    }
+
+    fn is_in_flight(&self, zone: u32) -> bool {
+        self.in_flight.values().any(|message| message.zone.index == zone)
+    }
+
+    /// A message is answered or given up: a newer one about its zone may follow.
+    fn end(&mut self, id: u16) -> Option<InFlight> {
+        let message = self.in_flight.remove(&id)?;
+        if self.queued.contains_key(&message.zone.index) {
+            self.order.push_back(message.zone.index);
         }
-        outdated.len()
+        Some(message)
+    }
+
+    /// Takes the oldest message out of the queue, one that waits for another in flight at last; returns its zone.
+    fn pop_oldest(&mut self) -> Option<u32> {
+        let waits = |zone: &u32| self.queued.contains_key(zone);
+        let oldest = self.order.iter().position(waits);
+        let ahead = self.order.drain(..oldest.map_or(self.order.len(), |at| at + 1)).next_back();
+        let zone = oldest.and(ahead).or_else(|| self.queued.keys().next().copied())?;
+        self.queued.remove(&zone);
+        Some(zone)
+    }
+
+    /// Forgets what is in flight about a zone.
+    fn forget_in_flight(&mut self, zone: u32, index: usize, timeouts: &mut BTreeSet<(u64, usize, u16)>) {
+        self.in_flight.retain(|id, message| {
+            let is_other = message.zone.index != zone;
+            if !is_other {
+                timeouts.remove(&(message.at_ms, index, *id));
+            }
+            is_other
+        });
     }
 }
 

@@ -47,7 +47,10 @@ impl<T: TransferSink> TransferEngine<T> {
             let request = Request { zone, purpose: RequestPurpose::Notify(id), attempts: 0 };
             // What waits for a connection is about an earlier version, or the same.
             link.queue.retain(|waiting| waiting.key() != request.key());
-            link.queue.push_back(request);
+            // A target that is a primary, too, gets it before all probes and transfers that wait.
+            let is_other = |waiting: &Request| !matches!(waiting.purpose, RequestPurpose::Notify(_));
+            let at = link.queue.iter().position(is_other).unwrap_or(link.queue.len());
+            link.queue.insert(at, request);
         }
         self.release_stream_targets(now);
     }

@@ -17,7 +17,7 @@ pub(super) struct QuickChecks {
 }
 
 struct Announcement {
-    /// The serial of the NOTIFY, if it had one.
+    /// The latest serial of a NOTIFY, if one had any.
     serial: Option<u32>,
     checks: u8,
 }
@@ -25,7 +25,12 @@ struct Announcement {
 impl QuickChecks {
     /// A NOTIFY causes a check. It does not prolong the quick checks of one before it.
     pub(super) fn announced(&mut self, zone: u32, serial: Option<u32>) {
-        self.zones.entry(zone).or_insert(Announcement { serial, checks: 0 }).serial = serial;
+        let latest = &mut self.zones.entry(zone).or_insert(Announcement { serial, checks: 0 }).serial;
+        if let Some(serial) = serial
+            && latest.is_none_or(|latest| is_later(serial, latest))
+        {
+            *latest = Some(serial);
+        }
     }
 
     /// A check has found this serial, or has failed (`None`): the seconds until the next quick check, if there is one.

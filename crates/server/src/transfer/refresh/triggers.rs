@@ -23,7 +23,10 @@ impl RefreshScheduler {
         if slot.is_served() && serial.is_some_and(|serial| !is_later(serial, slot.serial)) {
             return false;
         }
-        if let Some(serial) = serial {
+        // A NOTIFY that was delayed must not hide a later version.
+        if let Some(serial) = serial
+            && (!slot.flags.has(Flags::ANNOUNCED) || is_later(serial, slot.primary_serial))
+        {
             slot.primary_serial = serial;
         }
         if matches!(slot.state, ZoneState::Idle | ZoneState::Waiting) {

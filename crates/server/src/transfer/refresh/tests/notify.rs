@@ -19,13 +19,22 @@ fn rfc_1996_3_7_only_a_later_serial_causes_a_check() {
 
 #[test]
 fn a_notify_during_a_transfer_causes_another_check_if_it_announced_more() {
-    for (announced, published, checks) in [(7, 6, true), (7, 7, false)] {
+    let delayed = [Some(7), Some(6)];
+    for (announced, published, checks) in [
+        (&[Some(7)][..], 6, true),
+        (&[Some(7)], 7, false),
+        (&delayed, 6, true),
+        (&delayed, 7, false),
+        (&[Some(7), None], 7, true),
+    ] {
         let mut scheduler = with_served_zone(1);
         scheduler.notify(id(0), Some(6), address(1), 600);
         actions(&mut scheduler, 600);
         scheduler.probe_result(id(0), A, answer(6), 600);
         actions(&mut scheduler, 600);
-        scheduler.notify(id(0), Some(announced), address(1), 600);
+        for serial in announced {
+            scheduler.notify(id(0), *serial, address(1), 600);
+        }
         scheduler.transfer_result(id(0), A, TransferResult::Delivered, 601);
         scheduler.published(id(0), published, TIMERS, None, 601);
         assert_eq!(actions(&mut scheduler, 601), if checks { vec![probe(0, A)] } else { vec![] });
