@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use wire::serial::is_later;
 use wire::{Name, NameRef};
@@ -26,16 +26,50 @@ pub struct ServedZone {
 const _: () = assert!(size_of::<ServedZone>() <= 72);
 
 /// What a zone has besides its data. The zones of one policy share it, except those with a history.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub struct ZoneExtras {
     /// Who may transfer it or announce changes.
     acls: Arc<ZoneAcls>,
     /// The changes that led to this version, for IXFR.
-    history: ZoneHistory,
+    history: CountedHistory,
 }
 
 /// The latest changes of a zone, each from the version that the previous one leads to.
 pub type ZoneHistory = Vec<EncodedChange>;
+
+/// How much of the histories to keep, in octets. The last change of a zone is kept in any case.
+#[derive(Clone, Copy, Debug)]
+pub struct HistoryLimits {
+    /// Of a zone.
+    pub zone: u64,
+    /// Of all zones together: above it, those that change keep their last change alone.
+    pub total: u64,
+}
+
+/// The octets of all histories, with those of versions that are still in use.
+static HISTORY_OCTETS: AtomicU64 = AtomicU64::new(0);
+
+/// A history that is in [`HISTORY_OCTETS`] for as long as it lives.
+#[derive(Default)]
+struct CountedHistory(ZoneHistory);
+
+impl CountedHistory {
+    fn new(history: ZoneHistory) -> CountedHistory {
+        let counted = CountedHistory(history);
+        HISTORY_OCTETS.fetch_add(counted.octets(), Ordering::Relaxed);
+        counted
+    }
+
+    fn octets(&self) -> u64 {
+        self.0.iter().map(|change| change.as_bytes().len() as u64).sum()
+    }
+}
+
+impl Drop for CountedHistory {
+    fn drop(&mut self) {
+        HISTORY_OCTETS.fetch_sub(self.octets(), Ordering::Relaxed);
+    }
+}
 
 /// Whether a configured zone has data.
 pub enum ZoneState {
@@ -50,7 +84,7 @@ pub enum ZoneState {
 impl ZoneExtras {
     /// These access lists and changes.
     pub fn new(acls: ZoneAcls, history: ZoneHistory) -> Arc<ZoneExtras> {
-        Arc::new(ZoneExtras { acls: Arc::new(acls), history })
+        Arc::new(ZoneExtras { acls: Arc::new(acls), history: CountedHistory::new(history) })
     }
 
     /// Who may transfer the zone or announce changes.
@@ -60,10 +94,10 @@ impl ZoneExtras {
 
     /// The same access lists with other changes.
     fn with_history(self: &Arc<ZoneExtras>, history: ZoneHistory) -> Arc<ZoneExtras> {
-        if history.is_empty() && self.history.is_empty() {
+        if history.is_empty() && self.history.0.is_empty() {
             return self.clone();
         }
-        Arc::new(ZoneExtras { acls: self.acls.clone(), history })
+        Arc::new(ZoneExtras { acls: self.acls.clone(), history: CountedHistory::new(history) })
     }
 }
 
@@ -83,14 +117,17 @@ impl ServedZone {
         self.slot
     }
 
-    /// The same zone with another version, which these changes lead to. Without changes its history begins anew; it has at most
-    /// `max_history_len` octets, unless the last change alone has more.
-    pub fn with_version(&self, version: Zone, changes: &[EncodedChange], max_history_len: u64) -> ServedZone {
-        let mut history = Cow::Borrowed(&self.extras.history);
+    /// The same zone with another version, which these changes lead to. Without changes its history begins anew. A zone that nobody may
+    /// transfer has none: a secondary of a million zones would need gigabytes for them.
+    pub fn with_version(&self, version: Zone, changes: &[EncodedChange], limits: HistoryLimits) -> ServedZone {
+        let is_full = HISTORY_OCTETS.load(Ordering::Relaxed) > limits.total;
+        let max_octets = if is_full { 0 } else { limits.zone };
+        let mut history = Cow::Borrowed(&self.extras.history.0);
         for change in changes {
-            history = Cow::Owned(extend_history(&history, change.clone(), max_history_len));
+            history = Cow::Owned(extend_history(&history, change.clone(), max_octets));
         }
-        let history = if changes.is_empty() { ZoneHistory::new() } else { history.into_owned() };
+        let is_kept = !changes.is_empty() && !self.acls().transfer.0.is_empty();
+        let history = if is_kept { history.into_owned() } else { ZoneHistory::new() };
         self.with_extras(ZoneState::Loaded(version), self.extras.with_history(history))
     }
 
@@ -101,7 +138,7 @@ impl ServedZone {
 
     /// The same zone with the access lists of `extras`. A secondary keeps the time when it expires.
     pub fn with_acls(&self, state: ZoneState, extras: &Arc<ZoneExtras>, is_secondary: bool) -> ServedZone {
-        let served = self.with_extras(state, extras.with_history(self.extras.history.clone()));
+        let served = self.with_extras(state, extras.with_history(self.extras.history.0.clone()));
         if !is_secondary {
             served.set_expiry(0);
         }
@@ -142,7 +179,7 @@ impl ServedZone {
 
     /// The changes since the version with this serial; `None` if they are not known.
     pub fn changes_since(&self, serial: u32) -> Option<&[EncodedChange]> {
-        let history = &self.extras.history;
+        let history = &self.extras.history.0;
         let first = history.iter().position(|change| change.from_serial() == serial)?;
         Some(&history[first..])
     }
@@ -183,6 +220,7 @@ const MAX_HISTORY: usize = 256;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::acl::{Acl, AclEntry};
     use zone::load::{LoadOptions, load};
     use zone::text::{ParseOptions, Source};
 
@@ -228,11 +266,27 @@ mod tests {
     }
 
     #[test]
+    fn a_history_is_kept_if_somebody_may_transfer_the_zone_and_all_have_room() {
+        let serials = |entries: &[AclEntry], total| {
+            let acls = ZoneAcls { transfer: Acl(entries.to_vec()), ..ZoneAcls::default() };
+            let limits = HistoryLimits { zone: u64::MAX, total };
+            let first = ServedZone::new(ZoneState::Loaded(zone_of(1)), ZoneExtras::new(acls, ZoneHistory::new()));
+            let served = first.with_version(zone_of(2), &[change(1, 2)], limits);
+            let served = served.with_version(zone_of(3), &[change(2, 3)], limits);
+            [1, 2].map(|serial| served.changes_since(serial).is_some())
+        };
+        let anybody = [AclEntry::default()];
+        assert_eq!(serials(&anybody, u64::MAX), [true, true]);
+        assert_eq!(serials(&anybody, 0), [false, true]);
+        assert_eq!(serials(&[], u64::MAX), [false, false]);
+    }
+
+    #[test]
     fn later_versions_have_the_same_slot() {
         let mut first = ServedZone::new(ZoneState::Loaded(zone_of(4)), Arc::default());
         first.set_slot(7);
         let later = [
-            first.with_version(zone_of(5), &[], 0),
+            first.with_version(zone_of(5), &[], HistoryLimits { zone: 0, total: 0 }),
             first.with_rebuilt(zone_of(4)),
             first.with_acls(ZoneState::Loaded(zone_of(4)), &Arc::default(), true),
             first.expired(),

@@ -35,7 +35,7 @@ use super::zone_loads::{FinishedRead, LoadJob, LoadResult, ZoneLoads, load_if_ch
 use super::zone_origin::OriginTable;
 use super::zone_pools::ZonePools;
 use super::zone_slab::ZoneSlab;
-use crate::config::Server;
+use crate::config::{Server, octet_limit};
 use crate::report::ZoneReport;
 use crate::zone_id::{ZoneId, ZoneIdMap, ZoneIdSet};
 pub use change_hooks::{ChangeHooks, NoHooks};
@@ -71,6 +71,8 @@ pub struct ZoneRegistry {
     pools: ZonePools<ZoneWorkResult>,
     text_files: TextFiles,
     changes: Changes,
+    /// The most octets of the earlier changes of all zones in memory.
+    max_history_octets: u64,
     journal: Box<dyn ZoneJournal>,
     hooks: Box<dyn ChangeHooks>,
 }
@@ -112,6 +114,7 @@ impl ZoneRegistry {
             pools: ZonePools::new(threads + 1, move |id, result| work_done((id, result))),
             text_files: TextFiles::default(),
             changes: Changes::default(),
+            max_history_octets: octet_limit(server.max_journal_total_bytes.0),
             journal: Box::new(NoJournal),
             hooks: Box::new(NoHooks),
         })

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use answer::{
-    Acl, AclEntry, ServedZone, TlsRule, UpdateAcl, UpdateEntry, UpdateRole, ZoneAcls, ZoneExtras, ZoneHistory,
-    ZoneState,
+    Acl, AclEntry, HistoryLimits, ServedZone, TlsRule, UpdateAcl, UpdateEntry, UpdateRole, ZoneAcls, ZoneExtras,
+    ZoneHistory, ZoneState,
 };
 use wire::{AddressPrefix, Name, NameRef};
 use zone::Zone;
@@ -30,9 +30,11 @@ impl ZoneEntry {
         ZoneEntry { served, source }
     }
 
-    /// Replaces the version to serve by one that these changes lead to; none if they are not known.
-    pub fn serve(&mut self, zone: Zone, changes: &[EncodedChange]) {
-        self.served = Arc::new(self.served.with_version(zone, changes, self.source.policy.max_history_len()));
+    /// Replaces the version to serve by one that these changes lead to; none if they are not known. The histories of all zones have
+    /// `max_history_octets` at most.
+    pub fn serve(&mut self, zone: Zone, changes: &[EncodedChange], max_history_octets: u64) {
+        let limits = HistoryLimits { zone: self.source.policy.max_history_len(), total: max_history_octets };
+        self.served = Arc::new(self.served.with_version(zone, changes, limits));
     }
 
     /// Replaces the version by one with the same content.

@@ -158,7 +158,7 @@ impl ZoneRegistry {
         self.keep_version(id);
         let Some(entry) = self.zones.get_mut(id) else { return false };
         let (is_first, needs_rebuild) = (entry.served.zone().is_none(), version.needs_rebuild());
-        entry.serve(version, changes);
+        entry.serve(version, changes, self.max_history_octets);
         self.expired.remove(&id);
         // First versions come in great numbers.
         if is_first {
@@ -280,7 +280,7 @@ impl ZoneRegistry {
     ) {
         self.keep_version(id);
         let Some(entry) = self.zones.get_mut(id) else { return report(done, Err(ChangeRefusal::NotServed)) };
-        entry.serve(version, change.as_slice());
+        entry.serve(version, change.as_slice(), self.max_history_octets);
         self.publisher.queue_change(id);
         self.note_version(id);
         if changed.old_serial == changed.serial {
