@@ -5,12 +5,11 @@
 //! none, compressed names or not, one record or many per message, a whole zone in response to IXFR, empty messages.
 
 use wire::message::{MessageError, Opcode, Rcode, header_rcode};
-use wire::rdata::{self, RdataError};
 use wire::serial::{is_later, of_soa};
 use wire::{Class, HEADER_LEN, Name, NameRef, Rtype};
 
 use crate::encoded_change::{EncodedChange, append_record};
-use crate::finding::Finding;
+use crate::finding::{Finding, Findings};
 use crate::received_record::{MessageReader, RecordBuffer, RecordHead};
 pub use crate::transfer_error::TransferError;
 use crate::ttl_limit::limited_ttl;
@@ -96,6 +95,8 @@ pub struct TransferReceiver {
     changes: Vec<EncodedChange>,
     /// The octets of `changes`.
     change_octets: usize,
+    /// What is odd about the records that they add.
+    found: Findings,
     buffer: RecordBuffer,
     records: u64,
     /// Records of the whole zone, or those that the current change removes or adds.
@@ -157,6 +158,7 @@ impl TransferReceiver {
             change: PartialChange::default(),
             changes: Vec::new(),
             change_octets: 0,
+            found: Findings::default(),
             buffer: RecordBuffer::new(),
             records: 0,
             part_records: 0,
@@ -200,6 +202,11 @@ impl TransferReceiver {
             _ if self.request.is_udp => Err(TransferError::Incomplete(self.records)),
             _ => Ok(ReceiveStatus::More),
         }
+    }
+
+    /// Warnings about odd records that changes add; those of a whole zone come with it.
+    pub fn take_findings(&mut self) -> Vec<Finding> {
+        std::mem::take(&mut self.found).finish(&self.options.source)
     }
 
     /// The result. Builds the zone if it was transferred as a whole, which takes time.
@@ -399,17 +406,17 @@ impl TransferReceiver {
 
     fn push_change(&mut self, head: RecordHead<'_>) -> Result<(), TransferError> {
         let owner = self.buffer.owner();
+        let record = (head.rtype, head.ttl, head.rdata(&self.buffer));
+        // Nobody needs to know what was odd about a removed record.
+        let mut none = Findings::new(0);
+        let found = if self.state == ReceiveState::Added { &mut self.found } else { &mut none };
         // As in a whole zone, records that cannot be in it are skipped.
-        if !owner.is_at_or_below(self.apex.as_ref()) || head.rtype.is_reserved_for_messages() {
-            return Ok(());
+        match self.options.check_record(self.apex.as_ref(), owner, record, found) {
+            Ok(true) => self.append(head),
+            Ok(false) => {}
+            Err(error) => return Err(TransferError::Rdata(owner.to_owned(), head.rtype, error)),
         }
-        match rdata::check(head.rtype, head.rdata(&self.buffer)) {
-            Ok(()) | Err(RdataError::Form(..)) => {
-                self.append(head);
-                Ok(())
-            }
-            Err(error) => Err(TransferError::Rdata(owner.to_owned(), head.rtype, error)),
-        }
+        Ok(())
     }
 
     fn append(&mut self, head: RecordHead<'_>) {

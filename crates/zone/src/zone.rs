@@ -103,20 +103,20 @@ impl ZoneVersion {
 /// The size of a zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Owner names, including those of NSEC3 records.
+    /// Owner names, except those of NSEC3 records, which all change with the salt.
     pub names: u64,
     /// Records, without duplicates.
     pub records: u64,
 }
 
 impl Counts {
-    fn add(&mut self, node: &ZoneNode<'_>) {
-        self.names += 1;
+    fn add(&mut self, node: &ZoneNode<'_>, is_name: bool) {
+        self.names += u64::from(is_name);
         self.records += node.record_count();
     }
 
-    fn remove(&mut self, node: &ZoneNode<'_>) {
-        self.names -= 1;
+    fn remove(&mut self, node: &ZoneNode<'_>, is_name: bool) {
+        self.names -= u64::from(is_name);
         self.records -= node.record_count();
     }
 }
@@ -276,7 +276,9 @@ impl Zone {
     /// The size of the zone; visits every node.
     pub fn counts(&self) -> Counts {
         let mut counts = Counts::default();
-        self.nodes().for_each(|(_, node)| counts.add(&node));
+        for (tree, is_name) in [(self.names(), true), (self.nsec3(), false)] {
+            tree.iter().for_each(|entry| counts.add(&self.node(&entry), is_name));
+        }
         counts
     }
 
@@ -286,13 +288,21 @@ impl Zone {
         if !Arc::ptr_eq(self.interned(), base.interned()) {
             return self.counts();
         }
-        for (old, new) in [(base.names(), self.names()), (base.nsec3(), self.nsec3())] {
+        for (old, new, is_name) in [(base.names(), self.names(), true), (base.nsec3(), self.nsec3(), false)] {
             old.compare(new, true, |old, new| {
-                new.iter().for_each(|entry| counts.add(&self.node(entry)));
-                old.iter().for_each(|entry| counts.remove(&base.node(entry)));
+                new.iter().for_each(|entry| counts.add(&self.node(entry), is_name));
+                old.iter().for_each(|entry| counts.remove(&base.node(entry), is_name));
             });
         }
         counts
+    }
+
+    /// How many of the names that [`Counts`] counts in `base`, an earlier version, this one lacks; visits what they do not share.
+    pub fn missing_names(&self, base: &Zone) -> u64 {
+        let mut missing = 0;
+        // Leaves that both share have the same keys, whatever their tables.
+        base.names().compare(self.names(), true, |old, new| missing += u64::from(old.is_some() && new.is_none()));
+        missing
     }
 
     /// The same version with its own serial; apart from its records if it is small, so that zones that differ in nothing else share these.

@@ -40,6 +40,61 @@ impl Default for ZoneBuilderOptions {
     }
 }
 
+impl ZoneBuilderOptions {
+    /// Whether a received record can be in the zone with this apex. Warns of odd ones; malformed RDATA is an error.
+    pub(crate) fn check_record(
+        &self,
+        apex: NameRef<'_>,
+        owner: NameRef<'_>,
+        (rtype, ttl, rdata): (Rtype, u32, &[u8]),
+        found: &mut Findings,
+    ) -> Result<bool, RdataError> {
+        if !owner.is_at_or_below(apex) {
+            self.report(&check_list::OUT_OF_ZONE, owner, rtype, found);
+            return Ok(false);
+        }
+        if rtype.is_reserved_for_messages() {
+            self.report(&check_list::META_TYPE, owner, rtype, found);
+            return Ok(false);
+        }
+        match rdata::check(rtype, rdata) {
+            Ok(()) => {}
+            Err(error @ RdataError::Form(..)) => {
+                self.report_rdata(self.check_mode.severity(), owner, rtype, error, found);
+            }
+            Err(error) => return Err(error),
+        }
+        if ttl > MAX_TTL {
+            self.report(&check_list::LARGE_TTL, owner, rtype, found);
+        }
+        Ok(true)
+    }
+
+    #[cold]
+    fn report(&self, check: &Check, owner: NameRef<'_>, rtype: Rtype, found: &mut Findings) {
+        let detail = format_args!("{owner} {rtype}");
+        let finding = || check.finding(self.check_mode, FilePosition::of_file(&self.source), detail);
+        found.add_with(check.severity(self.check_mode), finding);
+    }
+
+    #[cold]
+    fn report_rdata(
+        &self,
+        severity: Severity,
+        owner: NameRef<'_>,
+        rtype: Rtype,
+        error: RdataError,
+        found: &mut Findings,
+    ) {
+        found.add_with(severity, || Finding {
+            severity,
+            position: FilePosition::of_file(&self.source),
+            message: format!("the RDATA of {owner} {rtype} is wrong: {error}"),
+            help: String::new(),
+        });
+    }
+}
+
 /// Builds a zone from records in any order. Records in canonical order are encoded as they arrive; others are sorted first. Both take
 /// little more memory than the zone will.
 pub struct ZoneBuilder {
@@ -69,21 +124,10 @@ impl ZoneBuilder {
     ///
     /// Records that cannot be in the zone are skipped with a warning; malformed RDATA is an error, which [`Self::finish`] returns.
     pub fn push(&mut self, owner: NameRef<'_>, rtype: Rtype, ttl: u32, rdata: &[u8]) {
-        if !owner.is_at_or_below(self.apex.as_ref()) {
-            return self.report(&check_list::OUT_OF_ZONE, owner, rtype);
-        }
-        if rtype.is_reserved_for_messages() {
-            return self.report(&check_list::META_TYPE, owner, rtype);
-        }
-        match rdata::check(rtype, rdata) {
-            Ok(()) => {}
-            Err(error @ RdataError::Form(..)) => {
-                self.report_rdata(self.options.check_mode.severity(), owner, rtype, error);
-            }
-            Err(error) => return self.report_rdata(Severity::Error, owner, rtype, error),
-        }
-        if ttl > MAX_TTL {
-            self.report(&check_list::LARGE_TTL, owner, rtype);
+        match self.options.check_record(self.apex.as_ref(), owner, (rtype, ttl, rdata), &mut self.found) {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(error) => return self.options.report_rdata(Severity::Error, owner, rtype, error, &mut self.found),
         }
         let ttl = limited_ttl(ttl);
         let apex = &self.apex_in_original_case;
@@ -111,24 +155,6 @@ impl ZoneBuilder {
             Some((zone, _)) => Ok((zone, findings)),
             None => Err(findings),
         }
-    }
-
-    #[cold]
-    fn report(&mut self, check: &Check, owner: NameRef<'_>, rtype: Rtype) {
-        let ZoneBuilderOptions { check_mode, source, .. } = &self.options;
-        let detail = format_args!("{owner} {rtype}");
-        let finding = || check.finding(*check_mode, FilePosition::of_file(source), detail);
-        self.found.add_with(check.severity(*check_mode), finding);
-    }
-
-    #[cold]
-    fn report_rdata(&mut self, severity: Severity, owner: NameRef<'_>, rtype: Rtype, error: RdataError) {
-        self.found.add_with(severity, || Finding {
-            severity,
-            position: FilePosition::of_file(&self.options.source),
-            message: format!("the RDATA of {owner} {rtype} is wrong: {error}"),
-            help: String::new(),
-        });
     }
 }
 

@@ -9,7 +9,6 @@ use proptest::prelude::*;
 use random_zone::*;
 use wire::message::{Flags, MessageError, Rcode, Record};
 use wire::{Class, Message, Rtype};
-use zone::Zone;
 use zone::axfr::AxfrStream;
 use zone::encoded_change::EncodedChange;
 use zone::ixfr::IxfrStream;
@@ -18,6 +17,7 @@ use zone::transfer_receiver::{
 };
 use zone::transfer_stream::{TransferContent, TransferStream};
 use zone::zone_builder::ZoneBuilderOptions;
+use zone::{Finding, Zone};
 
 const AXFR: TransferRequest = TransferRequest { ixfr_from: None, not_before: None, is_udp: false };
 
@@ -249,6 +249,28 @@ fn rfc_1995_4_several_changes_follow_each_other() {
     let counts: Vec<_> =
         changes.iter().map(|it| (it.from_serial(), it.to_serial(), it.removed().count(), it.added().count())).collect();
     assert_eq!(counts, [(1, 2, 1, 1), (2, 3, 0, 1)]);
+}
+
+#[test]
+fn odd_records_are_reported_in_whole_zones_and_in_changes() {
+    let outside = Record { owner: name("h.other."), ..host(1) };
+    let meta = Record { rtype: Rtype(251), ..host(1) };
+    let eternal = Record { ttl: 1 << 31, ..host(1) };
+    let odd = [outside, meta, eternal];
+    let messages = |findings: Vec<Finding>| findings.into_iter().map(|finding| finding.message).collect::<Vec<_>>();
+    let whole = [vec![soa(2), ns()], odd.to_vec(), vec![soa(2)]].concat();
+    let Ok(Received::Full { findings, .. }) = receive(AXFR, &responses(Rtype::AXFR, [whole])) else {
+        panic!("no zone")
+    };
+    let expected = messages(findings);
+    assert_eq!(expected.len(), odd.len(), "{expected:?}");
+    let changes =
+        [vec![soa(3), soa(1), soa(2)], odd.to_vec(), vec![soa(2)], odd.to_vec(), vec![soa(3), soa(3)]].concat();
+    let mut receiver = receiver(ixfr(1));
+    for message in responses(Rtype::IXFR, [changes]) {
+        receiver.receive(&message).expect("a response");
+    }
+    assert_eq!(messages(receiver.take_findings()), expected, "not of the removed ones");
 }
 
 #[test]

@@ -22,6 +22,10 @@ fn content(zone: &Zone) -> impl PartialEq + std::fmt::Debug + use<> {
     (flags, transferred(zone), zone.counts(), zone.denial().clone())
 }
 
+fn owners(zone: &Zone) -> BTreeSet<String> {
+    zone.nodes().map(|(entry, _)| zone.owner(&entry).to_string().to_lowercase()).collect()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -92,6 +96,10 @@ proptest! {
                     let before = last.as_ref().map(|(_, before)| (before, before.counts()));
                     let counts = before.map(|(before, counts)| zone.counts_after(before, counts));
                     prop_assert_eq!(counts, Some(zone.counts()));
+                    if let Some((_, before)) = &last {
+                        let missing = owners(before).difference(&owners(&zone)).count() as u64;
+                        prop_assert_eq!(zone.missing_names(before), missing);
+                    }
                     // Only a rebuild notices that the last wildcard is gone.
                     prop_assert!(zone.has_wildcards() >= expected.has_wildcards());
                     let rebuilt = zone.rebuild(1);

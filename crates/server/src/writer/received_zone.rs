@@ -144,7 +144,8 @@ impl ZoneReceiver {
             })
     }
 
-    fn finish(self, base: Option<&Zone>, policy: &Arc<ZonePolicy>) -> Result<ReceivedVersion, ReceivedError> {
+    fn finish(mut self, base: Option<&Zone>, policy: &Arc<ZonePolicy>) -> Result<ReceivedVersion, ReceivedError> {
+        let odd = self.receiver.take_findings();
         let received = self.receiver.finish().map_err(|error| ReceivedError::Invalid(error.to_string()))?;
         // Transferred zones are accepted as leniently as zone files.
         let rules =
@@ -160,6 +161,7 @@ impl ZoneReceiver {
         if let Some(base) = base.filter(|_| !self.accepts_any_serial) {
             check_serial(base, &version.zone)?;
         }
+        version.findings.extend(odd);
         let origin = if is_full { VersionOrigin::Whole } else { VersionOrigin::Changes };
         let checked = acceptance::check_all(Candidate { base, version: &version.zone, origin }, policy);
         version.remarks.extend(checked.map_err(|rejection| match rejection {

@@ -249,21 +249,23 @@ fn check_limits(Candidate { base, version, .. }: Candidate<'_>, limits: &ZoneLim
         let before = || base.map(|base| base.heap_size() as u64);
         remarks.extend(limit.check(version.heap_size() as u64, before)?);
     }
-    if max_records == 0 && (max_shrink_percent == 0 || base.is_none()) {
+    if max_records == 0 && max_shrink_percent == 0 {
         return Ok(remarks);
     }
-    let before = base.filter(|_| max_shrink_percent > 0).map(|base| size_of(base, None).names);
-    let counts = size_of(version, base);
+    // The next version is counted from this one.
+    let (before, counts) = (base.map(|base| size_of(base, None)), size_of(version, base));
     if max_records > 0 {
         let limit = Limit { what: "records", key: "max-records", limit: max_records.into() };
-        remarks.extend(limit.check(counts.records, || base.map(|base| size_of(base, None).records))?);
+        remarks.extend(limit.check(counts.records, || before.map(|before| before.records))?);
     }
-    let Some(before) = before else { return Ok(remarks) };
-    let percent = before.saturating_sub(counts.names) * 100 / before.max(1);
-    match percent > u64::from(max_shrink_percent) {
-        true => Err(Rejection::Shrinks { percent, limit: max_shrink_percent }),
-        false => Ok(remarks),
+    if let Some((base, before)) = base.zip(before).filter(|_| max_shrink_percent > 0) {
+        // Names that others replace count, too: a version of other names is as wrong as one without names.
+        let percent = (version.missing_names(base) * 100).div_ceil(before.names.max(1));
+        if percent > max_shrink_percent.into() {
+            return Err(Rejection::Shrinks { percent, limit: max_shrink_percent });
+        }
     }
+    Ok(remarks)
 }
 
 /// RFC 8976 4: compares the digest of the zone with its ZONEMD records. A zone without such records passes.
