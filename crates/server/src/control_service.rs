@@ -187,7 +187,8 @@ impl ControlService {
         let (mut done, mut failures) = (0, Vec::new());
         let visited = self.visit_pages(zones, |page| {
             failures.extend(page.failures);
-            failures.extend(page.not_served.into_iter().map(|status| ZoneFailure {
+            let not_served = page.not_served.into_iter().filter(|_| !is_all);
+            failures.extend(not_served.map(|status| ZoneFailure {
                 zone: status.name,
                 reason: "the zone is not served: `zonda zone status` shows why".into(),
             }));

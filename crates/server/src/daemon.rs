@@ -284,7 +284,7 @@ fn open_journal(
     let Some(state_dir) = state_dir.filter(|_| is_own) else {
         if config.zones.iter().any(|zone| zone.source.is_changed_here()) {
             let help = "set `state-dir` in [server]";
-            warn!(help, "zones that are transferred or updated are not kept when zonda is restarted");
+            warn!(help, "transfers, updates and serials by `serial-policy` are not kept when zonda is restarted");
         }
         return Ok((Box::new(NoJournal), None));
     };

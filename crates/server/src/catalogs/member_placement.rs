@@ -297,6 +297,11 @@ impl Placements {
         })
     }
 
+    /// The zones with a member that is not served, in no order.
+    pub fn waiting_zones(&self) -> impl Iterator<Item = &Name> {
+        self.waiting.keys()
+    }
+
     /// Whether a member waits for a template.
     pub fn lack_templates(&self, templates: &TemplateSet) -> bool {
         let mut waiting = self.waiting.values().flatten();

@@ -251,6 +251,11 @@ impl Catalogs {
         member.into_iter().chain(self.placements.listings(apex)).collect()
     }
 
+    /// The zones with a member that is not served; another catalog or the configuration may have them served nevertheless.
+    pub fn waiting_zones(&self) -> impl Iterator<Item = &Name> {
+        self.placements.waiting_zones()
+    }
+
     /// The template of a zone that is not configured, and why the zone does not have its settings.
     pub fn template_of<'o>(&self, origin: Option<&'o ZoneOrigin>) -> Option<(&'o str, Option<String>)> {
         let (ZoneOrigin::Added { template } | ZoneOrigin::Member { template, .. }) = origin? else { return None };

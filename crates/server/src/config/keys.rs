@@ -107,11 +107,11 @@ key_table! {
         /// do not read the configuration, which may contain secrets.
         Restart "control-by-group" control_by_group: bool = "false";
 
-        /// The maximum size of the earlier changes of all zones in the journal, in octets; 0 means no limit.
+        /// The maximum size of the earlier changes of all zones, in memory and in the journal, in octets; 0 means no limit.
         ///
-        /// Above it, the oldest are dropped, whatever zone they belong to: see `max-journal-bytes`. The current version of each zone, and the
-        /// changes that lead to it, are not limited. As files are compacted in the background, the journal may take about twice that much
-        /// on disk.
+        /// Above it, the oldest are dropped from the journal, whatever zone they belong to: see `max-journal-bytes`; in memory, a zone that changes
+        /// keeps its last change alone. The current version of each zone, and the changes that lead to it, are not limited. As files are
+        /// compacted in the background, the journal may take about twice that much on disk.
         Restart "max-journal-total-bytes" max_journal_total_bytes: WholeNumber<0, { u32::MAX }> = "1073741824";
 
         /// The user to run as once the sockets are open: `USER` or `USER:GROUP`.
@@ -279,18 +279,19 @@ key_table! {
         /// The maximum size of the zone's earlier changes that are kept for incremental transfers (IXFR, RFC 1995), in octets; 0 means
         /// no limit.
         ///
-        /// They are kept in memory, and in the journal for the next start: the latest 256 at most. The oldest are dropped first, and a
-        /// secondary that needs them gets the whole zone. The last change is always kept, whatever its size. In the journal, a smaller limit
-        /// takes effect when the zone's image is next written.
+        /// They are kept in memory if anybody may transfer the zone (`allow-transfer`), and in the journal for the next start: the latest 256
+        /// at most. The oldest are dropped first, and a secondary that needs them gets the whole zone. The last change is always kept,
+        /// whatever its size. In the journal, a smaller limit takes effect when the zone's image is next written.
         Reload "max-journal-bytes" max_journal_bytes: Option<WholeNumber<0, { u32::MAX }>> = "1048576";
 
         /// The maximum share of the zone's names that one change may remove, in percent; 0 means no limit. A change that removes
-        /// more is refused, and the version served before stays.
+        /// more is refused, whatever it adds, and the version served before stays. Names of NSEC3 records do not count.
         ///
         /// This protects against a file or a primary that has lost most of a zone. To publish such a version, raise the limit and reload.
         Reload "max-shrink-percent" max_shrink_percent: Option<WholeNumber<0, 100>> = "0";
 
-        /// Servers to transfer the zone from. A zone with `primaries` needs no `file`.
+        /// Servers to transfer the zone from. A zone with `primaries` needs no `file`: that of one that has it is served, and
+        /// does not expire, until a primary has sent a version.
         ///
         /// An entry is an address with an optional port, or a table: `{ address = "192.0.2.2", key = "transfer.example.",
         /// tls = "ns1.example.net", source = "192.0.2.53" }`. The default port is 53, with TLS and QUIC 853. There may be up to 16 entries.
@@ -448,7 +449,8 @@ key_table! {
         /// A zone file with a later serial than the one served keeps it with every policy. A changed file without a later serial is served
         /// with a serial by the policy; the file itself is not changed. With `keep` it is served with its own serial and a warning,
         /// because secondaries do not transfer it. An update that sets no later serial increments it with `keep`, too. Only the signer
-        /// can change the serial of a signed zone: there every policy is `keep`.
+        /// can change the serial of a signed zone: there every policy is `keep`. The other policies need `state-dir`: without it, a restart
+        /// serves the serial of the file, which may be an earlier one.
         Reload "serial-policy" serial_policy: Option<SerialSetting> = r#""keep""#;
 
         /// Makes the zone a catalog (RFC 9432): with `consume` its member zones are served, with `produce` it lists the zones of
@@ -466,6 +468,8 @@ key_table! {
         Reload "catalog-templates" catalog_templates: Option<CatalogTemplates> = "{}";
 
         /// The catalog of this server that lists this zone: a zone with `catalog = "produce"`.
+        ///
+        /// A zone that moves to another produced catalog gets no `coo` property (RFC 9432 4.4.1): consumers remove it and add it again.
         Reload "catalog-member" catalog_member: Option<DomainName> = "";
 
         /// The group of this zone in that catalog (RFC 9432 4.3.2), for consumers that treat groups differently.

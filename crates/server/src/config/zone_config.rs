@@ -151,9 +151,10 @@ impl ZoneSource {
         self.pattern.as_ref().is_some_and(|pattern| has_hole(pattern))
     }
 
-    /// Whether the zone has changes that are in no file.
+    /// Whether the zone has changes, or serials, that are in no file.
     pub fn is_changed_here(&self) -> bool {
-        !self.policy.primaries.is_empty() || !self.policy.allow_update.is_empty()
+        let ZonePolicy { primaries, allow_update, serial_policy, .. } = &*self.policy;
+        !primaries.is_empty() || !allow_update.is_empty() || *serial_policy != SerialPolicy::Keep
     }
 
     /// Whether both give a zone the same content: the same file, read by the same rules.

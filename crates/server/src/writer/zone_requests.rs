@@ -13,7 +13,7 @@ use crate::zone_status::{ZoneServingState, ZoneStatus};
 pub struct StatusRequest {
     /// The zones by name, at most [`STATUS_PAGE`]; all if it is empty.
     pub zones: Vec<String>,
-    /// Of all zones, those from this slot on.
+    /// Of all zones, those from this slot on. After the slots are the members of catalogs that are not served.
     pub from: usize,
     /// Receives the status.
     pub reply: SyncSender<StatusPage>,
@@ -24,7 +24,7 @@ pub struct StatusRequest {
 pub struct StatusPage {
     /// The zones.
     pub zones: Vec<(ZoneId, ZoneStatus)>,
-    /// The slot where the others begin, if there are more.
+    /// Where the others begin, if there are more.
     pub next: Option<u32>,
     /// The zones that catalogs list and that are not served.
     pub not_served: Vec<ZoneStatus>,
@@ -51,10 +51,24 @@ impl Writer {
     }
 
     fn status_page(&self, from: usize) -> StatusPage {
-        let end = self.zones.slot_count().min(from.saturating_add(STATUS_PAGE));
+        let slots = self.zones.slot_count();
+        if from >= slots {
+            return self.page_of_not_served(from - slots);
+        }
+        let end = slots.min(from.saturating_add(STATUS_PAGE));
         let zones = (from..end).filter_map(|index| self.status_at(index)).collect();
-        let next = (end < self.zones.slot_count()).then_some(end as u32);
-        StatusPage { zones, next, not_served: Vec::new(), failures: Vec::new() }
+        StatusPage { zones, next: Some(end as u32), ..StatusPage::default() }
+    }
+
+    /// The members of catalogs that are not served, without as many as `from`.
+    fn page_of_not_served(&self, from: usize) -> StatusPage {
+        let mut waiting = self.catalogs.waiting_zones().skip(from);
+        let names = waiting.by_ref().take(STATUS_PAGE).filter(|zone| self.zones.find(zone.as_ref()).is_none());
+        let not_served =
+            names.map(|zone| ZoneStatus::not_served(zone.as_ref(), self.catalogs.listings(zone.as_ref(), None)));
+        let not_served = not_served.collect();
+        let next = waiting.next().map(|_| (self.zones.slot_count() + from + STATUS_PAGE) as u32);
+        StatusPage { not_served, next, ..StatusPage::default() }
     }
 
     fn status_of(&self, names: &[String]) -> StatusPage {

@@ -138,6 +138,9 @@ fn very_many_members_that_are_not_served_do_not_fill_the_log() {
     daemon.wait_for_log("not_served=300");
     assert_eq!(daemon.log().matches("a member of the catalog is not served").count(), 100, "{}", daemon.log());
     assert_eq!(status_of(&folder, "z299")["state"], "not-served", "the status explains each");
+    assert_eq!(folder.zone(&["status"]).out.matches(": not served; listed in c.").count(), 300);
+    let all = folder.zone(&["refresh"]);
+    assert!(!all.out.contains("z299") && !all.err.contains("z299"), "nothing can be done about it: {all:?}");
 }
 
 #[test]

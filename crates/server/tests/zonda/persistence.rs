@@ -408,6 +408,22 @@ fn the_serial_of_a_small_zone_does_not_go_back_to_that_of_its_file() {
     }
 }
 
+/// Secondaries would keep the later version, and miss others with the same serial.
+#[test]
+fn serials_that_a_restart_forgets_are_warned_of() {
+    for (policy, is_warned) in [("increment", true), ("keep", false)] {
+        let folder = TestFolder::new();
+        let config = format!("[[zone]]\nname = \"a.example\"\nfile = \"a.zone\"\nserial-policy = \"{policy}\"\n");
+        folder.write("zonda.toml", &config);
+        folder.write("a.zone", &zone(5, SLOW, 1));
+        let Some(daemon) = folder.serve_without_state_dir(&["--config", "zonda.toml"]) else {
+            return report_skipped("this user may not mount");
+        };
+        let warning = "serials by `serial-policy` are not kept when zonda is restarted";
+        assert_eq!(daemon.log().contains(warning), is_warned, "{}", daemon.log());
+    }
+}
+
 #[test]
 fn a_damaged_image_is_reported_and_the_zone_transferred_anew() {
     let (first, second) = (TestFolder::new(), TestFolder::new());
