@@ -78,6 +78,11 @@ pub(super) fn is_header(octets: &[u8]) -> bool {
     octets.starts_with(&SIGNATURE)
 }
 
+/// Overwrites the header that a buffer may begin with.
+pub(super) fn erase_header(buffer: &mut [u8]) {
+    buffer[..SIGNATURE.len()].fill(0);
+}
+
 /// How many octets a header lacks of which `received` have arrived, as far as these say; 0 for a complete one.
 pub fn missing(received: &[u8]) -> Result<usize, ProxyError> {
     let known = received.len().min(SIGNATURE.len());

@@ -1,5 +1,6 @@
 //! TLS over the socket of a connection: the handshake, and what the client proved in it.
 
+use super::proxy::{self, ProxyError};
 use crate::tls::{ClientCertificate, MIN_BUFFER, ServerTls, TlsStream};
 use std::io;
 use std::net::TcpStream;
@@ -47,13 +48,20 @@ impl TlsConnection {
     /// Reads once, using the first half of `buffer` for encrypted octets; returns what was decrypted, or `None`.
     pub(super) fn receive<'b>(&mut self, socket: &TcpStream, buffer: &'b mut [u8]) -> io::Result<Option<&'b [u8]>> {
         debug_assert!(buffer.len() >= 2 * MIN_BUFFER);
+        let (records, octets) = buffer.split_at_mut(buffer.len() / 2);
+        let is_first = self.stream.is_none();
         let stream = match &mut self.stream {
             Some(stream) => stream,
-            none => none.insert(self.server.accept().map_err(io::Error::other)?),
+            none => {
+                // Another connection may have left one in the buffer.
+                proxy::erase_header(records);
+                none.insert(self.server.accept().map_err(io::Error::other)?)
+            }
         };
         let was_handshaking = stream.is_handshaking();
-        let (records, octets) = buffer.split_at_mut(buffer.len() / 2);
-        let received = stream.receive(&mut &*socket, records, octets)?;
+        let received = stream.receive(&mut &*socket, records, octets).map_err(|error| {
+            if is_first && proxy::is_header(records) { ProxyError::Unexpected.into() } else { error }
+        })?;
         if was_handshaking && !stream.is_handshaking() {
             self.client = stream.take_client().map(|chain| self.server.client_certificate(chain));
         }
