@@ -140,7 +140,7 @@ impl Bench {
         let (zone, mut writer) = (self.handle.add_zone(), self.handle.image_writer());
         self.image.iter().for_each(|chunk| writer.push(chunk).expect("space for the image"));
         let image = writer.finish().expect("space for the image");
-        let record = AppendRecord::Image { serial: 1, base: ImageBase::Replacement, image };
+        let record = AppendRecord::Image { serial: 1, base: ImageBase::Replacement, image, timers: None };
         assert_eq!(zone.0 as usize, self.names.len(), "a new store numbers its zones in order");
         self.names.push(apex(number));
         self.serials.push(1);

@@ -3,13 +3,13 @@
 use std::io;
 
 use tracing::warn;
-use wire::NameRef;
+use wire::{Name, NameRef};
 use zone::encoded_change::EncodedChange;
 
 use super::Persistence;
 use super::pending_images::ImageStep;
 use crate::storage::disk::Disk;
-use crate::storage::{Append, AppendError, AppendRecord, ImageBase, StoredImage, StoredZone};
+use crate::storage::{Append, AppendError, AppendRecord, ImageBase, StoredImage, StoredZone, Timers};
 use crate::write_help::write_help;
 use crate::zone_id::ZoneId;
 use crate::zones::journal::{JournalOutcome, LatestVersion, WriteDueImage};
@@ -52,11 +52,15 @@ impl<D: Disk> Persistence<D> {
         let Some((image, version)) = self.images.take_written(zone) else { return };
         let number = self.stored.number(zone).unwrap_or_else(|| self.storage.add_zone());
         let (apex, serial) = (version.apex().to_owned(), version.serial());
-        let record = AppendRecord::Image { serial, base: ImageBase::Replacement, image };
+        let timers = self.take_timers(zone, &apex);
+        let record = AppendRecord::Image { serial, base: ImageBase::Replacement, image, timers };
         match self.storage.append_or_return(Append { zone: number, name: apex.clone(), record }) {
             Ok(appended) => self.end_image(zone, number, apex.as_ref(), appended),
             Err(append) => {
                 self.stored.set_number(zone, number);
+                if let Some(timers) = timers {
+                    self.timers.put(zone, apex, timers);
+                }
                 if let AppendRecord::Image { image, .. } = append.record {
                     self.images.block(zone, image);
                 }
@@ -64,17 +68,21 @@ impl<D: Disk> Persistence<D> {
         }
     }
 
+    /// The timers to store with an image that was written. The state of a file waits for the version that was read from it.
+    fn take_timers(&mut self, zone: ZoneId, apex: &Name) -> Option<Timers> {
+        let timers = self.timers.take(zone)?;
+        if timers.is_of_secondary() || !self.images.is_outdated(zone) {
+            return Some(timers);
+        }
+        self.timers.put_back(zone, apex.clone(), timers);
+        None
+    }
+
     /// The image was appended to the queue, with the number `appended`.
     fn end_image(&mut self, zone: ZoneId, number: StoredZone, apex: NameRef<'_>, appended: u64) {
         let ended = self.images.end(zone);
         self.stored.set_number(zone, number);
         self.stored.clear_pending(zone);
-        // Before the first change: whether a later file wins depends on them.
-        if let Some(timers) = self.timers.take(zone)
-            && self.append(number, apex, AppendRecord::Timers(timers)).is_err()
-        {
-            self.timers.put(zone, apex.to_owned(), timers);
-        }
         self.append_changes(zone, number, apex, &ended.later);
         if ended.is_outdated {
             self.request_image(zone);

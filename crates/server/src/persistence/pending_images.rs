@@ -198,6 +198,11 @@ impl PendingImages {
         active.image.take().zip(active.version.clone())
     }
 
+    /// Whether another image must follow the one that is being written.
+    pub fn is_outdated(&self, zone: ZoneId) -> bool {
+        self.active.get(&zone).is_some_and(|image| image.is_outdated)
+    }
+
     /// There is no room for a written image now.
     pub fn block(&mut self, zone: ZoneId, image: StoredImage) {
         if let Some(active) = self.active.get_mut(&zone) {

@@ -48,6 +48,10 @@ impl Bench {
     }
 
     fn open(disk: SimulatedDisk) -> Bench {
+        Bench::open_with(disk, CommitLimits::default())
+    }
+
+    fn open_with(disk: SimulatedDisk, commit_limits: CommitLimits) -> Bench {
         deferred::replace(Some(Vec::new()));
         clock::simulated::set(Some((Instant::now(), Duration::from_secs(1))));
         let limits = StoreLimits { inline_image_len: 50, ..StoreLimits::default() };
@@ -55,10 +59,18 @@ impl Bench {
         assert!(recovery.damages.is_empty(), "{:?}", recovery.damages);
         let (sender, events) = channel();
         let sink = move |event| _ = sender.send(event);
-        let (committer, storage) = Committer::new(store, CommitLimits::default(), journal_events(sink.clone()));
+        let (committer, storage) = Committer::new(store, commit_limits, journal_events(sink.clone()));
         let persistence = Persistence::new(storage, recovery, sink);
         let (restored, outcomes) = (Vec::new(), Vec::new());
         Bench { disk, persistence, committer, events, durable: 0, restored, unreadable: 0, outcomes, latest: None }
+    }
+
+    /// The process ends, and what it wrote stays.
+    fn reopen(self) -> Bench {
+        let disk = self.disk.clone();
+        drop(self);
+        disk.crash_in(None);
+        Bench::open(disk)
     }
 
     /// The power fails.
@@ -379,6 +391,44 @@ fn the_state_of_a_file_is_not_stored_before_the_version_that_was_read_from_it() 
     bench.settle(true);
     let restored = bench.restart().restore().expect("it is stored");
     assert_eq!((restored.version.serial(), restored.timers), (9, Some(Timers::of_file(77, 9))));
+}
+
+/// As above: the version that is being written is not the one that was read from the file.
+#[test]
+fn the_state_of_a_file_waits_for_its_version_while_an_earlier_one_is_written() {
+    let mut bench = Bench::new();
+    bench.begin_storing(version(1));
+    bench.replace(version(9));
+    bench.persistence.set_timers(ZONE, apex().as_ref(), Timers::of_file(77, 9));
+    bench.run_jobs();
+    bench.settle(false);
+    let mut bench = bench.restart();
+    let restored = bench.restore().expect("it is stored");
+    assert_eq!((restored.version.serial(), restored.timers), (1, None));
+}
+
+/// RFC 1034 4.3.5: without its times, a secondary counts as expired at the next start. The process may end between any two writes, and
+/// within one.
+#[test]
+fn a_secondary_is_never_stored_without_its_times() {
+    let timers = Timers { stored_at_s: 1, expires_at_s: 5, source_serial: 1, ..Timers::default() };
+    let (mut stored, mut lost) = (0, 0);
+    for (max_batch, crash_in) in [1, 4096].into_iter().flat_map(|max_batch| (1..20).map(move |at| (max_batch, at))) {
+        let limits = CommitLimits { max_batch, ..CommitLimits::default() };
+        let mut bench = Bench::open_with(SimulatedDisk::default(), limits);
+        bench.disk.crash_in(Some(crash_in));
+        bench.replace(version(1));
+        bench.persistence.set_timers(ZONE, apex().as_ref(), timers);
+        bench.settle(true);
+        match bench.reopen().restore() {
+            Some(restored) => {
+                assert_eq!(restored.timers, Some(timers), "max_batch {max_batch}, crash_in {crash_in}");
+                stored += 1;
+            }
+            None => lost += 1,
+        }
+    }
+    assert!(stored > 0 && lost > 0, "{stored} {lost}");
 }
 
 #[test]

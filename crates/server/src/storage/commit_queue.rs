@@ -37,6 +37,8 @@ pub enum AppendRecord {
         base: ImageBase,
         /// The image.
         image: StoredImage,
+        /// The timers of the version, which a crash does not separate from it.
+        timers: Option<Timers>,
     },
     /// New timers.
     Timers(Timers),

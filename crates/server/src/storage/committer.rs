@@ -189,8 +189,22 @@ impl<D: Disk> Committer<D> {
 
     /// Returns whether the store took the image.
     fn append_image(&mut self, append: Append) -> bool {
-        let AppendRecord::Image { serial, base, image } = append.record else { return false };
-        self.store.append_image(append.zone, append.name.as_ref(), serial, base, &image).is_some()
+        let (zone, name) = (append.zone, append.name.as_ref());
+        let AppendRecord::Image { serial, base, image, timers } = append.record else { return false };
+        // A crash may leave only the start of a batch. A secondary without its times counts as expired; a file with the state of a version
+        // that was read from it would not be read again.
+        let (earlier, later) = match timers {
+            Some(timers) if timers.is_of_secondary() => (Some(timers), None),
+            timers => (None, timers),
+        };
+        if let Some(timers) = earlier {
+            self.store.append_timers(zone, name, timers);
+        }
+        let is_taken = self.store.append_image(zone, name, serial, base, &image).is_some();
+        if let Some(timers) = later {
+            self.store.append_timers(zone, name, timers);
+        }
+        is_taken
     }
 
     fn discard(&mut self, record: &AppendRecord) {

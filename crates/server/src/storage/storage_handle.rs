@@ -110,7 +110,8 @@ impl<D: Disk> DueImage<D> {
         let Some(writer) = self.writer.take() else { return Ok(()) };
         match writer.finish() {
             Ok(image) => {
-                let record = AppendRecord::Image { serial, base: ImageBase::Snapshot { max_history_len }, image };
+                let base = ImageBase::Snapshot { max_history_len };
+                let record = AppendRecord::Image { serial, base, image, timers: None };
                 self.queue.end_image(Request::DueImage(self.request, Append { zone: self.zone, name, record }));
                 Ok(())
             }

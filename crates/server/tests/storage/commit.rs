@@ -63,7 +63,7 @@ pub fn replace(
     let mut writer = handle.image_writer();
     writer.push(data).ok()?;
     let image = writer.finish().ok()?;
-    let record = AppendRecord::Image { serial, base: ImageBase::Replacement, image };
+    let record = AppendRecord::Image { serial, base: ImageBase::Replacement, image, timers: None };
     handle.append(Append { zone, name: name.clone(), record }).ok()
 }
 
