@@ -180,7 +180,7 @@ def server_with_image_file(daemon) -> tuple[Daemon, Path]:
     server.start("added")
     assert server.update("added.", "first") == dns.rcode.NOERROR
     server.kill()
-    (image,) = (server.state_dir / "journal").glob("image-*")
+    (image,) = (server.state_dir / "journal").glob("image-" + 8 * "[0-9]")
     return server, image
 
 
@@ -213,7 +213,7 @@ def test_damaged_images_are_reported_and_the_file_is_served(daemon):
         server.start("added")
         assert server.ask("first.added.").answer, at
         server.kill()
-        (image,) = (server.state_dir / "journal").glob("image-*")
+        (image,) = (server.state_dir / "journal").glob("image-" + 8 * "[0-9]")
 
 
 @pytest.mark.slow

@@ -338,6 +338,13 @@ impl Disk for MemoryDisk {
         self.lock().remove(name).map(|_| ()).ok_or(io::ErrorKind::NotFound.into())
     }
 
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut files = self.lock();
+        let file = files.remove(from).ok_or(io::ErrorKind::NotFound)?;
+        files.insert(to.into(), file);
+        Ok(())
+    }
+
     fn sync_directory(&self) -> io::Result<()> {
         Ok(())
     }

@@ -48,12 +48,19 @@ pub enum RestoreError {
 }
 
 impl RestoreError {
-    /// Whether what is stored may be sound: not the octets were wrong, but reading them has failed. Then they are kept.
-    fn says_nothing_about_contents(&self) -> bool {
+    /// Why what is stored is kept; `None` if it is damaged or gone.
+    fn reason_to_keep(&self) -> Option<KeepReason> {
         match self {
-            RestoreError::Read(ImageReadError::Io { error, .. }) => error.kind() != ErrorKind::NotFound,
-            RestoreError::Panicked => true,
-            _ => false,
+            RestoreError::Read(ImageReadError::Io { error, .. }) if error.kind() != ErrorKind::NotFound => {
+                Some(KeepReason::Unreadable)
+            }
+            RestoreError::Read(_) | RestoreError::NoImage => None,
+            // All checksums were right.
+            RestoreError::Image(_)
+            | RestoreError::Change(_)
+            | RestoreError::DoesNotFit(_)
+            | RestoreError::WrongVersion(_)
+            | RestoreError::Panicked => Some(KeepReason::NotUnderstood),
         }
     }
 
@@ -65,6 +72,30 @@ impl RestoreError {
                 !matches!(error.kind(), NotFound | Other | IsADirectory | PermissionDenied)
             }
             _ => false,
+        }
+    }
+}
+
+/// Why a stored version that cannot be served is kept.
+enum KeepReason {
+    /// Not its octets were wrong, but reading them has failed.
+    Unreadable,
+    /// Its octets are as they were written: a bug, or another version of zonda has written them.
+    NotUnderstood,
+}
+
+impl KeepReason {
+    fn help(&self) -> &'static str {
+        match self {
+            KeepReason::Unreadable => {
+                "it is kept, and nothing else is stored of the zone, so that updates are refused, until zonda starts again; correct the \
+                 disk or the permissions of the journal, and restart zonda; the zone is read from its file or transferred meanwhile"
+            }
+            KeepReason::NotUnderstood => {
+                "it is kept, and nothing else is stored of the zone, so that updates are refused; start the version of zonda that wrote it, \
+                 and please report this; to give it up, remove the zone from the configuration, reload, and add it again; the zone is read \
+                 from its file or transferred meanwhile"
+            }
         }
     }
 }
@@ -144,17 +175,18 @@ impl RestoreJob {
                 }
                 return;
             }
-            Err(error) if error.says_nothing_about_contents() => {
-                let help = "it is kept, and nothing else is stored of the zone, so that updates are refused, until zonda starts again; correct the \
-                            disk or the permissions of the journal, and restart zonda; the zone is read from its file or transferred meanwhile";
-                error!(zone = %self.apex, %error, help, "the stored version of the zone cannot be read");
-                return (restorer.events)(JournalEvent::Unreadable(self.zone));
-            }
             Err(error) => {
+                let (zone, serial, image) = (&self.apex, self.recovered.serial, image.as_deref());
+                if let Some(reason) = error.reason_to_keep() {
+                    let help = reason.help();
+                    error!(%zone, serial, image, changes, %error, help, "the stored version of the zone cannot be read");
+                    return (restorer.events)(JournalEvent::Unreadable(self.zone));
+                }
+                let kept_as = image.and_then(|image| restorer.storage.set_image_aside(image));
+                let kept_as = kept_as.as_deref();
                 let help = "it is read from its file or transferred again; what updates have changed is lost, unless a backup of the \
                             state-dir has it";
-                let (zone, serial, image) = (&self.apex, self.recovered.serial, image.as_deref());
-                error!(%zone, serial, image, changes, %error, help, "the stored version of the zone cannot be used, and is removed");
+                error!(%zone, serial, image, kept_as, changes, %error, help, "the stored version of the zone cannot be used, and is removed");
                 None
             }
         };
@@ -181,10 +213,13 @@ struct StoredVersion<D: Disk> {
 }
 
 impl<D: Disk> StoredVersion<D> {
-    /// The name of the file that its image is in, if that could be opened.
+    /// The name of the file that its image is in.
     fn image_file(&self) -> Option<String> {
-        let image = self.image.as_ref()?.as_ref().ok()?;
-        Some(image.file_name().to_owned())
+        let file = match self.image.as_ref()? {
+            Ok(image) => image.file_name(),
+            Err(error) => error.file(),
+        };
+        Some(file.to_owned())
     }
 }
 

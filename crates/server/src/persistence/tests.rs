@@ -9,7 +9,7 @@ use zone::text::{ParseOptions, Source};
 use super::*;
 use crate::clock;
 use crate::simulated_disk::{Random, SimulatedDisk};
-use crate::storage::Committer;
+use crate::storage::{Committer, ImageBase};
 use crate::zones::journal::RestoredZone;
 use crate::zones::work_pool::deferred;
 
@@ -37,7 +37,12 @@ fn apex() -> Name {
 
 /// A version whose image has a file of its own.
 fn version(serial: u32) -> Zone {
-    let text = format!("@ 60 SOA ns host {serial} 2 3 4 5\n@ 60 NS ns\nns 60 A 192.0.2.1\nn{serial} 60 TXT \"x\"\n");
+    version_with(serial, &format!("n{serial}"))
+}
+
+/// A version that has a record of this owner.
+fn version_with(serial: u32, owner: &str) -> Zone {
+    let text = format!("@ 60 SOA ns host {serial} 2 3 4 5\n@ 60 NS ns\nns 60 A 192.0.2.1\n{owner} 60 TXT \"x\"\n");
     let source = Source { name: "test".into(), bytes: text.as_bytes() };
     load(source, &LoadOptions::new(ParseOptions::new(apex().as_ref()))).zone.expect("a valid zone")
 }
@@ -504,6 +509,32 @@ fn a_version_that_cannot_be_read_is_kept_for_the_next_start() {
     assert!(!bench.persistence.is_unread(ZONE));
     bench.settle(true);
     assert!(!bench.restart().persistence.is_restorable(apex().as_ref()));
+}
+
+/// Its checksums are right: another version of zonda may be able to use it.
+#[test]
+fn a_version_that_is_not_understood_is_kept() {
+    for is_image in [true, false] {
+        let mut bench = Bench::new();
+        if is_image {
+            let (number, mut writer) = (bench.persistence.storage.add_zone(), bench.persistence.storage.image_writer());
+            let image = writer.push(b"no image").and_then(|()| writer.finish()).expect("the disk works");
+            let record = AppendRecord::Image { serial: 1, base: ImageBase::Replacement, image, timers: None };
+            bench.persistence.append(number, apex().as_ref(), record).expect("there is room");
+        } else {
+            bench.store(version(1));
+            let change = EncodedChange::between(&version_with(1, "other"), &version(2));
+            bench.persistence.append_change(ZONE, apex().as_ref(), &change).expect("the disk works");
+        }
+        bench.settle(true);
+        for _ in 0..2 {
+            bench = bench.restart();
+            assert_eq!((bench.restored_serial(), bench.unreadable), (None, 1), "{is_image}");
+            bench.persistence.keep_unread(ZONE);
+            bench.persistence.forget_others(&|_| true);
+            bench.settle(true);
+        }
+    }
 }
 
 /// Of a small zone that is read from a file, or one that was never transferred, nothing else is stored.

@@ -25,6 +25,8 @@ pub trait Disk: Send + Sync + 'static {
     fn open(&self, name: &str) -> io::Result<Self::File>;
     /// Removes a file. Those who have it open can still read it.
     fn remove(&self, name: &str) -> io::Result<()>;
+    /// Gives a file another name, in place of the file that has it.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Makes durable which files there are.
     #[track_caller]
     fn sync_directory(&self) -> io::Result<()>;
@@ -104,6 +106,10 @@ impl Disk for StateFolder {
 
     fn remove(&self, name: &str) -> io::Result<()> {
         fs::remove_file(within(&self.folder, name))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(within(&self.folder, from), within(&self.folder, to))
     }
 
     fn sync_directory(&self) -> io::Result<()> {

@@ -11,9 +11,19 @@ use super::disk::{Disk, DiskFile, read_full};
 const SYNC_LEN: u64 = 8 << 20;
 const FRAME_HEAD_LEN: usize = 8;
 
+/// Starts the name of an image file; its number follows.
+pub(super) const IMAGE_PREFIX: &str = "image-";
+/// Ends the name of one that is damaged and kept for the operator. Nothing of zonda reads or removes it.
+pub(super) const DAMAGED_SUFFIX: &str = ".damaged";
+
 /// The name of an image file.
 pub(super) fn image_file_name(number: u32) -> String {
-    format!("image-{number:08}")
+    format!("{IMAGE_PREFIX}{number:08}")
+}
+
+/// The name that a damaged image is kept by; `None` if `file` is not that of an image.
+pub(super) fn damaged_image_name(file: &str) -> Option<String> {
+    file.starts_with(IMAGE_PREFIX).then(|| format!("{file}{DAMAGED_SUFFIX}"))
 }
 
 /// Writes an image; on any thread, as it may take long. One that is dropped before [`Self::finish`] removes its file. A finished one
@@ -158,6 +168,17 @@ pub enum ImageReadError {
         /// How long it was.
         expected: u64,
     },
+}
+
+impl ImageReadError {
+    /// The name of the file.
+    pub fn file(&self) -> &str {
+        match self {
+            ImageReadError::Io { file, .. }
+            | ImageReadError::Damaged { file, .. }
+            | ImageReadError::Length { file, .. } => file,
+        }
+    }
 }
 
 impl<F: DiskFile> ImageReader<F> {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use wire::NameRef;
 
 use super::disk::{Disk, DiskFile};
-use super::image_file::image_file_name;
+use super::image_file::{DAMAGED_SUFFIX, IMAGE_PREFIX, image_file_name};
 use super::limits::StoreLimits;
 use super::record::{FIXED_LEN, RecordHeader, RecordKind, read_record};
 use super::segment::{RECORDS_START, Scanned, SegmentHeader, SegmentScan};
@@ -129,7 +129,11 @@ impl<D: Disk> Store<D> {
         let numbers = |prefix: &str| -> Vec<u32> {
             names.iter().filter_map(|name| name.strip_prefix(prefix)?.parse().ok().filter(|n| *n <= MAX_FILE)).collect()
         };
-        let (segment_numbers, images) = (numbers("journal-"), numbers("image-"));
+        let (segment_numbers, images) = (numbers("journal-"), numbers(IMAGE_PREFIX));
+        // A damaged image would lose its name to the next one with its number.
+        let damaged = names.iter().filter_map(|name| name.strip_prefix(IMAGE_PREFIX)?.strip_suffix(DAMAGED_SUFFIX));
+        let damaged = damaged.filter_map(|number| number.parse::<u32>().ok().filter(|number| *number <= MAX_FILE));
+        let newest_image = images.iter().copied().chain(damaged).max().unwrap_or(0);
         let next_segment = segment_numbers.iter().max().map_or(1, |number| number + 1);
         let mut store = Store {
             disk,
@@ -139,7 +143,7 @@ impl<D: Disk> Store<D> {
             last_good: (0, 0),
             next_segment,
             next_sequence: 1,
-            image_numbers: Arc::new(AtomicU32::new(images.iter().max().map_or(1, |number| number + 1))),
+            image_numbers: Arc::new(AtomicU32::new(newest_image + 1)),
             index: ZoneIndex::default(),
             numbers: Arc::default(),
             pending: Vec::new(),

@@ -8,7 +8,7 @@ use wire::Name;
 
 use super::commit_queue::{Append, AppendError, AppendRecord, CommitQueue, Request};
 use super::disk::{Disk, StateFolder};
-use super::image_file::{ImageWriter, StoredImage};
+use super::image_file::{ImageWriter, StoredImage, damaged_image_name};
 use super::store::{ChangeRefused, ImageBase, Store, StoredZone};
 use super::zone_index::ZoneNumbers;
 
@@ -72,6 +72,14 @@ impl<D: Disk> StorageHandle<D> {
     /// Removes an image that is not to be appended.
     pub fn discard(&self, image: StoredImage) {
         self.queue.end_image(Request::Discard(image));
+    }
+
+    /// Renames the file of a damaged image, which would be removed with its zone; returns its new name. `None` if a journal file has the
+    /// image, or the file cannot be renamed.
+    pub fn set_image_aside(&self, file: &str) -> Option<String> {
+        let kept_as = damaged_image_name(file)?;
+        self.disk.rename(file, &kept_as).ok()?;
+        Some(kept_as)
     }
 
     /// Runs `read` on the storage thread between two batches: it is to open a reader, for use on another thread.

@@ -255,6 +255,26 @@ fn store_with_image_file(disk: &SimulatedDisk, chunks: &[&[u8]]) -> (Store<Simul
     (store, zone)
 }
 
+/// The operator may want to look at it.
+#[test]
+fn a_damaged_image_that_was_set_aside_is_neither_removed_nor_replaced() {
+    let disk = SimulatedDisk::default();
+    let (mut store, zone) = store_with_image_file(&disk, &[b"image"]);
+    let aside = format!("{IMAGE}.damaged");
+    disk.rename(IMAGE, &aside).expect("it is there");
+    store.remove(zone, "example.".parse::<Name>().expect("a name").as_ref());
+    store.sync().expect("the disk is good");
+    drop(store);
+    let (mut store, zone) = store_with_image_file(&disk, &[b"another image"]);
+    store.remove(zone, "example.".parse::<Name>().expect("a name").as_ref());
+    store.sync().expect("the disk is good");
+    let images = disk.list().expect("names").into_iter().filter(|name| name.starts_with("image-"));
+    assert!(images.eq([aside.clone()]));
+    let mut octets = [0; 13];
+    disk.open(&aside).expect("it is there").read_at(&mut octets, 0).expect("it can be read");
+    assert!(octets.ends_with(b"image"));
+}
+
 /// Otherwise a damaged length in a long file could ask for any amount of memory.
 #[test]
 fn an_image_file_of_another_length_is_damaged() {

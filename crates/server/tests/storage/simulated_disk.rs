@@ -246,6 +246,14 @@ impl Disk for SimulatedDisk {
         state.visible.remove(name).map(|_| ()).ok_or(io::ErrorKind::NotFound.into())
     }
 
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut state = self.lock();
+        SimulatedDisk::step(&mut state)?;
+        let index = state.visible.remove(from).ok_or(io::ErrorKind::NotFound)?;
+        state.visible.insert(to.to_owned(), index);
+        Ok(())
+    }
+
     #[track_caller]
     fn sync_directory(&self) -> io::Result<()> {
         let mut state = self.lock();

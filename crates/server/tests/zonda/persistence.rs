@@ -468,14 +468,18 @@ fn the_log_says_what_is_removed_with_a_damaged_image() {
     let mut octets = fs::read(&path).expect("it is readable");
     let middle = octets.len() / 2;
     octets[middle] ^= 4;
-    fs::write(&path, octets).expect("it is writable");
+    fs::write(&path, &octets).expect("it is writable");
     let daemon = folder.serve_with_config();
     let line = daemon.wait_for_log("the stored version of the zone cannot be used, and is removed");
     let file = path.file_name().expect("a file").to_string_lossy().into_owned();
-    for part in ["zone=a.example.", "serial=", &format!("image=\"{file}\""), "changes=1", "is damaged at offset"] {
+    let (image, kept_as) = (format!("image=\"{file}\""), format!("kept_as=\"{file}.damaged\""));
+    for part in ["zone=a.example.", "serial=", &image, &kept_as, "changes=1", "is damaged at offset"] {
         assert!(line.contains(part), "{part}: {line}");
     }
     assert_eq!(daemon.ask("u7.a.example").rcode(), NXDOMAIN);
+    assert_eq!(add(&updater(daemon.address), 8), Some(NOERROR), "the zone is stored anew");
+    daemon.stop();
+    assert!(fs::read(path.with_extension("damaged")).expect("it is kept") == octets);
 }
 
 #[test]
