@@ -134,6 +134,8 @@ impl<D: Disk> Committer<D> {
         if lost > 0 {
             tracing::error!(lost, "the journal could not be written before zonda stopped: `lost` records are lost");
         }
+        // All that was acknowledged is durable without it.
+        _ = self.store.close();
     }
 
     //----------- appending --------------------------------------------------------

@@ -38,7 +38,7 @@ pub(super) enum RecordKind {
     Change = 2,
     /// The timers of a zone.
     Timers = 3,
-    /// The zone was removed.
+    /// The zone was removed. Of a zone that never was, at a clean stop.
     Removed = 4,
 }
 

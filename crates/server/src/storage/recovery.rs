@@ -1,8 +1,9 @@
 //! Recovery: reads all segments at start, in order and in bounded memory, and finds the newest good version of each zone.
 //!
 //! What a crash left of the last batch is not damage: its records were never acknowledged. Those before the first one that is
-//! missing are used all the same, and written again, as the disk may not have them yet. Damage anywhere else is reported with file and offset; the zone
-//! falls back to its last version before the damage, and other zones are unharmed.
+//! missing are used all the same, and written again, as the disk may not have them yet. After a clean stop, the last batch is the record
+//! of [`Store::close`]. Damage anywhere else is reported with file and offset; the zone falls back to its last version before the
+//! damage, and other zones are unharmed.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io;
@@ -254,10 +255,11 @@ impl<D: Disk> Store<D> {
             };
             if is_newest && at >= torn_from {
                 // Records after this one may follow what is missing: a change may follow an image of the same serial.
-                tracing::info!(
+                tracing::warn!(
                     file = name,
                     offset = at,
-                    "a crash has cut the journal here; nothing acknowledged is lost"
+                    "zonda was not stopped cleanly, and its last write to the journal is incomplete: if a crash has cut it, nothing \
+                     acknowledged is lost; a defect of the disk looks the same"
                 );
                 self.segments.entry(number).and_modify(|segment| segment.len = at);
                 break;

@@ -342,6 +342,29 @@ fn an_image_of_a_zone_that_was_removed_does_not_become_another_zones() {
     assert_eq!(recovery.zones().map(|zone| zone.name.to_owned()).collect::<Vec<_>>(), [other]);
 }
 
+/// Nothing was cut then: an acknowledged change that is gone was damaged.
+#[test]
+fn damage_of_the_last_batch_is_reported_after_a_clean_stop() {
+    let disk = SimulatedDisk::default();
+    let (thread, handle) = StorageThread::start(open(&disk), LIMITS, |_| ()).expect("a thread");
+    let (zone, name) = (handle.add_zone(), name(0));
+    replace(&handle, zone, &name, 1, b"image").expect("there is room");
+    append_change(&handle, zone, &name, (1, 2)).expect("there is room");
+    thread.stop();
+    const JOURNAL: &str = "journal-00000001";
+    const HEADER_LEN: usize = 80;
+    let mut harmed = 0;
+    for offset in HEADER_LEN..disk.file_len(JOURNAL) {
+        let damaged = disk.fork();
+        assert!(damaged.flip(JOURNAL, offset, 1 << (offset % 8)));
+        let (_, recovery) = Store::open(damaged, StoreLimits::default()).expect("the disk can be read");
+        let serial = recovery.zones().next().and_then(|zone| zone.serial);
+        assert!(serial == Some(2) || !recovery.damages.is_empty(), "offset {offset}: {serial:?}");
+        harmed += u32::from(serial != Some(2));
+    }
+    assert!(harmed > 100, "{harmed}");
+}
+
 #[test]
 fn the_end_of_the_thread_flushes() {
     let disk = SimulatedDisk::default();

@@ -121,8 +121,18 @@ impl World {
         }
     }
 
+    /// A clean stop.
+    fn stop(&mut self) {
+        self.sync();
+        // Everything is durable without it.
+        _ = self.store.as_mut().map(Store::close);
+    }
+
     /// Ends the process, or the machine, and starts again. `Err` if something is lost or made up.
     pub fn restart(&mut self, power_fails: bool) -> Result<(), String> {
+        if !power_fails && self.random.one_in(2) {
+            self.stop();
+        }
         self.store = None;
         if power_fails {
             self.disk.lose_power(&mut self.random);
