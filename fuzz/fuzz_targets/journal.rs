@@ -345,6 +345,10 @@ impl Disk for MemoryDisk {
         Ok(())
     }
 
+    fn free_octets(&self) -> io::Result<u64> {
+        Ok(u64::MAX)
+    }
+
     fn sync_directory(&self) -> io::Result<()> {
         Ok(())
     }

@@ -61,6 +61,18 @@ pub fn is_regular(file: &File, metadata: &Metadata) -> io::Result<bool> {
     Ok(!GENERATED.contains(&(filesystem.f_type as libc::c_long)))
 }
 
+/// The octets that this user may still write to the file system of an open file.
+pub fn free_space(file: &File) -> io::Result<u64> {
+    let mut filesystem = std::mem::MaybeUninit::<libc::statvfs>::uninit();
+    // SAFETY: the descriptor is open, and the pointer is valid for one `statvfs`.
+    if unsafe { libc::fstatvfs(file.as_raw_fd(), filesystem.as_mut_ptr()) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: fstatvfs(3) has succeeded, so it has filled the structure.
+    let filesystem = unsafe { filesystem.assume_init() };
+    Ok(filesystem.f_bavail.saturating_mul(filesystem.f_frsize))
+}
+
 /// Whether links of a path refer to each other without an end (or to more than 40 others, path_resolution(7)).
 pub fn is_link_loop(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ELOOP)
@@ -109,6 +121,12 @@ mod tests {
             assert!(!is_regular(path).expect("it is there"), "{path}");
         }
         assert!(is_regular("/proc/self/exe").expect("a link to this test"));
+    }
+
+    #[test]
+    fn a_file_system_says_how_much_is_free() {
+        let free = |path: &str| File::open(path).and_then(|file| free_space(&file)).expect("it is there");
+        assert!(free("/proc") == 0 && free("/proc/self/exe") > 0);
     }
 
     #[test]

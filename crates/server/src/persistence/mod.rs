@@ -214,7 +214,7 @@ impl<D: Disk> ZoneJournal for Persistence<D> {
             return Readiness::Unavailable;
         }
         if self.stored.is_pending(zone) || self.stored.number(zone).is_none() {
-            if self.images.is_failing() {
+            if self.images.is_failing(zone) {
                 return Readiness::Unavailable;
             }
             self.request_image(zone);
@@ -260,7 +260,7 @@ impl<D: Disk> ZoneJournal for Persistence<D> {
     }
 
     fn store_version(&mut self, zone: ZoneId, version: &Zone) -> Readiness {
-        if self.images.is_failing() || self.is_unread(zone) {
+        if self.images.is_failing(zone) || self.is_unread(zone) {
             return Readiness::Unavailable;
         }
         let is_optional = !self.stored.is_pending(zone);
@@ -383,7 +383,7 @@ impl<D: Disk> ZoneJournal for Persistence<D> {
     }
 
     fn report_usage(&self, reply: SyncSender<StoreUsage>) {
-        let images_fail = self.images.is_failing();
+        let images_fail = self.images.are_failing();
         _ = self.storage.read(move |store| {
             let usage = store.usage();
             _ = reply.try_send(StoreUsage { is_failing: usage.is_failing || images_fail, ..usage });
@@ -418,7 +418,7 @@ impl<D: Disk> ZoneJournal for Persistence<D> {
             self.flush_timers();
         }
         if self.images.due().is_some_and(|due| due <= now) {
-            self.images.end_pause();
+            self.images.retry(now);
             self.retry();
         }
     }
@@ -426,6 +426,6 @@ impl<D: Disk> ZoneJournal for Persistence<D> {
     fn flush(&mut self) -> bool {
         self.flush_timers();
         self.retry();
-        !self.images.is_empty() && !self.images.is_failing()
+        !self.images.is_empty()
     }
 }

@@ -1,6 +1,6 @@
 //! Images that replace what is stored of zones: which zones wait for one, which are being written, and the changes meanwhile.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -20,8 +20,10 @@ use crate::zone_id::ZoneId;
 const MAX_ACTIVE: usize = 64;
 /// The octets of changes that are collected while an image is written. With more, another image follows.
 const MAX_LATER_LEN: usize = 1 << 20;
-/// How long to wait after an image could not be written.
-const RETRY: Duration = Duration::from_secs(5);
+/// How long a zone waits after its image could not be written; twice as long after each attempt, as one may fill the disk for others.
+const MIN_RETRY: Duration = Duration::from_secs(5);
+/// The longest wait.
+const MAX_RETRY: Duration = Duration::from_secs(600);
 
 /// The images that are to be written.
 #[derive(Default)]
@@ -39,9 +41,17 @@ pub struct PendingImages {
     /// Written images that the storage thread has no room for.
     blocked: VecDeque<ZoneId>,
     last_request: u64,
-    /// The disk fails: no image before this time.
-    paused_until: Option<Instant>,
-    is_failing: bool,
+    /// Zones whose last image could not be written, in the same order in each run of a simulation.
+    failures: BTreeMap<ZoneId, Failure>,
+    /// When the first of them is due, or earlier.
+    due: Option<Instant>,
+}
+
+/// The image of a zone could not be written.
+struct Failure {
+    delay: Duration,
+    /// When it is tried again; `None` once the zone waits, or its image is being written.
+    retry_at: Option<Instant>,
 }
 
 /// An image that is being written.
@@ -97,7 +107,7 @@ impl PendingImages {
 
     /// The next zone whose image is to be written; `None` while enough are. [`Self::begin`] or [`Self::remove`] must follow.
     pub fn next(&mut self) -> Option<ZoneId> {
-        if self.active.len() >= MAX_ACTIVE || self.paused_until.is_some() {
+        if self.active.len() >= MAX_ACTIVE {
             return None;
         }
         loop {
@@ -175,18 +185,20 @@ impl PendingImages {
             (None, Err(_)) => ImageStep::Nothing,
             (Some(active), Ok(image)) => {
                 active.image = Some(image);
-                self.disk_works();
+                if self.failures.remove(&zone).is_some() {
+                    let zone = active.version.as_ref().map(|version| version.apex().to_string());
+                    info!(zone, "the image of the zone can be written again");
+                }
                 ImageStep::Append
             }
             (Some(active), Err(error)) => {
-                if !std::mem::replace(&mut self.is_failing, true) {
+                if !self.failures.contains_key(&zone) {
                     let zone = active.version.as_ref().map(|version| version.apex().to_string());
                     let help = write_help(&error, "the state-dir");
-                    error!(zone, %error, help, "cannot write images: zones are served, but not kept if zonda is restarted");
+                    error!(zone, %error, help, "cannot write the image of the zone: it is served, but not kept if zonda is restarted");
                 }
                 self.active.remove(&zone);
-                self.waiting.push_back(zone);
-                self.paused_until = Some(clock::now() + RETRY);
+                self.retry_later(zone);
                 ImageStep::Failed { is_waited_for: self.with_changes.remove(&zone) | self.awaited.contains_key(&zone) }
             }
         }
@@ -234,10 +246,14 @@ impl PendingImages {
     pub fn remove(&mut self, zone: ZoneId) -> Option<StoredImage> {
         self.with_changes.remove(&zone);
         self.awaited.remove(&zone);
+        let failure = self.failures.remove(&zone);
         match self.active.remove(&zone) {
             Some(active) => active.image,
             None => {
-                self.removed.insert(zone);
+                // One that waits for its next attempt has no place among the others.
+                if failure.is_none_or(|failure| failure.retry_at.is_none()) {
+                    self.removed.insert(zone);
+                }
                 None
             }
         }
@@ -245,30 +261,46 @@ impl PendingImages {
 
     //----------- a failing disk ---------------------------------------------------
 
-    /// An image was written.
-    fn disk_works(&mut self) {
-        self.paused_until = None;
-        if std::mem::take(&mut self.is_failing) {
-            info!("images can be written again");
-        }
+    /// The image of a zone could not be written.
+    fn retry_later(&mut self, zone: ZoneId) {
+        let failure = self.failures.entry(zone);
+        let failure = failure.and_modify(|failure| failure.delay = (2 * failure.delay).min(MAX_RETRY));
+        let failure = failure.or_insert(Failure { delay: MIN_RETRY, retry_at: None });
+        let retry_at = clock::now() + failure.delay;
+        failure.retry_at = Some(retry_at);
+        self.due = Some(self.due.map_or(retry_at, |due| due.min(retry_at)));
     }
 
-    /// Whether the last image could not be written, and one is left to try: otherwise nothing would ever show that the disk works again.
-    pub fn is_failing(&self) -> bool {
-        self.is_failing && !self.is_empty()
+    /// Whether the last image of a zone could not be written. It is tried again.
+    pub fn is_failing(&self, zone: ZoneId) -> bool {
+        self.failures.contains_key(&zone)
+    }
+
+    /// Whether the last image of any zone could not be written.
+    pub fn are_failing(&self) -> bool {
+        !self.failures.is_empty()
     }
 
     /// When to try again.
     pub fn due(&self) -> Option<Instant> {
-        self.paused_until
+        self.due
     }
 
-    /// Tries again.
-    pub fn end_pause(&mut self) {
-        self.paused_until = None;
+    /// Tries again what is due.
+    pub fn retry(&mut self, now: Instant) {
+        self.due = None;
+        for (zone, failure) in &mut self.failures {
+            let Some(retry_at) = failure.retry_at else { continue };
+            if retry_at <= now {
+                failure.retry_at = None;
+                self.waiting.push_back(*zone);
+            } else {
+                self.due = Some(self.due.map_or(retry_at, |due| due.min(retry_at)));
+            }
+        }
     }
 
-    /// Whether no image is to be written.
+    /// Whether no image is to be written now.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.active.is_empty()
     }

@@ -341,6 +341,33 @@ fn changes_that_are_durable_do_not_end_the_pause_after_an_image_that_failed() {
     assert_eq!(bench.persistence.prepare(ZONE), Readiness::Ready);
 }
 
+/// Each attempt may fill the disk for a while.
+#[test]
+fn an_image_that_does_not_fit_delays_no_other_and_is_tried_ever_less_often() {
+    const OTHER: ZoneId = ZoneId { index: 4, generation: 0 };
+    let mut bench = Bench::new();
+    bench.disk.set_full(true);
+    bench.replace(version(1));
+    bench.settle(true);
+    let mut waits = Vec::new();
+    for _ in 0..10 {
+        waits.push((bench.persistence.due().expect("it is tried again") - clock::now()).as_secs());
+        bench.advance_to_due();
+        bench.settle(true);
+    }
+    assert_eq!(waits, [5, 10, 20, 40, 80, 160, 320, 600, 600, 600]);
+    bench.disk.set_full(false);
+    assert_eq!(bench.persistence.prepare(OTHER), Readiness::Preparing);
+    bench.settle(true);
+    assert_eq!(bench.persistence.prepare(OTHER), Readiness::Ready);
+    assert_eq!(bench.persistence.prepare(ZONE), Readiness::Unavailable);
+    assert!(bench.is_reported_as_failing());
+    bench.advance_to_due();
+    bench.settle(true);
+    assert_eq!(bench.persistence.prepare(ZONE), Readiness::Ready);
+    assert!(!bench.is_reported_as_failing());
+}
+
 #[test]
 fn nothing_is_left_of_a_zone_that_is_removed() {
     for is_written in [false, true] {

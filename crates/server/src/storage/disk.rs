@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 
-use netio::file::{open_directory, open_no_link};
+use netio::file::{free_space, open_directory, open_no_link};
 use netio::privilege::current_user;
 
 use crate::printable::printable_path;
@@ -27,6 +27,8 @@ pub trait Disk: Send + Sync + 'static {
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Gives a file another name, in place of the file that has it.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// How much may still be written.
+    fn free_octets(&self) -> io::Result<u64>;
     /// Makes durable which files there are.
     #[track_caller]
     fn sync_directory(&self) -> io::Result<()>;
@@ -110,6 +112,10 @@ impl Disk for StateFolder {
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         fs::rename(within(&self.folder, from), within(&self.folder, to))
+    }
+
+    fn free_octets(&self) -> io::Result<u64> {
+        free_space(&self.folder)
     }
 
     fn sync_directory(&self) -> io::Result<()> {

@@ -10,6 +10,8 @@ use super::disk::{Disk, DiskFile, read_full};
 /// How much of a file is written before it is synced: a sync of more would delay those of the journal.
 const SYNC_LEN: u64 = 8 << 20;
 const FRAME_HEAD_LEN: usize = 8;
+/// How much of the disk a file must leave free: without room for a batch of the journal, no change of any zone is acknowledged.
+const RESERVED_LEN: u64 = 8 << 20;
 
 /// Starts the name of an image file; its number follows.
 pub(super) const IMAGE_PREFIX: &str = "image-";
@@ -73,6 +75,11 @@ impl<D: Disk> ImageWriter<D> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
+        // Where nobody knows, the disk itself says that it is full.
+        if self.disk.free_octets().unwrap_or(u64::MAX) < self.frames.len() as u64 + RESERVED_LEN {
+            let problem = format!("an image must leave {} MiB of the disk to the journal", RESERVED_LEN >> 20);
+            return Err(io::Error::new(io::ErrorKind::StorageFull, problem));
+        }
         if self.file.is_none() {
             let number = self.numbers.fetch_add(1, Relaxed);
             self.file = Some((number, self.disk.create(&image_file_name(number))?));

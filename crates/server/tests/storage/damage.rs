@@ -1,5 +1,7 @@
 //! Damaged files: every flipped bit is reported, and harms one zone at most; full disks.
 
+use std::io;
+
 use server::storage::disk::{Disk, DiskFile};
 use server::storage::{ImageBase, ImageReadError, Store, StoreLimits, StoredZone};
 use wire::Name;
@@ -253,6 +255,21 @@ fn store_with_image_file(disk: &SimulatedDisk, chunks: &[&[u8]]) -> (Store<Simul
     store.append_image(zone, name.as_ref(), 0, ImageBase::Replacement, &image);
     store.sync().expect("the disk is good");
     (store, zone)
+}
+
+/// Otherwise no change of any zone is acknowledged while a large image is tried.
+#[test]
+fn an_image_leaves_room_for_the_journal() {
+    let disk = SimulatedDisk::default();
+    let (store, _) = store_with_image_file(&disk, &[b"image"]);
+    for free in [0, 8 << 20, 9 << 20] {
+        disk.set_free(free);
+        let mut writer = store.image_writer();
+        let pushed = writer.push(&[1; 1000]).map_err(|error| error.kind());
+        assert_eq!(pushed, if free > 8 << 20 { Ok(()) } else { Err(io::ErrorKind::StorageFull) });
+    }
+    let names = disk.list().expect("names");
+    assert_eq!(names, [IMAGE, JOURNAL], "nothing is left of the others");
 }
 
 /// The operator may want to look at it.

@@ -50,6 +50,8 @@ struct DiskState {
     fails_syncs: bool,
     /// Writes fail: the disk is full.
     is_full: bool,
+    /// How much may still be written, if that is known.
+    free_octets: Option<u64>,
     /// The folder is not in its place.
     is_moved: bool,
     /// Syncs from this line do nothing.
@@ -105,6 +107,11 @@ impl SimulatedDisk {
 
     pub fn set_full(&self, is_full: bool) {
         self.lock().is_full = is_full;
+    }
+
+    /// What the disk says about its free space; writes succeed all the same.
+    pub fn set_free(&self, octets: u64) {
+        self.lock().free_octets = Some(octets);
     }
 
     pub fn set_moved(&self, is_moved: bool) {
@@ -252,6 +259,10 @@ impl Disk for SimulatedDisk {
         let index = state.visible.remove(from).ok_or(io::ErrorKind::NotFound)?;
         state.visible.insert(to.to_owned(), index);
         Ok(())
+    }
+
+    fn free_octets(&self) -> io::Result<u64> {
+        self.lock().free_octets.ok_or(io::ErrorKind::Unsupported.into())
     }
 
     #[track_caller]
