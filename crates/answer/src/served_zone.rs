@@ -215,7 +215,7 @@ pub fn extend_history(history: &ZoneHistory, change: EncodedChange, max_octets: 
 }
 
 /// The most changes in a history: each change copies the list.
-const MAX_HISTORY: usize = 256;
+pub const MAX_HISTORY: usize = 256;
 
 #[cfg(test)]
 mod tests {

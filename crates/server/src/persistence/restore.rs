@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use answer::MAX_HISTORY;
 use tracing::{error, warn};
 use wire::{Name, NameRef};
 use zone::change::{ChangeError, ChangeRules};
@@ -222,9 +223,6 @@ impl<D: Disk> StoredVersion<D> {
         Some(file.to_owned())
     }
 }
-
-/// The most changes before an image that are read for IXFR: as many as the server keeps in memory.
-const MAX_HISTORY: usize = 256;
 
 /// Shorter images are decoded by one thread.
 const MIN_PARALLEL_LEN: u64 = 1 << 20;

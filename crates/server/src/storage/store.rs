@@ -195,7 +195,7 @@ impl<D: Disk> Store<D> {
         Some(sequence)
     }
 
-    /// Drops the oldest history of a zone that exceeds these octets.
+    /// Drops the oldest history of a zone that exceeds these octets, or [`answer::MAX_HISTORY`].
     pub fn limit_history(&mut self, zone: StoredZone, max_len: u64) {
         self.index.limit_history(zone.0, max_len);
     }

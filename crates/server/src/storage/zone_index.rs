@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use answer::MAX_HISTORY;
+
 use super::limits::StoreLimits;
 use super::record::{RecordHeader, RecordKind, record_len};
 
@@ -262,11 +264,12 @@ impl ZoneIndex {
         }
     }
 
-    /// Forgets the oldest history of a zone that exceeds the limit for one zone.
+    /// Forgets the oldest history of a zone that exceeds the limits for one zone: these octets, and the number of changes.
     pub(super) fn limit_history(&mut self, zone: u32, max_len: u64) {
         let Some(changes) = self.changes(zone) else { return };
+        let surplus = changes.history_count.saturating_sub(MAX_HISTORY);
         let (mut excess, mut count) = (changes.history_len.saturating_sub(max_len), 0);
-        while excess > 0 && count < changes.history_count {
+        while count < surplus || excess > 0 && count < changes.history_count {
             excess = excess.saturating_sub(changes.entries[count].len.into());
             count += 1;
         }

@@ -81,6 +81,24 @@ fn a_snapshot_from_before_a_replacement_is_dropped() {
     }
 }
 
+/// As in memory: a server with small updates would keep, and copy, changes that nobody gets.
+#[test]
+fn the_number_of_changes_in_the_history_of_a_zone_is_limited() {
+    const CHANGES: u32 = 300;
+    let mut zone = Zone::new();
+    zone.image(1, ImageBase::Replacement).expect("a new version");
+    for serial in 1..=CHANGES {
+        zone.change(serial, serial + 1).expect("it follows the last one");
+    }
+    zone.sync();
+    zone.image(CHANGES + 1, SNAPSHOT).expect("the newest version");
+    zone.sync();
+    assert_eq!(zone.store.usage().dropped_changes, 300 - 256);
+    let kept = zone.store.changes_before_image(zone.zone, usize::MAX, u64::MAX);
+    assert_eq!((kept.remaining(), kept.first_serial()), (256, Some(CHANGES + 1 - 256)));
+    assert_eq!(zone.restart(), Some(CHANGES + 1));
+}
+
 #[test]
 fn the_oldest_history_of_a_zone_is_dropped_and_counted() {
     let mut zone = Zone::new();
