@@ -161,7 +161,8 @@ impl<D: Disk> Store<D> {
         }
         store.build_index(&mut recovery);
         for tail in recovery.tails.clone() {
-            store.copy_tail(tail)?;
+            // They may be in memory only, or on a disk that failed to sync them.
+            store.copy_needed(tail)?;
         }
         // A record may name a file that is gone: the number is not used again.
         store.image_numbers.fetch_max(recovery.newest_image + 1, Relaxed);
@@ -325,8 +326,8 @@ impl<D: Disk> Store<D> {
         recovery.zones = zones;
     }
 
-    /// Writes the good records of the last batch again: they may be in memory only, or on a disk that failed to sync them.
-    fn copy_tail(&mut self, (number, start): (u32, u32)) -> Result<(), StoreError> {
+    /// Appends again the good records of a segment that are needed, from `start` on.
+    pub(super) fn copy_needed(&mut self, (number, start): (u32, u32)) -> Result<(), StoreError> {
         let Some(Segment { file, salt, len, .. }) = self.segments.get(&number) else { return Ok(()) };
         let (file, salt, len) = (file.clone(), *salt, *len);
         let failed = |error| StoreError { file: segment_name(number), action: "read", error };

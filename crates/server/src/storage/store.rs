@@ -341,6 +341,7 @@ impl<D: Disk> Store<D> {
         if self.pending.is_empty() {
             return self.after_sync();
         }
+        let segment = self.current;
         // The second attempt is for a segment that failed to sync.
         if let Err(error) = self.write_batch() {
             // The reason for an error may be that nothing is in its place.
@@ -349,15 +350,28 @@ impl<D: Disk> Store<D> {
                 return Err(error);
             }
             self.write_batch()?;
-            match error.error.kind() {
-                io::ErrorKind::NotFound => tracing::error!(
-                    file = error.file,
-                    "a file of the journal was removed while zonda was using it: its contents will be lost at a restart"
-                ),
+            match segment.filter(|number| segment_name(*number) == error.file) {
+                Some(number) if error.error.kind() == io::ErrorKind::NotFound => {
+                    self.copy_removed(number);
+                    return self.try_sync();
+                }
                 _ => tracing::warn!(%error, "this part of the journal was written again to a new file"),
             }
         }
         self.after_sync()
+    }
+
+    /// Appends again what is needed of a file that somebody has removed. As long as it is open, it can be read.
+    fn copy_removed(&mut self, number: u32) {
+        let file = segment_name(number);
+        tracing::error!(
+            file,
+            "a file of the journal was removed while zonda was using it: its contents are written again to a new file"
+        );
+        if let Err(error) = self.copy_needed((number, RECORDS_START)) {
+            tracing::error!(%error, "the zones in it are written anew: until then a restart loses them");
+            self.index.zones_in(number).into_iter().for_each(|zone| self.index.ask_for_image(zone));
+        }
     }
 
     /// Fails if a start would not find the folder: what is durable in it counts for nothing.
@@ -492,20 +506,26 @@ impl<D: Disk> Store<D> {
 
     /// Removes void segments, and makes sure that what was removed cannot come back.
     pub(super) fn sync_removals(&mut self) -> Result<(), StoreError> {
-        let failed = |file, action, error| StoreError { file, action, error };
         while let Some(number) = self.void.last() {
-            let name = segment_name(*number);
-            match self.disk.remove(&name) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(name, "removed", error)),
-                _ => self.has_unsynced_removals = true,
-            }
+            self.remove_segment(*number)?;
+            self.has_unsynced_removals = true;
             self.void.pop();
         }
         if self.has_unsynced_removals {
-            self.disk.sync_directory().map_err(|error| failed(".".into(), "synced", error))?;
+            let failed = |error| StoreError { file: ".".into(), action: "synced", error };
+            self.disk.sync_directory().map_err(failed)?;
             self.has_unsynced_removals = false;
         }
         Ok(())
+    }
+
+    /// Removes the file of a segment, unless somebody else has.
+    fn remove_segment(&self, number: u32) -> Result<(), StoreError> {
+        let file = segment_name(number);
+        match self.disk.remove(&file) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(StoreError { file, action: "removed", error }),
+            _ => Ok(()),
+        }
     }
 }
 

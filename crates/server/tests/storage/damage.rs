@@ -3,10 +3,10 @@
 use std::io;
 
 use server::storage::disk::{Disk, DiskFile};
-use server::storage::{ImageBase, ImageReadError, Store, StoreLimits, StoredZone};
+use server::storage::{ImageBase, ImageReadError, Store, StoreLimits, StoredZone, Timers};
 use wire::Name;
 
-use crate::simulated_disk::SimulatedDisk;
+use crate::simulated_disk::{Random, SimulatedDisk};
 
 const JOURNAL: &str = "journal-00000001";
 const IMAGE: &str = "image-00000001";
@@ -230,6 +230,47 @@ fn what_compaction_finds_damaged_is_written_anew() {
     compact(&mut store);
     assert!(!is_there(&disk), "nothing in it is needed");
     assert_eq!(recover(&disk), (vec![Some(39), Some(4), Some(4)], vec![]));
+}
+
+/// As long as the file is open, everything in it can be read.
+#[test]
+fn a_file_that_is_removed_while_it_is_written_to_is_written_again() {
+    let disk = SimulatedDisk::default();
+    let limits = StoreLimits { segment_len: 1000, ..StoreLimits::default() };
+    let mut store = Store::open(disk.clone(), limits).expect("an empty disk").0;
+    let zones =
+        [0, 1].map(|number| (store.add_zone(), format!("zone{number}.example.").parse::<Name>().expect("a name")));
+    let image = |store: &mut Store<SimulatedDisk>, at: usize, serial: u32| {
+        let mut writer = store.image_writer();
+        writer.push(&[1; 200]).expect("it is small");
+        let (zone, name) = &zones[at];
+        let image = writer.finish().expect("it is small");
+        store.append_image(*zone, name.as_ref(), serial, ImageBase::Replacement, &image);
+    };
+    let timers = Timers { expires_at_s: 7, ..Timers::default() };
+    image(&mut store, 0, 1);
+    store.append_timers(zones[0].0, zones[0].1.as_ref(), timers);
+    store.sync().expect("the disk is good");
+    disk.remove(JOURNAL).expect("it is there");
+    store.append_change(zones[0].0, zones[0].1.as_ref(), (1, 2), &[7; 24]).expect("it follows");
+    store.sync().expect("the disk is good");
+    let found = |disk: &SimulatedDisk| {
+        let (_, recovery) = Store::open(disk.clone(), limits).expect("the disk can be read");
+        assert_eq!(recovery.damages, [""; 0]);
+        recovery.zone(zones[0].0).map(|zone| (zone.serial, zone.timers))
+    };
+    let after_crash = disk.fork();
+    after_crash.lose_power(&mut Random::new(1));
+    assert_eq!(found(&after_crash), Some((Some(2), Some(timers))));
+    // Nothing is left of it that compaction would try to remove for ever.
+    for serial in 0..20 {
+        image(&mut store, 1, serial);
+        store.sync().expect("the disk is good");
+        store.compact(10_000).expect("it can be read");
+    }
+    store.sync().expect("the disk is good");
+    assert!(disk.list().expect("names").len() < 8);
+    assert_eq!(found(&disk), Some((Some(2), Some(timers))));
 }
 
 /// Whatever the disk has of the zones would be lost if it counted as damaged.

@@ -316,12 +316,15 @@ impl DiskFile for SimulatedFile {
             return Ok(());
         }
         let fails = std::mem::take(&mut state.fails_sync) || state.fails_syncs;
-        let file = &mut state.files[self.index];
         // As Linux does it: what could not be written is dropped, still seen by readers, and the next sync succeeds.
-        let writes = std::mem::take(&mut file.writes);
+        let writes = std::mem::take(&mut state.files[self.index].writes);
         if fails {
             return Err(io::Error::other("the disk has failed"));
         }
+        if !state.visible.values().any(|index| *index == self.index) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let file = &mut state.files[self.index];
         writes.iter().for_each(|(offset, bytes)| write(&mut file.durable, *offset, bytes));
         Ok(())
     }

@@ -130,8 +130,7 @@ impl<D: Disk> Store<D> {
         }
         // What the header of this segment makes void must be gone first.
         self.sync_removals()?;
-        let failed = |error| StoreError { file: segment_name(segment), action: "removed", error };
-        self.disk.remove(&segment_name(segment)).map_err(failed)?;
+        self.remove_segment(segment)?;
         self.segments.remove(&segment);
         self.index.live.remove(&segment);
         self.compaction = None;
