@@ -124,6 +124,8 @@ pub(super) struct SegmentScan<'f, F> {
     offset: u32,
     end: u32,
     buffer: Vec<u8>,
+    /// How many octets are read at once.
+    read_len: usize,
     /// The part of the file in `buffer`.
     buffer_start: u32,
     /// The end of the last record, and where its batch starts; `None` if the scan has started after the start of a batch.
@@ -134,7 +136,13 @@ impl<'f, F: DiskFile> SegmentScan<'f, F> {
     /// Scans from `offset` to `end`.
     pub(super) fn new(file: &'f F, salt: u32, offset: u32, end: u32) -> SegmentScan<'f, F> {
         let batch = (offset == RECORDS_START).then_some(RECORDS_START);
-        SegmentScan { file, salt, offset, end, buffer: Vec::new(), buffer_start: offset, last: (offset, batch) }
+        let buffer = Vec::new();
+        SegmentScan { file, salt, offset, end, buffer, read_len: READ_LEN, buffer_start: offset, last: (offset, batch) }
+    }
+
+    /// Reads at most so many octets at once, unless more are needed.
+    pub(super) fn limit_reads(&mut self, len: u32) {
+        self.read_len = len as usize;
     }
 
     /// A scan that starts at `offset`, after the same records.
@@ -196,7 +204,7 @@ impl<'f, F: DiskFile> SegmentScan<'f, F> {
     fn checksum(&mut self, mut at: u32, len: u32) -> io::Result<u32> {
         let (mut checksum, mut left) = (self.salt, len as usize);
         while left > 0 {
-            let part = self.bytes(at, left.min(READ_LEN))?;
+            let part = self.bytes(at, left.min(self.read_len))?;
             if part.is_empty() {
                 return Ok(!checksum);
             }
@@ -213,7 +221,7 @@ impl<'f, F: DiskFile> SegmentScan<'f, F> {
         let is_buffered =
             |scan: &Self| at >= scan.buffer_start && (at - scan.buffer_start) as usize + len <= scan.buffer.len();
         if !is_buffered(self) {
-            self.buffer.resize(READ_LEN.max(len).min((self.end - at) as usize), 0);
+            self.buffer.resize(self.read_len.max(len).min((self.end - at) as usize), 0);
             let read = read_full(self.file, &mut self.buffer, at.into())?;
             self.buffer.truncate(read);
             self.buffer_start = at;

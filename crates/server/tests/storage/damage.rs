@@ -191,9 +191,19 @@ fn changes_whose_image_is_lost_are_reported() {
     assert!(messages.iter().any(|message| message.contains("the image of zone1.example. is lost")), "{messages:?}");
 }
 
-/// The server still has the version: the segment stays until a new image of it replaces what is damaged.
 #[test]
 fn what_compaction_finds_damaged_is_written_anew() {
+    compact_damaged(0, |disk, offset| assert!(disk.flip(JOURNAL, offset, 1)));
+}
+
+/// Otherwise the journal would grow for ever.
+#[test]
+fn what_compaction_cannot_read_is_written_anew() {
+    compact_damaged(2, |disk, offset| disk.set_unreadable(JOURNAL, offset..offset + 1));
+}
+
+/// The server still has the version: the segment stays until a new image of it replaces what is damaged.
+fn compact_damaged(expected_failures: u32, damage: impl Fn(&SimulatedDisk, usize)) {
     let disk = SimulatedDisk::default();
     store_with_zones(&disk);
     let limits = StoreLimits { segment_len: 1000, ..StoreLimits::default() };
@@ -208,26 +218,34 @@ fn what_compaction_finds_damaged_is_written_anew() {
         store.append_image(StoredZone(0), name.as_ref(), serial, ImageBase::Replacement, &image);
         store.sync().expect("the disk is good");
     }
-    assert!(disk.flip(JOURNAL, payload_of(&disk, 1, 2) + 10, 1), "its second change");
+    // Its second change.
+    damage(&disk, payload_of(&disk, 1, 2) + 10);
     let compact = |store: &mut Store<SimulatedDisk>| {
+        let mut failures = 0;
         for _ in 0..100 {
-            let has_work = store.compact(10_000).expect("it can be read");
+            let has_work = store.compact(10_000).unwrap_or_else(|_| {
+                failures += 1;
+                true
+            });
             store.sync().expect("the disk is good");
             if !has_work {
-                return;
+                return failures;
             }
         }
         panic!("the compaction does not end");
     };
     let is_there = |disk: &SimulatedDisk| disk.list().expect("names").iter().any(|name| name == JOURNAL);
-    compact(&mut store);
+    assert_eq!(compact(&mut store), expected_failures);
     assert!(is_there(&disk));
-    assert!(store.take_due_images().contains(&StoredZone(1)));
-    let (name, snapshot): (Name, _) = ("zone1.example.".parse().expect("a name"), image(&store));
-    let base = ImageBase::Snapshot { max_history_len: u64::MAX };
-    assert!(store.append_image(StoredZone(1), name.as_ref(), 4, base, &snapshot).is_some());
+    let due = store.take_due_images();
+    assert!(due.contains(&StoredZone(1)), "{due:?}");
+    for zone in due {
+        let (name, snapshot): (Name, _) = (format!("zone{}.example.", zone.0).parse().expect("a name"), image(&store));
+        let base = ImageBase::Snapshot { max_history_len: u64::MAX };
+        assert!(store.append_image(zone, name.as_ref(), 4, base, &snapshot).is_some(), "{zone:?}");
+    }
     store.sync().expect("the disk is good");
-    compact(&mut store);
+    assert_eq!(compact(&mut store), 0);
     assert!(!is_there(&disk), "nothing in it is needed");
     assert_eq!(recover(&disk), (vec![Some(39), Some(4), Some(4)], vec![]));
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::panic::Location;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -46,6 +47,8 @@ struct DiskState {
     fails_sync: bool,
     /// How many reads fail.
     failing_reads: u32,
+    /// A file, and where it cannot be read.
+    unreadable: Option<(usize, Range<usize>)>,
     /// All syncs fail.
     fails_syncs: bool,
     /// Writes fail: the disk is full.
@@ -98,6 +101,12 @@ impl SimulatedDisk {
     /// The next reads of files fail, so many of them.
     pub fn fail_reads(&self, count: u32) {
         self.lock().failing_reads = count;
+    }
+
+    /// A part of a file cannot be read from now on.
+    pub fn set_unreadable(&self, name: &str, part: Range<usize>) {
+        let mut state = self.lock();
+        state.unreadable = state.visible.get(name).map(|index| (*index, part));
     }
 
     /// All syncs fail from now on, or none.
@@ -286,8 +295,11 @@ impl DiskFile for SimulatedFile {
 
     fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut state = self.disk.lock();
-        if state.failing_reads > 0 {
-            state.failing_reads -= 1;
+        let is_unreadable = state.unreadable.as_ref().is_some_and(|(index, part)| {
+            *index == self.index && part.start < offset as usize + out.len() && offset < part.end as u64
+        });
+        if is_unreadable || state.failing_reads > 0 {
+            state.failing_reads = state.failing_reads.saturating_sub(1);
             const EIO: i32 = 5;
             return Err(io::Error::from_raw_os_error(EIO));
         }

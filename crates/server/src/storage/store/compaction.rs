@@ -1,5 +1,7 @@
 //! Compaction: copies the records that are still needed out of the oldest segment, in small steps, and then removes it.
 
+use std::io;
+
 use super::{Segment, Store, StoreError, segment_name};
 use crate::storage::disk::Disk;
 use crate::storage::record::{RecordHeader, RecordKind, read_record};
@@ -15,6 +17,8 @@ pub(in crate::storage) struct Compaction {
     is_done: bool,
     /// Zones that need what could not be copied: the segment stays until each has a new image. `None` before all was copied.
     damaged: Option<Vec<u32>>,
+    /// How many attempts to read have failed since the last step.
+    failures: u32,
 }
 
 fn warn_of_damage(segment: u32, offset: u32) {
@@ -27,6 +31,10 @@ fn warn_of_damage(segment: u32, offset: u32) {
 
 /// More small segments than this are merged: each start leaves one.
 const MAX_SMALL: usize = 8;
+/// After so many failed attempts, a place that cannot be read counts as damaged.
+const MAX_READ_FAILURES: u32 = 3;
+/// How much is read at once after a failed attempt, and how much is left out then: the disk may be good before and after that.
+const PAGE_LEN: u32 = 4096;
 
 impl<D: Disk> Store<D> {
     /// Takes a step: copies records out of at most `budget` octets of a segment, which the next [`Store::sync`] makes durable. Returns
@@ -38,27 +46,35 @@ impl<D: Disk> Store<D> {
                 offset: RECORDS_START,
                 is_done: false,
                 damaged: None,
+                failures: 0,
             });
         }
-        let Some(Compaction { segment: number, offset, is_done: false, .. }) = self.compaction else {
+        let Some(Compaction { segment: number, offset, is_done: false, failures, .. }) = self.compaction else {
             return Ok(self.compaction.as_ref().is_some_and(|compaction| compaction.damaged.is_none()));
         };
-        let failed = |error| StoreError { file: segment_name(number), action: "read", error };
         let Some(segment) = self.segments.get(&number) else { return Ok(false) };
         let (file, salt, end) = (segment.file.clone(), segment.salt, segment.len);
         let step_end = end.min(offset.saturating_add(budget));
         let mut scan = SegmentScan::new(&*file, salt, offset, end);
+        if failures > 0 {
+            scan.limit_reads(PAGE_LEN);
+        }
         while scan.offset() < step_end {
-            match scan.next().map_err(failed)? {
+            let found = match scan.next() {
+                Ok(found) => found,
+                Err(error) => return self.read_failed(scan.offset(), error),
+            };
+            match found {
                 Some(Scanned::Record(at, header)) => {
                     let location = Location { segment: number, offset: at };
                     // The oldest segment has nothing older that a removal would have to hide.
                     let is_oldest = self.segments.keys().next() == Some(&number) && !self.has_unsynced_removals;
                     let hides = header.kind == RecordKind::Removed && !is_oldest;
                     if hides || self.is_kept(&header, location) {
-                        match read_record(&*file, at.into(), salt).map_err(failed)? {
-                            Some(record) => self.append_copy(&record, location),
-                            None => warn_of_damage(number, at),
+                        match read_record(&*file, at.into(), salt) {
+                            Ok(Some(record)) => self.append_copy(&record, location),
+                            Ok(None) => warn_of_damage(number, at),
+                            Err(error) => return self.read_failed(at, error),
                         }
                     }
                 }
@@ -72,7 +88,26 @@ impl<D: Disk> Store<D> {
             }
         }
         let offset = scan.offset();
-        self.compaction = Some(Compaction { segment: number, offset, is_done: offset >= end, damaged: None });
+        let is_done = offset >= end;
+        self.compaction = Some(Compaction { segment: number, offset, is_done, damaged: None, failures: 0 });
+        Ok(true)
+    }
+
+    /// The next step starts where reading has failed, or after that place once it has failed often. Whatever needs the part that is left
+    /// out gets a new image in the end.
+    fn read_failed(&mut self, at: u32, error: io::Error) -> Result<bool, StoreError> {
+        let Some(compaction) = &mut self.compaction else { return Ok(false) };
+        (compaction.offset, compaction.failures) = (at, compaction.failures + 1);
+        let error = StoreError { file: segment_name(compaction.segment), action: "read", error };
+        if compaction.failures < MAX_READ_FAILURES {
+            return Err(error);
+        }
+        compaction.offset = (at / PAGE_LEN + 1).saturating_mul(PAGE_LEN);
+        tracing::error!(
+            %error,
+            offset = at,
+            "a part of the journal cannot be read, and is given up: what is lost of zones that are served is written anew"
+        );
         Ok(true)
     }
 
