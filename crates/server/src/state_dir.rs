@@ -18,6 +18,7 @@ use netio::privilege::{Identity, current_user};
 use crate::added_zones::{ADDED_ZONES, DAMAGED_ZONES};
 use crate::frozen_zones::FROZEN_ZONES;
 use crate::printable::printable_path;
+use crate::replace_file::sync_folder;
 use crate::write_help::write_help;
 
 /// Why a state-dir cannot be used. The message says what to do.
@@ -133,12 +134,14 @@ fn create_as_root(path: &Path) -> io::Result<bool> {
     ensure_folder(path, 0o750).map(|metadata| metadata.is_dir())
 }
 
-/// Creates a folder if there is nothing at `path`; returns what is there, without following a link.
+/// Creates a folder if there is nothing at `path`, durably; returns what is there, without following a link.
 fn ensure_folder(path: &Path, mode: u32) -> io::Result<Metadata> {
     match DirBuilder::new().mode(mode).create(path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        _ => fs::symlink_metadata(path),
+        Ok(()) => sync_folder(path)?,
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        Err(_) => (),
     }
+    fs::symlink_metadata(path)
 }
 
 /// Whether it is a folder in which only root can replace what root created.
@@ -224,11 +227,7 @@ impl StateDir {
     /// Creates the folder if it is missing, and locks it.
     pub fn open(path: &Path) -> Result<StateDir, StateDirError> {
         let unusable = |error| StateDirError::Unusable(path.to_owned(), error);
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o750)
-            .create(path)
-            .map_err(|error| broken_link(path).unwrap_or_else(|| unusable(error)))?;
+        create_folders(path).map_err(|error| broken_link(path).unwrap_or_else(|| unusable(error)))?;
         // A link to it is followed, as systemd makes one with DynamicUser=: the checks concern the folder that is opened.
         let folder = fs::canonicalize(path).and_then(|path| open_directory(&path)).map_err(unusable)?;
         let metadata = folder.metadata().map_err(unusable)?;
@@ -281,6 +280,14 @@ impl StateDir {
     pub fn file(&self, name: &str) -> PathBuf {
         within(&self.folder, name)
     }
+}
+
+/// Creates a folder with its missing parents, durably: all that is synced in it would be lost with it.
+fn create_folders(path: &Path) -> io::Result<()> {
+    let is_missing = |folder: &&Path| !folder.as_os_str().is_empty() && fs::symlink_metadata(folder).is_err();
+    let missing: Vec<&Path> = path.ancestors().take_while(is_missing).collect();
+    DirBuilder::new().recursive(true).mode(0o750).create(path)?;
+    missing.into_iter().try_for_each(sync_folder)
 }
 
 /// The path of a file in an open folder.
