@@ -144,6 +144,7 @@ impl SimulatedDisk {
         (state.crash_in, state.fails_sync, state.fails_syncs, state.is_full) = (None, false, false, false);
         state.is_moved = false;
         let mut names: Vec<String> = state.visible.keys().chain(state.durable.keys()).cloned().collect();
+        names.sort_unstable();
         names.dedup();
         for name in names {
             let [now, then] = [&state.visible, &state.durable].map(|files| files.get(&name).copied());
@@ -216,6 +217,14 @@ impl SimulatedDisk {
         Ok(())
     }
 
+    /// Fails if a sync is to fail.
+    fn fail_sync(state: &mut DiskState) -> io::Result<()> {
+        match std::mem::take(&mut state.fails_sync) || state.fails_syncs {
+            true => Err(io::Error::other("the disk has failed")),
+            false => Ok(()),
+        }
+    }
+
     /// Whether a sync from this line is to be done.
     fn sync_step(state: &mut DiskState, site: &'static Location<'static>) -> io::Result<bool> {
         SimulatedDisk::step(state)?;
@@ -277,9 +286,11 @@ impl Disk for SimulatedDisk {
     #[track_caller]
     fn sync_directory(&self) -> io::Result<()> {
         let mut state = self.lock();
-        if SimulatedDisk::sync_step(&mut state, Location::caller())? {
-            state.durable = state.visible.clone();
+        if !SimulatedDisk::sync_step(&mut state, Location::caller())? {
+            return Ok(());
         }
+        SimulatedDisk::fail_sync(&mut state)?;
+        state.durable = state.visible.clone();
         Ok(())
     }
 
@@ -327,12 +338,9 @@ impl DiskFile for SimulatedFile {
         if !SimulatedDisk::sync_step(&mut state, Location::caller())? {
             return Ok(());
         }
-        let fails = std::mem::take(&mut state.fails_sync) || state.fails_syncs;
         // As Linux does it: what could not be written is dropped, still seen by readers, and the next sync succeeds.
         let writes = std::mem::take(&mut state.files[self.index].writes);
-        if fails {
-            return Err(io::Error::other("the disk has failed"));
-        }
+        SimulatedDisk::fail_sync(&mut state)?;
         if !state.visible.values().any(|index| *index == self.index) {
             return Err(io::ErrorKind::NotFound.into());
         }
