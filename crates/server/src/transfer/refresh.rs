@@ -198,7 +198,7 @@ impl RefreshScheduler {
     }
 
     /// Continues from the stored times. RFC 1034 4.3.5: the time during which the server was down counts. NOTIFY that came meanwhile is lost, so
-    /// the zone is checked soon in any case.
+    /// the zone is checked soon in any case; after a long time most zones are overdue, and have their turn as well.
     fn restore(&mut self, zone: ZoneId, version: ZoneVersion, limits: TimerLimits, now_s: u32) {
         let timers = limits.apply(version.timers);
         let latest = StoredTimers {
@@ -214,12 +214,15 @@ impl RefreshScheduler {
         // The clock or the configuration may have changed.
         slot.expires_at_s = stored.expires_at_s.min(latest.expires_at_s);
         if slot.expires_at_s <= now_s {
-            self.expire(zone.index);
+            return self.expire(zone.index);
+        }
+        let due_s = stored.check_at_s.min(latest.check_at_s);
+        let may_wait = soon_s < slot.expires_at_s.saturating_sub(timers.retry_s);
+        let check_at_s = if due_s <= now_s && may_wait { soon_s } else { due_s.min(soon_s) };
+        if check_at_s <= now_s {
+            self.enqueue(zone.index, Lane::Refresh);
         } else {
-            match stored.check_at_s.min(latest.check_at_s).min(soon_s) {
-                at_s if at_s <= now_s => self.enqueue(zone.index, Lane::Refresh),
-                at_s => self.set_timer(zone.index, Some(at_s)),
-            }
+            self.set_timer(zone.index, Some(check_at_s));
         }
     }
 

@@ -193,6 +193,30 @@ fn a_restored_zone_is_checked_soon_though_its_refresh_is_not_due() {
     assert_eq!(actions(&mut scheduler, 1000), [probe(0, A)]);
 }
 
+/// After a time longer than REFRESH, all zones are overdue.
+#[test]
+fn overdue_zones_of_a_restart_are_checked_at_a_bounded_rate_unless_they_expire_soon() {
+    let mut scheduler = scheduler();
+    for index in 0..5000 {
+        let expires_at_s = if index == 4999 { 1010 } else { 5000 };
+        scheduler.add(id(index), &peers(1), TimerLimits::default(), version(5, 10, expires_at_s), 1000);
+    }
+    let mut checked = |now_s| {
+        let mut zones = Vec::new();
+        while let Some(action) = scheduler.next_action(now_s) {
+            if let RefreshAction::Probe { zone, primary } = action {
+                zones.push(zone.index);
+                scheduler.probe_result(zone, primary, answer(5), now_s);
+            }
+        }
+        zones
+    };
+    let first = checked(1000);
+    assert!(first.contains(&4999) && first.len() == 1001, "{}", first.len());
+    let counts: Vec<usize> = (1001..=1005).map(|now_s| checked(now_s).len()).collect();
+    assert_eq!(counts, [1000, 1000, 1000, 999, 0]);
+}
+
 #[test]
 fn a_retransfer_that_is_requested_during_a_transfer_is_not_lost() {
     let mut scheduler = with_served_zone(1);
