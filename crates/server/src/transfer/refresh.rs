@@ -30,10 +30,10 @@ use crate::zone_timers::ZoneTimers;
 pub use actions::{CheckFailure, ProbeResult, RefreshAction, RefreshStatus, TransferResult, ZoneVersion};
 use delivery::{Delivery, KnownCommands};
 use fastrand::Rng;
-use primary_state::{PrimaryState, QueueEntry};
+use primary_state::{PrimaryState, QueueEntry, queue_entry};
 use quick_checks::QuickChecks;
 use restored_checks::RestoredChecks;
-use zone_slot::{Flags, Lane, NO_PRIMARY, ZoneSlot, ZoneState};
+use zone_slot::{Flags, Lane, NO_PRIMARY, Need, ZoneSlot, ZoneState};
 
 /// How much may be in flight.
 #[derive(Clone, Copy, Debug)]
@@ -59,11 +59,18 @@ impl Default for RefreshLimits {
 /// The zones that share their primaries.
 #[derive(Default)]
 struct GroupState {
-    waiting: BinaryHeap<QueueEntry>,
+    /// By [`Need`]: zones that wait for room for a transfer do not delay checks.
+    queues: [WaitingZones; Need::ALL.len()],
+}
+
+/// The zones of a group that wait and need the same.
+#[derive(Default)]
+struct WaitingZones {
+    entries: BinaryHeap<QueueEntry>,
     /// How many of these entries are of zones that have left the queue, or have a more urgent entry.
     stale: usize,
     is_active: bool,
-    /// By which of its primaries it is blocked, one bit each.
+    /// By which of the primaries they are blocked, one bit each.
     blocked_on: u16,
 }
 
@@ -106,8 +113,8 @@ pub struct RefreshScheduler {
     checks: HashMap<u32, Check>,
     quick_checks: QuickChecks,
     restored_checks: RestoredChecks,
-    /// Groups with waiting zones and a primary that has room, perhaps.
-    active: VecDeque<GroupId>,
+    /// Groups with zones that wait and have this need, and a primary that has room, perhaps.
+    active: VecDeque<(GroupId, Need)>,
     /// Primaries with waiting transfers and room for one, perhaps, by [`Delivery`].
     ready: [VecDeque<PrimaryId>; Delivery::ALL.len()],
     /// Dead primaries by the time when they are tried again.
@@ -116,7 +123,8 @@ pub struct RefreshScheduler {
     /// Zones that are with the writer, by [`Delivery`].
     delivered: [u32; Delivery::ALL.len()],
     commands: KnownCommands,
-    arrivals: u32,
+    /// How often a zone has entered a queue.
+    arrivals: u64,
     random: Rng,
     limits: RefreshLimits,
 }
@@ -240,14 +248,14 @@ impl RefreshScheduler {
             return; // Another setting changed: what is in progress goes on.
         }
         self.checks.remove(&zone.index);
-        let former = slot.group;
+        let former = slot;
         let slot = &mut self.slots[zone.index as usize];
         (slot.group, slot.primary) = (group, primary.unwrap_or(NO_PRIMARY));
         slot.failed = 0; // The positions are those of the former group.
         if slot.state != ZoneState::Delivered {
             // Results of the former primaries are ignored.
-            let state = std::mem::replace(&mut slot.state, ZoneState::Idle);
-            self.leave_queue(former, state);
+            slot.state = ZoneState::Idle;
+            self.leave_queue(former);
             self.enqueue(zone.index, Lane::Urgent);
         } else {
             slot.flags.set(Flags::CHECK_AGAIN);
@@ -271,41 +279,41 @@ impl RefreshScheduler {
         let Some(slot) = self.slots.get_mut(index as usize).filter(|slot| slot.state != ZoneState::Vacant) else {
             return;
         };
-        let ZoneSlot { group, state, intervals, delivery, .. } = *slot;
-        *slot = ZoneSlot::VACANT;
-        self.intervals.release(intervals);
+        let former = std::mem::replace(slot, ZoneSlot::VACANT);
+        self.intervals.release(former.intervals);
         self.timers.clear(index);
         self.checks.remove(&index);
         self.quick_checks.forget(index);
-        if state == ZoneState::Delivered {
-            self.delivery_ended(delivery);
+        if former.state == ZoneState::Delivered {
+            self.delivery_ended(former.delivery);
         }
-        self.leave_queue(group, state);
-        self.release(group);
+        self.leave_queue(former);
+        self.release(former.group);
     }
 
-    /// A zone of this group had this state. If it waited, its entry in the queue is stale from now on. A group whose primaries are dead takes
+    /// A zone was as this slot. If it waited, its entry in the queue is stale from now on. A group whose primaries are dead takes
     /// none of its entries: so those that are stale are dropped once they are the majority, which costs little per entry.
-    fn leave_queue(&mut self, id: GroupId, state: ZoneState) {
-        if state != ZoneState::Waiting {
+    fn leave_queue(&mut self, former: ZoneSlot) {
+        if former.state != ZoneState::Waiting {
             return;
         }
-        let group = &mut self.groups[id.0 as usize];
-        group.stale += 1;
-        if 2 * group.stale <= group.waiting.len() {
+        let (id, need) = (former.group, former.waits_with());
+        let queue = &mut self.groups[id.0 as usize].queues[need as usize];
+        queue.stale += 1;
+        if 2 * queue.stale <= queue.entries.len() {
             return;
         }
         let mut seen = HashSet::new();
-        let mut waiting = std::mem::take(&mut group.waiting).into_sorted_vec();
+        let mut entries = std::mem::take(&mut queue.entries).into_sorted_vec();
         // The first entry in the order of the queue is last here. A zone that was removed and added again may have several.
-        waiting.reverse();
-        waiting.retain(|Reverse((lane, _, index))| {
+        entries.reverse();
+        entries.retain(|Reverse((lane, _, _, index))| {
             let slot = &self.slots[*index as usize];
-            slot.is_waiting_in(id, *lane) && seen.insert(*index)
+            slot.is_waiting_in(id, need, *lane) && seen.insert(*index)
         });
-        waiting.shrink_to_fit();
-        let group = &mut self.groups[id.0 as usize];
-        (group.waiting, group.stale) = (waiting.into(), 0);
+        entries.shrink_to_fit();
+        let queue = &mut self.groups[id.0 as usize].queues[need as usize];
+        (queue.entries, queue.stale) = (entries.into(), 0);
     }
 
     /// Sets the timer of a zone for its next check, if that is known, and its expiry; clears it if neither is to come.
@@ -389,12 +397,12 @@ impl RefreshScheduler {
         let Some(group) = self.table.group(id).cloned() else { return };
         let unused = self.table.release(id);
         if self.table.group(id).is_none() {
-            let is_active = self.groups[id.0 as usize].is_active;
-            self.groups[id.0 as usize] = GroupState { is_active, ..GroupState::default() };
-            if is_active {
+            let former = std::mem::take(&mut self.groups[id.0 as usize]);
+            for need in Need::ALL.into_iter().filter(|need| former.queues[*need as usize].is_active) {
+                self.groups[id.0 as usize].queues[need as usize].is_active = true;
                 // The room that it was woken for is for another group.
                 let used = group.primaries.iter().filter(|primary| !unused.contains(primary));
-                used.for_each(|primary| self.wake_one(*primary));
+                used.for_each(|primary| self.wake_next(*primary, need));
             }
         }
         for primary in unused {
@@ -466,20 +474,18 @@ impl RefreshScheduler {
     }
 
     fn enqueue(&mut self, index: u32, lane: Lane) {
-        let slot = &mut self.slots[index as usize];
-        if slot.state == ZoneState::Waiting && slot.lane <= lane {
-            let group = slot.group;
-            return self.activate(group);
+        let former = self.slots[index as usize];
+        let (group, need) = (former.group, former.need());
+        if former.state == ZoneState::Waiting && former.lane <= lane && former.waits_with() == need {
+            return self.activate(group, need);
         }
         // The order among urgent and unserved zones is that of arrival; served zones go by expiry, the earliest first.
-        let order = if lane == Lane::Refresh { slot.expires_at_s } else { self.arrivals };
-        let state = std::mem::replace(&mut slot.state, ZoneState::Waiting);
-        slot.lane = lane;
-        let group = slot.group;
-        self.leave_queue(group, state);
-        self.arrivals = self.arrivals.wrapping_add(1);
+        let order = if lane == Lane::Refresh { former.expires_at_s.into() } else { self.arrivals };
+        self.slots[index as usize].wait(lane);
+        self.leave_queue(former);
+        self.arrivals += 1;
         self.set_timer(index, None);
-        self.groups[group.0 as usize].waiting.push(Reverse((lane, order, index)));
-        self.activate(group);
+        self.groups[group.0 as usize].queues[need as usize].entries.push(queue_entry(lane, order, index));
+        self.activate(group, need);
     }
 }

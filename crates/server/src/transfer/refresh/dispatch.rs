@@ -6,8 +6,9 @@ use std::sync::Arc;
 use super::super::primary::{Group, GroupId, PrimaryId};
 use super::actions::RefreshAction;
 use super::delivery::Delivery;
-use super::zone_slot::{Flags, NO_PRIMARY, ZoneState};
-use super::{Check, GroupState, RefreshScheduler};
+use super::primary_state::{QueueEntry, TransferQueue, queue_entry};
+use super::zone_slot::{Flags, NO_PRIMARY, Need, ZoneState};
+use super::{Check, RefreshScheduler, WaitingZones};
 
 impl RefreshScheduler {
     /// Starts what can be started. Each turn of the loops starts something or takes an entry from a queue.
@@ -17,10 +18,10 @@ impl RefreshScheduler {
             self.wake_all(primary);
         }
         loop {
-            while let Some(group) = self.active.pop_front() {
-                self.groups[group.0 as usize].is_active = false;
-                if self.start_check(group, now_s) {
-                    self.activate(group); // At the end, so that all groups have their turn.
+            while let Some((group, need)) = self.active.pop_front() {
+                self.waiting(group, need).is_active = false;
+                if self.start_check(group, need, now_s) {
+                    self.activate(group, need); // At the end, so that all groups have their turn.
                 }
             }
             self.start_transfers(now_s);
@@ -37,38 +38,42 @@ impl RefreshScheduler {
         !self.active.is_empty() || Delivery::ALL.iter().any(may_transfer)
     }
 
-    pub(super) fn activate(&mut self, group: GroupId) {
-        let state = &mut self.groups[group.0 as usize];
-        if !state.is_active && !state.waiting.is_empty() {
-            state.is_active = true;
-            self.active.push_back(group);
+    fn waiting(&mut self, group: GroupId, need: Need) -> &mut WaitingZones {
+        &mut self.groups[group.0 as usize].queues[need as usize]
+    }
+
+    pub(super) fn activate(&mut self, group: GroupId, need: Need) {
+        let waiting = self.waiting(group, need);
+        if !waiting.is_active && !waiting.entries.is_empty() {
+            waiting.is_active = true;
+            self.active.push_back((group, need));
         }
     }
 
-    /// Starts the check of the first waiting zone of a group; returns whether the group can go on.
-    fn start_check(&mut self, id: GroupId, now_s: u32) -> bool {
+    /// Starts the check of the first waiting zone of a group with this need; returns whether the group can go on.
+    fn start_check(&mut self, id: GroupId, need: Need, now_s: u32) -> bool {
         // If it has ended, that has woken another one.
         let Some(group) = self.table.group(id).cloned() else { return false };
-        let Some(Reverse((lane, _, index))) = self.groups[id.0 as usize].waiting.peek().copied() else {
+        let Some(Reverse((lane, _, _, index))) = self.waiting(id, need).entries.peek().copied() else {
             // All its zones that waited have left the queue since it was woken.
-            group.primaries.iter().for_each(|primary| self.wake_one(*primary));
+            group.primaries.iter().for_each(|primary| self.wake_next(*primary, need));
             return false;
         };
-        let is_stale = !self.slots[index as usize].is_waiting_in(id, lane);
+        let is_stale = !self.slots[index as usize].is_waiting_in(id, need, lane);
         if !is_stale && !self.start_zone(index, &group, now_s) {
-            self.block(id, &group);
+            self.block(id, need, &group);
             return false;
         }
-        let GroupState { waiting, stale, .. } = &mut self.groups[id.0 as usize];
-        waiting.pop();
+        let WaitingZones { entries, stale, .. } = self.waiting(id, need);
+        entries.pop();
         *stale = stale.saturating_sub(usize::from(is_stale));
-        if !waiting.is_empty() {
+        if !entries.is_empty() {
             return true;
         }
-        waiting.shrink_to_fit(); // It may have held a million zones.
+        entries.shrink_to_fit(); // It may have held a million zones.
         if is_stale {
             // The room that it was woken for is for another group.
-            group.primaries.iter().for_each(|primary| self.wake_one(*primary));
+            group.primaries.iter().for_each(|primary| self.wake_next(*primary, need));
         }
         true
     }
@@ -110,24 +115,29 @@ impl RefreshScheduler {
     }
 
     /// A group that can start nothing is tried again when one of its primaries has room.
-    fn block(&mut self, id: GroupId, group: &Arc<Group>) {
+    fn block(&mut self, id: GroupId, need: Need, group: &Arc<Group>) {
         for (position, primary) in group.primaries.iter().enumerate() {
-            let state = &mut self.groups[id.0 as usize];
-            if state.blocked_on & 1 << position == 0 {
-                state.blocked_on |= 1 << position;
-                self.primaries[primary.0 as usize].blocked.push_back(id);
+            let waiting = self.waiting(id, need);
+            if waiting.blocked_on & 1 << position == 0 {
+                waiting.blocked_on |= 1 << position;
+                self.primaries[primary.0 as usize].blocked[need as usize].push_back(id);
             }
         }
     }
 
-    /// A primary has room for one more: a group with a zone that waits for it is tried.
-    pub(super) fn wake_one(&mut self, primary: PrimaryId) {
-        while let Some(id) = self.primaries[primary.0 as usize].blocked.pop_front() {
+    /// A primary has room for one more, perhaps a probe, perhaps a transfer: for each need, a group with a zone that waits for it is tried.
+    fn wake_one(&mut self, primary: PrimaryId) {
+        Need::ALL.into_iter().for_each(|need| self.wake_next(primary, need));
+    }
+
+    /// The next group with a zone that has this need and waits for this primary is tried.
+    pub(super) fn wake_next(&mut self, primary: PrimaryId, need: Need) {
+        while let Some(id) = self.primaries[primary.0 as usize].blocked[need as usize].pop_front() {
             let Some(position) = self.position(id, primary) else { continue };
-            let state = &mut self.groups[id.0 as usize];
-            state.blocked_on &= !(1 << position);
-            if !state.waiting.is_empty() {
-                return self.activate(id);
+            let waiting = self.waiting(id, need);
+            waiting.blocked_on &= !(1 << position);
+            if !waiting.entries.is_empty() {
+                return self.activate(id, need);
             }
         }
     }
@@ -140,8 +150,10 @@ impl RefreshScheduler {
 
     pub(super) fn wake_all(&mut self, primary: PrimaryId) {
         self.make_ready(primary);
-        for _ in 0..self.primaries[primary.0 as usize].blocked.len() {
-            self.wake_one(primary);
+        for need in Need::ALL {
+            for _ in 0..self.primaries[primary.0 as usize].blocked[need as usize].len() {
+                self.wake_next(primary, need);
+            }
         }
     }
 
@@ -152,10 +164,10 @@ impl RefreshScheduler {
         let position = self.position(self.slots[index as usize].group, primary);
         let slot = &mut self.slots[index as usize];
         (slot.state, slot.primary) = (ZoneState::WaitingForTransfer, position.unwrap_or(NO_PRIMARY));
-        let entry = Reverse((slot.lane, self.arrivals, index));
-        self.arrivals = self.arrivals.wrapping_add(1);
+        let (entry, is_served) = (queue_entry(slot.lane, self.arrivals, index), slot.is_served());
+        self.arrivals += 1;
         let delivery = self.delivery(index);
-        self.primaries[primary.0 as usize].transfers[delivery.index()].entries.push(entry);
+        self.primaries[primary.0 as usize].transfers[delivery.index()].push(entry, is_served);
         self.make_ready(primary);
     }
 
@@ -163,7 +175,7 @@ impl RefreshScheduler {
     pub(super) fn make_ready(&mut self, primary: PrimaryId) {
         for delivery in Delivery::ALL {
             let queue = &mut self.primaries[primary.0 as usize].transfers[delivery.index()];
-            if !queue.is_ready && !queue.entries.is_empty() {
+            if !queue.is_ready && queue.len() > 0 {
                 queue.is_ready = true;
                 self.ready[delivery.index()].push_back(primary);
             }
@@ -194,7 +206,7 @@ impl RefreshScheduler {
         state.transfers[delivery.index()].is_ready = false;
         let has_room = state.transfers_in_flight < self.limits.transfers_per_primary && state.is_available(now_s);
         // Without room, the next result or the end of the back-off makes it ready again.
-        if has_room && let Some(Reverse((_, _, index))) = state.transfers[delivery.index()].entries.pop() {
+        if has_room && let Some(Reverse((.., index))) = state.transfers[delivery.index()].pop() {
             self.make_ready(primary);
             self.start_transfer(index, primary);
         }
@@ -262,8 +274,8 @@ impl RefreshScheduler {
         self.retries.remove(&(before_s, primary));
         let state = &mut self.primaries[primary.0 as usize];
         self.retries.insert((state.retry_at_s, primary));
-        let waiting = state.transfers.iter_mut().flat_map(|queue| std::mem::take(&mut queue.entries));
-        for Reverse((_, _, index)) in waiting.collect::<Vec<_>>() {
+        let waiting: Vec<QueueEntry> = state.transfers.iter_mut().flat_map(TransferQueue::take_all).collect();
+        for Reverse((.., index)) in waiting {
             let is_current = self.transfer_primary(index) == Some(primary);
             let slot = &mut self.slots[index as usize];
             if slot.state == ZoneState::WaitingForTransfer && is_current {

@@ -6,18 +6,52 @@ use std::collections::{BinaryHeap, VecDeque};
 use super::super::primary::GroupId;
 use super::RefreshLimits;
 use super::delivery::Delivery;
-use super::zone_slot::Lane;
+use super::zone_slot::{Lane, Need};
 use fastrand::Rng;
 
-/// A zone in a queue: more urgent ones first, then the lower `order`, which is the arrival or the expiry.
-pub(super) type QueueEntry = Reverse<(Lane, u32, u32)>;
+/// A zone in a queue: its lane, the high and the low part of its order, its index. See [`queue_entry`].
+pub(super) type QueueEntry = Reverse<(Lane, u16, u32, u32)>;
+
+const _: () = assert!(size_of::<QueueEntry>() <= 12, "a million zones may wait");
+
+/// The entry of a zone: more urgent ones first, then the lower `order`, which is the arrival or the expiry. It has 48 bits: a million arrivals
+/// per second for nine years.
+pub(super) fn queue_entry(lane: Lane, order: u64, index: u32) -> QueueEntry {
+    Reverse((lane, (order >> 32) as u16, order as u32, index))
+}
 
 /// Zones that wait for a transfer.
 #[derive(Default)]
 pub(super) struct TransferQueue {
-    pub(super) entries: BinaryHeap<QueueEntry>,
+    /// Zones that are not served, and those that are. They take turns: a first load of a million zones takes long, and those that came first
+    /// must not expire meanwhile.
+    entries: [BinaryHeap<QueueEntry>; 2],
+    /// Whether a served zone has the next turn.
+    is_turn_of_served: bool,
     /// Whether the primary is in the list of those whose transfers may start.
     pub(super) is_ready: bool,
+}
+
+impl TransferQueue {
+    pub(super) fn push(&mut self, entry: QueueEntry, is_served: bool) {
+        self.entries[usize::from(is_served)].push(entry);
+    }
+
+    /// Takes the next zone from the queue.
+    pub(super) fn pop(&mut self) -> Option<QueueEntry> {
+        let turn = usize::from(self.is_turn_of_served);
+        self.is_turn_of_served = !self.is_turn_of_served;
+        self.entries[turn].pop().or_else(|| self.entries[1 - turn].pop())
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.iter().map(BinaryHeap::len).sum()
+    }
+
+    /// Takes all zones from the queue.
+    pub(super) fn take_all(&mut self) -> Vec<QueueEntry> {
+        std::mem::take(&mut self.entries).into_iter().flatten().collect()
+    }
 }
 
 /// The state of a primary.
@@ -38,8 +72,8 @@ pub(super) struct PrimaryState {
     is_trying: bool,
     /// By [`Delivery`].
     pub(super) transfers: [TransferQueue; Delivery::ALL.len()],
-    /// Groups that could start nothing because of this primary.
-    pub(super) blocked: VecDeque<GroupId>,
+    /// Groups that could start nothing because of this primary, by [`Need`].
+    pub(super) blocked: [VecDeque<GroupId>; Need::ALL.len()],
 }
 
 /// The first number of probes in flight, and the least after losses: 16 fit into any socket buffer.
@@ -61,7 +95,7 @@ impl PrimaryState {
             retry_at_s: 0,
             is_trying: false,
             transfers: Default::default(),
-            blocked: VecDeque::new(),
+            blocked: Default::default(),
         }
     }
 
@@ -85,7 +119,7 @@ impl PrimaryState {
     }
 
     pub(super) fn can_transfer(&self, now_s: u32, delivery: Delivery, limits: &RefreshLimits) -> bool {
-        let waiting = self.transfers[delivery.index()].entries.len() as u32;
+        let waiting = self.transfers[delivery.index()].len() as u32;
         self.is_available(now_s) && self.transfers_in_flight + waiting < limits.transfers_per_primary
     }
 

@@ -217,6 +217,18 @@ fn overdue_zones_of_a_restart_are_checked_at_a_bounded_rate_unless_they_expire_s
     assert_eq!(counts, [1000, 1000, 1000, 999, 0]);
 }
 
+/// A big server needs months for four billion arrivals.
+#[test]
+fn the_order_of_arrival_has_no_end() {
+    let limits = RefreshLimits { transfers_per_primary: 1, ..RefreshLimits::default() };
+    let mut scheduler = RefreshScheduler::new(limits, 1);
+    scheduler.arrivals = u32::MAX.into();
+    for index in [1, 0] {
+        scheduler.add(id(index), &peers(1), TimerLimits::default(), None, 1000);
+    }
+    assert_eq!(actions(&mut scheduler, 1000), [transfer(1, A, None)]);
+}
+
 #[test]
 fn a_retransfer_that_is_requested_during_a_transfer_is_not_lost() {
     let mut scheduler = with_served_zone(1);

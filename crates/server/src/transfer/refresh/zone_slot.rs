@@ -52,6 +52,19 @@ pub(super) enum ZoneState {
     Delivered,
 }
 
+/// What a zone that waits needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    /// The serials of its primaries, and perhaps no transfer.
+    Check,
+    /// A transfer, whatever the serials are.
+    Transfer,
+}
+
+impl Need {
+    pub(super) const ALL: [Need; 2] = [Need::Check, Need::Transfer];
+}
+
 /// Which zones go first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Lane {
@@ -79,6 +92,8 @@ impl Flags {
     pub(super) const CHECK_AGAIN: Flags = Flags(16);
     /// The changes did not fit the served version: the next transfer is a whole one, if the serial is later.
     pub(super) const WHOLE: Flags = Flags(32);
+    /// The zone waits, or waited last, with [`Need::Transfer`].
+    const NEEDS_TRANSFER: Flags = Flags(64);
 
     pub(super) fn has(self, flag: Flags) -> bool {
         self.0 & flag.0 != 0
@@ -128,9 +143,28 @@ impl ZoneSlot {
         }
     }
 
+    /// It waits from now on, with its need.
+    pub(super) fn wait(&mut self, lane: Lane) {
+        (self.state, self.lane) = (ZoneState::Waiting, lane);
+        match self.need() {
+            Need::Check => self.flags.clear(Flags::NEEDS_TRANSFER),
+            Need::Transfer => self.flags.set(Flags::NEEDS_TRANSFER),
+        }
+    }
+
+    /// The need that it waits with, which may have changed since.
+    pub(super) fn waits_with(&self) -> Need {
+        if self.flags.has(Flags::NEEDS_TRANSFER) { Need::Transfer } else { Need::Check }
+    }
+
     /// Whether its entry of this lane in the queue of this group counts.
-    pub(super) fn is_waiting_in(&self, group: GroupId, lane: Lane) -> bool {
-        self.state == ZoneState::Waiting && self.lane == lane && self.group == group
+    pub(super) fn is_waiting_in(&self, group: GroupId, need: Need, lane: Lane) -> bool {
+        self.state == ZoneState::Waiting && self.waits_with() == need && self.lane == lane && self.group == group
+    }
+
+    /// What it needs now.
+    pub(super) fn need(&self) -> Need {
+        if self.needs_no_serial() { Need::Transfer } else { Need::Check }
     }
 
     /// Whether a probe would not change what is done next.

@@ -169,7 +169,9 @@ fn removed_zones_leave_the_queue_of_a_dead_primary() {
         scheduler.reconfigure(id(60), &peers(1), TimerLimits::default());
         assert_eq!(actions(&mut scheduler, 1000), [RefreshAction::PrimaryUnused(B)]);
     }
-    let len = |scheduler: &RefreshScheduler| scheduler.groups[group(scheduler)].waiting.len();
+    let len = |scheduler: &RefreshScheduler| -> usize {
+        scheduler.groups[group(scheduler)].queues.iter().map(|queue| queue.entries.len()).sum()
+    };
     assert!(len(&scheduler) <= 2 * 101, "{}", len(&scheduler));
     (1..=100).for_each(|index| scheduler.remove(id(index)));
     assert!(len(&scheduler) <= 2, "{}", len(&scheduler));
@@ -343,4 +345,40 @@ fn a_group_without_zones_that_wait_passes_its_turn_on() {
         scheduler.remove(id(1));
         assert_eq!(actions(&mut scheduler, 1002), [probe(2, A)], "{is_woken_first}");
     }
+}
+
+/// A first load of a million zones takes long.
+#[test]
+fn zones_that_are_not_served_delay_no_checks_of_others() {
+    let limits = RefreshLimits { transfers_per_primary: 4, ..RefreshLimits::default() };
+    let mut scheduler = RefreshScheduler::new(limits, 1);
+    for index in 0..100 {
+        scheduler.add(id(index), &peers(1), TimerLimits::default(), None, 1000);
+    }
+    assert_eq!(actions(&mut scheduler, 1000).len(), 4);
+    scheduler.add(id(100), &peers(1), TimerLimits::default(), version(5, 10, 5000), 1000);
+    assert_eq!(actions(&mut scheduler, 1000), [probe(100, A)]);
+    scheduler.probe_result(id(100), A, answer(6), 1000);
+    assert_eq!(actions(&mut scheduler, 1000), []);
+    scheduler.transfer_result(id(0), A, TransferResult::Delivered, 1001);
+    assert_eq!(actions(&mut scheduler, 1001), [transfer(100, A, Some(5))]);
+}
+
+/// With several primaries, all zones are checked first, and then they wait for their transfers.
+#[test]
+fn transfers_of_served_zones_take_turns_with_those_of_new_ones() {
+    let limits = RefreshLimits { transfers_per_primary: 2, ..RefreshLimits::default() };
+    let mut scheduler = RefreshScheduler::new(limits, 1);
+    for index in 0..10 {
+        scheduler.add(id(index), &peers(2), TimerLimits::default(), None, 1000);
+    }
+    scheduler.add(id(10), &peers(2), TimerLimits::default(), version(5, 10, 5000), 1000);
+    let mut transfers = Vec::new();
+    while let Some(action) = scheduler.next_action(1000) {
+        match action {
+            RefreshAction::Probe { zone, primary } => scheduler.probe_result(zone, primary, answer(6), 1000),
+            other => transfers.push(other),
+        }
+    }
+    assert_eq!(transfers, [transfer(0, A, None), transfer(10, A, Some(5))]);
 }
