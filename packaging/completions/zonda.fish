@@ -105,7 +105,7 @@ complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcom
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from retransfer" -l state-dir -d 'The state-dir of the running zonda, instead of the configuration\'s' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from retransfer" -l all -d 'All zones'
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from retransfer" -l json -d 'Print one JSON object'
-complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from retransfer" -s h -l help -d 'Print help'
+complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from retransfer" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from notify" -l config -d 'The configuration file [default: the first that exists of $XDG_CONFIG_HOME/zonda/zonda.toml (or ~/.config/zonda/zonda.toml) and /etc/zonda/zonda.toml]' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from notify" -l state-dir -d 'The state-dir of the running zonda, instead of the configuration\'s' -r -F
 complete -c zonda -n "__fish_zonda_using_subcommand zone; and __fish_seen_subcommand_from notify" -l all -d 'All zones'

@@ -147,8 +147,8 @@ _arguments "${_arguments_options[@]}" : \
 '(--config)--state-dir=[The state-dir of the running zonda, instead of the configuration'\''s]:FOLDER:_files' \
 '()--all[All zones]' \
 '--json[Print one JSON object]' \
-'-h[Print help]' \
-'--help[Print help]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
 '*::zones -- The zones:_default' \
 && ret=0
 ;;

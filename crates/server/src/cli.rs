@@ -261,6 +261,8 @@ pub enum ZoneCommand {
     #[command(after_help = EXIT_STATUS)]
     Refresh(ZoneActionArguments),
     /// Transfer a whole zone now, whatever serial the primary has.
+    ///
+    /// If no primary sends it, or none can be reached for some seconds, the command has no effect later: run it again.
     #[command(after_help = EXIT_STATUS)]
     Retransfer(ZoneActionArguments),
     /// Notify the secondaries of a zone now, though it has not changed (NOTIFY, RFC 1996).

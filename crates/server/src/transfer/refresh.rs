@@ -11,6 +11,7 @@ mod actions;
 mod check_results;
 mod delivery;
 mod dispatch;
+mod forced_transfers;
 mod primary_state;
 mod quick_checks;
 mod restored_checks;
@@ -125,6 +126,8 @@ pub struct RefreshScheduler {
     commands: KnownCommands,
     /// How often a zone has entered a queue.
     arrivals: u64,
+    /// The zones whose next transfer is forced, once they have waited for it.
+    forced: HashSet<u32>,
     random: Rng,
     limits: RefreshLimits,
 }
@@ -150,6 +153,7 @@ impl RefreshScheduler {
             delivered: Default::default(),
             commands: KnownCommands::default(),
             arrivals: 0,
+            forced: HashSet::new(),
             random: Rng::with_seed(seed),
             limits,
         }
@@ -284,6 +288,7 @@ impl RefreshScheduler {
         self.timers.clear(index);
         self.checks.remove(&index);
         self.quick_checks.forget(index);
+        self.forced.remove(&index);
         if former.state == ZoneState::Delivered {
             self.delivery_ended(former.delivery);
         }
@@ -476,6 +481,9 @@ impl RefreshScheduler {
     fn enqueue(&mut self, index: u32, lane: Lane) {
         let former = self.slots[index as usize];
         let (group, need) = (former.group, former.need());
+        if former.flags.has(Flags::FORCED) {
+            self.forced.insert(index);
+        }
         if former.state == ZoneState::Waiting && former.lane <= lane && former.waits_with() == need {
             return self.activate(group, need);
         }

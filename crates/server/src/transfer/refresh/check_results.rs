@@ -107,6 +107,9 @@ impl RefreshScheduler {
             TransferResult::PrimaryFailed | TransferResult::NotStarted => {
                 slot.state = ZoneState::Idle;
                 let lane = slot.lane;
+                if result == TransferResult::PrimaryFailed {
+                    self.transfer_lost(zone.index);
+                }
                 self.enqueue(zone.index, lane);
             }
         }
@@ -143,10 +146,10 @@ impl RefreshScheduler {
             slot.flags.clear(flag);
         }
         if was_delivered {
-            slot.end_forced();
             slot.state = ZoneState::Idle;
             let delivery = slot.delivery;
             self.delivery_ended(delivery);
+            self.end_forced(zone.index);
         }
         self.set_intervals(zone.index, timers);
         let limited = self.limited_timers(zone.index);
@@ -170,7 +173,6 @@ impl RefreshScheduler {
             self.slots[zone.index as usize].flags.set(Flags::WHOLE);
             self.enqueue(zone.index, Lane::Urgent);
         } else if !self.try_another_primary(zone.index) {
-            self.slots[zone.index as usize].end_forced();
             self.check_failed(zone.index, CheckFailure::Transfer, now_s);
         }
     }
@@ -245,6 +247,7 @@ impl RefreshScheduler {
 
     /// RFC 1034 4.3.5: a failed check is repeated after RETRY seconds; each further one later, up to REFRESH.
     fn check_failed(&mut self, index: u32, reason: CheckFailure, now_s: u32) {
+        self.end_forced(index);
         let zone = self.id_of(index);
         let (SoaTimers { refresh_s, retry_s, .. }, limits) = (self.limited_timers(index), self.timer_limits(index));
         let slot = &mut self.slots[index as usize];

@@ -275,6 +275,7 @@ impl RefreshScheduler {
         let state = &mut self.primaries[primary.0 as usize];
         self.retries.insert((state.retry_at_s, primary));
         let waiting: Vec<QueueEntry> = state.transfers.iter_mut().flat_map(TransferQueue::take_all).collect();
+        self.give_up_forced(primary);
         for Reverse((.., index)) in waiting {
             let is_current = self.transfer_primary(index) == Some(primary);
             let slot = &mut self.slots[index as usize];

@@ -65,7 +65,7 @@ pub(super) struct PrimaryState {
     /// Probes without an answer since the last answer.
     timeouts: u32,
     /// How often in a row it was found dead; 0 while it answers.
-    failures: u32,
+    pub(super) failures: u32,
     /// While it is dead: when it is tried again.
     pub(super) retry_at_s: u32,
     /// Whether the one probe or transfer is in flight that tries it again.

@@ -2,6 +2,7 @@
 
 mod notify;
 mod primaries;
+mod retransfer;
 
 use std::net::IpAddr;
 
@@ -230,30 +231,6 @@ fn the_order_of_arrival_has_no_end() {
 }
 
 #[test]
-fn a_retransfer_that_is_requested_during_a_transfer_is_not_lost() {
-    let mut scheduler = with_served_zone(1);
-    actions(&mut scheduler, 1000);
-    scheduler.probe_result(id(0), A, answer(6), 1000);
-    assert_eq!(actions(&mut scheduler, 1000), [transfer(0, A, Some(5))]);
-    scheduler.retransfer(id(0), 1000);
-    scheduler.transfer_result(id(0), A, TransferResult::Delivered, 1000);
-    scheduler.published(id(0), 6, TIMERS, None, 1000);
-    assert_eq!(actions(&mut scheduler, 1000), [transfer(0, A, None)]);
-    scheduler.transfer_result(id(0), A, TransferResult::Delivered, 1000);
-    scheduler.published(id(0), 6, TIMERS, None, 1000);
-    assert_eq!(actions(&mut scheduler, 1000), [], "once");
-    // One that is requested during a check takes its place.
-    scheduler.refresh(id(0), 1000);
-    assert_eq!(actions(&mut scheduler, 1000), [probe(0, A)]);
-    scheduler.retransfer(id(0), 1000);
-    scheduler.probe_result(id(0), A, answer(6), 1000);
-    assert_eq!(actions(&mut scheduler, 1000), [transfer(0, A, None)]);
-    scheduler.transfer_result(id(0), A, TransferResult::Delivered, 1000);
-    scheduler.published(id(0), 6, TIMERS, None, 1000);
-    assert_eq!(actions(&mut scheduler, 1000), []);
-}
-
-#[test]
 fn rfc_7314_4_the_expire_option_limits_the_lifetime() {
     let mut scheduler = with_served_zone(1);
     actions(&mut scheduler, 1000);
@@ -267,28 +244,6 @@ fn rfc_7314_4_the_expire_option_limits_the_lifetime() {
     assert_eq!(expires_at(&scheduler), Some(11_000), "EXPIRE of the SOA record at most");
     scheduler.published(id(0), 6, TIMERS, Some(50), 1000);
     assert_eq!(expires_at(&scheduler), Some(1050));
-}
-
-#[test]
-fn a_retransfer_ignores_serials_and_changes_that_do_not_fit_lead_to_the_whole_zone() {
-    let mut scheduler = with_served_zone(1);
-    scheduler.retransfer(id(0), 600);
-    assert_eq!(actions(&mut scheduler, 600), [transfer(0, A, None)]);
-    scheduler.transfer_result(id(0), A, TransferResult::Delivered, 600);
-    scheduler.published(id(0), 3, TIMERS, None, 600);
-    scheduler.notify(id(0), Some(4), address(1), 700);
-    actions(&mut scheduler, 700);
-    scheduler.probe_result(id(0), A, answer(4), 700);
-    assert_eq!(actions(&mut scheduler, 700), [transfer(0, A, Some(3))]);
-    scheduler.transfer_result(id(0), A, TransferResult::Delivered, 700);
-    scheduler.rejected(id(0), true, 700);
-    assert_eq!(actions(&mut scheduler, 700), [probe(0, A)]);
-    scheduler.probe_result(id(0), A, answer(4), 700);
-    let whole = RefreshAction::Transfer { zone: id(0), primary: A, from_serial: None, accepts_any_serial: false };
-    assert_eq!(actions(&mut scheduler, 700), [whole]);
-    scheduler.transfer_result(id(0), A, TransferResult::Delivered, 700);
-    scheduler.rejected(id(0), true, 700);
-    assert!(matches!(actions(&mut scheduler, 700)[..], [RefreshAction::CheckFailed { .. }]), "no endless loop");
 }
 
 /// A rebuild may end while a transfer is built on the version before it.

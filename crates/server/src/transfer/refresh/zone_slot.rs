@@ -136,13 +136,6 @@ impl ZoneSlot {
         self.flags.has(Flags::HAS_DATA) && !self.flags.has(Flags::EXPIRED)
     }
 
-    /// A forced transfer has ended. With another one requested meanwhile, that one is forced.
-    pub(super) fn end_forced(&mut self) {
-        if !self.flags.has(Flags::CHECK_AGAIN) {
-            self.flags.clear(Flags::FORCED);
-        }
-    }
-
     /// It waits from now on, with its need.
     pub(super) fn wait(&mut self, lane: Lane) {
         (self.state, self.lane) = (ZoneState::Waiting, lane);
