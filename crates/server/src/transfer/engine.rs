@@ -249,9 +249,9 @@ impl<T: TransferSink> TransferEngine<T> {
     fn act(&mut self, action: RefreshAction, now: Now, io: &mut impl TransferIo<Sink = T>) {
         match action {
             RefreshAction::Probe { zone, primary } => self.probe(zone, primary, now, io),
-            RefreshAction::Transfer { zone, primary, from_serial, accepts_any_serial } => {
+            RefreshAction::Transfer { zone, primary, from_serial, not_before } => {
                 self.check_failures.forget(zone);
-                let purpose = RequestPurpose::Transfer { from_serial, accepts_any_serial };
+                let purpose = RequestPurpose::Transfer { from_serial, not_before };
                 self.link(primary).queue.push_back(Request { zone, purpose, attempts: 0 });
             }
             RefreshAction::Expire { zone } => io.event(TransferEvent::Expired { zone }),
@@ -308,7 +308,7 @@ impl<T: TransferSink> TransferEngine<T> {
     ) {
         let EndedTransfer { request, sink, failure, counts } = ended;
         let Request { zone, purpose, .. } = request;
-        let RequestPurpose::Transfer { from_serial, accepts_any_serial } = purpose else { return };
+        let RequestPurpose::Transfer { from_serial, not_before } = purpose else { return };
         if failure == Some(TransferFailure::NoEdns) {
             let link = self.link(primary);
             link.avoid_edns(now);
@@ -318,7 +318,7 @@ impl<T: TransferSink> TransferEngine<T> {
             failure.as_ref().filter(|failure| from_serial.is_some() && may_support_axfr_only(failure))
         {
             self.log_ixfr_failure(zone, primary, failure);
-            let purpose = RequestPurpose::Transfer { from_serial: None, accepts_any_serial };
+            let purpose = RequestPurpose::Transfer { from_serial: None, not_before };
             return self.link(primary).queue.push_front(Request { purpose, ..request });
         }
         let current = sink.current_serial().filter(|_| failure.is_none());

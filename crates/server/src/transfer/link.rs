@@ -65,7 +65,7 @@ pub(super) enum RequestPurpose {
     },
     Transfer {
         from_serial: Option<u32>,
-        accepts_any_serial: bool,
+        not_before: Option<u32>,
     },
     Notify(NotifyId),
 }

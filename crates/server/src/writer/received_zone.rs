@@ -244,7 +244,7 @@ mod tests {
     /// The error that ends a transfer without an end, and the octets that were received.
     fn endless(limits: SizeLimits, memory: &Arc<ReceiveMemory>, owner: impl Fn(u32) -> String) -> (String, u64) {
         let apex: Name = "z.".parse().expect("a name");
-        let transfer = RequestedTransfer { apex: apex.as_ref(), from_serial: None, accepts_any_serial: false, limits };
+        let transfer = RequestedTransfer { apex: apex.as_ref(), from_serial: None, not_before: None, limits };
         let (mut receiver, mut octets) = (new_receiver(transfer, 100 * MIB, memory), 0);
         for number in 0.. {
             let message = response(number, &owner);
@@ -278,6 +278,20 @@ mod tests {
         assert_eq!(error, "the primary sent more than 1000 records (help: raise max-records)");
         let (error, octets) = endless(SizeLimits { max_records: 0, ..limits }, &memory, |n| format!("{n}.z."));
         assert!(error.ends_with("(help: raise max-bytes)") && octets < 40 * MIB, "{octets}: {error}");
+    }
+
+    /// After a failed IXFR, it would be rejected in the end.
+    #[test]
+    fn a_whole_zone_with_an_earlier_serial_is_not_received() {
+        let (apex, memory): (Name, _) = ("z.".parse().expect("a name"), ReceiveMemory::new(|| Ok(0)));
+        let received = |not_before| {
+            let limits = SizeLimits::default();
+            let transfer = RequestedTransfer { apex: apex.as_ref(), from_serial: None, not_before, limits };
+            let mut receiver = new_receiver(transfer, 100 * MIB, &memory);
+            TransferSink::receive(&mut receiver, &response(0, |_| unreachable!("the SOA record alone")))
+        };
+        assert_eq!(received(Some(1)), Err(SinkError::EarlierSerial { theirs: 0, ours: 1 }));
+        assert_eq!(received(None), Ok(false));
     }
 
     fn zone(serial: u32, records: &str) -> Zone {

@@ -48,13 +48,9 @@ pub(super) fn new_receiver(
     max_octets: u64,
     memory: &Arc<ReceiveMemory>,
 ) -> ZoneReceiver {
-    let RequestedTransfer { apex, from_serial, accepts_any_serial, limits } = transfer;
+    let RequestedTransfer { apex, from_serial, not_before, limits } = transfer;
     let SizeLimits { max_records, max_bytes } = limits;
-    let request = TransferRequest {
-        ixfr_from: from_serial,
-        not_before: from_serial.filter(|_| !accepts_any_serial),
-        is_udp: false,
-    };
+    let request = TransferRequest { ixfr_from: from_serial, not_before, is_udp: false };
     let or_unlimited = |limit: u32, max: u64| if limit == 0 { u64::MAX } else { max };
     let limits = TransferLimits {
         max_octets,
@@ -64,7 +60,7 @@ pub(super) fn new_receiver(
     let memory = (max_bytes == 0).then(|| memory.share());
     let options = ZoneBuilderOptions { source: "transfer".into(), ..ZoneBuilderOptions::default() };
     let receiver = Box::new(TransferReceiver::new(apex, request, limits, options));
-    ZoneReceiver { receiver, accepts_any_serial, memory }
+    ZoneReceiver { receiver, accepts_any_serial: not_before.is_none(), memory }
 }
 
 #[cfg(test)]

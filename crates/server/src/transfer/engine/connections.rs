@@ -157,9 +157,9 @@ impl<T: TransferSink> TransferEngine<T> {
                 let Some(soa) = self.notify.soa_of(id) else { return true };
                 connection.session.notify(zone, id, apex, soa, now);
             }
-            RequestPurpose::Transfer { from_serial, accepts_any_serial } => {
+            RequestPurpose::Transfer { from_serial, not_before } => {
                 let limits = self.scheduler.size_limits(zone);
-                let sink = io.new_sink(RequestedTransfer { apex, from_serial, accepts_any_serial, limits });
+                let sink = io.new_sink(RequestedTransfer { apex, from_serial, not_before, limits });
                 connection.session.transfer(zone, apex, from_serial, sink, now);
             }
         }

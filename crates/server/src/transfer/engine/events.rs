@@ -39,8 +39,8 @@ pub struct RequestedTransfer<'a> {
     pub apex: NameRef<'a>,
     /// The serial that changes are asked from; `None` for AXFR.
     pub from_serial: Option<u32>,
-    /// Whether a serial that is not later is accepted.
-    pub accepts_any_serial: bool,
+    /// The serial that is served, of which an earlier one is not worth receiving; `None` if any serial is accepted.
+    pub not_before: Option<u32>,
     /// How large the zone may be.
     pub limits: SizeLimits,
 }

@@ -135,11 +135,12 @@ impl World {
         let Some(mut serial) = serial.filter(|_| !refuses) else {
             return vec![Message { rcode: Rcode::REFUSED, ..empty }.to_wire()];
         };
-        if fault == Fault::NoIxfr && question.qtype == Rtype::IXFR {
+        if matches!(fault, Fault::NoIxfr | Fault::OlderWithoutIxfr) && question.qtype == Rtype::IXFR {
             return vec![Message { rcode: Rcode::NOTIMP, ..empty }.to_wire()];
         }
         self.whole_transfers += usize::from(question.qtype == Rtype::AXFR);
-        if fault == Fault::Older || (fault == Fault::OlderTransfers && question.qtype != Rtype::SOA) {
+        let has_older_transfers = matches!(fault, Fault::OlderTransfers | Fault::OlderWithoutIxfr);
+        if fault == Fault::Older || (has_older_transfers && question.qtype != Rtype::SOA) {
             serial = serial.wrapping_sub(5);
         }
         let owner = if fault == Fault::OtherZone { Name::root() } else { question.name };
@@ -245,7 +246,7 @@ impl TransferIo for World {
             TransferEvent::Received { zone, sink, .. } => {
                 let serial = sink.serial.expect("it is complete");
                 let is_newer = self.served.get(&zone).is_none_or(|served| is_later(serial, *served));
-                assert!(is_newer || sink.accepts_any, "serials never go back");
+                assert!(is_newer || sink.not_before.is_none(), "serials never go back");
                 let at_ms = self.now.ms + self.latency_ms();
                 self.arrivals.schedule(at_ms, Arrival::Published(zone, serial));
             }

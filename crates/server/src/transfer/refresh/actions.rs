@@ -21,8 +21,8 @@ pub enum RefreshAction {
         primary: PrimaryId,
         /// The serial to start from; `None` for AXFR.
         from_serial: Option<u32>,
-        /// Whether a serial that is not later is accepted: there is no version, it has expired, or a retransfer was requested.
-        accepts_any_serial: bool,
+        /// The serial that is served; `None` if any serial is accepted: there is no version, it has expired, or a retransfer was requested.
+        not_before: Option<u32>,
     },
     /// RFC 1034 4.3.5: stop serving the zone.
     Expire {

@@ -222,12 +222,12 @@ impl RefreshScheduler {
         }
         slot.state = ZoneState::Transferring;
         let accepts_any_serial = !slot.is_served() || slot.flags.has(Flags::FORCED);
-        let is_whole = accepts_any_serial || slot.flags.has(Flags::WHOLE);
-        let from_serial = (!is_whole).then_some(slot.serial);
+        let not_before = (!accepts_any_serial).then_some(slot.serial);
+        let from_serial = not_before.filter(|_| !slot.flags.has(Flags::WHOLE));
         let state = &mut self.primaries[primary.0 as usize];
         state.sent();
         state.transfers_in_flight += 1;
-        self.actions.push_back(RefreshAction::Transfer { zone, primary, from_serial, accepts_any_serial });
+        self.actions.push_back(RefreshAction::Transfer { zone, primary, from_serial, not_before });
     }
 
     pub(super) fn delivery_begins(&mut self, index: u32) {

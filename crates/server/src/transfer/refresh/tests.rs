@@ -41,8 +41,7 @@ fn probe(zone: u32, primary: PrimaryId) -> RefreshAction {
 }
 
 fn transfer(zone: u32, primary: PrimaryId, from_serial: Option<u32>) -> RefreshAction {
-    let accepts_any_serial = from_serial.is_none();
-    RefreshAction::Transfer { zone: id(zone), primary, from_serial, accepts_any_serial }
+    RefreshAction::Transfer { zone: id(zone), primary, from_serial, not_before: from_serial }
 }
 
 fn answer(serial: u32) -> ProbeResult {

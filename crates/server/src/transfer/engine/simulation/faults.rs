@@ -37,9 +37,11 @@ pub enum Fault {
     RefusesUdp,
     /// Does not know EDNS.
     NoEdns,
+    /// As [`Fault::OlderTransfers`], without IXFR.
+    OlderWithoutIxfr,
 }
 
-/// All but [`Fault::Off`].
+/// All but [`Fault::Off`], and those after [`Fault::NoEdns`].
 pub const FAULTS: [Fault; 17] = [
     Fault::None,
     Fault::Dead,

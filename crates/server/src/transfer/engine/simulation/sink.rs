@@ -10,15 +10,15 @@ use crate::transfer::session::{SinkError, TransferSink};
 pub struct Sink {
     apex: Name,
     from_serial: Option<u32>,
-    pub accepts_any: bool,
+    pub not_before: Option<u32>,
     pub serial: Option<u32>,
     records: u64,
 }
 
 impl Sink {
     pub fn new(transfer: RequestedTransfer<'_>) -> Sink {
-        let RequestedTransfer { apex, from_serial, accepts_any_serial: accepts_any, .. } = transfer;
-        Sink { apex: apex.to_owned(), from_serial, accepts_any, serial: None, records: 0 }
+        let RequestedTransfer { apex, from_serial, not_before, .. } = transfer;
+        Sink { apex: apex.to_owned(), from_serial, not_before, serial: None, records: 0 }
     }
 }
 
@@ -36,7 +36,7 @@ impl TransferSink for Sink {
                 (None, None) => return contents("no SOA"),
                 (Some(first), Some(last)) if first != last => return contents("another serial"),
                 (Some(_), Some(_)) => return Ok(true),
-                (None, Some(theirs)) => match self.from_serial {
+                (None, Some(theirs)) => match self.not_before {
                     Some(ours) if is_later(ours, theirs) => return Err(SinkError::EarlierSerial { theirs, ours }),
                     _ => self.serial = Some(theirs),
                 },

@@ -75,6 +75,22 @@ fn rfc_1995_2_an_earlier_serial_in_response_to_ixfr_causes_no_axfr() {
     }
 }
 
+/// After a refused IXFR, as above. A whole zone may take long to receive.
+#[test]
+fn an_earlier_serial_in_response_to_axfr_is_not_received() {
+    let mut simulation = Simulation::new(1, &[&[1]], 1);
+    simulation.run_until(5_000);
+    simulation.world.faults.insert(1, Fault::OlderWithoutIxfr);
+    simulation.change(0, true);
+    simulation.run_until(10_000);
+    assert_eq!(simulation.outdated(), [0]);
+    let failures = &simulation.world.failures;
+    assert!(!failures.is_empty() && failures.iter().all(|failure| failure.contains("is earlier than")), "{failures:?}");
+    simulation.world.faults.clear();
+    simulation.run_until(3_600_000);
+    assert_eq!(simulation.outdated(), [] as [usize; 0]);
+}
+
 /// One fault at one of two primaries never harms the zones of the other.
 #[test]
 fn a_faulty_primary_does_not_delay_the_zones_of_others() {

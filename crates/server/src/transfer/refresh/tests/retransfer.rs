@@ -41,7 +41,7 @@ fn a_retransfer_ignores_serials_and_changes_that_do_not_fit_lead_to_the_whole_zo
     scheduler.rejected(id(0), true, 700);
     assert_eq!(actions(&mut scheduler, 700), [probe(0, A)]);
     scheduler.probe_result(id(0), A, answer(4), 700);
-    let whole = RefreshAction::Transfer { zone: id(0), primary: A, from_serial: None, accepts_any_serial: false };
+    let whole = RefreshAction::Transfer { zone: id(0), primary: A, from_serial: None, not_before: Some(3) };
     assert_eq!(actions(&mut scheduler, 700), [whole]);
     scheduler.transfer_result(id(0), A, TransferResult::Delivered, 700);
     scheduler.rejected(id(0), true, 700);
