@@ -146,10 +146,10 @@ impl<T: TransferSink> TransferEngine<T> {
                 self.check_failures.forget(zone);
                 self.scheduler.reconfigure(zone, &primaries, limits);
             }
+            TransferCommand::EndRefresh(zone) => self.end_refresh(zone),
             TransferCommand::Remove(zone) => {
-                self.scheduler.remove(zone);
+                self.end_refresh(zone);
                 self.notify.remove(zone);
-                self.check_failures.forget(zone);
                 self.apexes.remove(zone.index);
             }
             TransferCommand::NotifyReceived { zone, serial, from } => {
@@ -178,6 +178,11 @@ impl<T: TransferSink> TransferEngine<T> {
                 self.notify.publish(zone, &soa, &targets);
             }
         }
+    }
+
+    fn end_refresh(&mut self, zone: ZoneId) {
+        self.scheduler.remove(zone);
+        self.check_failures.forget(zone);
     }
 
     /// What `zonda zone status` shows of a zone.

@@ -35,8 +35,8 @@ pub struct TransferHooks {
     last: Option<(Arc<ZonePolicy>, Arc<PolicyPeers>)>,
     /// The zones that have primaries.
     secondaries: ZoneBitSet,
-    /// The zones of which a version was announced.
-    announced: ZoneBitSet,
+    /// The zones of which a version was announced, or that had primaries: the transfer thread may still know them.
+    known: ZoneBitSet,
 }
 
 /// The other servers of the zones with one policy.
@@ -48,9 +48,9 @@ struct PolicyPeers {
 impl TransferHooks {
     /// Hooks without keys, for a server with these addresses.
     pub fn new(transfers: TransferHandle, tls: TlsPeers, own: OwnAddresses) -> TransferHooks {
-        let (secondaries, announced) = (ZoneBitSet::default(), ZoneBitSet::default());
+        let (secondaries, known) = (ZoneBitSet::default(), ZoneBitSet::default());
         let (keys, former_keys) = (HashMap::new(), HashMap::new());
-        TransferHooks { transfers, tls, own, keys, former_keys, last: None, secondaries, announced }
+        TransferHooks { transfers, tls, own, keys, former_keys, last: None, secondaries, known }
     }
 
     fn peers(&mut self, policy: &Arc<ZonePolicy>) -> Arc<PolicyPeers> {
@@ -88,7 +88,8 @@ impl TransferHooks {
     /// The zone is not transferred any more.
     fn remove_secondary(&mut self, zone: ZoneId) {
         if self.secondaries.remove(zone) {
-            self.send(TransferCommand::Remove(zone));
+            self.known.insert(zone);
+            self.send(TransferCommand::EndRefresh(zone));
         }
     }
 
@@ -110,7 +111,7 @@ impl ChangeHooks for TransferHooks {
         let targets =
             if name_servers.is_empty() { configured } else { with_name_servers(&configured, &name_servers, policy) };
         let (apex, soa) = (version.apex().to_owned(), version.soa_rdata().into());
-        self.announced.insert(zone);
+        self.known.insert(zone);
         self.send(TransferCommand::SendNotify { zone, apex, soa, targets });
     }
 
@@ -150,7 +151,7 @@ impl ChangeHooks for TransferHooks {
 
     /// Another zone may get its number: what is still to be announced of this one must not go out under that name.
     fn removed(&mut self, zone: ZoneId) {
-        if self.secondaries.remove(zone) | self.announced.remove(zone) {
+        if self.secondaries.remove(zone) | self.known.remove(zone) {
             self.send(TransferCommand::Remove(zone));
         }
     }
@@ -239,6 +240,31 @@ mod tests {
             panic!("{} commands", sent.len())
         };
         assert_eq!(*removed, zone);
+    }
+
+    /// What is announced of it goes on until it is removed.
+    #[test]
+    fn a_frozen_secondary_is_not_removed() {
+        let (handle, commands) = command_queue().expect("a descriptor");
+        let mut hooks = TransferHooks::new(handle, TlsPeers::default(), OwnAddresses::of(std::iter::empty()));
+        let apex: Name = "a.example".parse().expect("a literal");
+        let zone = ZoneId { index: 3, generation: 1 };
+        let address = ([192, 0, 2, 1], DNS_PORT).into();
+        let primaries = vec![RemoteServer { address, key: None, tls: None, source: None }];
+        let policy = Arc::new(ZonePolicy { primaries, ..ZonePolicy::clone(&policy(&apex)) });
+        hooks.configured(zone, apex.as_ref(), &policy, None);
+        (0..2).for_each(|_| hooks.frozen(zone));
+        hooks.removed(zone);
+        let sent: Vec<NetworkCommand> = commands.try_iter().collect();
+        let [
+            NetworkCommand::Engine(TransferCommand::Add { .. }),
+            NetworkCommand::Engine(TransferCommand::EndRefresh(frozen)),
+            NetworkCommand::Engine(TransferCommand::Remove(removed)),
+        ] = &sent[..]
+        else {
+            panic!("{} commands", sent.len())
+        };
+        assert_eq!((*frozen, *removed), (zone, zone));
     }
 
     /// Neither as a primary, nor as a target of NOTIFY, though it is a name server of the zone as well.

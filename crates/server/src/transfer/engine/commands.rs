@@ -35,6 +35,8 @@ pub enum TransferCommand {
         /// Its limits.
         limits: SecondaryLimits,
     },
+    /// The zone is not transferred any more: it was frozen, or has no primaries. What is announced of it goes on.
+    EndRefresh(ZoneId),
     /// The zone was removed.
     Remove(ZoneId),
     /// A NOTIFY that the access list permits arrived.

@@ -414,6 +414,22 @@ fn notify_reaches_its_targets_through_loss() {
     assert!(counters.answered >= 10, "{counters:?}");
 }
 
+/// Its secondaries are to have the version that it is frozen with.
+#[test]
+fn what_is_announced_of_a_zone_goes_on_when_it_is_frozen() {
+    let mut simulation = Simulation::new(1, &[&[1]], 3);
+    simulation.run_until(5000);
+    let (zone, apex, _) = simulation.zones[0].clone();
+    let soa: Arc<[u8]> = [&[0, 0][..], &101u32.to_be_bytes(), &[0; 16]].concat().into();
+    let targets: Arc<[PeerConfig]> = [PeerConfig::plain(([192, 0, 2, 9], 53).into())].into();
+    for command in [TransferCommand::SendNotify { zone, apex, soa, targets }, TransferCommand::EndRefresh(zone)] {
+        simulation.engine.command(command, simulation.world.now);
+    }
+    simulation.run_until(200_000);
+    assert_eq!(simulation.engine.notify_counters().answered, 1);
+    assert!(simulation.engine.status(zone).is_none());
+}
+
 /// A target behind a firewall gets NOTIFY over TCP, and one with TLS settings over its stream only.
 #[test]
 fn notify_goes_over_a_stream_where_datagrams_do_not_arrive_or_are_not_wanted() {
