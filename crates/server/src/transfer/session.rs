@@ -165,6 +165,8 @@ pub struct SessionLimits {
     pub stall_ms: u64,
     /// The least octets per second over [`SessionLimits::rate_window_ms`] in which no exchange ends.
     pub min_rate: u64,
+    /// The same while requests wait for a connection, and all connections are in use.
+    pub min_rate_if_full: u64,
     /// The time over which the rate is measured, in milliseconds.
     pub rate_window_ms: u64,
     /// How long a transfer may take, in milliseconds.
@@ -173,8 +175,15 @@ pub struct SessionLimits {
 
 impl Default for SessionLimits {
     fn default() -> SessionLimits {
-        // In two hours a gigabyte, which is a zone of 15 million records, arrives over a line of 1.2 Mbit/s.
-        SessionLimits { stall_ms: 10_000, min_rate: 512, rate_window_ms: 20_000, max_transfer_ms: 7_200_000 }
+        SessionLimits {
+            stall_ms: 10_000,
+            min_rate: 512,
+            // With 256 connections, a line of 34 Mbit/s: whoever has so many busy ones has more.
+            min_rate_if_full: 16 << 10,
+            rate_window_ms: 20_000,
+            // A gigabyte, which is a zone of 15 million records, over a line of 1.2 Mbit/s.
+            max_transfer_ms: 7_200_000,
+        }
     }
 }
 
@@ -208,6 +217,8 @@ pub struct Session<T> {
     progress_ms: u64,
     window_start_ms: u64,
     window_octets: u64,
+    /// The octets per second of the last whole window, if no exchange has ended since it began.
+    rate: Option<u64>,
     limits: SessionLimits,
     random: Rng,
 }
@@ -229,6 +240,7 @@ impl<T: TransferSink> Session<T> {
             progress_ms: now.ms,
             window_start_ms: now.ms,
             window_octets: 0,
+            rate: None,
             limits,
             random: Rng::with_seed(seed),
         }
@@ -352,7 +364,7 @@ impl<T: TransferSink> Session<T> {
 
     /// An exchange ended, or the first began: the rate is measured anew.
     fn progress(&mut self, now: Now) {
-        (self.window_start_ms, self.window_octets) = (now.ms, 0);
+        (self.window_start_ms, self.window_octets, self.rate) = (now.ms, 0, None);
     }
 
     /// Fails if the primary stalls or trickles: the session must be closed.
@@ -363,13 +375,21 @@ impl<T: TransferSink> Session<T> {
         if now.ms.saturating_sub(self.progress_ms) >= self.limits.stall_ms {
             return Err(TransferFailure::Stalled(self.limits.stall_ms / 1000));
         }
-        if now.ms.saturating_sub(self.window_start_ms) >= self.limits.rate_window_ms {
+        let window_ms = now.ms.saturating_sub(self.window_start_ms);
+        if window_ms >= self.limits.rate_window_ms {
             if self.window_octets < self.limits.min_rate * self.limits.rate_window_ms / 1000 {
                 return Err(TransferFailure::TooSlow(self.limits.min_rate));
             }
+            let rate = self.window_octets * 1000 / window_ms;
             self.progress(now);
+            self.rate = Some(rate);
         }
         Ok(())
+    }
+
+    /// The octets per second of a connection on which no exchange ends.
+    pub fn rate(&self) -> Option<u64> {
+        self.rate
     }
 
     /// Ends the exchanges that the primary has passed over: it has answered a later query, and nothing has come for them for long. Others may

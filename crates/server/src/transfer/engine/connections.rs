@@ -87,9 +87,28 @@ impl<T: TransferSink> TransferEngine<T> {
             // Every turn begins an exchange or opens one of a bounded number of connections.
             while self.assign_next(primary, now, io) {}
         }
+        self.end_slowest_if_full(now, io);
         // Those that wait for a connection.
         for attempt in [Attempt::First, Attempt::Again] {
             self.assign_waiting(attempt, now, io);
+        }
+    }
+
+    /// Some primaries that trickle could hold all connections for hours. While requests wait for one, the slowest connection ends unless it has a
+    /// higher rate than is demanded otherwise.
+    fn end_slowest_if_full(&mut self, now: Now, io: &mut impl TransferIo<Sink = T>) {
+        let are_waiting = [Attempt::First, Attempt::Again].iter().any(|of| self.schedule.waiting_count(*of) > 0);
+        if !are_waiting || self.by_connection.len() < self.limits.connections || self.idle_connection().is_some() {
+            return;
+        }
+        let rate = |(id, primary): (&ConnectionId, &PrimaryId)| {
+            let connection = self.links.get(primary)?.connections.get(id)?;
+            Some((connection.session.rate()?, *id))
+        };
+        let min_rate = self.limits.session.min_rate_if_full;
+        let slowest = self.by_connection.iter().filter_map(rate).min();
+        if let Some((_, id)) = slowest.filter(|(rate, _)| *rate < min_rate) {
+            self.end_connection(id, ConnectionEnd::Broken(TransferFailure::TooSlow(min_rate)), now, io);
         }
     }
 

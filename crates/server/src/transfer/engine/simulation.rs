@@ -2,6 +2,7 @@
 
 mod faults;
 mod sink;
+mod slow_primaries;
 mod tests;
 
 use std::collections::BTreeMap;
@@ -20,6 +21,8 @@ use faults::Fault;
 use sink::Sink;
 
 const TIMERS: SoaTimers = SoaTimers { refresh_s: 600, retry_s: 60, expire_s: 5000 };
+/// Messages of a transfer without an end, to be received in minutes.
+const ENDLESS_MESSAGES: usize = 2000;
 /// When 1970 began, in the simulation's milliseconds, does not matter; this is a Tuesday.
 const START_S: u32 = 1_000_000;
 
@@ -155,7 +158,11 @@ impl World {
                 vec![Message { flags: truncated, answer: vec![soa], ..empty.clone() }.to_wire()]
             }
             Rtype::IXFR if client.is_some_and(|client| !is_later(serial, client)) => vec![with(vec![soa])],
-            _ => vec![with(vec![soa.clone(), other.clone()]), with(vec![other]), with(vec![soa])],
+            _ => {
+                let middle = if fault == Fault::Endless { ENDLESS_MESSAGES } else { 1 };
+                let middle = std::iter::repeat_n(with(vec![other.clone()]), middle);
+                [with(vec![soa.clone(), other])].into_iter().chain(middle).chain([with(vec![soa])]).collect()
+            }
         };
         if fault == Fault::Garbage {
             for octet in messages.iter_mut().flat_map(|message| message.iter_mut().skip(2)) {
@@ -180,7 +187,11 @@ impl World {
             octets.truncate(octets.len() / 2);
         }
         at_ms = at_ms.max(self.now.ms + self.latency_ms());
-        let (chunk, pause_ms) = if fault == Fault::Trickle { (1, 1000) } else { (1 + octets.len() / 2, 1) };
+        let (chunk, pause_ms) = match fault {
+            Fault::Trickle => (1, 1000),
+            Fault::Endless => (600, 1000),
+            _ => (1 + octets.len() / 2, 1),
+        };
         for chunk in octets.chunks(chunk) {
             self.arrivals.schedule(at_ms, Arrival::Octets(id, chunk.to_vec()));
             at_ms += pause_ms;

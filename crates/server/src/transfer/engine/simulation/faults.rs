@@ -39,6 +39,8 @@ pub enum Fault {
     NoEdns,
     /// As [`Fault::OlderTransfers`], without IXFR.
     OlderWithoutIxfr,
+    /// Sends 600 octets per second of each transfer, without an end.
+    Endless,
 }
 
 /// All but [`Fault::Off`], and those after [`Fault::NoEdns`].
