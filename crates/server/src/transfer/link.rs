@@ -22,6 +22,8 @@ pub(super) struct Link<T> {
     pub(super) active: HashMap<(ZoneId, ExchangeKind), Request>,
     /// Nothing has come from the primary since a connection ended that brought nothing.
     pub(super) is_unreachable: bool,
+    /// When the primary last answered, in milliseconds.
+    pub(super) heard_ms: Option<u64>,
     /// Why it could not be reached the last time.
     pub(super) failure: Option<Box<str>>,
     reuse: Reuse,
@@ -91,6 +93,9 @@ const MAX_SINGLE_CONNECTIONS: usize = 16;
 /// How long a primary that breaks connections is spared pipelining: an hour.
 const DEGRADED_MS: u64 = 3_600_000;
 
+/// How long a primary counts as there after an answer: longer than a transfer stalls after the check that precedes it.
+const HEARD_MS: u64 = 60_000;
+
 /// How long a primary that does not know EDNS is asked without: an hour.
 const NO_EDNS_MS: u64 = 3_600_000;
 
@@ -124,12 +129,18 @@ impl<T: TransferSink> Link<T> {
             queue: VecDeque::new(),
             active: HashMap::new(),
             is_unreachable: false,
+            heard_ms: None,
             failure: None,
             reuse: Reuse::Pipelined,
             degraded_until_ms: 0,
             no_udp_until_ms: 0,
             no_edns_until_ms: 0,
         }
+    }
+
+    /// Whether the primary has answered within [`HEARD_MS`].
+    pub(super) fn was_heard_lately(&self, now: Now) -> bool {
+        self.heard_ms.is_some_and(|at_ms| now.ms.saturating_sub(at_ms) < HEARD_MS)
     }
 
     pub(super) fn uses_edns(&self, now: Now) -> bool {

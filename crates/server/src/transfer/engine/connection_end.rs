@@ -17,7 +17,7 @@ pub(super) struct EndedConnection {
     pub(super) failure: TransferFailure,
     pub(super) answered: u64,
     pub(super) in_flight: usize,
-    /// Nothing ever came from the primary.
+    /// Nothing ever came over it, nor from the primary otherwise lately.
     pub(super) is_unreachable: bool,
     /// It stalls or trickles.
     is_slow: bool,
@@ -36,7 +36,8 @@ pub(super) enum ExchangeOutcome {
 }
 
 impl EndedConnection {
-    pub(super) fn new<T: TransferSink>(end: ConnectionEnd, session: &Session<T>) -> EndedConnection {
+    /// A primary that `was_heard` lately may need long for the first octet of a huge zone: its other zones do not suffer for that.
+    pub(super) fn new<T: TransferSink>(end: ConnectionEnd, session: &Session<T>, was_heard: bool) -> EndedConnection {
         let was_established = !matches!(end, ConnectionEnd::Unreachable(_));
         let failure = match end {
             ConnectionEnd::Unreachable(reason) | ConnectionEnd::ClosedByPeer(reason) => TransferFailure::Closed(reason),
@@ -44,7 +45,7 @@ impl EndedConnection {
         };
         let (answered, is_partial) = (session.answered(), session.largest_transfer() > 0);
         let is_slow = matches!(failure, TransferFailure::Stalled(_) | TransferFailure::TooSlow(_));
-        let is_unreachable = !was_established || (is_slow && answered == 0 && !is_partial);
+        let is_unreachable = !was_established || (is_slow && answered == 0 && !is_partial && !was_heard);
         EndedConnection { failure, answered, in_flight: session.in_flight(), is_unreachable, is_slow, is_partial }
     }
 

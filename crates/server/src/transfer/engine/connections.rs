@@ -44,7 +44,11 @@ impl<T: TransferSink> TransferEngine<T> {
         let result = connection.session.receive(octets, now, |event| events.push(event));
         connection.since_ms = now.ms;
         let Some(primary) = self.by_connection.get(&id).copied() else { return };
-        self.link(primary).is_unreachable = false;
+        let link = self.link(primary);
+        link.is_unreachable = false;
+        if !events.is_empty() {
+            link.heard_ms = Some(now.ms);
+        }
         for event in events {
             self.exchange_ended(primary, event, now, io);
         }
@@ -286,7 +290,7 @@ impl<T: TransferSink> TransferEngine<T> {
         if !matches!(end, ConnectionEnd::ClosedByPeer(_) | ConnectionEnd::Unreachable(_)) {
             io.close(id);
         }
-        let ended = EndedConnection::new(end, &connection.session);
+        let ended = EndedConnection::new(end, &connection.session, link.was_heard_lately(now));
         link.is_unreachable |= ended.is_unreachable;
         if ended.should_degrade() {
             link.degrade(ended.answered, ended.in_flight, now);

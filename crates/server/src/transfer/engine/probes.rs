@@ -37,7 +37,10 @@ impl<T: TransferSink> TransferEngine<T> {
         let apexes = &self.apexes;
         match link.prober.receive(datagram, |zone| apexes.get(zone.index), now) {
             None => (),
-            Some((zone, ProbeOutcome::Result(result))) => self.probe_result(zone, primary, result, now),
+            Some((zone, ProbeOutcome::Result(result))) => {
+                link.heard_ms = Some(now.ms);
+                self.probe_result(zone, primary, result, now);
+            }
             Some((zone, ProbeOutcome::Useless(reason))) => {
                 self.probe_failed(zone, primary, ProbeResult::Refused, reason.to_string(), now);
             }

@@ -187,6 +187,9 @@ impl World {
             octets.truncate(octets.len() / 2);
         }
         at_ms = at_ms.max(self.now.ms + self.latency_ms());
+        if fault == Fault::SlowTransfers {
+            at_ms += 15_000;
+        }
         let (chunk, pause_ms) = match fault {
             Fault::Trickle => (1, 1000),
             Fault::Endless => (600, 1000),

@@ -39,6 +39,8 @@ pub enum Fault {
     NoEdns,
     /// As [`Fault::OlderTransfers`], without IXFR.
     OlderWithoutIxfr,
+    /// Needs 15 seconds before the first octet of a response over TCP.
+    SlowTransfers,
     /// Sends 600 octets per second of each transfer, without an end.
     Endless,
 }

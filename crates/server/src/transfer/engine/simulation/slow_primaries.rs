@@ -24,3 +24,19 @@ fn a_slow_transfer_goes_on_while_connections_are_left() {
     simulation.run_until(100_000);
     assert_eq!((simulation.outdated(), simulation.world.failures.len()), (vec![0], 0));
 }
+
+/// It may have to read a huge zone first. Its other zones do not wait until it is tried again.
+#[test]
+fn a_primary_that_answers_checks_and_stalls_a_transfer_is_not_unreachable() {
+    let mut simulation = Simulation::new(1, &[&[1]], 1);
+    simulation.run_until(10_000);
+    simulation.world.faults.insert(1, Fault::SlowTransfers);
+    simulation.world.serials.values_mut().for_each(|serial| *serial += 1);
+    let (zone, ..) = simulation.zones[0];
+    simulation.engine.command(TransferCommand::Refresh(zone), simulation.world.now);
+    simulation.run_until(30_000);
+    assert_eq!(simulation.world.failures, ["the primary has sent nothing for 10 s"]);
+    let failures = simulation.engine.status(zone).map(|status| status.failures);
+    let is_unreachable = simulation.engine.links.values().any(|link| link.is_unreachable);
+    assert_eq!((failures, is_unreachable), (Some(1), false));
+}
