@@ -22,6 +22,7 @@ use crate::config::value::{FilePath, TlsEndpoint};
 use crate::config::{Config, Server, octet_limit};
 use crate::control::{self, ControlRequest, ControlSocket};
 use crate::control_service::{ControlService, FrozenZones};
+use crate::essential_thread;
 use crate::frozen_zones::{self, FROZEN_ZONES, FrozenZonesFile};
 use crate::listen::{self, EventSinks, ListenError, ListenerThreads, Listeners, ZoneResponder};
 use crate::listener_setup::{addresses, listen_config, needed_files};
@@ -138,7 +139,8 @@ fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<
         ControlService::new(handle.clone(), writer.transfers(), reader, frozen_zones, threads.counters().clone())
     };
     let services: Vec<ControlService> = (0..control::CLIENTS + control::RELOADS).map(|_| service()).collect();
-    spawn("writer", move || writer.run())?;
+    essential_thread::spawn("writer", move || writer.run())
+        .map_err(|error| StartError::System("cannot start a thread", error))?;
     if let Some(control) = &control {
         start_control(control, services)?;
     }

@@ -14,6 +14,7 @@ pub mod config;
 pub mod control;
 mod control_service;
 pub mod daemon;
+mod essential_thread;
 mod frozen_zones;
 pub mod input;
 mod interned;

@@ -4,7 +4,6 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::thread;
 
 use tracing::error;
 use zone::transfer_receiver::{TransferLimits, TransferReceiver, TransferRequest};
@@ -13,10 +12,14 @@ use zone::zone_builder::ZoneBuilderOptions;
 use super::receive_memory::ReceiveMemory;
 use super::received_zone::ZoneReceiver;
 use super::{WriterError, WriterEvent};
+use crate::essential_thread;
 use crate::tls::{TlsConnector, TlsPeers};
 use crate::transfer::engine::{EngineLimits, RequestedTransfer};
 use crate::transfer::network::{TransferHandle, TransferNetwork};
 use crate::transfer::primary::SizeLimits;
+
+/// The name of the thread.
+const NAME: &str = "transfers";
 
 /// Starts the transfer thread; its events go to the writer's queue.
 pub(super) fn start(events: Sender<WriterEvent>, tls: TlsPeers) -> Result<TransferHandle, WriterError> {
@@ -31,10 +34,11 @@ pub(super) fn start(events: Sender<WriterEvent>, tls: TlsPeers) -> Result<Transf
             .map_err(WriterError::Descriptors)?;
     let run = move || {
         if let Err(error) = network.run() {
-            error!(%error, "the transfer thread has ended: secondary zones are not refreshed; restart zonda");
+            error!(%error, "cannot wait for the network");
+            essential_thread::abort(NAME);
         }
     };
-    thread::Builder::new().name("transfers".into()).spawn(run).map_err(WriterError::Thread)?;
+    essential_thread::spawn(NAME, run).map_err(WriterError::Thread)?;
     Ok(transfers)
 }
 
