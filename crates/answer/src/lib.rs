@@ -67,9 +67,7 @@ pub use refused_request::{RefusalReason, RefusedRequest};
 pub use request::{MAX_UDP, Request, Transport};
 pub use response::Response;
 pub use response_stream::ResponseStream;
-pub use served_zone::{
-    HistoryLimits, MAX_HISTORY, ServedZone, ZoneExtras, ZoneHistory, ZoneState, extend_history,
-};
+pub use served_zone::{HistoryLimits, MAX_HISTORY, ServedZone, ZoneExtras, ZoneHistory, ZoneState, extend_history};
 pub use update_acl::{UpdateAcl, UpdateClient, UpdateEntry, UpdateRights, UpdateRole};
 pub use worker::{PREFETCH_BATCH, WorkerState, prefetch};
 pub use zone_acls::ZoneAcls;
