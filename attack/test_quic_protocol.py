@@ -192,6 +192,22 @@ def test_retry_tokens_are_those_of_an_address(quic):
     thief.close()
 
 
+def test_initials_with_other_tokens_do_not_flood_the_log(quic):
+    server, port = quic
+    client = QuicClient(port, "127.0.0.7")
+    client.send()
+    before = len(server.log_text().splitlines())
+    for _ in range(1000):
+        client.quic._peer_token = os.urandom(16)
+        client.quic._probe_pending = True
+        client.quic._loss._cc.bytes_in_flight = 0
+        client.send()
+    assert len(client.sent) > 1000
+    client.close()
+    server.ask("www.example.")
+    assert len(server.log_text().splitlines()) - before < 20
+
+
 def test_handshakes_that_are_never_completed_are_forgotten(quic):
     server, port = quic
     for number in range(1000):

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use tracing::level_filters::LevelFilter;
 use tracing::{Level, Metadata, error};
+use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -53,7 +54,7 @@ impl Log {
         let is_journal = is_journal();
         let writer = LogWriters { has_priorities: is_journal };
         let lines = tracing_subscriber::fmt::layer().with_target(false).with_ansi(is_terminal).with_writer(writer);
-        let registry = tracing_subscriber::registry().with(filter);
+        let registry = tracing_subscriber::registry().with(filter).with(filter_fn(is_wanted));
         match format {
             // The journal has the time of each line.
             LogFormat::Text if is_journal => registry.with(lines.without_time()).init(),
@@ -102,6 +103,11 @@ fn filter(level: LogLevel) -> LevelFilter {
         LogLevel::Debug => LevelFilter::DEBUG,
         LogLevel::Trace => LevelFilter::TRACE,
     }
+}
+
+/// Whether events of this kind are logged: not the warnings of `quinn-proto`, which any peer can cause without limit.
+fn is_wanted(event: &Metadata<'_>) -> bool {
+    *event.level() >= Level::DEBUG || !event.target().starts_with("quinn_proto")
 }
 
 /// Logs a panic outside of a query; the default hook would block on standard error.
@@ -242,5 +248,24 @@ impl Write for LogWriter {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tracing::enabled;
+
+    #[test]
+    fn what_any_quic_peer_can_cause_is_not_logged_as_a_warning() {
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(filter_fn(is_wanted)), || {
+            let of_quinn = [
+                enabled!(target: "quinn_proto::endpoint", Level::ERROR),
+                enabled!(target: "quinn_proto::connection", Level::WARN),
+                enabled!(target: "quinn_proto::connection", Level::DEBUG),
+            ];
+            assert_eq!(of_quinn, [false, false, true]);
+            assert!(enabled!(Level::WARN));
+        });
     }
 }
