@@ -9,7 +9,7 @@ use super::super::tcp_responder::{Client, Encryption, TcpResponder};
 use super::DoqError;
 use super::late_streams::LateStreams;
 use super::query_stream::{FramingError, QueryStream};
-use super::receive_memory::ReceiveMemory;
+use super::receive_memory::{ReceiveMemory, StreamFrames};
 use super::transport::{FIRST_STREAMS, SEND_WINDOW, STREAMS};
 use crate::tls::{ClientCertificate, ServerTls};
 use answer::has_keepalive;
@@ -54,9 +54,7 @@ pub(super) struct QuicConnection {
     /// The streams that are not over; no more than the client may have open.
     streams: Vec<Stream>,
     receive_memory: ReceiveMemory,
-    /// Queries that became complete in this turn.
-    complete: usize,
-    /// Queries that became complete before.
+    /// Queries that became complete.
     queries: u64,
     /// There is work without another packet.
     pub(super) wants_turn: bool,
@@ -71,6 +69,8 @@ struct Stream {
     unacknowledged: usize,
     /// In how many pieces they were accepted.
     pieces: usize,
+    /// What arrived of its query.
+    frames: StreamFrames,
 }
 
 enum StreamState {
@@ -107,7 +107,6 @@ impl QuicConnection {
             client: None,
             streams: Vec::new(),
             receive_memory: ReceiveMemory::default(),
-            complete: 0,
             queries: 0,
             wants_turn: false,
         }
@@ -116,71 +115,109 @@ impl QuicConnection {
     /// Handles what happened since the last turn. Returns whether there was progress: a query answered, or response octets
     /// accepted.
     pub(super) fn turn<R: Responder>(&mut self, turn: &mut Turn<'_, R>) -> bool {
-        let mut progress = false;
         turn.responder.begin_turn();
         // RFC 9000 10.2: all streams end with the connection. None is answered after that, nor waits for a late response, which the
         // next connection with this index would get.
         if self.inner.is_closed() {
             self.drop_streams(turn);
         }
+        let mut progress = false;
         if std::mem::take(&mut self.wants_turn) {
             for at in 0..self.streams.len() {
                 progress |= self.write(at, turn);
             }
             progress |= !self.inner.is_handshaking() && self.answer_delayed(turn);
         }
+        let (mut readable, mut ends) = (Vec::new(), Vec::new());
+        // All frames of a stream are counted before it is read, as they arrived before.
         while let Some(event) = self.inner.poll() {
-            progress |= match event {
-                Event::Connected => self.established(turn),
-                Event::Stream(StreamEvent::Opened { dir: Dir::Bi }) => self.accept_streams(turn),
-                Event::Stream(StreamEvent::Readable { id }) => self.read(id, turn),
-                Event::Stream(StreamEvent::Writable { id }) => self.find(id).is_some_and(|at| self.write(at, turn)),
-                Event::Stream(StreamEvent::Finished { id }) => self.forget(id, turn),
-                Event::Stream(StreamEvent::Stopped { id, .. }) => self.cancel(id, DoqError::RequestCancelled, turn),
-                _ => false,
-            };
+            match event {
+                Event::Connected => progress |= self.established(turn),
+                Event::Stream(StreamEvent::Opened { dir: Dir::Bi }) => self.accept_streams(&mut readable, turn.now),
+                Event::Stream(StreamEvent::Readable { id }) => {
+                    self.count_frame(id);
+                    readable.push(id);
+                }
+                Event::Stream(StreamEvent::Writable { id }) => {
+                    progress |= self.find(id).is_some_and(|at| self.write(at, turn));
+                }
+                Event::Stream(event) => ends.push(event),
+                _ => {}
+            }
         }
+        readable.dedup();
+        for id in readable {
+            progress |= self.read(id, turn);
+        }
+        for event in ends {
+            progress |= self.end_stream(&event, turn);
+        }
+        self.end_turn(turn);
+        progress
+    }
+
+    /// Handles that a stream is over. Returns whether it ended well.
+    fn end_stream<R: Responder>(&mut self, event: &StreamEvent, turn: &mut Turn<'_, R>) -> bool {
+        match *event {
+            StreamEvent::Finished { id } => self.forget(id, turn),
+            StreamEvent::Stopped { id, .. } => self.cancel(id, DoqError::RequestCancelled, turn),
+            _ => false,
+        }
+    }
+
+    fn end_turn<R: Responder>(&mut self, turn: &mut Turn<'_, R>) {
         self.end_costly_streams(turn);
         if self.streams.is_empty() {
             self.streams = Vec::new();
         }
+        for stream in &mut self.streams {
+            let is_complete = !stream.is_query();
+            stream.frames.end_turn(is_complete);
+        }
         let frames = self.inner.stats().frame_rx;
-        let (complete, incomplete) = (std::mem::take(&mut self.complete), self.incomplete_queries());
-        self.receive_memory.end_turn(frames.stream, frames.crypto, complete, incomplete);
-        self.queries += complete as u64;
+        self.receive_memory.end_turn(frames.crypto);
         if frames.retire_connection_id > RETIRED_IDS + self.queries && !self.inner.is_closed() {
             self.close(DoqError::ExcessiveLoad, turn);
         }
-        progress
     }
 
     //---------- Queries
 
-    fn accept_streams<R: Responder>(&mut self, turn: &mut Turn<'_, R>) -> bool {
-        let mut progress = false;
-        // Bounded by the streams that the client may open. A protocol error on one of them closes the connection.
+    /// Adds the streams that a client has opened, which may be read.
+    fn accept_streams(&mut self, readable: &mut Vec<StreamId>, now: Instant) {
+        // Bounded by the streams that the client may open.
         while !self.inner.is_closed()
             && let Some(id) = self.inner.streams().accept(Dir::Bi)
         {
             let state = StreamState::Query(QueryStream::default());
-            self.streams.push(Stream { id, state, begin: turn.now, unacknowledged: 0, pieces: 0 });
-            progress |= self.read(id, turn);
+            // No event reports the first frame.
+            let mut frames = StreamFrames::default();
+            frames.arrived();
+            self.streams.push(Stream { id, state, begin: now, unacknowledged: 0, pieces: 0, frames });
+            readable.push(id);
         }
         if !self.may_open_more() && self.streams.len() >= FIRST_STREAMS as usize / 2 {
             self.inner.set_max_concurrent_streams(Dir::Bi, VarInt::from_u32(STREAMS));
         }
-        progress
+    }
+
+    /// Counts a frame of a stream, of which `quinn-proto` reports each one that it keeps.
+    fn count_frame(&mut self, id: StreamId) {
+        if let Some(at) = self.find(id) {
+            self.streams[at].frames.arrived();
+        }
     }
 
     /// Reads what has arrived of a query, and answers it when it is complete.
     fn read<R: Responder>(&mut self, id: StreamId, turn: &mut Turn<'_, R>) -> bool {
         let Some(at) = self.find(id) else { return false };
-        let StreamState::Query(query) = &mut self.streams[at].state else { return false };
+        let Stream { state: StreamState::Query(query), frames, .. } = &mut self.streams[at] else { return false };
         let mut stream = self.inner.recv_stream(id);
         let Ok(mut chunks) = stream.read(true) else { return false };
         let end = loop {
             match chunks.next(usize::MAX) {
                 Ok(Some(chunk)) => {
+                    frames.was_read();
                     if query.push(&chunk.bytes).is_err() {
                         break Err(FramingError);
                     }
@@ -198,7 +235,7 @@ impl QuicConnection {
         match end.and_then(|query| query.map(QueryStream::finish).transpose()) {
             Ok(None) => false,
             Ok(Some(query)) => {
-                self.complete += 1;
+                self.queries += 1;
                 self.answer(id, query, turn)
             }
             Err(FramingError) => self.fail(turn),
@@ -371,6 +408,7 @@ impl QuicConnection {
     fn forget<R: Responder>(&mut self, id: StreamId, turn: &mut Turn<'_, R>) -> bool {
         let Some(at) = self.find(id) else { return false };
         let stream = self.streams.swap_remove(at);
+        self.receive_memory.end_stream(&stream.frames);
         self.end(&stream, turn);
         matches!(stream.state, StreamState::Sent)
     }
@@ -403,16 +441,12 @@ impl QuicConnection {
         let written: usize = self.streams.iter().map(|stream| stream.unacknowledged).sum();
         let kept: usize = self.streams.iter().map(|stream| size_of::<Stream>() + stream.memory()).sum();
         let more_streams = if self.may_open_more() { MORE_STREAMS_MEMORY } else { 0 };
-        kept + written.min(SEND_WINDOW as usize) + more_streams + self.receive_memory.octets(self.incomplete_queries())
+        kept + written.min(SEND_WINDOW as usize) + more_streams + self.receive_memory.octets()
     }
 
     /// Whether the client may open more than the first streams.
     fn may_open_more(&self) -> bool {
         self.inner.max_concurrent_streams(Dir::Bi) > FIRST_STREAMS.into()
-    }
-
-    fn incomplete_queries(&self) -> usize {
-        self.streams.iter().filter(|stream| stream.is_query()).count()
     }
 
     /// The number of transfers in progress.
@@ -470,7 +504,7 @@ impl Stream {
             StreamState::Response(output, _) => output.memory(),
             StreamState::Late(_) | StreamState::Sent => 0,
         };
-        waiting + self.pieces.saturating_sub(self.unacknowledged / PIECE_LEN) * PIECE_MEMORY
+        waiting + self.frames.octets() + self.pieces.saturating_sub(self.unacknowledged / PIECE_LEN) * PIECE_MEMORY
     }
 }
 

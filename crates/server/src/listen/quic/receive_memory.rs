@@ -7,46 +7,88 @@ use super::transport::STREAMS;
 
 /// An entry has 56 octets, in a vector that doubles when it is full.
 const ENTRY_LEN: usize = 2 * 56;
+/// The entries that the vector has at first, which the memory of an idle connection contains.
+const FIRST_ENTRIES: usize = 4;
 /// The most entries of a stream, after which `quinn-proto` merges them.
 const STREAM_ENTRIES: usize = 2048;
 /// The longest datagram.
 const DATAGRAM_LEN: usize = netio::udp_endpoint::DATAGRAM_LEN;
 /// The most octets of datagrams that the entries of a stream keep, before they are copied: 32 KiB besides the data.
 const STREAM_DATAGRAMS: usize = 40 << 10;
-/// Frames of a query: its octets, and the end of its stream.
-const QUERY_FRAMES: usize = 2;
 /// More CRYPTO frames than a handshake needs; a client certificate takes a few.
 const HANDSHAKE_FRAMES: u64 = 16;
 
-/// What the frames of a connection may keep.
+/// The frames of one stream.
+#[derive(Default)]
+pub(super) struct StreamFrames {
+    /// Those that may have an entry.
+    kept: usize,
+    /// Those that were read in this turn.
+    read: usize,
+    /// The most that may have had an entry at once.
+    most: usize,
+}
+
+impl StreamFrames {
+    /// A frame has arrived.
+    pub(super) fn arrived(&mut self) {
+        self.kept += 1;
+        self.most = self.most.max(self.kept);
+    }
+
+    /// An entry was read. It counts until the end of the turn: all frames of a turn arrive before any is read.
+    pub(super) fn was_read(&mut self) {
+        self.read += 1;
+    }
+
+    /// A turn ends. A complete query has no more entries.
+    pub(super) fn end_turn(&mut self, is_complete: bool) {
+        let read = std::mem::take(&mut self.read);
+        self.kept = if is_complete { 0 } else { self.kept.saturating_sub(read) };
+    }
+
+    /// Entries besides the first ones that stay allocated.
+    fn entries(&self) -> usize {
+        self.most.saturating_sub(FIRST_ENTRIES).min(STREAM_ENTRIES)
+    }
+
+    /// The octets.
+    pub(super) fn octets(&self) -> usize {
+        self.entries() * ENTRY_LEN + (self.kept * DATAGRAM_LEN).min(STREAM_DATAGRAMS)
+    }
+}
+
+/// What other frames of a connection may keep: CRYPTO frames, and those of streams that are over.
 #[derive(Default)]
 pub(super) struct ReceiveMemory {
-    /// The frames at the end of the last turn.
-    frames: u64,
-    has_crypto: bool,
-    /// Frames that were more than the queries needed, since the connection began.
-    entries: usize,
-    /// Of these, those since all queries were complete.
-    unread: usize,
+    /// The entries of the streams that had the most: no more than may be open at once, whose entries later streams get.
+    over: Vec<usize>,
+    crypto_frames: usize,
 }
 
 impl ReceiveMemory {
-    /// A turn ends: with all STREAM and CRYPTO frames so far, the queries that became complete in it, and those that are not
-    /// complete.
-    pub(super) fn end_turn(&mut self, stream_frames: u64, crypto_frames: u64, complete: usize, incomplete: usize) {
-        let frames = stream_frames + crypto_frames.saturating_sub(HANDSHAKE_FRAMES);
-        let new = (frames - self.frames) as usize;
-        let excess = new.saturating_sub(complete * QUERY_FRAMES);
-        self.frames = frames;
-        self.has_crypto = crypto_frames > HANDSHAKE_FRAMES;
-        self.entries = (self.entries + excess).min((STREAMS as usize + 1) * STREAM_ENTRIES);
-        self.unread = if incomplete == 0 && !self.has_crypto { 0 } else { self.unread + excess };
+    /// A stream is over.
+    pub(super) fn end_stream(&mut self, frames: &StreamFrames) {
+        let entries = frames.entries();
+        if entries == 0 {
+            return;
+        }
+        if self.over.len() < STREAMS as usize {
+            self.over.push(entries);
+        } else if let Some(least) = self.over.iter_mut().min() {
+            *least = entries.max(*least);
+        }
     }
 
-    /// The octets, with this many incomplete queries.
-    pub(super) fn octets(&self, incomplete: usize) -> usize {
-        let streams = incomplete + usize::from(self.has_crypto);
-        self.entries * ENTRY_LEN + self.unread.saturating_mul(DATAGRAM_LEN).min(streams * STREAM_DATAGRAMS)
+    /// A turn ends, with all CRYPTO frames so far.
+    pub(super) fn end_turn(&mut self, crypto_frames: u64) {
+        self.crypto_frames = crypto_frames.saturating_sub(HANDSHAKE_FRAMES) as usize;
+    }
+
+    /// The octets.
+    pub(super) fn octets(&self) -> usize {
+        let entries = self.over.iter().sum::<usize>() + self.crypto_frames.min(STREAM_ENTRIES);
+        entries * ENTRY_LEN + self.crypto_frames.saturating_mul(DATAGRAM_LEN).min(STREAM_DATAGRAMS)
     }
 }
 
@@ -54,19 +96,46 @@ impl ReceiveMemory {
 mod tests {
     use super::*;
 
+    fn stream(frames: usize, read: usize) -> StreamFrames {
+        let mut stream = StreamFrames::default();
+        (0..frames).for_each(|_| stream.arrived());
+        (0..read).for_each(|_| stream.was_read());
+        stream.end_turn(false);
+        stream
+    }
+
     #[test]
-    fn queries_take_nothing_and_other_frames_are_counted() {
+    fn frames_that_are_read_take_nothing_and_others_their_datagrams() {
+        assert_eq!(stream(1, 1).octets(), 0);
+        assert_eq!(stream(4, 1).octets(), 3 * DATAGRAM_LEN);
+        assert_eq!(stream(10, 10).octets(), 6 * ENTRY_LEN, "all of them arrived before they were read");
+        assert_eq!(stream(100_000, 0).octets(), STREAM_ENTRIES * ENTRY_LEN + STREAM_DATAGRAMS);
+        let mut complete = stream(10, 3);
+        complete.end_turn(true);
+        assert_eq!(complete.octets(), 6 * ENTRY_LEN);
+    }
+
+    #[test]
+    fn the_entries_of_streams_that_are_over_stay() {
         let mut memory = ReceiveMemory::default();
-        memory.end_turn(20, 4, 10, 0);
-        assert_eq!(memory.octets(0), 0);
-        memory.end_turn(25, 4, 1, 1);
-        assert_eq!(memory.octets(1), 3 * (ENTRY_LEN + DATAGRAM_LEN));
-        // Their datagrams are released, their entries are not.
-        memory.end_turn(26, 4, 1, 0);
-        assert_eq!(memory.octets(0), 3 * ENTRY_LEN);
-        memory.end_turn(26, 26, 0, 0);
-        assert_eq!(memory.octets(0), 13 * ENTRY_LEN + 10 * DATAGRAM_LEN);
-        memory.end_turn(1 << 40, 26, 0, 100);
-        assert_eq!(memory.octets(100), 101 * (STREAM_ENTRIES * ENTRY_LEN + STREAM_DATAGRAMS));
+        (0..1000).for_each(|_| memory.end_stream(&stream(4, 0)));
+        assert_eq!(memory.octets(), 0);
+        (0..1000).for_each(|_| memory.end_stream(&stream(6, 0)));
+        assert_eq!(memory.octets(), STREAMS as usize * 2 * ENTRY_LEN, "later streams use them again");
+        (0..3).for_each(|_| memory.end_stream(&stream(3000, 0)));
+        assert_eq!(memory.octets(), ((STREAMS as usize - 3) * 2 + 3 * STREAM_ENTRIES) * ENTRY_LEN);
+        memory.end_stream(&stream(5, 0));
+        assert_eq!(memory.octets(), ((STREAMS as usize - 3) * 2 + 3 * STREAM_ENTRIES) * ENTRY_LEN);
+    }
+
+    #[test]
+    fn crypto_frames_after_the_handshake_are_counted() {
+        let mut memory = ReceiveMemory::default();
+        memory.end_turn(HANDSHAKE_FRAMES);
+        assert_eq!(memory.octets(), 0);
+        memory.end_turn(26);
+        assert_eq!(memory.octets(), 10 * (ENTRY_LEN + DATAGRAM_LEN));
+        memory.end_turn(1 << 40);
+        assert_eq!(memory.octets(), STREAM_ENTRIES * ENTRY_LEN + STREAM_DATAGRAMS);
     }
 }

@@ -237,10 +237,13 @@ fn a_client_that_grants_few_octets_at_a_time_gets_no_large_response() {
     }
 }
 
-/// Sends octets of a query one by one, of which every second is lost.
-fn send_with_gaps(world: &mut World, client: usize, count: usize) {
+/// Sends octets of a query one by one, of which every second is lost, and a whole query with each of the others, if it `asks`.
+fn send_with_gaps(world: &mut World, client: usize, count: usize, asks: bool) {
     let id = world.send(client, &[0], false);
     for number in 0..count {
+        if asks && number % 2 == 1 {
+            world.ask(client, &message(QUERY, 0, 1));
+        }
         let Client { connection, address, .. } = &mut world.clients[client];
         connection.send_stream(id).write(&[200]).expect("a window");
         let address = *address;
@@ -262,16 +265,39 @@ fn the_memory_of_frames_after_a_gap_is_counted() {
     world.exchange(client, &message(QUERY, 0, 0));
     world.wait(Duration::from_secs(1));
     assert_eq!(world.server.memory(), 0);
-    send_with_gaps(&mut world, client, 40);
+    send_with_gaps(&mut world, client, 40, false);
     assert!(world.server.memory() > 10 * (56 + 40), "{} octets", world.server.memory());
     assert_eq!(world.totals().evicted, 0);
     // It has 40 KiB at most in the datagrams of a stream, and the limit is 256 KiB.
     for number in 2..12 {
         let client = world.connect(number);
-        send_with_gaps(&mut world, client, 100);
+        send_with_gaps(&mut world, client, 100, false);
         assert!(world.server.memory() <= 256 << 10, "{} octets", world.server.memory());
     }
     assert!(world.totals().evicted >= 4, "{}", world.totals().evicted);
+}
+
+#[test]
+fn frames_after_a_gap_are_counted_beside_whole_queries() {
+    let mut world = World::new(|_| {});
+    let client = world.connect(1);
+    send_with_gaps(&mut world, client, 12, true);
+    assert!(world.server.memory() > 6 * 1500, "{} octets", world.server.memory());
+}
+
+/// The end of a stream in a frame of its own has no entry.
+#[test]
+fn queries_whose_streams_end_later_take_no_memory() {
+    let mut world = World::new(|_| {});
+    let client = world.connect(1);
+    let query = [&[0, 14][..], &message(QUERY, 0, 1)].concat();
+    for _ in 0..1000 {
+        let id = world.send(client, &query, false);
+        world.deliver_to_server();
+        world.clients[client].connection.send_stream(id).finish().expect("open");
+        world.run();
+    }
+    assert_eq!((world.totals().answers, world.server.memory()), (1000, 0));
 }
 
 #[test]
