@@ -53,6 +53,8 @@ pub(super) struct QuicConnection {
     client: Option<Box<ClientCertificate>>,
     /// The streams that are not over; no more than the client may have open.
     streams: Vec<Stream>,
+    /// The index of the stream that is served first when several have something to write.
+    next_to_write: usize,
     receive_memory: ReceiveMemory,
     /// Queries that became complete.
     queries: u64,
@@ -106,6 +108,7 @@ impl QuicConnection {
             index,
             client: None,
             streams: Vec::new(),
+            next_to_write: 0,
             receive_memory: ReceiveMemory::default(),
             queries: 0,
             wants_turn: false,
@@ -121,13 +124,8 @@ impl QuicConnection {
         if self.inner.is_closed() {
             self.drop_streams(turn);
         }
-        let mut progress = false;
-        if std::mem::take(&mut self.wants_turn) {
-            for at in 0..self.streams.len() {
-                progress |= self.write(at, turn);
-            }
-            progress |= !self.inner.is_handshaking() && self.answer_delayed(turn);
-        }
+        let mut may_write = std::mem::take(&mut self.wants_turn);
+        let mut progress = may_write && !self.inner.is_handshaking() && self.answer_delayed(turn);
         let (mut readable, mut ends) = (Vec::new(), Vec::new());
         // All frames of a stream are counted before it is read, as they arrived before.
         while let Some(event) = self.inner.poll() {
@@ -138,9 +136,7 @@ impl QuicConnection {
                     self.count_frame(id);
                     readable.push(id);
                 }
-                Event::Stream(StreamEvent::Writable { id }) => {
-                    progress |= self.find(id).is_some_and(|at| self.write(at, turn));
-                }
+                Event::Stream(StreamEvent::Writable { .. }) => may_write = true,
                 Event::Stream(event) => ends.push(event),
                 _ => {}
             }
@@ -152,6 +148,7 @@ impl QuicConnection {
         for event in ends {
             progress |= self.end_stream(&event, turn);
         }
+        progress |= may_write && self.write_all(turn);
         self.end_turn(turn);
         progress
     }
@@ -334,6 +331,20 @@ impl QuicConnection {
         let Some(at) = self.find(id) else { return };
         self.streams[at].state = StreamState::Response(Buffer::from(&frame(response)[..]), None);
         self.wants_turn = true;
+    }
+
+    /// Writes to all streams, beginning after the one that was the first to be served the last time: it may have taken all that the
+    /// connection accepts.
+    fn write_all<R: Responder>(&mut self, turn: &mut Turn<'_, R>) -> bool {
+        let (first, count) = (self.next_to_write, self.streams.len());
+        let mut served = None;
+        for at in (0..count).map(|number| (first + number) % count) {
+            if self.write(at, turn) {
+                served = served.or(Some(at));
+            }
+        }
+        self.next_to_write = served.map_or(first, |at| at + 1);
+        served.is_some()
     }
 
     /// Writes what the connection accepts of a response; a transfer gets one buffer per turn. Returns whether any was accepted.

@@ -44,6 +44,28 @@ fn rfc_9250_5_7_concurrent_transfers_are_complete_and_delay_no_response() {
     }
 }
 
+/// RFC 9250 5.6: no transfer waits for the end of another.
+#[test]
+fn rfc_9250_5_6_concurrent_transfers_share_the_connection() {
+    let mut world = World::new(|_| {});
+    let client = world.connect(1);
+    let transfers = [(); 3].map(|()| world.ask(client, &message(QUERY, TRANSFER, 0)));
+    let mut received = [0; 3];
+    for _ in 0..5000 {
+        world.deliver_to_server();
+        world.deliver_to_clients();
+        world.now += Duration::from_millis(1);
+        let streams = transfers.map(|id| world.clients[client].received.get(&id));
+        received = streams.map(|stream| stream.map_or(0, |(octets, _)| octets.len()));
+        if streams.iter().flatten().any(|(_, end)| *end == StreamEnd::Finished) {
+            break;
+        }
+    }
+    let (least, most) = (received.iter().min(), received.iter().max());
+    assert!(most > Some(&(200 * TRANSFERRED)), "{received:?}");
+    assert!(least.map(|least| 2 * least) > most.copied(), "{received:?}");
+}
+
 /// RFC 9250 5.5.4: a client with another address begins a new connection; this one stays with the address of its handshake.
 #[test]
 fn rfc_9250_5_5_4_connections_do_not_migrate() {
