@@ -417,6 +417,7 @@ impl<R: Responder> QuicEndpoint<R> {
             late: &mut self.late,
             counters: &self.counters,
             tls: &self.tls,
+            may_fill: true,
             idle_timeout: self.idle_timeout,
         };
         (&mut self.endpoint, &mut self.table, turn)

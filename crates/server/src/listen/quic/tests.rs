@@ -45,6 +45,8 @@ const DROP: u8 = 4;
 const TRANSFER: u8 = 5;
 /// As many NSEC3 digests as one turn of a connection may cost.
 const EXPENSIVE: u8 = 6;
+/// A transfer that just does not fit into the buffer that a turn fills.
+const SMALL_TRANSFER: u8 = 7;
 
 impl Responder for Scripted {
     fn refresh(&mut self) {}
@@ -66,7 +68,8 @@ impl Responder for Scripted {
             CLIENT_NAMES => out[len - 1] = client_names.len() as u8,
             PANIC => panic!("as the query commands"),
             DROP => return Response::Drop,
-            TRANSFER => return transfer(request, out),
+            TRANSFER => return transfer(TRANSFERRED, request, out),
+            SMALL_TRANSFER => return transfer(1000, request, out),
             EXPENSIVE => self.0.nsec3_digests += 4096,
             _ => {}
         }
@@ -89,12 +92,12 @@ thread_local! {
 /// TXT records of 200 octets in the zone that is transferred.
 const TRANSFERRED: usize = 20_000;
 
-/// The response to an AXFR query of the same client.
-fn transfer(request: Request<'_>, out: &mut [u8]) -> Response {
+/// The response to an AXFR query of the same client, for a zone with this number of TXT records.
+fn transfer(records: usize, request: Request<'_>, out: &mut [u8]) -> Response {
     let access = Acl(vec![AclEntry::of_addresses(AddressPrefix::single(request.peer))]);
     let acls = ZoneAcls { transfer: access, ..ZoneAcls::default() };
     let message = Message { id: 0, ..Message::query(apex(), Rtype::AXFR) }.to_wire();
-    respond_from_zone(TRANSFERRED, acls, Request { message: &message, ..request }, out)
+    respond_from_zone(records, acls, Request { message: &message, ..request }, out)
 }
 
 fn apex() -> Name {

@@ -12,7 +12,7 @@ use std::time::Instant;
 impl<R: Responder> QuicEndpoint<R> {
     /// Enforces the limits on transfers and memory after a turn of a connection.
     pub(super) fn enforce_limits(&mut self, index: u32, now: Instant, out: &mut impl DatagramQueue) {
-        if let Some(connection) = self.table.get(index)
+        while let Some(connection) = self.table.get(index)
             && connection.transfers() > 0
             && self.table.transfers_of(connection.peer.ip()) > TRANSFERS_PER_CLIENT
         {

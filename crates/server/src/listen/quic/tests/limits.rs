@@ -208,6 +208,43 @@ fn costly_queries_of_a_connection_wait_for_the_turns_of_others() {
     }
 }
 
+/// The first octets of a transfer are as many as fit into three messages.
+#[test]
+fn one_transfer_of_a_connection_fills_its_buffer_in_a_turn() {
+    let mut world = World::new(|_| {});
+    let client = world.connect(1);
+    let asked = [(); 6].map(|()| world.ask(client, &message(QUERY, SMALL_TRANSFER, 0)));
+    world.deliver_to_server();
+    assert!(world.server.memory() < 2 * 3 * 65_537, "{} octets", world.server.memory());
+    world.run();
+    for id in asked {
+        let (octets, end) = &world.clients[client].received[&id];
+        assert!(octets.len() > 3 * 65_537 && *end == StreamEnd::Finished, "{} octets, {end:?}", octets.len());
+    }
+}
+
+#[test]
+fn all_transfers_above_the_limit_of_a_client_are_refused_at_once() {
+    let mut world = World::new(|_| {});
+    world.client_window = Some(1000);
+    let clients = [5000, 5001].map(|port| {
+        let tls = world.tls(&RemoteTls::default());
+        let client = world.start(7, tls);
+        world.clients[client].address.set_port(port);
+        world.run();
+        world.clients[client].reads = false;
+        (0..8).for_each(|_| _ = world.ask(client, &message(QUERY, SMALL_TRANSFER, 0)));
+        world.run();
+        client
+    });
+    (0..52).for_each(|_| _ = world.ask(clients[0], &message(QUERY, SMALL_TRANSFER, 0)));
+    world.run();
+    assert_eq!(world.totals().refused, 0);
+    (0..52).for_each(|_| _ = world.ask(clients[1], &message(QUERY, SMALL_TRANSFER, 0)));
+    world.deliver_to_server();
+    assert_eq!((world.totals().transfers, world.totals().refused), (120, 20));
+}
+
 #[test]
 fn what_a_client_has_received_of_a_response_is_kept_no_longer() {
     let mut world = World::new(|_| {});
