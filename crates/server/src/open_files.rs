@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn quic_connections_are_limited_by_memory() {
-        assert_eq!([1, 8 << 30, 12 << 30].map(quic_connections_within), [1, 65_536, 98_304]);
+        assert_eq!([1, 8 << 30, 12 << 30].map(quic_connections_within), [1, 29_127, 43_690]);
         assert_eq!(max_quic_connections(7), 7);
     }
 }

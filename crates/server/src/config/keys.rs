@@ -169,7 +169,7 @@ key_table! {
 
         /// The maximum number of QUIC connections. For one more, the one without progress for the longest time is closed.
         ///
-        /// 0 means as many as a quarter of the available memory allows, at 32 KiB each. The number is divided equally among the QUIC
+        /// 0 means as many as a quarter of the available memory allows, at 72 KiB each. The number is divided equally among the QUIC
         /// threads.
         Restart "quic-connections" quic_connections: WholeNumber<0, 10_000_000> = "0";
 

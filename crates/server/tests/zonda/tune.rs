@@ -84,7 +84,7 @@ fn memory_and_options_follow_the_listeners_of_the_configuration() {
         [&tcp, &tls, &quic].map(|report| of(report, "memory of connections", "why"));
     assert!(!tcp_memory.contains("over"), "{tcp_memory}");
     assert!(tls_memory.contains("15000 connections over TLS") && tls_memory != tcp_memory, "{tls_memory}");
-    assert!(quic_memory.contains("469 MiB for as many over QUIC"), "{quic_memory}");
+    assert!(quic_memory.contains("1.0 GiB for as many over QUIC"), "{quic_memory}");
     assert_eq!(of(&quic, "quic-connections", "advised"), "15000");
     assert_eq!(of(&tcp, "quic-connections", "action"), "leave");
 }

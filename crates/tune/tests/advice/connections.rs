@@ -6,10 +6,10 @@ use tune::{Case, Role, Row, ServerFacts, Workload, advise};
 
 use crate::synthetic::{TestHost, workload};
 
-/// A quarter of the memory at 8 KiB for each connection, and 32 KiB for one over QUIC, as Zonda computes it.
+/// A quarter of the memory at 8 KiB for each connection, and 72 KiB for one over QUIC, as Zonda computes it.
 const LIMITS: DerivedLimits = DerivedLimits {
     connections: |files, reserved, memory| (files - reserved).min(memory / 4 / 8_192),
-    quic_connections: |memory| memory / 4 / 32_768,
+    quic_connections: |memory| memory / 4 / 73_728,
 };
 
 /// Zonda with its defaults, which needs 1,000 descriptors besides its connections.
@@ -71,12 +71,12 @@ fn a_configured_limit_is_raised_as_far_as_memory_allows() {
 #[test]
 fn the_limit_of_quic_connections_is_compared_with_the_connections_asked_for() {
     let host = host(1 << 20);
-    let server = || ServerFacts { quic_octets: 32_768, ..zonda("0", "0") };
+    let server = || ServerFacts { quic_octets: 73_728, ..zonda("0", "0") };
     let advice = |connections| row(&host, connections, server(), "quic-connections");
-    assert_eq!(advice(65_536).action, Action::Keep);
-    let more = advice(100_000);
-    assert_eq!((more.action, more.advised.as_deref()), (Action::Set, Some("100000")), "{}", more.why);
-    assert!(more.why.contains("0 means 65536"), "{}", more.why);
+    assert_eq!(advice(29_127).action, Action::Keep);
+    let more = advice(50_000);
+    assert_eq!((more.action, more.advised.as_deref()), (Action::Set, Some("50000")), "{}", more.why);
+    assert!(more.why.contains("0 means 29127"), "{}", more.why);
 }
 
 #[test]
@@ -87,8 +87,8 @@ fn the_row_of_the_memory_names_the_limits_that_the_server_derives() {
     assert!(why(500_000, zonda("0", "0")).contains(by_itself));
     assert!(!why(200_000, zonda("0", "0")).contains("the server keeps"));
     assert!(!why(500_000, zonda("500000", "0")).contains("the server keeps"));
-    let over_quic = why(100_000, ServerFacts { quic_octets: 32_768, ..zonda("0", "0") });
-    assert!(over_quic.contains("with quic-connections = 0 the server keeps at most 65536 over QUIC"), "{over_quic}");
+    let over_quic = why(100_000, ServerFacts { quic_octets: 73_728, ..zonda("0", "0") });
+    assert!(over_quic.contains("with quic-connections = 0 the server keeps at most 29127 over QUIC"), "{over_quic}");
 }
 
 /// What the code reckons of a session is not all that a connection takes.

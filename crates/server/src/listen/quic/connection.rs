@@ -24,7 +24,7 @@ use wire::name::skip_name;
 use wire::{HEADER_LEN, Name, Rtype};
 
 /// The memory that `quinn-proto` keeps for more than the first streams, in octets: for each 84 in tables that are half empty, and 384
-/// to receive in.
+/// to receive in. It stays, so that an idle connection has it reserved.
 const MORE_STREAMS_MEMORY: usize = (STREAMS - FIRST_STREAMS) as usize * (84 + 384);
 
 /// Connection IDs that a client may retire, besides one for each query. `quinn-proto` makes another one for each, and keeps it until it is
@@ -458,7 +458,7 @@ impl QuicConnection {
     pub(super) fn memory(&self) -> usize {
         let written: usize = self.streams.iter().map(|stream| stream.unacknowledged).sum();
         let kept: usize = self.streams.iter().map(|stream| size_of::<Stream>() + stream.memory()).sum();
-        let more_streams = if self.may_open_more() { MORE_STREAMS_MEMORY } else { 0 };
+        let more_streams = if self.may_open_more() && !self.is_idle() { MORE_STREAMS_MEMORY } else { 0 };
         kept + written.min(SEND_WINDOW as usize) + more_streams + self.receive_memory.octets()
     }
 

@@ -165,6 +165,17 @@ fn clients_that_do_not_read_are_closed_when_memory_is_short() {
 }
 
 #[test]
+fn idle_connections_that_had_many_queries_at_once_are_kept() {
+    let mut world = World::new(|options| options.memory_limit = 1 << 20);
+    for number in 0..40 {
+        let client = world.connect(number);
+        (0..8).for_each(|last| _ = world.ask(client, &message(QUERY, 0, last)));
+        world.run();
+    }
+    assert_eq!((world.totals().evicted, world.server.connections()), (0, 40));
+}
+
+#[test]
 fn connections_that_wait_for_updates_are_not_evicted_for_memory() {
     let mut world = World::new(|options| options.memory_limit = 1 << 20);
     world.client_window = Some(1000);
@@ -474,8 +485,11 @@ fn an_idle_connection_takes_less_than_is_reserved_for_it() {
     let mut world = World::new(|options| options.idle_timeout = Duration::from_secs(3600));
     let mut connect = |number: u16| {
         let client = world.connect(number);
-        // More than it may have in progress, so that streams are used again.
-        (0..17).for_each(|last| _ = world.exchange(client, &message(QUERY, 0, last)));
+        // As many as it may have in progress, which are half of the first ones at first, and more, so that streams are used again.
+        for count in [8, 90, 90] {
+            (0..count).for_each(|last| _ = world.ask(client, &message(QUERY, 0, last)));
+            world.run();
+        }
         world.run();
         // Its memory is for the next one.
         world.clients.clear();
