@@ -85,7 +85,7 @@ struct Waiting {
 }
 
 /// How long a connection stays open for a late response: longer than primaries have to answer a forwarded update.
-const MAX_LATE: Duration = Duration::from_secs(30);
+pub(super) const MAX_LATE: Duration = Duration::from_secs(30);
 
 struct Mailbox {
     /// Bounded by the queue of updates.

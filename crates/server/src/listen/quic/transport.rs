@@ -8,6 +8,7 @@ use quinn_proto::{EndpointConfig, IdleTimeout, ServerConfig, TransportConfig, Va
 
 use super::super::client_counts::ClientCounts;
 use super::super::counters::ListenerCounters;
+use super::super::late_reply::MAX_LATE;
 use super::initial_queue::InitialKeys;
 use super::tls_session::TlsAcceptor;
 
@@ -25,14 +26,15 @@ pub(super) const SEND_WINDOW: u64 = 256 << 10;
 const WAITING_OCTETS: u64 = 8 << 10;
 const ALL_WAITING_OCTETS: u64 = 1 << 20;
 
-/// The settings of connections that are closed after this time without packets.
+/// The settings of connections that are closed after this time without progress. `quinn-proto` gives them up later: one that waits for a
+/// late response has no packets meanwhile.
 pub(super) fn transport(idle_timeout: Duration) -> TransportConfig {
     let mut transport = TransportConfig::default();
     transport
         .max_concurrent_bidi_streams(VarInt::from_u32(FIRST_STREAMS))
         // RFC 9250 4.3.3: there are no unidirectional streams.
         .max_concurrent_uni_streams(VarInt::from_u32(0))
-        .max_idle_timeout(IdleTimeout::try_from(idle_timeout).ok())
+        .max_idle_timeout(IdleTimeout::try_from(idle_timeout + MAX_LATE).ok())
         .stream_receive_window(VarInt::from_u32(STREAM_WINDOW))
         .receive_window(VarInt::from_u32(CONNECTION_WINDOW))
         .send_window(SEND_WINDOW)

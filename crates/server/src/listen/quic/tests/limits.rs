@@ -108,6 +108,20 @@ fn connections_that_wait_for_updates_are_not_evicted_for_others() {
     assert_eq!(world.clients[waiting].received[&id].1, StreamEnd::Finished);
 }
 
+#[test]
+fn a_late_response_arrives_after_more_than_the_idle_timeout() {
+    let mut world = World::new(|options| options.idle_timeout = Duration::from_secs(5));
+    let client = world.connect(1);
+    let id = world.ask(client, &update());
+    world.run();
+    let reply = next_late_reply();
+    world.wait(Duration::from_secs(12));
+    reply.send(Rcode::NOERROR);
+    world.run();
+    let end = world.clients[client].received.get(&id).map(|(_, end)| end);
+    assert_eq!(end, Some(&StreamEnd::Finished), "{:?}", world.clients[client].closed);
+}
+
 /// RFC 7766 6.2.3, as over TCP. The timeouts with ten, nine, ... of ten connections are 1, 2, 4, 6, 8 and 10 seconds.
 #[test]
 fn the_idle_timeout_is_shortened_as_the_table_fills() {
