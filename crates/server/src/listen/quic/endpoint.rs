@@ -17,7 +17,7 @@ use super::connection_table::ConnectionTable;
 use super::initial_queue::{InitialKeys, InitialQueue};
 use super::key_exchange_queue::{KeyExchangeQueue, Waiting};
 use super::late_streams::LateStreams;
-use super::transport::{QuicShared, server_config, transport, with_tls};
+use super::transport::{QuicShared, endpoint_config, server_config, transport, with_tls};
 use crate::rate_limited_log::RateLimitedLog;
 use crate::tls::ServerTls;
 use bytes::BytesMut;
@@ -104,7 +104,7 @@ impl<R: Responder> QuicEndpoint<R> {
         // Thousandths of a processor.
         let share = (options.handshake_percent * 10 / options.workers.max(1)) as u32;
         Ok(QuicEndpoint {
-            endpoint: Endpoint::new(shared.config, Some(config.clone()), false, None),
+            endpoint: Endpoint::new(endpoint_config(), Some(config.clone()), false, None),
             responder: TcpResponder::new(setup, options.idle_timeout),
             table: ConnectionTable::new(max_connections, shared.clients, options.idle_timeout, now),
             tls,

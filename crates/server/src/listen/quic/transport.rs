@@ -12,6 +12,8 @@ use super::super::late_reply::MAX_LATE;
 use super::initial_queue::InitialKeys;
 use super::tls_session::TlsAcceptor;
 
+/// RFC 9000 15: the version.
+const QUIC_V1: u32 = 1;
 /// RFC 9250 5.8: queries that a client may have in progress on a connection.
 pub(super) const STREAMS: u32 = 100;
 /// The same until it has half as many: `quinn-proto` keeps memory for each stream that may be opened.
@@ -74,11 +76,17 @@ pub(super) fn with_tls(
     Ok(Arc::new(config))
 }
 
+/// The settings of a thread. Its connection IDs are its own, so that it drops packets for those of other threads (RFC 9000 10.3).
+pub(super) fn endpoint_config() -> Arc<EndpointConfig> {
+    let mut config = EndpointConfig::default();
+    // Without the drafts of it.
+    config.supported_versions(vec![QUIC_V1]);
+    Arc::new(config)
+}
+
 /// What all threads share.
 #[derive(Clone)]
 pub(in crate::listen) struct QuicShared {
-    /// Whichever thread gets a packet of a connection that is gone resets it by the same key.
-    pub(super) config: Arc<EndpointConfig>,
     /// The kernel distributes the connections of a client by its ports, too.
     pub(super) clients: ClientCounts,
 }
@@ -86,6 +94,6 @@ pub(in crate::listen) struct QuicShared {
 impl QuicShared {
     /// For this many connections, without any.
     pub(in crate::listen) fn new(connections: usize) -> QuicShared {
-        QuicShared { config: Arc::new(EndpointConfig::default()), clients: ClientCounts::new(connections) }
+        QuicShared { clients: ClientCounts::new(connections) }
     }
 }

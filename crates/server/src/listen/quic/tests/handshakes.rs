@@ -19,6 +19,21 @@ fn rfc_9000_8_1_2_addresses_are_verified_while_there_are_many_handshakes() {
     assert_eq!(world.totals().retries, retries, "the load is over");
 }
 
+/// RFC 9000 6.1: the answer to another version is a Version Negotiation packet.
+#[test]
+fn rfc_9000_6_1_drafts_are_other_versions() {
+    let mut world = World::new(|_| {});
+    for (version, answers) in [(1, 0), (0xff00_001d, 1), (0xff00_0022, 1), (2, 1)] {
+        let mut octets = vec![0; 1200];
+        octets[0] = 0xc0;
+        octets[1..5].copy_from_slice(&u32::to_be_bytes(version));
+        octets[5] = 8;
+        let peer = SocketAddr::from(([10, 9, 9, 9], 9));
+        world.server.receive(arrival(peer, &octets), world.now, &mut world.network);
+        assert_eq!(world.deliver_to_clients(), answers, "{version:x}");
+    }
+}
+
 #[test]
 fn a_flood_of_handshakes_gets_its_share_of_the_processor() {
     let mut world = World::new(|options| options.handshake_percent = 1);
