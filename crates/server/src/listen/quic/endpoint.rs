@@ -7,6 +7,7 @@
 mod limits;
 
 use super::super::counters::ListenerCounters;
+use super::super::late_reply::LateResponse;
 use super::super::panic_guard::catch_panic;
 use super::super::tcp_responder::TcpResponder;
 use super::super::worker_setup::WorkerSetup;
@@ -382,10 +383,16 @@ impl<R: Responder> QuicEndpoint<R> {
 
     fn queue_late_responses(&mut self, now: Instant) {
         for response in self.responder.late.take() {
-            let Some((index, id)) = self.late.take(response.index) else { continue };
-            self.table.update(index, now, |connection| (connection.respond_late(id, &response.octets), true));
-            self.make_ready(index);
+            if catch_panic(|| self.queue_late_response(&response, now)).is_none() {
+                self.counters.panics.add(1);
+            }
         }
+    }
+
+    fn queue_late_response(&mut self, response: &LateResponse, now: Instant) {
+        let Some((index, id)) = self.late.take(response.index) else { return };
+        self.table.update(index, now, |connection| (connection.respond_late(id, &response.octets), true));
+        self.make_ready(index);
     }
 
     fn handle_timers(&mut self, now: Instant) {

@@ -26,6 +26,8 @@ use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tracing::Subscriber;
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use wire::framing::split_message;
 use wire::message::{Message, Rcode};
 use wire::{AddressPrefix, Name, Rtype};
@@ -406,6 +408,36 @@ fn a_panic_costs_a_handshake_or_a_connection_but_no_other() {
     assert_eq!((world.totals().panics, world.server.connections()), (2, 1));
     world.exchange(other, &message(QUERY, 0, 2));
     world.connect(4);
+}
+
+/// Panics when an event of level INFO is logged.
+struct PanickingLog;
+
+impl<S: Subscriber> Layer<S> for PanickingLog {
+    fn on_event(&self, event: &tracing::Event<'_>, _context: Context<'_, S>) {
+        assert!(*event.metadata().level() != tracing::Level::INFO, "as the test commands");
+    }
+}
+
+#[test]
+fn a_panic_while_a_connection_is_forgotten_after_one_costs_no_other() {
+    crate::listen::panic_guard::log_panics();
+    let mut world = World::new(|_| {});
+    let other = world.connect(1);
+    world.client_window = Some(1000);
+    let client = world.connect(2);
+    world.clients[client].reads = false;
+    world.ask(client, &message(QUERY, SMALL_TRANSFER, 0));
+    world.run();
+    world.clients[client].connection.ping();
+    world.deliver_from(client);
+    // In its turn; and when the end of the transfer is logged.
+    world.network.panics = true;
+    let log = tracing_subscriber::registry().with(PanickingLog);
+    tracing::subscriber::with_default(log, || world.server.finish_round(world.now, &mut world.network));
+    world.network.panics = false;
+    assert_eq!((world.totals().panics, world.server.connections()), (2, 1));
+    world.exchange(other, &message(QUERY, 0, 1));
 }
 
 #[test]

@@ -73,8 +73,11 @@ impl<R: Responder> QuicEndpoint<R> {
     }
 
     pub(super) fn forget(&mut self, index: u32, now: Instant) {
-        // It still has streams if it panicked.
-        self.change(index, now, |connection, turn| connection.drop_streams(turn));
+        // It still has streams if it panicked, and may panic again.
+        let drop_streams = || self.change(index, now, |connection, turn| connection.drop_streams(turn));
+        if catch_panic(drop_streams).is_none() {
+            self.counters.panics.add(1);
+        }
         if self.table.remove(index).is_some() {
             self.endpoint.handle_event(ConnectionHandle(index as usize), EndpointEvent::drained());
         }
