@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import time
 
 import dns.rcode
@@ -220,6 +221,32 @@ def test_handshakes_that_are_never_completed_are_forgotten(quic):
     used = server.cpu_s()
     time.sleep(0.5)
     assert server.cpu_s() - used < 0.1
+
+
+def test_a_stop_answers_all_queries_that_have_arrived(quic, daemon):
+    """It read one batch of datagrams, and closed the connections of the others as idle."""
+    port = reserve_port()
+    more = f'listen-quic = ["{HOST}:{port}"]\ntls-self-signed = true\nquic-idle-timeout-ms = 60000'
+    server = daemon(server=more).start()
+    clients = [QuicClient(port, f"127.3.0.{number + 1}") for number in range(150)]
+    for client in clients:
+        assert client.connect()
+        client.run(timeout_s=0.01)
+    os.kill(server.pid, signal.SIGSTOP)
+    asked = []
+    for client in clients:
+        asked.append((client, client.stream(framed())))
+        client.send()
+    os.kill(server.pid, signal.SIGTERM)
+    os.kill(server.pid, signal.SIGCONT)
+
+    def is_answered(client: QuicClient, stream: int) -> bool:
+        client.run(lambda: client.is_over(stream) or client.close_code() is not None)
+        return client.is_over(stream)
+
+    assert all([is_answered(*one) for one in asked])
+    for client in clients:
+        client.close()
 
 
 def test_a_stop_does_not_wait_for_half_handshakes(quic, daemon):

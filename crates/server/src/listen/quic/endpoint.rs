@@ -446,14 +446,18 @@ impl<R: Responder> QuicEndpoint<R> {
         while let Some(waiting) = self.key_exchanges.pop() {
             self.ignore(waiting);
         }
-        let finished =
-            self.table.iter().filter(|(_, connection)| !connection.inner.is_closed() && !connection.owes_response());
-        let finished: Vec<u32> = finished.map(|(index, _)| index).collect();
-        for index in finished {
+        self.close_all(now, |connection| !connection.owes_response());
+        self.ready.is_empty() && self.table.iter().all(|(_, connection)| connection.inner.is_closed())
+    }
+
+    /// Closes the open connections that match.
+    pub(super) fn close_all(&mut self, now: Instant, matches: impl Fn(&QuicConnection) -> bool) {
+        let open = self.table.iter().filter(|(_, connection)| !connection.inner.is_closed() && matches(connection));
+        let open: Vec<u32> = open.map(|(index, _)| index).collect();
+        for index in open {
             self.close(index, DoqError::NoError, now);
             self.make_ready(index);
         }
-        self.ready.is_empty() && self.table.iter().all(|(_, connection)| connection.inner.is_closed())
     }
 }
 

@@ -11,7 +11,7 @@ use crate::tls::ServerTls;
 use bytes::BytesMut;
 use netio::clock;
 use netio::epoll::{Events, Interest, Poll, Waker};
-use netio::udp_endpoint::{Datagram, UdpEndpoint};
+use netio::udp_endpoint::{BATCH, Datagram, UdpEndpoint};
 use quinn_proto::Transmit;
 use std::io;
 use std::sync::Arc;
@@ -19,6 +19,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// Rounds with full batches after a stop: what a receive buffer of 8 MiB holds.
+const LAST_ROUNDS: usize = 400;
 /// Wait while the last responses are sent.
 const LAST_WAIT: Duration = Duration::from_millis(50);
 /// Pause after an error of epoll, so that a lasting one does not spin.
@@ -66,16 +68,22 @@ impl<R: Responder> QuicWorker<R> {
             self.run_round(MAX_WAIT);
         }
         let until = Instant::now() + self.grace;
-        self.run_round(Duration::ZERO);
+        // Connections whose queries have arrived are not idle.
+        for _ in 0..LAST_ROUNDS {
+            if !self.run_round(Duration::ZERO) {
+                break;
+            }
+        }
         while !self.endpoint.stop(Instant::now()) && Instant::now() < until {
             self.run_round(LAST_WAIT);
         }
+        self.endpoint.close_all(Instant::now(), |_| true);
         // Sends what closes the last connections.
         self.run_round(Duration::ZERO);
     }
 
-    /// Waits at most `longest`, and handles the datagrams that have arrived.
-    fn run_round(&mut self, longest: Duration) {
+    /// Waits at most `longest`, and handles a batch of the datagrams that have arrived at each socket. Returns whether there may be more.
+    fn run_round(&mut self, longest: Duration) -> bool {
         let now = Instant::now();
         let next = self.endpoint.next_round(now).map_or(longest, |at| at.saturating_duration_since(now));
         if let Err(error) = self.poll.wait(&mut self.events, next.min(longest)) {
@@ -84,22 +92,28 @@ impl<R: Responder> QuicWorker<R> {
         }
         let now = Instant::now();
         self.endpoint.begin_round(clock::real());
+        let mut has_more = false;
         for at in 0..self.events.len() {
             match self.events.at(at).token {
                 WAKER => self.waker.clear(),
-                socket => self.receive(socket as usize, now),
+                socket => has_more |= self.receive(socket as usize, now) == BATCH,
             }
         }
         self.endpoint.finish_round(now, &mut self.sockets);
         for socket in &mut self.sockets.0 {
             self.counters.unsent.add(socket.flush());
         }
+        has_more
     }
 
-    fn receive(&mut self, socket: usize, now: Instant) {
+    /// Handles a batch of datagrams; returns their number.
+    fn receive(&mut self, socket: usize, now: Instant) -> usize {
         let count = match self.sockets.0[socket].receive() {
             Ok(count) => count,
-            Err(error) => return self.endpoint.warn(&format!("cannot receive: {error}")),
+            Err(error) => {
+                self.endpoint.warn(&format!("cannot receive: {error}"));
+                return 0;
+            }
         };
         for at in 0..count {
             let Some(Datagram { octets, peer, local_ip }) = self.sockets.0[socket].datagram(at) else {
@@ -112,6 +126,7 @@ impl<R: Responder> QuicWorker<R> {
                 self.counters.panics.add(1);
             }
         }
+        count
     }
 }
 

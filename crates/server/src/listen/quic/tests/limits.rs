@@ -444,6 +444,21 @@ fn a_stop_lets_responses_be_read() {
     assert!(!world.clients[late].is_connected);
 }
 
+#[test]
+fn connections_that_are_left_at_the_end_of_the_grace_are_closed() {
+    let mut world = World::new(|_| {});
+    let client = world.connect(1);
+    world.ask(client, &update());
+    world.run();
+    let _reply = next_late_reply();
+    world.server.stop(world.now);
+    world.run();
+    assert!(!world.server.stop(world.now) && world.clients[client].closed.is_none());
+    world.server.close_all(world.now, |_| true);
+    world.run();
+    assert_eq!(world.close_code(client), Some(code(DoqError::NoError)));
+}
+
 //----------- hostile input ----------------------------------------------------
 
 #[test]
