@@ -35,7 +35,7 @@ pub use client_certificate::ClientCertificate;
 pub use client_config::{ClientTls, TlsError};
 pub use files::TlsFileError;
 pub use peers::TlsPeers;
-pub use quic_config::ALPN_DOQ;
+pub use quic_config::{ALPN_DOQ, RETIRED_IDS};
 pub use reload::{DaemonTls, ReadTls};
 pub use server_config::{OwnCertificate, ServerTls, ServerTlsFiles};
 pub use stream::{MIN_BUFFER, SESSION_MEMORY, TlsStream};

@@ -20,7 +20,7 @@ use quinn_proto::{
 };
 use wire::framing::{PREFIX_LEN, split_message};
 
-use super::ClientTls;
+use super::{ClientTls, RETIRED_IDS};
 use crate::transfer::network::byte_stream::ByteStream;
 use crate::transfer::primary::PeerConfig;
 
@@ -30,9 +30,6 @@ const WINDOW: u32 = 512 << 10;
 const BATCH: usize = 64;
 /// The longest datagram: the transport does not announce more.
 const DATAGRAM_LEN: usize = 2048;
-/// Connection IDs that a primary may retire: a connection does not last for long. `quinn-proto` makes another one for each, and keeps it until
-/// it is acknowledged.
-const RETIRED_IDS: u64 = 64;
 /// The length of a message's ID.
 const ID_LEN: usize = 2;
 /// RFC 9250 4.3: DOQ_NO_ERROR and DOQ_PROTOCOL_ERROR.
@@ -145,6 +142,7 @@ impl QuicByteStream {
                 _ => {}
             }
         }
+        // A connection does not last for long.
         if self.lost.is_none() && self.connection.stats().frame_rx.retire_connection_id > RETIRED_IDS {
             self.refuse("QUIC: the primary retires connection IDs without end");
         }

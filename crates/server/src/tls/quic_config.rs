@@ -11,6 +11,10 @@ use super::quic_sessions::QuicSessions;
 /// RFC 9250 4.1: the ALPN of DNS over QUIC.
 pub const ALPN_DOQ: &[u8] = b"doq";
 
+/// Connection IDs that a peer may retire. `quinn-proto` makes another one for each, and keeps it until it is acknowledged, however many
+/// there are.
+pub const RETIRED_IDS: u64 = 64;
+
 /// Sessions that clients may resume, of all threads: about 500 octets each without a client certificate.
 const SESSIONS: usize = 16_384;
 

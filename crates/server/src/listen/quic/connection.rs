@@ -11,7 +11,7 @@ use super::late_streams::LateStreams;
 use super::query_stream::{FramingError, QueryStream};
 use super::receive_memory::{ReceiveMemory, StreamFrames};
 use super::transport::{FIRST_STREAMS, SEND_WINDOW, STREAMS};
-use crate::tls::{ClientCertificate, ServerTls};
+use crate::tls::{ClientCertificate, RETIRED_IDS, ServerTls};
 use answer::has_keepalive;
 use bytes::Bytes;
 use quinn_proto::{Connection, Dir, Event, ReadError, StreamEvent, StreamId, VarInt, WriteError};
@@ -26,10 +26,6 @@ use wire::{HEADER_LEN, Name, Rtype};
 /// The memory that `quinn-proto` keeps for more than the first streams, in octets: for each 84 in tables that are half empty, and 384
 /// to receive in. It stays, so that an idle connection has it reserved.
 const MORE_STREAMS_MEMORY: usize = (STREAMS - FIRST_STREAMS) as usize * (84 + 384);
-
-/// Connection IDs that a client may retire, besides one for each query. `quinn-proto` makes another one for each, and keeps it until it is
-/// acknowledged, however many there are.
-const RETIRED_IDS: u64 = 64;
 
 /// What `quinn-proto` keeps besides the octets for each piece of a response until it is acknowledged, in octets: an entry in a queue that
 /// doubles, and an allocation.
@@ -175,6 +171,7 @@ impl QuicConnection {
         }
         let frames = self.inner.stats().frame_rx;
         self.receive_memory.end_turn(frames.crypto);
+        // A client may retire one for each query besides.
         if frames.retire_connection_id > RETIRED_IDS + self.queries && !self.inner.is_closed() {
             self.close(DoqError::ExcessiveLoad, turn);
         }

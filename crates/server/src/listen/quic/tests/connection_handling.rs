@@ -1,21 +1,9 @@
 //! How connections are used (RFC 9250 5.5 to 5.7): transfers beside each other, other addresses.
 
 use super::client::{StreamEnd, World};
-use super::{QUERY, TRANSFER, TRANSFERRED, message};
+use super::{QUERY, TRANSFER, TRANSFERRED, message, records};
 use std::net::SocketAddr;
 use std::time::Duration;
-use wire::framing::split_message;
-
-/// The number of records in the messages of a stream.
-fn records(mut octets: &[u8]) -> usize {
-    let mut count = 0;
-    while let Some((message, after)) = split_message(octets) {
-        count += usize::from(u16::from_be_bytes([message[6], message[7]]));
-        octets = after;
-    }
-    assert_eq!(octets.len(), 0, "the last message is incomplete");
-    count
-}
 
 /// RFC 9250 5.6, 5.7: each response is sent as soon as possible, between those of other streams.
 #[test]
