@@ -73,7 +73,7 @@ key_table! {
         /// One key per line, 32 octets in base64, as `openssl rand -base64 32` prints; `#` starts a comment. The first key makes
         /// tickets, and all keys are accepted. Whoever has a key can read the sessions that were resumed with its tickets. So write a new key to
         /// the first line every few hours, remove the oldest, and reload. If this is not set, the server makes its own keys, and
-        /// replaces them every 6 hours.
+        /// replaces them every 6 hours. QUIC does not use them: each server resumes its own sessions only.
         Reload "tls-ticket-keys" tls_ticket_keys: Option<FilePath> = "";
 
         /// The certificates of the authorities that certify primaries and clients, in PEM.
