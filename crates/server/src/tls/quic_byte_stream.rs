@@ -3,7 +3,7 @@
 //! RFC 9250 4.2.1: messages have the ID 0 on the wire. The caller's ID is kept with the stream and given back with each response
 //! on it, so that a session over QUIC is like one over TCP. Responses come whole, in the order in which they are complete.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -47,8 +47,8 @@ pub(super) struct QuicByteStream {
     /// Why the connection has ended.
     lost: Option<String>,
     exchanges: HashMap<StreamId, Exchange>,
-    /// Streams with something to read.
-    readable: Vec<StreamId>,
+    /// Streams with something to read, each once. They are read in turns.
+    readable: VecDeque<StreamId>,
     /// Complete messages with their lengths, from `taken` on.
     ready: Vec<u8>,
     taken: usize,
@@ -87,7 +87,7 @@ impl QuicByteStream {
             is_established: false,
             lost: None,
             exchanges: HashMap::new(),
-            readable: Vec::new(),
+            readable: VecDeque::new(),
             ready: Vec::new(),
             taken: 0,
             unsent: Vec::new(),
@@ -136,7 +136,7 @@ impl QuicByteStream {
             match event {
                 Event::Connected => self.is_established = true,
                 Event::ConnectionLost { reason } => _ = self.lost.get_or_insert(format!("QUIC: {reason}")),
-                Event::Stream(StreamEvent::Readable { id }) => self.readable.push(id),
+                Event::Stream(StreamEvent::Readable { id }) => self.queue_readable(id),
                 Event::Stream(StreamEvent::Writable { id }) => self.write_stream(id),
                 Event::Stream(StreamEvent::Stopped { id, error_code }) => self.give_up(id, error_code),
                 _ => {}
@@ -181,10 +181,16 @@ impl QuicByteStream {
         _ = stream.finish(); // Fails if it is finished already, or stopped.
     }
 
+    fn queue_readable(&mut self, id: StreamId) {
+        if !self.readable.contains(&id) {
+            self.readable.push_back(id);
+        }
+    }
+
     /// Reads from the streams until `wanted` octets are ready.
     fn read_streams(&mut self, wanted: usize) {
         while self.ready.len() - self.taken < wanted
-            && let Some(id) = self.readable.pop()
+            && let Some(id) = self.readable.pop_front()
         {
             self.read_stream(id, wanted);
         }
@@ -201,7 +207,7 @@ impl QuicByteStream {
                     exchange.input.extend_from_slice(&chunk.bytes);
                     budget = budget.saturating_sub(chunk.bytes.len());
                     if budget == 0 {
-                        self.readable.push(id);
+                        self.readable.push_back(id);
                         break;
                     }
                 }
@@ -352,14 +358,21 @@ mod tests {
     use super::*;
     use crate::config::remote_server::RemoteTls;
     use crate::tls::{OwnCertificate, ServerTls, ServerTlsFiles};
-    use quinn_proto::ServerConfig;
     use quinn_proto::crypto::rustls::QuicServerConfig;
+    use quinn_proto::{ConnectionError, ServerConfig};
 
-    /// A primary that answers nothing.
+    /// A primary that answers what the test commands.
     struct Primary {
         socket: UdpSocket,
         endpoint: Endpoint,
+        client: Option<SocketAddr>,
         connection: Option<(ConnectionHandle, Connection)>,
+        /// Whether it retires a connection ID with each datagram.
+        retires_ids: bool,
+        /// The code of the last STOP_SENDING.
+        stopped: Option<VarInt>,
+        /// The code with which the client has closed the connection.
+        closed: Option<VarInt>,
     }
 
     impl Primary {
@@ -370,15 +383,23 @@ mod tests {
             let config = Arc::new(ServerConfig::with_crypto(Arc::new(crypto)));
             let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
             socket.set_nonblocking(true).expect("an option");
-            Primary { socket, endpoint: Endpoint::new(Arc::default(), Some(config), false, None), connection: None }
+            Primary {
+                socket,
+                endpoint: Endpoint::new(Arc::default(), Some(config), false, None),
+                client: None,
+                connection: None,
+                retires_ids: false,
+                stopped: None,
+                closed: None,
+            }
         }
 
-        /// Receives and sends what there is; retires a connection ID if it is connected.
+        /// Receives and sends what there is.
         fn run(&mut self) {
             let (mut datagram, mut out, now) = ([0; DATAGRAM_LEN], Vec::new(), Instant::now());
-            let mut to = None;
+            let mut has_received = false;
             while let Ok((len, from)) = self.socket.recv_from(&mut datagram) {
-                to = Some(from);
+                (self.client, has_received) = (Some(from), true);
                 match self.endpoint.handle(now, from, None, None, BytesMut::from(&datagram[..len]), &mut out) {
                     Some(DatagramEvent::NewConnection(incoming)) => {
                         let accepted = self.endpoint.accept(incoming, now, &mut out, None);
@@ -390,9 +411,20 @@ mod tests {
                     _ => {}
                 }
             }
-            let (Some((handle, connection)), Some(to)) = (&mut self.connection, to) else { return };
-            while connection.poll().is_some() {}
-            connection.local_address_changed();
+            let (Some((handle, connection)), Some(to)) = (&mut self.connection, self.client) else { return };
+            connection.handle_timeout(now);
+            while let Some(event) = connection.poll() {
+                match event {
+                    Event::Stream(StreamEvent::Stopped { error_code, .. }) => self.stopped = Some(error_code),
+                    Event::ConnectionLost { reason: ConnectionError::ApplicationClosed(close) } => {
+                        self.closed = Some(close.error_code);
+                    }
+                    _ => {}
+                }
+            }
+            if self.retires_ids && has_received {
+                connection.local_address_changed();
+            }
             while let Some(event) = connection.poll_endpoint_events() {
                 if let Some(event) = self.endpoint.handle_event(*handle, event) {
                     connection.handle_event(event);
@@ -406,13 +438,81 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_primary_that_retires_connection_ids_without_end_is_left() {
-        let mut primary = Primary::new();
+    /// A connection to a primary that begins.
+    fn connect(primary: &Primary) -> QuicByteStream {
         let address = primary.socket.local_addr().expect("bound");
         let settings = ClientTls::read(&RemoteTls { quic: true, ..RemoteTls::default() }, None).expect("no files");
         let peer = PeerConfig { address, key: None, source: None, tls: 1 };
-        let mut stream = QuicByteStream::connect(&peer, &settings).expect("loopback");
+        QuicByteStream::connect(&peer, &settings).expect("loopback")
+    }
+
+    /// Lets both sides run until the condition holds.
+    fn run_until(
+        primary: &mut Primary,
+        stream: &mut QuicByteStream,
+        is_met: impl Fn(&mut Primary, &QuicByteStream) -> bool,
+    ) {
+        let begin = Instant::now();
+        while !is_met(primary, stream) {
+            assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", stream.lost);
+            primary.run();
+            stream.flush().expect("loopback");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// A primary that has received queries with the IDs from 1 to `count` over a connection.
+    fn asked(count: u8) -> (Primary, QuicByteStream) {
+        let mut primary = Primary::new();
+        let mut stream = connect(&primary);
+        run_until(&mut primary, &mut stream, |_, stream| stream.is_established);
+        for id in 1..=count {
+            assert_eq!(stream.write(&[0, 3, 0, id, 9]).expect("a stream"), 5);
+        }
+        run_until(&mut primary, &mut stream, |primary, _| {
+            primary.connection.as_ref().is_some_and(|(_, of)| of.stats().frame_rx.stream >= count.into())
+        });
+        (primary, stream)
+    }
+
+    impl Primary {
+        /// The stream of the next query.
+        fn next_query(&mut self) -> (&mut Connection, StreamId) {
+            let (_, connection) = self.connection.as_mut().expect("it is connected");
+            let id = connection.streams().accept(Dir::Bi).expect("a query");
+            (connection, id)
+        }
+
+        /// Answers the next query with these octets.
+        fn answer(&mut self, octets: &[u8], ends: bool) {
+            let (connection, id) = self.next_query();
+            assert_eq!(connection.send_stream(id).write(octets), Ok(octets.len()));
+            if ends {
+                connection.send_stream(id).finish().expect("open");
+            }
+        }
+    }
+
+    #[test]
+    fn concurrent_responses_are_read_in_turns() {
+        let (mut primary, mut stream) = asked(2);
+        let messages = [&[0x9c, 0x40][..], &[0; 40_000]].concat().repeat(3);
+        (0..2).for_each(|_| primary.answer(&messages, true));
+        run_until(&mut primary, &mut stream, |primary, _| {
+            primary.connection.as_mut().is_some_and(|(_, of)| of.streams().send_streams() == 0)
+        });
+        let mut buffer = vec![0; 6 * 40_002];
+        let mut len = 0;
+        while len < 2 * 40_002 {
+            len += stream.read(&mut buffer[len..][..1 << 16]).expect("a message");
+        }
+        assert_ne!(buffer[3], buffer[40_002 + 3], "the IDs");
+    }
+
+    #[test]
+    fn a_primary_that_retires_connection_ids_without_end_is_left() {
+        let mut primary = Primary { retires_ids: true, ..Primary::new() };
+        let mut stream = connect(&primary);
         let (begin, mut is_established) = (Instant::now(), false);
         while begin.elapsed() < Duration::from_secs(60) {
             primary.run();
