@@ -20,7 +20,7 @@ from daemon import HOST, Daemon
 
 quic_asyncio = pytest.importorskip("aioquic.asyncio", reason="aioquic is not installed")
 from aioquic.quic.configuration import QuicConfiguration  # noqa: E402 - the line above skips without it
-from aioquic.quic.events import ConnectionTerminated, QuicEvent, StreamDataReceived  # noqa: E402
+from aioquic.quic.events import ConnectionTerminated, QuicEvent, StopSendingReceived, StreamDataReceived  # noqa: E402
 
 Answer = Callable[["Primary", int, bytes], None]
 
@@ -42,6 +42,7 @@ class Primary(quic_asyncio.QuicConnectionProtocol):
     answer: Answer
     asked = 0
     close_codes: set[int]
+    stop_codes: set[int]
 
     def __init__(self, *arguments: object, **named: object) -> None:
         super().__init__(*arguments, **named)
@@ -50,6 +51,8 @@ class Primary(quic_asyncio.QuicConnectionProtocol):
     def quic_event_received(self, event: QuicEvent) -> None:
         if isinstance(event, ConnectionTerminated):
             Primary.close_codes.add(event.error_code)
+        if isinstance(event, StopSendingReceived):
+            Primary.stop_codes.add(event.error_code)
         if isinstance(event, StreamDataReceived):
             query = self.queries[event.stream_id] = self.queries.get(event.stream_id, b"") + event.data
             if event.end_stream:
@@ -65,6 +68,13 @@ class Primary(quic_asyncio.QuicConnectionProtocol):
 
     def send_other_id(self, stream: int, octets: bytes) -> None:
         self.send(stream, octets[:2] + b"\x09" + octets[3:])
+
+    def send_without_soa(self, stream: int, octets: bytes) -> None:
+        """A message that is no transfer, and no end of the stream."""
+        response = dns.message.from_wire(octets[2:])
+        is_transfer = response.question[0].rdtype != dns.rdatatype.SOA
+        response.answer = response.answer[is_transfer:]
+        self.send(stream, framed(response.to_wire(max_size=65535)), ends=not is_transfer)
 
     def reset(self, stream: int, octets: bytes) -> None:
         self.send(stream, octets[:500], ends=False)
@@ -85,7 +95,7 @@ def secondary(daemon, tmp_path: Path) -> Iterator[Daemon]:
     thread.start()
     start = quic_asyncio.serve(HOST, port, configuration=configuration, create_protocol=Primary)
     primary = asyncio.run_coroutine_threadsafe(start, loop).result(5)
-    Primary.serial, Primary.answer, Primary.close_codes = 1, Primary.send, set()
+    Primary.serial, Primary.answer, Primary.close_codes, Primary.stop_codes = 1, Primary.send, set(), set()
     server = daemon()
     text = server.config.read_text().split("[[zone]]")[0]
     peer = f'{{ address = "{HOST}:{port}", tls = true, quic = true }}'
@@ -130,3 +140,9 @@ def test_rfc_9250_4_3_3_a_primary_gets_the_code_of_its_protocol_error(secondary,
     Primary.serial, Primary.answer = 2, answer
     retransfer(secondary)
     secondary.wait_until(lambda: 2 in Primary.close_codes, timeout_s=5)
+
+
+def test_rfc_9250_4_3_1_a_transfer_that_is_given_up_is_cancelled(secondary):
+    Primary.serial, Primary.answer = 2, Primary.send_without_soa
+    retransfer(secondary)
+    secondary.wait_until(lambda: 3 in Primary.stop_codes, timeout_s=5)

@@ -32,9 +32,10 @@ const BATCH: usize = 64;
 const DATAGRAM_LEN: usize = 2048;
 /// The length of a message's ID.
 const ID_LEN: usize = 2;
-/// RFC 9250 4.3: DOQ_NO_ERROR and DOQ_PROTOCOL_ERROR.
+/// RFC 9250 4.3: DOQ_NO_ERROR, DOQ_PROTOCOL_ERROR and DOQ_REQUEST_CANCELLED.
 const NO_ERROR: VarInt = VarInt::from_u32(0);
 const PROTOCOL_ERROR: VarInt = VarInt::from_u32(2);
+const REQUEST_CANCELLED: VarInt = VarInt::from_u32(3);
 
 /// A connection. The engine's deadline for connecting includes the handshake.
 pub(super) struct QuicByteStream {
@@ -294,6 +295,18 @@ impl ByteStream for QuicByteStream {
         self.advance()
     }
 
+    /// RFC 9250 4.3.1: stops the stream of the response.
+    fn cancel(&mut self, id: u16) {
+        let mut exchanges = self.exchanges.iter();
+        let found = exchanges.find(|(_, exchange)| exchange.id == id.to_be_bytes()).map(|(stream, _)| *stream);
+        if let Some(stream) = found {
+            self.exchanges.remove(&stream);
+            // They fail if the directions have ended.
+            _ = self.connection.recv_stream(stream).stop(REQUEST_CANCELLED);
+            _ = self.connection.send_stream(stream).reset(REQUEST_CANCELLED);
+        }
+    }
+
     fn interest(&self, _has_output: bool) -> Interest {
         if self.unsent.is_empty() { Interest::Readable } else { Interest::Both }
     }
@@ -507,6 +520,21 @@ mod tests {
             len += stream.read(&mut buffer[len..][..1 << 16]).expect("a message");
         }
         assert_ne!(buffer[3], buffer[40_002 + 3], "the IDs");
+    }
+
+    #[test]
+    fn rfc_9250_4_3_1_the_stream_of_a_cancelled_query_is_stopped() {
+        let (mut primary, mut stream) = asked(2);
+        stream.cancel(7);
+        stream.cancel(2);
+        run_until(&mut primary, &mut stream, |primary, _| primary.stopped.is_some());
+        assert_eq!(primary.stopped, Some(REQUEST_CANCELLED));
+        // The other one goes on.
+        primary.answer(&[0, 2, 0, 0], true);
+        run_until(&mut primary, &mut stream, |_, stream| !stream.readable.is_empty());
+        let mut buffer = [0; 64];
+        assert_eq!(stream.read(&mut buffer).expect("a message"), 4);
+        assert_eq!(buffer[..4], [0, 2, 0, 1]);
     }
 
     #[test]

@@ -284,6 +284,9 @@ impl<T: TransferSink + Send + 'static> TransferNetwork<T> {
 
     fn write_stream(&mut self, id: ConnectionId) -> io::Result<()> {
         let Some(stream) = self.sockets.streams.get_mut(&id) else { return Ok(()) };
+        for cancelled in self.engine.take_cancelled(id) {
+            stream.stream.cancel(cancelled);
+        }
         if stream.is_established {
             stream.stream.flush()?;
         }

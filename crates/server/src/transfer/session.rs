@@ -204,6 +204,8 @@ pub struct Session<T> {
     exchanges: HashMap<u16, Exchange<T>>,
     /// The IDs of transfers that were given up, with the messages that came since.
     discarded: HashMap<u16, u32>,
+    /// Of these, the IDs that [`Session::take_cancelled`] has not returned yet.
+    cancelled: Vec<u16>,
     /// An incomplete message with its length prefix.
     input: Vec<u8>,
     output: Vec<u8>,
@@ -232,6 +234,7 @@ impl<T: TransferSink> Session<T> {
             uses_edns: true,
             exchanges: HashMap::new(),
             discarded: HashMap::new(),
+            cancelled: Vec::new(),
             input: Vec::new(),
             output: Vec::new(),
             answered: 0,
@@ -345,13 +348,23 @@ impl<T: TransferSink> Session<T> {
         };
         let exchange = self.exchanges.remove(&id).expect("it was just found");
         if exchange.is_cut_off(&end) {
-            self.discarded.insert(id, 0);
+            self.give_up(id);
         }
         self.answered += 1;
         self.latest_answered_ms = self.latest_answered_ms.max(exchange.began_ms);
         self.progress(now);
         event(exchange.into_event(end, now));
         Ok(())
+    }
+
+    fn give_up(&mut self, id: u16) {
+        self.discarded.insert(id, 0);
+        self.cancelled.push(id);
+    }
+
+    /// The IDs of the exchanges that were given up since the last call.
+    pub fn take_cancelled(&mut self) -> Vec<u16> {
+        std::mem::take(&mut self.cancelled)
     }
 
     /// A message of a transfer that was given up: a bad zone must not end the transfers of others, unless it goes on for long.
@@ -405,7 +418,7 @@ impl<T: TransferSink> Session<T> {
             exchange.last_ms < latest_ms && now.ms.saturating_sub(exchange.last_ms) >= silence_ms
         };
         let ended: Vec<_> = self.exchanges.extract_if(|_, exchange| is_passed_over(exchange)).collect();
-        self.discarded.extend(ended.iter().map(|(id, _)| (*id, 0)));
+        ended.iter().for_each(|(id, _)| self.give_up(*id));
         let failure = TransferFailure::Stalled(silence_ms / 1000);
         ended.into_iter().map(|(_, exchange)| exchange.into_failed(failure.clone(), now)).collect()
     }

@@ -1,6 +1,8 @@
-//! How a connection ended, and what that means for its exchanges.
+//! How a connection ended, and what that means for its exchanges; which exchanges end before their connection.
 
+use super::super::link::ConnectionId;
 use super::super::session::{Session, TransferFailure, TransferSink};
+use super::TransferEngine;
 
 /// Why a connection ended.
 pub(super) enum ConnectionEnd {
@@ -33,6 +35,16 @@ pub(super) enum ExchangeOutcome {
     Failed,
     /// It is tried on another connection, which counts as an attempt or not.
     TryAgain { is_counted: bool },
+}
+
+impl<T: TransferSink> TransferEngine<T> {
+    /// The IDs of the exchanges of a connection that were given up since the last call.
+    pub fn take_cancelled(&mut self, id: ConnectionId) -> Vec<u16> {
+        // Nothing happens to the link.
+        let link = self.by_connection.get(&id).and_then(|primary| self.links.get_mut(primary));
+        let connection = link.and_then(|link| link.connections.get_mut(&id));
+        connection.map(|connection| connection.session.take_cancelled()).unwrap_or_default()
+    }
 }
 
 impl EndedConnection {

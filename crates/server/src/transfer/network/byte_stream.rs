@@ -29,6 +29,8 @@ pub trait ByteStream: Send {
     fn until_due(&mut self) -> Option<Duration> {
         None
     }
+    /// Cancels the query with this ID, whose response is not wanted any more, where each has a stream of its own.
+    fn cancel(&mut self, _id: u16) {}
     /// What to wait for; `has_output` says whether the session has octets to send.
     fn interest(&self, has_output: bool) -> Interest;
     /// The socket.

@@ -125,6 +125,7 @@ fn errors_and_wrong_contents_end_their_own_exchange_only() {
     refused[5] |= 5;
     let (ended, result) = receive(&mut session, &refused, at(1));
     assert_eq!((ended, result), (vec![(0, 0, Some(TransferFailure::Rcode(Rcode::REFUSED)))], Ok(())));
+    assert!(session.take_cancelled().is_empty(), "there is no more of it");
     let mut cut = response(&queries[1], 1);
     let len = cut.len() as u16 - 2 - 1;
     cut[..2].copy_from_slice(&len.to_be_bytes());
@@ -132,6 +133,8 @@ fn errors_and_wrong_contents_end_their_own_exchange_only() {
     let (ended, result) = receive(&mut session, &cut, at(1));
     assert!(matches!(&ended[..], [(1, 0, Some(TransferFailure::Contents(_)))]), "{ended:?}");
     assert_eq!(result, Ok(()));
+    assert_eq!(session.take_cancelled(), [u16::from_be_bytes([queries[1][0], queries[1][1]])]);
+    assert!(session.take_cancelled().is_empty(), "each is cancelled once");
     let results: Vec<_> = (0..17).map(|_| receive(&mut session, &response(&queries[1], 1), at(1)).1).collect();
     assert!(results[..16].iter().all(Result::is_ok), "a bad zone that ends soon disturbs no other");
     assert_eq!(results[16], Err(TransferFailure::Unwanted));
