@@ -76,6 +76,10 @@ class Primary(quic_asyncio.QuicConnectionProtocol):
         response.answer = response.answer[is_transfer:]
         self.send(stream, framed(response.to_wire(max_size=65535)), ends=not is_transfer)
 
+    def send_without_last_soa(self, stream: int, octets: bytes) -> None:
+        response = dns.message.from_wire(octets[2:])  # which takes the two SOA records for one
+        self.send(stream, framed(response.to_wire(max_size=65535)))
+
     def reset(self, stream: int, octets: bytes) -> None:
         self.send(stream, octets[:500], ends=False)
         self.transmit()
@@ -116,12 +120,13 @@ def retransfer(server: Daemon) -> None:
     [
         Primary.send_half,
         Primary.send_other_id,
+        Primary.send_without_last_soa,
         lambda primary, stream, octets: primary.send(stream, os.urandom(2000)),
         lambda primary, stream, octets: primary.send(stream, b"\0\0" * 10_000),
         Primary.reset,
         Primary.end,
     ],
-    ids=["half", "another message ID", "noise", "empty messages", "reset", "closed"],
+    ids=["half", "another message ID", "half a transfer", "noise", "empty messages", "reset", "closed"],
 )
 def test_what_is_no_response_is_not_taken(secondary, answer):
     Primary.serial, Primary.answer, asked, before_s = 2, answer, Primary.asked, secondary.cpu_s()
@@ -135,7 +140,7 @@ def test_what_is_no_response_is_not_taken(secondary, answer):
     assert "bug" not in secondary.log_text()
 
 
-@pytest.mark.parametrize("answer", [Primary.send_half, Primary.send_other_id])
+@pytest.mark.parametrize("answer", [Primary.send_half, Primary.send_other_id, Primary.send_without_last_soa])
 def test_rfc_9250_4_3_3_a_primary_gets_the_code_of_its_protocol_error(secondary, answer):
     Primary.serial, Primary.answer = 2, answer
     retransfer(secondary)

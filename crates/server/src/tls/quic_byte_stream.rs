@@ -21,7 +21,7 @@ use quinn_proto::{
 use wire::framing::{PREFIX_LEN, split_message};
 
 use super::{ClientTls, RETIRED_IDS};
-use crate::transfer::network::byte_stream::ByteStream;
+use crate::transfer::network::byte_stream::{ByteStream, ResponsePart};
 use crate::transfer::primary::PeerConfig;
 
 /// Octets that may arrive before they are read, on a stream and on all of them: 40 Mbit/s with a round-trip time of 100 ms.
@@ -53,6 +53,8 @@ pub(super) struct QuicByteStream {
     /// Complete messages with their lengths, from `taken` on.
     ready: Vec<u8>,
     taken: usize,
+    /// Of responses, besides.
+    parts: Vec<(u16, ResponsePart)>,
     /// A datagram that the socket did not accept.
     unsent: Vec<u8>,
 }
@@ -91,6 +93,7 @@ impl QuicByteStream {
             readable: VecDeque::new(),
             ready: Vec::new(),
             taken: 0,
+            parts: Vec::new(),
             unsent: Vec::new(),
         };
         stream.transmit()?;
@@ -201,11 +204,12 @@ impl QuicByteStream {
         let Some(exchange) = self.exchanges.get_mut(&id) else { return };
         let mut stream = self.connection.recv_stream(id);
         let Ok(mut chunks) = stream.read(true) else { return };
-        let (mut has_ended, mut budget) = (false, wanted);
+        let (mut has_ended, mut budget, mut arrived) = (false, wanted, 0);
         loop {
             match chunks.next(budget.max(1)) {
                 Ok(Some(chunk)) => {
                     exchange.input.extend_from_slice(&chunk.bytes);
+                    arrived += chunk.bytes.len();
                     budget = budget.saturating_sub(chunk.bytes.len());
                     if budget == 0 {
                         self.readable.push_back(id);
@@ -227,11 +231,15 @@ impl QuicByteStream {
             return self.refuse("QUIC: the primary sent a message ID other than 0 (RFC 9250 4.3.3)");
         };
         exchange.input.drain(..used);
-        if has_ended
-            && let Some(exchange) = self.exchanges.remove(&id)
-            && !exchange.input.is_empty()
-        {
-            self.refuse("QUIC: the stream of a response ended within a message (RFC 9250 4.3.3)");
+        let (query, kept) = (u16::from_be_bytes(exchange.id), exchange.input.len());
+        // Those of complete messages are counted when they are read.
+        self.parts.push((query, ResponsePart::Octets(arrived.min(kept))));
+        if has_ended {
+            self.exchanges.remove(&id);
+            self.parts.push((query, ResponsePart::End));
+            if kept > 0 {
+                self.refuse("QUIC: the stream of a response ended within a message (RFC 9250 4.3.3)");
+            }
         }
     }
 
@@ -293,6 +301,14 @@ impl ByteStream for QuicByteStream {
 
     fn flush(&mut self) -> io::Result<()> {
         self.advance()
+    }
+
+    fn parts(&mut self) -> Vec<(u16, ResponsePart)> {
+        if self.ready.is_empty() { std::mem::take(&mut self.parts) } else { Vec::new() }
+    }
+
+    fn refuse(&mut self, reason: &str) {
+        self.refuse(reason);
     }
 
     /// RFC 9250 4.3.1: stops the stream of the response.
@@ -520,6 +536,34 @@ mod tests {
             len += stream.read(&mut buffer[len..][..1 << 16]).expect("a message");
         }
         assert_ne!(buffer[3], buffer[40_002 + 3], "the IDs");
+    }
+
+    #[test]
+    fn the_parts_of_a_message_and_the_end_of_a_stream_are_reported() {
+        let (mut primary, mut stream) = asked(2);
+        let message = [&[0, 100][..], &[0; 100]].concat();
+        primary.answer(&message[..40], false);
+        primary.answer(&message, true);
+        let mut buffer = [0; 256];
+        let mut parts = Vec::new();
+        while !parts.contains(&(2, ResponsePart::End)) {
+            let begin = Instant::now();
+            run_until(&mut primary, &mut stream, |_, stream| {
+                !stream.readable.is_empty() || begin.elapsed() > Duration::from_secs(10)
+            });
+            assert!(begin.elapsed() < Duration::from_secs(10), "{parts:?}");
+            while let Ok(len) = stream.read(&mut buffer) {
+                assert_eq!((len, buffer[3]), (102, 2), "the complete message");
+            }
+            parts.extend(stream.parts());
+        }
+        parts.retain(|(_, part)| *part != ResponsePart::Octets(0));
+        assert!(parts.contains(&(1, ResponsePart::Octets(40))), "{parts:?}");
+        assert!(!parts.contains(&(1, ResponsePart::End)), "{parts:?}");
+        ByteStream::refuse(&mut stream, "as the test commands");
+        run_until(&mut primary, &mut stream, |primary, _| primary.closed.is_some());
+        assert_eq!(primary.closed, Some(PROTOCOL_ERROR));
+        assert!(stream.read(&mut buffer).is_err());
     }
 
     #[test]

@@ -25,7 +25,7 @@ use super::primary::PrimaryId;
 use super::refresh::RefreshStatus;
 use super::session::TransferSink;
 use crate::zone_id::ZoneId;
-use byte_stream::Connector;
+use byte_stream::{Connector, ResponsePart};
 use sockets::{Sockets, Token};
 
 /// Commands that may wait. The memory for them is in use from the start.
@@ -247,6 +247,22 @@ impl<T: TransferSink + Send + 'static> TransferNetwork<T> {
         }
         if is_readable {
             self.read(id);
+            self.pass_on_parts(id);
+        }
+    }
+
+    /// Passes on what is known of responses besides their complete messages.
+    fn pass_on_parts(&mut self, id: ConnectionId) {
+        let Some(stream) = self.sockets.streams.get_mut(&id) else { return };
+        for (exchange, part) in stream.stream.parts() {
+            match part {
+                ResponsePart::Octets(octets) => self.engine.part_arrived(id, exchange, octets, now()),
+                // RFC 9250 4.3.3: before all the expected responses.
+                ResponsePart::End if self.engine.awaits(id, exchange) => {
+                    stream.stream.refuse("the primary ended the stream of a response before its end");
+                }
+                ResponsePart::End => {}
+            }
         }
     }
 

@@ -334,6 +334,20 @@ impl<T: TransferSink> Session<T> {
         Ok(())
     }
 
+    /// Octets of a message have arrived that its stream keeps until it is complete.
+    pub fn part_arrived(&mut self, id: u16, octets: usize, now: Now) {
+        if let Some(exchange) = self.exchanges.get_mut(&id) {
+            exchange.last_ms = now.ms;
+            self.progress_ms = now.ms;
+            self.window_octets += octets as u64;
+        }
+    }
+
+    /// Whether the response to this query is not complete.
+    pub fn awaits(&self, id: u16) -> bool {
+        self.exchanges.contains_key(&id)
+    }
+
     fn message(
         &mut self,
         message: &[u8],

@@ -1,5 +1,6 @@
 //! How a connection ended, and what that means for its exchanges; which exchanges end before their connection.
 
+use super::super::Now;
 use super::super::link::ConnectionId;
 use super::super::session::{Session, TransferFailure, TransferSink};
 use super::TransferEngine;
@@ -44,6 +45,23 @@ impl<T: TransferSink> TransferEngine<T> {
         let link = self.by_connection.get(&id).and_then(|primary| self.links.get_mut(primary));
         let connection = link.and_then(|link| link.connections.get_mut(&id));
         connection.map(|connection| connection.session.take_cancelled()).unwrap_or_default()
+    }
+
+    /// Octets of an incomplete message have arrived on a connection.
+    pub fn part_arrived(&mut self, id: ConnectionId, exchange: u16, octets: usize, now: Now) {
+        let Some(primary) = self.by_connection.get(&id).copied() else { return };
+        self.schedule.touch(primary);
+        let link = self.links.get_mut(&primary);
+        if let Some(connection) = link.and_then(|link| link.connections.get_mut(&id)) {
+            connection.session.part_arrived(exchange, octets, now);
+        }
+    }
+
+    /// Whether the response to a query on a connection is not complete.
+    pub fn awaits(&self, id: ConnectionId, exchange: u16) -> bool {
+        let link = self.by_connection.get(&id).and_then(|primary| self.links.get(primary));
+        let connection = link.and_then(|link| link.connections.get(&id));
+        connection.is_some_and(|connection| connection.session.awaits(exchange))
     }
 }
 

@@ -12,6 +12,15 @@ use super::super::primary::PeerConfig;
 /// The shortest buffer to read into: TLS decrypts whole records.
 pub const MIN_READ_BUFFER: usize = 64 << 10;
 
+/// What a stream knows of a response besides its complete messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResponsePart {
+    /// Octets of a message that is not complete.
+    Octets(usize),
+    /// There are no more messages.
+    End,
+}
+
 /// A non-blocking stream. TLS implements it over [`TcpByteStream`], QUIC over a socket of its own.
 pub trait ByteStream: Send {
     /// Goes on connecting when the socket is ready; returns whether the stream is established. Not to be called after that.
@@ -29,6 +38,12 @@ pub trait ByteStream: Send {
     fn until_due(&mut self) -> Option<Duration> {
         None
     }
+    /// The parts of responses that have arrived since the last call, with the IDs of their queries, once all complete messages are read.
+    fn parts(&mut self) -> Vec<(u16, ResponsePart)> {
+        Vec::new()
+    }
+    /// Closes the connection because of a protocol error; the next read fails for this reason.
+    fn refuse(&mut self, _reason: &str) {}
     /// Cancels the query with this ID, whose response is not wanted any more, where each has a stream of its own.
     fn cancel(&mut self, _id: u16) {}
     /// What to wait for; `has_output` says whether the session has octets to send.

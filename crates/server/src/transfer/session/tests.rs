@@ -179,6 +179,20 @@ fn a_stalled_and_a_trickling_primary_are_given_up_within_seconds() {
     assert_eq!(ended, [(0, true, false), (1, true, false)], "no message was complete");
 }
 
+/// Over QUIC, a stream keeps a message until it is complete: for minutes, if it is long and the network slow.
+#[test]
+fn the_parts_of_a_message_are_progress() {
+    let (mut session, queries) = session(1);
+    let id = u16::from_be_bytes([queries[0][0], queries[0][1]]);
+    for second in 1..60 {
+        session.part_arrived(id, 600, at(second * 1000));
+        assert_eq!(session.check_progress(at(second * 1000)), Ok(()));
+    }
+    session.part_arrived(!id, 600, at(69_000));
+    assert_eq!(session.check_progress(at(69_000)), Err(TransferFailure::Stalled(10)), "nobody awaits it");
+    assert!(session.awaits(id) && !session.awaits(!id));
+}
+
 #[test]
 fn a_slow_primary_that_answers_small_zones_is_not_given_up() {
     let (mut session, queries) = session(60);
