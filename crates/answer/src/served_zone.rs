@@ -120,15 +120,19 @@ impl ServedZone {
     /// The same zone with another version, which these changes lead to. Without changes its history begins anew. A zone that nobody may
     /// transfer has none: a secondary of a million zones would need gigabytes for them.
     pub fn with_version(&self, version: Zone, changes: &[EncodedChange], limits: HistoryLimits) -> ServedZone {
+        let is_kept = !changes.is_empty() && !self.acls().transfer.0.is_empty();
+        let history = if is_kept { self.history_with(changes, limits) } else { ZoneHistory::new() };
+        self.with_extras(ZoneState::Loaded(version), self.extras.with_history(history))
+    }
+
+    fn history_with(&self, changes: &[EncodedChange], limits: HistoryLimits) -> ZoneHistory {
         let is_full = HISTORY_OCTETS.load(Ordering::Relaxed) > limits.total;
         let max_octets = if is_full { 0 } else { limits.zone };
         let mut history = Cow::Borrowed(&self.extras.history.0);
         for change in changes {
             history = Cow::Owned(extend_history(&history, change.clone(), max_octets));
         }
-        let is_kept = !changes.is_empty() && !self.acls().transfer.0.is_empty();
-        let history = if is_kept { history.into_owned() } else { ZoneHistory::new() };
-        self.with_extras(ZoneState::Loaded(version), self.extras.with_history(history))
+        history.into_owned()
     }
 
     /// The same zone with a version that has the same content.

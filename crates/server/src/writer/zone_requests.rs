@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::SyncSender;
 
-use wire::Name;
+use wire::{Name, NameRef};
 
 use super::Writer;
 use crate::control::{STATUS_PAGE, ZoneFailure};
@@ -57,16 +57,15 @@ impl Writer {
         }
         let end = slots.min(from.saturating_add(STATUS_PAGE));
         let zones = (from..end).filter_map(|index| self.status_at(index)).collect();
-        StatusPage { zones, next: Some(end as u32), ..StatusPage::default() }
+        let has_more = end < slots || self.catalogs.waiting_zones().next().is_some();
+        StatusPage { zones, next: has_more.then_some(end as u32), ..StatusPage::default() }
     }
 
     /// The members of catalogs that are not served, without as many as `from`.
     fn page_of_not_served(&self, from: usize) -> StatusPage {
         let mut waiting = self.catalogs.waiting_zones().skip(from);
         let names = waiting.by_ref().take(STATUS_PAGE).filter(|zone| self.zones.find(zone.as_ref()).is_none());
-        let not_served =
-            names.map(|zone| ZoneStatus::not_served(zone.as_ref(), self.catalogs.listings(zone.as_ref(), None)));
-        let not_served = not_served.collect();
+        let not_served = names.filter_map(|zone| self.not_served(zone.as_ref())).collect();
         let next = waiting.next().map(|_| (self.zones.slot_count() + from + STATUS_PAGE) as u32);
         StatusPage { not_served, next, ..StatusPage::default() }
     }
@@ -77,20 +76,22 @@ impl Writer {
         for name in names {
             match self.find(name) {
                 Ok(id) => page.zones.extend(self.status_at(id.index as usize)),
-                Err(failure) => match self.not_served(name) {
-                    Some(status) => page.not_served.push(status),
-                    None => page.failures.push(failure),
-                },
+                Err(failure) => {
+                    let apex = name.parse::<Name>().ok().map(|apex| apex.to_lowercase());
+                    match apex.and_then(|apex| self.not_served(apex.as_ref())) {
+                        Some(status) => page.not_served.push(status),
+                        None => page.failures.push(failure),
+                    }
+                }
             }
         }
         page
     }
 
     /// The status of a zone that a catalog lists and that is not served.
-    fn not_served(&self, name: &str) -> Option<ZoneStatus> {
-        let apex = name.parse::<Name>().ok()?.to_lowercase();
-        let catalogs = self.catalogs.listings(apex.as_ref(), None);
-        (!catalogs.is_empty()).then(|| ZoneStatus::not_served(apex.as_ref(), catalogs))
+    fn not_served(&self, apex: NameRef<'_>) -> Option<ZoneStatus> {
+        let catalogs = self.catalogs.listings(apex, None);
+        (!catalogs.is_empty()).then(|| ZoneStatus::not_served(apex, catalogs))
     }
 
     fn status_at(&self, index: usize) -> Option<(ZoneId, ZoneStatus)> {

@@ -1,9 +1,6 @@
-//! How a connection ended, and what that means for its exchanges; which exchanges end before their connection.
+//! How a connection ended, and what that means for its exchanges.
 
-use super::super::Now;
-use super::super::link::ConnectionId;
 use super::super::session::{Session, TransferFailure, TransferSink};
-use super::TransferEngine;
 
 /// Why a connection ended.
 pub(super) enum ConnectionEnd {
@@ -36,33 +33,6 @@ pub(super) enum ExchangeOutcome {
     Failed,
     /// It is tried on another connection, which counts as an attempt or not.
     TryAgain { is_counted: bool },
-}
-
-impl<T: TransferSink> TransferEngine<T> {
-    /// The IDs of the exchanges of a connection that were given up since the last call.
-    pub fn take_cancelled(&mut self, id: ConnectionId) -> Vec<u16> {
-        // Nothing happens to the link.
-        let link = self.by_connection.get(&id).and_then(|primary| self.links.get_mut(primary));
-        let connection = link.and_then(|link| link.connections.get_mut(&id));
-        connection.map(|connection| connection.session.take_cancelled()).unwrap_or_default()
-    }
-
-    /// Octets of an incomplete message have arrived on a connection.
-    pub fn part_arrived(&mut self, id: ConnectionId, exchange: u16, octets: usize, now: Now) {
-        let Some(primary) = self.by_connection.get(&id).copied() else { return };
-        self.schedule.touch(primary);
-        let link = self.links.get_mut(&primary);
-        if let Some(connection) = link.and_then(|link| link.connections.get_mut(&id)) {
-            connection.session.part_arrived(exchange, octets, now);
-        }
-    }
-
-    /// Whether the response to a query on a connection is not complete.
-    pub fn awaits(&self, id: ConnectionId, exchange: u16) -> bool {
-        let link = self.by_connection.get(&id).and_then(|primary| self.links.get(primary));
-        let connection = link.and_then(|link| link.connections.get(&id));
-        connection.is_some_and(|connection| connection.session.awaits(exchange))
-    }
 }
 
 impl EndedConnection {

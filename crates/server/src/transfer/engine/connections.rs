@@ -24,10 +24,24 @@ impl<T: TransferSink> TransferEngine<T> {
 
     /// Octets to send on an established connection.
     pub fn output(&mut self, id: ConnectionId) -> &[u8] {
-        // Nothing happens to the link.
-        let link = self.by_connection.get(&id).and_then(|primary| self.links.get_mut(primary));
-        let connection = link.and_then(|link| link.connections.get_mut(&id));
-        connection.map_or(&[], |connection| connection.session.output())
+        self.untouched(id).map_or(&[], |connection| connection.session.output())
+    }
+
+    /// The IDs of the exchanges of a connection that were given up since the last call.
+    pub fn take_cancelled(&mut self, id: ConnectionId) -> Vec<u16> {
+        self.untouched(id).map(|connection| connection.session.take_cancelled()).unwrap_or_default()
+    }
+
+    /// Whether the response to a query on a connection is not complete.
+    pub fn awaits(&mut self, id: ConnectionId, exchange: u16) -> bool {
+        self.untouched(id).is_some_and(|connection| connection.session.awaits(exchange))
+    }
+
+    /// Octets of an incomplete message have arrived on a connection.
+    pub fn part_arrived(&mut self, id: ConnectionId, exchange: u16, octets: usize, now: Now) {
+        if let Some(connection) = self.connection(id) {
+            connection.session.part_arrived(exchange, octets, now);
+        }
     }
 
     /// The first `len` octets of the output were sent.
@@ -76,6 +90,11 @@ impl<T: TransferSink> TransferEngine<T> {
         let primary = *self.by_connection.get(&id)?;
         self.schedule.touch(primary);
         self.links.get_mut(&primary)?.connections.get_mut(&id)
+    }
+
+    /// A connection whose link stays as it is.
+    fn untouched(&mut self, id: ConnectionId) -> Option<&mut Connection<T>> {
+        self.links.get_mut(self.by_connection.get(&id)?)?.connections.get_mut(&id)
     }
 
     #[cfg(test)]
