@@ -68,9 +68,10 @@ fn a_damaged_line_of_added_zones_is_reported_and_the_others_are_served() {
     daemon.wait_for_rcode("a", NOERROR);
     daemon.wait_for_rcode("c", NOERROR);
     assert_eq!(daemon.ask("www.b").rcode(), REFUSED);
-    let log = daemon.log();
     let message =
         format!("`added-zones` in the state-dir is damaged at line {line}, which is left out: `+ r. default ");
+    daemon.wait_for_log("added zones restored");
+    let log = daemon.log();
     assert_eq!(log.matches(&message).count(), 1, "{log}");
     assert!(
         log.contains("damaged_lines=1") && log.contains("the damaged file is kept as `added-zones.damaged`"),

@@ -251,6 +251,7 @@ impl Daemon {
         }
     }
 
+    /// The log so far. The last lines may be missing: the daemon writes them in a thread of its own.
     pub fn log(&self) -> String {
         self.log.lock().expect("nobody panics with it").clone()
     }

@@ -422,6 +422,7 @@ fn serials_that_a_restart_forgets_are_warned_of() {
             return report_skipped("this user may not mount");
         };
         let warning = "serials by `serial-policy` are not kept when zonda is restarted";
+        daemon.wait_for_log("ready served");
         assert_eq!(daemon.log().contains(warning), is_warned, "{}", daemon.log());
     }
 }

@@ -115,6 +115,7 @@ fn a_key_that_only_root_can_read_is_warned_of_at_the_start() {
         fs::set_permissions(&key, fs::Permissions::from_mode(mode)).expect("it is ours");
         let daemon = folder.serve_with_config();
         assert!(daemon.ask("www.example.com").has("192.0.2.1"));
+        daemon.wait_for_log("ready served");
         assert_eq!(daemon.log().contains("it was read as root, but reloads will fail"), is_warned, "{}", daemon.log());
     }
 }

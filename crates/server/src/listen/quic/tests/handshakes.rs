@@ -165,8 +165,9 @@ fn a_flood_of_attempts_from_one_network_delays_others_little() {
     world.deliver_to_server();
     world.deliver_to_clients();
     (0..500).for_each(|client| _ = world.deliver_from(client));
-    // The queue is full, or nearly so.
-    assert!((200..=256).contains(&world.server.waiting()), "{}", world.server.waiting());
+    // The queue is full, unless this machine begins handshakes as fast as they come.
+    let attempts = world.server.waiting();
+    assert!(attempts == 256 || attempts < 256 && world.server.waiting_initials() > 0, "{attempts}");
     let others: Vec<usize> = (1..=10).map(|network| start(&mut world, network << 8)).collect();
     for _ in 0..30 {
         world.deliver_to_server();
