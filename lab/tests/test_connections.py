@@ -1,5 +1,6 @@
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -67,14 +68,17 @@ def test_kernel_memory_is_measured_or_a_note_says_why_not(
 
 
 def test_a_server_is_asked_everything_on_a_few_connections_before_it_is_weighed() -> None:
-    """In E18, referrals that Zonda had cached were a fifth of the memory of its 15,000 connections."""
+    """In E18, referrals that Zonda had cached were a fifth of the memory of its 15,000 connections.
+
+    They were those of the connections first, then those of the probes.
+    """
     jobs: list[tuple[Settings, float]] = []
     load = SimpleNamespace(job=lambda settings, _, seconds: (settings, seconds), run=jobs.append)
     settings = Settings(traffic=TrafficSpec(transport="tls", sources=16))
     connections._warm_up(cast(Harness, SimpleNamespace(settings=settings, load=load)), server_with(iter([])))
-    ((asked, seconds),) = jobs
-    assert seconds == 1.0
-    assert asked.traffic == TrafficSpec(transport="tls", sources=16, loop="closed", connections=64, outstanding=64)
+    assert [seconds for _, seconds in jobs] == [1.0, 1.0]
+    expected = TrafficSpec(transport="tls", sources=16, loop="closed", connections=64, outstanding=64)
+    assert [asked.traffic for asked, _ in jobs] == [expected, replace(expected, transport="udp")]
 
 
 def test_connections_that_do_not_come_are_counted_in_the_message(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,9 +62,13 @@ def idle(harness: Harness, recorder: Recorder) -> None:
 
 
 def _warm_up(harness: Harness, server: Server) -> None:
-    """Asks all queries: what a server allocates once, or remembers of answers, is not the connections'."""
+    """Asks all queries, also by UDP as the probes do.
+
+    What a server allocates once, or remembers of answers, is not the connections'.
+    """
     traffic = replace(harness.settings.traffic, loop="closed", connections=WARM_UP, outstanding=WARM_UP)
-    harness.load.run(harness.load.job(replace(harness.settings, traffic=traffic), server, seconds=WARM_UP_S))
+    for warm_up in (traffic, replace(traffic, transport="udp")):
+        harness.load.run(harness.load.job(replace(harness.settings, traffic=warm_up), server, seconds=WARM_UP_S))
 
 
 def descriptors(harness: Harness, recorder: Recorder) -> None:
