@@ -13,20 +13,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clients::QuicClients;
+use netio::udp_client::Sources;
 use quinn_proto::{Connection, Dir, Event, StreamEvent, StreamId};
 use wire::HEADER_LEN;
 use wire::framing::{frame, split_message};
 
 use crate::metrics::Metrics;
 use crate::pacer::sleep_ns;
-use crate::queries::Queries;
+use crate::queries::{Queries, describe_question};
 use crate::tls::TlsConfig;
-use crate::verify::matches_question;
+use crate::verify::{ResponseChecker, matches_question};
 
 /// What the clients do.
+#[derive(Clone)]
 pub struct QuicConfig<'q> {
     /// The server under test.
     pub server: SocketAddr,
+    /// Their addresses, in turn; `None` for the one that the kernel chooses.
+    pub sources: Option<Sources>,
     /// How they verify it.
     pub tls: &'q TlsConfig,
     /// The number of connections.
@@ -45,6 +49,8 @@ pub struct QuicConfig<'q> {
     pub duration: Duration,
     /// The queries, in turn; at least one.
     pub queries: &'q Queries,
+    /// What the responses must be, besides one to the question.
+    pub checker: ResponseChecker,
 }
 
 /// What they have seen.
@@ -60,6 +66,8 @@ pub struct QuicResult {
     pub counted: Duration,
     /// Of that time; of idle connections, of the whole run. Lost connections count as `closed_early`.
     pub metrics: Metrics,
+    /// The share of the counted time in which the thread did not wait.
+    pub busy: f64,
 }
 
 /// How often to look at the stop flag.
@@ -98,9 +106,11 @@ impl QuicConfig<'_> {
         if self.asks() && !self.warm_up.is_zero() {
             load.end_warm_up();
         }
-        let since = Instant::now();
+        let (since, waited) = (Instant::now(), load.clients.waited());
         load.turn_until(since + self.duration, stop)?;
         result.counted = since.elapsed();
+        let waited = load.clients.waited() - waited;
+        result.busy = 1.0 - waited.as_secs_f64() / result.counted.max(waited).as_secs_f64().max(f64::MIN_POSITIVE);
         load.record_unanswered(Instant::now());
         load.metrics.receive_drops += load.clients.receive_drops()?;
         load.close_all();
@@ -152,6 +162,7 @@ struct QuicLoad<'q> {
     next_query: u32,
     /// The connection of the next query of the schedule.
     next_connection: usize,
+    checker: ResponseChecker,
     metrics: Metrics,
 }
 
@@ -179,11 +190,12 @@ impl<'q> QuicLoad<'q> {
             config,
             outstanding: 0,
             schedule: None,
-            clients: QuicClients::new(config.server, None, config.tls, config.connections)?,
+            clients: QuicClients::new(config.server, config.sources, config.tls, config.connections)?,
             askers: Vec::with_capacity(config.connections),
             open: 0,
             next_query: 0,
             next_connection: 0,
+            checker: config.checker.clone(),
             metrics: Metrics::default(),
         })
     }
@@ -293,7 +305,9 @@ impl<'q> QuicLoad<'q> {
                 }
                 Event::ConnectionLost { reason } => return Some(reason.to_string()),
                 Event::Stream(StreamEvent::Readable { id }) => {
-                    self.askers[number].read(&mut client.connection, id, self.config.queries, &mut self.metrics);
+                    if let Some(exchange) = self.askers[number].read(&mut client.connection, id) {
+                        exchange.record(self.config.queries, &mut self.checker, &mut self.metrics);
+                    }
                 }
                 _ => {}
             }
@@ -374,10 +388,11 @@ impl<'q> QuicLoad<'q> {
 }
 
 impl Asker {
-    fn read(&mut self, connection: &mut Connection, id: StreamId, queries: &Queries, metrics: &mut Metrics) {
-        let Some(exchange) = self.exchanges.get_mut(&id) else { return };
+    /// Reads what has arrived on a stream; returns its exchange once it has ended.
+    fn read(&mut self, connection: &mut Connection, id: StreamId) -> Option<Exchange> {
+        let exchange = self.exchanges.get_mut(&id)?;
         let mut stream = connection.recv_stream(id);
-        let Ok(mut chunks) = stream.read(true) else { return };
+        let mut chunks = stream.read(true).ok()?;
         let has_ended = loop {
             match chunks.next(usize::MAX) {
                 Ok(Some(chunk)) => exchange.input.extend_from_slice(&chunk.bytes),
@@ -387,16 +402,17 @@ impl Asker {
             }
         };
         _ = chunks.finalize(); // Window updates are sent with the next datagrams.
-        if has_ended && let Some(exchange) = self.exchanges.remove(&id) {
-            self.responses += 1;
-            exchange.record(queries, metrics);
+        if !has_ended {
+            return None;
         }
+        self.responses += 1;
+        self.exchanges.remove(&id)
     }
 }
 
 impl Exchange {
     /// Counts and checks the response: one message with ID 0 and the question (RFC 9250 4.2).
-    fn record(&self, queries: &Queries, metrics: &mut Metrics) {
+    fn record(&self, queries: &Queries, checker: &mut ResponseChecker, metrics: &mut Metrics) {
         if !self.is_counted {
             return;
         }
@@ -405,8 +421,14 @@ impl Exchange {
         match split_message(&self.input) {
             Some((response, [])) if response.len() >= HEADER_LEN => {
                 metrics.record_response(response, intended_ns, sent_ns);
-                if response[..2] != [0, 0] || !matches_question(query.question(), response) {
+                let question = query.question();
+                if response[..2] != [0, 0] || !matches_question(question, response) {
                     metrics.record_wrong(|| format!("a response to another question than query {}", self.query));
+                    return;
+                }
+                metrics.checked += u64::from(checker.checks_content());
+                if let Some(mismatch) = checker.mismatch(self.query, response) {
+                    metrics.record_wrong(|| format!("{}: {mismatch}", describe_question(question)));
                 }
             }
             _ => self.record_lost(metrics),

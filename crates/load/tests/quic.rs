@@ -13,6 +13,7 @@ use load::hold::{Behaviour, HoldConfig, HoldResult};
 use load::queries::{Queries, QueryTemplate, file};
 use load::quic::{QuicConfig, TIMEOUT, hostile};
 use load::tls::{self, Purpose, TlsConfig};
+use load::verify::ResponseChecker;
 use quinn_proto::crypto::rustls::QuicServerConfig;
 use quinn_proto::{
     Connection, ConnectionError, ConnectionHandle, DatagramEvent, Endpoint, Event, ServerConfig, StreamEvent,
@@ -196,6 +197,7 @@ fn every_second_random_datagram_begins_like_a_connection() {
 fn config<'q>(server: SocketAddr, tls: &'q TlsConfig, queries: &'q Queries) -> QuicConfig<'q> {
     QuicConfig {
         server,
+        sources: None,
         tls,
         connections: 2,
         rate: 200.0,
@@ -205,6 +207,7 @@ fn config<'q>(server: SocketAddr, tls: &'q TlsConfig, queries: &'q Queries) -> Q
         warm_up: Duration::ZERO,
         duration: Duration::from_millis(800),
         queries,
+        checker: ResponseChecker::Question,
     }
 }
 
@@ -258,9 +261,9 @@ fn a_closed_loop_has_its_queries_outstanding_and_counts_them_after_the_warm_up()
     let (tls, queries) = (trusting(), queries());
     let config = QuicConfig { connections: 3, outstanding: 4, ..config(server.address, &tls, &queries) };
     let run = |config: &QuicConfig<'_>| config.run(&AtomicBool::new(false), |_| ()).expect("loopback").metrics;
-    let metrics = run(&QuicConfig { duration: Duration::from_millis(20), ..config });
+    let metrics = run(&QuicConfig { duration: Duration::from_millis(20), ..config.clone() });
     assert_eq!((metrics.queries, metrics.interrupted), (4, 4), "{metrics:?}");
-    let metrics = run(&QuicConfig { warm_up: Duration::from_millis(100), ..config });
+    let metrics = run(&QuicConfig { warm_up: Duration::from_millis(100), ..config.clone() });
     // Each connection that is lost is replaced, and asked again.
     assert!(metrics.closed_early >= 3 && metrics.queries > 0, "{metrics:?}");
     assert_eq!(metrics.timeouts + metrics.interrupted, metrics.queries);
@@ -278,6 +281,17 @@ fn queries_on_lost_connections_have_the_time_out_as_latency() {
     assert_eq!((metrics.responses, metrics.latency_actual.len()), (0, metrics.timeouts));
     // With three significant digits, the bucket of the time-out begins slightly below it.
     assert!(metrics.latency_actual.min() >= TIMEOUT.as_nanos() as u64 / 1000 * 999, "{metrics:?}");
+    server.stop();
+}
+
+/// It was always 0, so that the lab took the limit of the generator for that of the server.
+#[test]
+fn the_generator_is_as_busy_as_it_does_not_wait() {
+    let server = Server::start(Duration::from_secs(10));
+    let (tls, queries) = (trusting(), queries());
+    let config = QuicConfig { query_rate: Some(10.0), ..config(server.address, &tls, &queries) };
+    let result = config.run(&AtomicBool::new(false), |_| ()).expect("loopback");
+    assert!(0.0 < result.busy && result.busy < 0.5, "{}", result.busy);
     server.stop();
 }
 

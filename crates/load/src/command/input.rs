@@ -13,6 +13,7 @@ use super::number::{not_negative, positive, share};
 use super::target::{client_subnet, prefix};
 use crate::queries::zone::{QueryMix, WINDOWS_MIX};
 use crate::queries::{OPTION_COOKIE, OPTION_ECS, Queries, QueryEncoder, QueryTemplate, file, pcap, zone as sampling};
+use crate::verify::ResponseChecker;
 
 /// The queries to send.
 #[derive(Debug, Args)]
@@ -188,6 +189,11 @@ pub fn read(path: &Path) -> Result<Vec<u8>, CommandError> {
 pub fn read_queries(path: &Path) -> Result<Queries, CommandError> {
     let queries = file::read(&read(path)?, &QueryTemplate::default()).map_err(CommandError::input(path.display()))?;
     if queries.is_empty() { Err(CommandError::without(path, "queries")) } else { Ok(queries) }
+}
+
+/// The expected responses in a file, one for each query.
+pub fn expectations(path: &Path, queries: &Queries) -> Result<ResponseChecker, CommandError> {
+    ResponseChecker::from_text(&read_text(path)?, queries).map_err(CommandError::input(path.display()))
 }
 
 /// The contents of an input file, which must be UTF-8.

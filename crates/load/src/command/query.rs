@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use netio::resource_limits;
 use serde_json::json;
 
-use super::input::{Input, read_text};
+use super::input::{Input, expectations};
 use super::number::{MAX_SECONDS, interval, positive, rate, seconds, seconds_or_none, share};
 use super::peak::{PeakArguments, find_peaks};
 use super::target::Target;
@@ -275,7 +275,7 @@ impl QueryArguments {
 
     fn checker(&self, queries: &Queries) -> Result<ResponseChecker, CommandError> {
         if let Some(path) = &self.expect {
-            return ResponseChecker::from_text(&read_text(path)?, queries).map_err(CommandError::input(path.display()));
+            return expectations(path, queries);
         }
         let timeout = Duration::from_millis(self.timeout_ms);
         match self.verify {

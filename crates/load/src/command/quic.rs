@@ -1,6 +1,5 @@
 //! `zonda-load quic`: queries over QUIC, or idle QUIC connections.
 
-use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -9,29 +8,30 @@ use clap::Args;
 use netio::clock;
 use serde_json::json;
 
-use super::input::read_queries;
+use super::input::{Input, expectations};
 use super::number::{rate, seconds, seconds_or_none};
+use super::target::Target;
 use super::tls_tsig::TlsClientArguments;
 use super::{CommandError, Validity, conclude};
 use crate::quic::{QuicConfig, TIMEOUT};
 use crate::report::{ReportHeader, Reporter, handshakes};
 use crate::run::RunResult;
 use crate::tls::Purpose;
+use crate::verify::ResponseChecker;
 
 /// Arguments of `zonda-load quic`.
 #[derive(Debug, Args)]
+#[command(mut_arg("port", |port| port.default_value("853")))]
 pub struct QuicArguments {
-    /// Address of the server
-    #[arg(long, value_name = "ADDRESS")]
-    server: IpAddr,
-    /// Its port
-    #[arg(long, default_value_t = 853)]
-    port: u16,
+    #[command(flatten)]
+    target: Target,
     #[command(flatten)]
     tls: TlsClientArguments,
-    /// Query file: a line for each query, `name type`
+    #[command(flatten)]
+    input: Input,
+    /// File of expected responses, a line for each query: `RCODE answer|referral|nodata|nxdomain`
     #[arg(long, value_name = "FILE")]
-    queries: PathBuf,
+    expect: Option<PathBuf>,
     /// Number of connections
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     connections: u32,
@@ -59,10 +59,11 @@ pub struct QuicArguments {
 }
 
 pub fn run(arguments: &QuicArguments, stop: &AtomicBool) -> Result<Validity, CommandError> {
-    let queries = read_queries(&arguments.queries)?;
+    let queries = arguments.input.queries()?;
     let config = QuicConfig {
-        server: SocketAddr::new(arguments.server, arguments.port),
-        tls: &arguments.tls.config(arguments.server, arguments.resume, Purpose::Transfers)?,
+        server: arguments.target.address(),
+        sources: arguments.target.sources()?,
+        tls: &arguments.tls.config(arguments.target.server, arguments.resume, Purpose::Transfers)?,
         connections: arguments.connections as usize,
         rate: arguments.rate,
         outstanding: match arguments.query_rate {
@@ -74,6 +75,10 @@ pub fn run(arguments: &QuicArguments, stop: &AtomicBool) -> Result<Validity, Com
         warm_up: Duration::from_secs_f64(arguments.warm_up),
         duration: Duration::from_secs_f64(arguments.seconds),
         queries: &queries,
+        checker: match &arguments.expect {
+            Some(path) => expectations(path, &queries)?,
+            None => ResponseChecker::Question,
+        },
     };
     let loop_kind = if arguments.query_rate.is_some() { "open" } else { "closed" };
     let connections = Some("quic_conn");
@@ -95,6 +100,7 @@ pub fn run(arguments: &QuicArguments, stop: &AtomicBool) -> Result<Validity, Com
     opening["seconds"] = json!(result.opening.as_secs_f64());
     let figures = json!({"open": result.open, "opening": opening, "invalid_because": invalid_because});
     let until = clock::real();
-    let run = RunResult { since: until.saturating_sub(result.counted), until, metrics: result.metrics, busy: 0.0 };
+    let run =
+        RunResult { since: until.saturating_sub(result.counted), until, metrics: result.metrics, busy: result.busy };
     conclude(reporter.write_sum(&run, figures), &invalid_because)
 }
