@@ -18,8 +18,8 @@ lab-ready: $(VENV)/ready
 lab-peers: $(VENV)/ready ## install the other servers and dnsperf from Debian
 	$(LAB) servers --install
 
-lab-records: lab-ready ## measure E1 to E21, E24, E25, E28 and E30 to E33 in their full form, on an idle machine, and write lab/records (at most eight hours; resumes; clean tree)
-	$(LAB) run $(if $(wildcard $(RECORDING)/manifest.json),--resume $(RECORDING),--out $(RECORDING) E1-E21 E24 E25 E28 E30-E33)
+lab-records: lab-ready ## measure E1 to E21, E24, E25, E28 and E30 to E35 in their full form, on an idle machine, and write lab/records (at most eight hours; resumes; clean tree)
+	$(LAB) run $(if $(wildcard $(RECORDING)/manifest.json),--resume $(RECORDING),--out $(RECORDING) E1-E21 E24 E25 E28 E30-E35)
 	$(LAB) keep $(RECORDING) lab/records
 
 lab-lint: $(VENV)/ready ## ruff and mypy of the lab

@@ -188,7 +188,7 @@ def test_a_file_that_is_not_text_is_one_error_message(tmp_path: Path) -> None:
 def test_experiments_are_found_by_number_name_and_path(small: Path) -> None:
     assert catalogue.find("E1") == catalogue.find("response-rate") == [FILES[0]]
     assert catalogue.find(str(small)) == [small]
-    assert len(catalogue.find("all")) == 33
+    assert len(catalogue.find("all")) == 35
     with pytest.raises(LabError, match="did you mean `response-rate`"):
         catalogue.find("respons-rate")
 

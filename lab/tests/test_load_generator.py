@@ -66,6 +66,7 @@ def test_dnsperf_output_is_parsed(dnsperf: Dnsperf) -> None:
 @pytest.mark.parametrize(
     "traffic",
     [
+        {"transport": "quic"},
         {"sources": 2},
         {"queries_per_connection": 1},
         {"dnssec_ok": 0.5},
@@ -123,6 +124,9 @@ def test_the_command_lines_are_those_of_the_contract(zonda_load: ZondaLoad) -> N
         assert part in " ".join(line)
     closed = " ".join(map(str, zonda_load.query(job(loop="closed", transport="tcp", fast_open=True))))
     assert "--outstanding 200" in closed and "--rate" not in closed and closed.endswith("--fast-open")
+    quic = " ".join(map(str, zonda_load.query(job(loop="closed", transport="quic", sources=2, resumption=True))))
+    assert "quic --server 10.53.0.2 --port 0 --queries /q --expect /e --outstanding 200 --connections 20" in quic
+    assert quic.endswith("--edns 1232 --resume --sources 2 --source-prefix 10.64.0.0/12")
     key = Tsig("k.", "hmac-sha256", "AA==")
     pull = zonda_load.pull(Endpoint("10.53.0.2"), "tcp", Path("/z"), key)
     assert "xfr pull --server 10.53.0.2 --port 53 --transport tcp --zones /z --tsig hmac-sha256:k.:AA==" in " ".join(
@@ -149,6 +153,10 @@ def test_unsupported_generator_options_are_skipped(tmp_path: Path) -> None:
         old.query(job(transport="tls"))
     with pytest.raises(UnsupportedError, match="query does not support --resume"):
         old.query(job(transport="tcp", resumption=True))
+    with pytest.raises(UnsupportedError, match="zonda-load quic has no traffic.tcp-share"):
+        old.query(job(transport="quic", tcp_share=0.5))
+    with pytest.raises(UnsupportedError, match="no open loop over new connections"):
+        old.query(job(transport="quic", queries_per_connection=1))
     with pytest.raises(UnsupportedError, match="dnsperf can only send queries"):
         require_zonda_load(Dnsperf(old.program))
 

@@ -28,6 +28,8 @@ pytestmark = [
     [
         ("E20", ("traffic.ramp=0.5",), {"cpu_us_per_query", "answered_share", "latency_p99_us", "first_loss_qps"}),
         ("E31", (), {"cpu_us_per_query", "connect_mean_us"}),
+        ("E34", (), {"cpu_us_per_query", "connect_mean_us"}),
+        ("E35", ("change.connections=100",), {"bytes_per_connection", "connects_per_s"}),
         ("E10", ("zones.records=500",), {"records_per_s", "bytes_per_message"}),
         ("E7", ("zones.records=2000",), {"bytes_per_record", "first_answer_s"}),
         ("E9", ("timing.finish-s=20",), {"transfer_s", "primary_secondary_ratio"}),

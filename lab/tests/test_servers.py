@@ -74,7 +74,7 @@ def require_transfers(
     into = {Feature.SECONDARY, *signed, *([Feature.XOT_IN] if tls else [])}
     out = {Feature.TRANSFER_OUT, *signed, *([Feature.XOT_OUT] if tls else [])}
     for server, needed in ((secondary, into), (primary, out)):
-        if lacking := needed - server.adapter.features(server.version):
+        if lacking := needed - server.features:
             pytest.skip(f"{server.adapter.name} {server.version} cannot do {lacking.pop().value}")
     spec = PrimarySpec(primary.label, "tls" if tls else "tcp", tsig, addresses=2)
     for _ in range(TRIES.get(name, 1)):
@@ -112,7 +112,7 @@ def test_a_changed_zone_is_served_after_a_reload(name: str, zonda_load: ZondaLoa
 def test_updates_are_signed_if_the_experiment_sets_tsig(name: str, tsig: bool, zonda_load: ZondaLoad) -> None:
     """Updates with the key of the experiment succeed; if it has a key, updates without it fail."""
     installed = here(name)
-    if lacking := {Feature.UPDATE, Feature.TSIG} - installed.adapter.features(installed.version):
+    if lacking := {Feature.UPDATE, Feature.TSIG} - installed.features:
         pytest.skip(f"{name} {installed.version} cannot do {lacking.pop().value}")
     asked = settings(name, primary=PrimarySpec(tsig=tsig), timing=TimingSpec(seconds=0.1, ready_s=15.0))
     with Harness(asked, {name: installed}, zonda_load) as harness:

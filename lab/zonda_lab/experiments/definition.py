@@ -102,7 +102,7 @@ class QuerySpec:
 class TrafficSpec:
     """`[traffic]`: how the queries are sent."""
 
-    transport: Literal["udp", "tcp", "tls"] = doc("transport", "udp")
+    transport: Literal["udp", "tcp", "tls", "quic"] = doc("transport", "udp")
     loop: Literal["open", "closed"] = doc(
         "open: fixed schedule; closed: constant number of outstanding queries", "open"
     )
@@ -134,6 +134,11 @@ class TrafficSpec:
     client_ports: bool = doc("replay a capture from the ports of its clients", False)
     client_idle_s: float = doc("seconds after which a client closes an idle connection; 0: never", 0.0, least=0)
     burst: int = doc("UDP queries sent as segments of one send; more than 1 changes what servers get", 1, least=1)
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether the server needs a certificate."""
+        return self.transport in ("tls", "quic")
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,8 @@ class Dnsperf(LoadGenerator):
             if asked:
                 raise UnsupportedError(f"dnsperf does not support {what}", "use zonda-load")
         transport, port = traffic.transport, job.endpoint.port
+        if transport == "quic":
+            raise UnsupportedError("dnsperf does not support QUIC in all versions", "use zonda-load")
         open_loop = f"-q {self.OUTSTANDING} -Q {max(1, round(job.rate))}"
         options = [
             f"-s {job.endpoint.address}",

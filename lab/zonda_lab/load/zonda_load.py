@@ -18,6 +18,8 @@ UDP_PROBE_MS = 10  # between the UDP queries sent while connections are held
 ZONE_PROBE_RATE = 20_000  # per second, so that probing zones takes less than a tenth of a server's core
 # Longer than any window: encoding the report of an interval takes 5 ms of the core that sends, and queries leave late.
 ONE_INTERVAL_S = 1_000_000
+# Settings of `[traffic]` that `zonda-load quic` lacks.
+NOT_OVER_QUIC = ["ramp", "arrivals", "timeout_ms", "tcp_share", "fast_open", "capture", "client_ports", "client_idle_s"]
 RAMP_POINTS = 20  # rates, at least, at which a ramp shows the share answered
 
 
@@ -32,6 +34,8 @@ class ZondaLoad(LoadGenerator):
 
     def query(self, job: QueryJob) -> Command:
         traffic = job.traffic
+        if traffic.transport == "quic":
+            return self._quic(job)
         optional = {"--idle-timeout": traffic.client_idle_s, "--resume": traffic.resumption}
         optional |= {"--client-ports": traffic.client_ports, "--ramp-to": job.is_ramp}
         optional |= {"--fast-open": traffic.fast_open}
@@ -43,6 +47,32 @@ class ZondaLoad(LoadGenerator):
         open_loop += f" --ramp-to {job.rate * traffic.ramp:g}" if job.is_ramp else ""
         pace = f"--outstanding {traffic.outstanding}" if traffic.loop == "closed" else open_loop
         return self._asking(job, f"{pace} --seconds {job.seconds:g}")
+
+    def _quic(self, job: QueryJob) -> Command:
+        """Queries over QUIC, which `query` does not send."""
+        traffic, defaults = job.traffic, TrafficSpec()
+        if others := [name for name in NOT_OVER_QUIC if getattr(traffic, name) != getattr(defaults, name)]:
+            raise UnsupportedError(f"zonda-load quic has no traffic.{others[0].replace('_', '-')}")
+        if traffic.loop == "open" and traffic.queries_per_connection:
+            raise UnsupportedError("zonda-load quic has no open loop over new connections", "use a closed loop")
+        self._require("quic", "--expect", "--sources")
+        is_closed = traffic.loop == "closed"
+        options = [
+            f"--outstanding {traffic.outstanding}" if is_closed else f"--query-rate {job.rate:g}",
+            f"--connections {traffic.connections} --seconds {job.seconds:g} --warm-up 0",
+            f"--queries-per-connection {traffic.queries_per_connection}" if is_closed else "",
+            f"--edns {traffic.edns_size}" if traffic.edns_size else "",
+            f"--do {traffic.dnssec_ok:g}" if traffic.dnssec_ok else "",
+            "--resume" if traffic.resumption else "",
+        ]
+        return [
+            *(self.program, "quic", *_at(job.endpoint.address, job.endpoint.quic_port)),
+            *("--queries", job.workload.queries),
+            *(("--expect", job.workload.expectation) if job.verify else ()),
+            *" ".join(options).split(),
+            *_sources(traffic.sources, job.source_prefix),
+            *_trust(job.authority),
+        ]
 
     def find_peak(self, job: QueryJob, goals: Sequence[str], resolution: float) -> Command:
         """Searches peak rates from the rate of the job on, to a relative `resolution`.
@@ -96,15 +126,15 @@ class ZondaLoad(LoadGenerator):
     ) -> Command:
         """Opens the connections of `change` and keeps them open for its time, or until all are answered."""
         command = ["hostile", "--kind", change.hostile] if change.hostile else ["hold"]
-        transport = "tls" if traffic.transport == "tls" else "tcp"
+        transport = traffic.transport if traffic.is_encrypted else "tcp"
         ending = ["--until-answered"] if until_answered else []
         self._require(command[0], f"--transport {transport}", *ending)
         pace = f"--connections {change.connections} --rate {change.connect_rate:g} --seconds {change.hold_s:g}"
         pace += f" --probe-ms {UDP_PROBE_MS}"
         return [
             *(self.program, *command, *_to(endpoint, transport), *pace.split()),
-            *(("--probe-port", str(endpoint.port)) if transport == "tls" else ()),
-            *(("--queries", workload.queries) if workload else ()),
+            *(("--probe-port", str(endpoint.port)) if traffic.is_encrypted else ()),
+            *(("--queries", workload.queries) if workload and transport != "quic" else ()),
             *ending,
             *_sources(traffic.sources, source_prefix),
             *_trust(authority),
@@ -168,7 +198,7 @@ def _at(address: str, port: int) -> list[str]:
 
 
 def _to(endpoint: Endpoint, transport: str) -> list[str]:
-    port = endpoint.tls_port if transport == "tls" else endpoint.port
+    port = {"tls": endpoint.tls_port, "quic": endpoint.quic_port}.get(transport, endpoint.port)
     return [*_at(endpoint.address, port), "--transport", transport]
 
 

@@ -88,7 +88,7 @@ class Harness:
     @property
     def endpoint(self) -> Endpoint:
         """Where the server under test listens."""
-        return Endpoint(self.network.server_address)
+        return Endpoint(self.network.server_address, quic_port=853 if self.settings.traffic.transport == "quic" else 0)
 
     @property
     def zonda_load(self) -> ZondaLoad:
@@ -115,7 +115,7 @@ class Harness:
     def require(self, server: InstalledServer, *features: Feature | None) -> None:
         """Raises UnsupportedError, which skips the treatment, if the server lacks a feature; ignores None."""
         for feature in filter(None, features):
-            if feature not in server.adapter.features(server.version):
+            if feature not in server.features:
                 raise UnsupportedError(f"{server.label} {server.version} does not support {feature.value}")
 
     def start_process(self, label: str, argv: Sequence[str | Path]) -> Program:
@@ -133,9 +133,9 @@ class Harness:
     def start_server(self, zones: Sequence[Zone] | None = None, updates: bool = False) -> Server:
         """Starts the server under test, without waiting for it."""
         spec, rig, installed = self.settings.server, self.settings.rig, self.installed(self.settings.server.name)
-        tls = self.settings.traffic.transport == "tls"
-        if tls:
-            self.require(installed, Feature.TLS)
+        traffic = self.settings.traffic
+        if traffic.is_encrypted:
+            self.require(installed, Feature.QUIC if traffic.transport == "quic" else Feature.TLS)
         trusted = (Access(self.key),)
         config = ServerConfig(
             directory=self.folder / "server",
@@ -147,7 +147,7 @@ class Harness:
             cpus=tuple(rig.server_cpus),
             tcp_clients=spec.tcp_clients,
             tcp_idle_s=spec.tcp_idle_s,
-            certificate=self.certificate if tls else None,
+            certificate=self.certificate if traffic.is_encrypted else None,
             parallel_transfers=self.settings.primary.parallel_transfers,
             tuned=spec.settings == "tuned",
             options=tuple(spec.options.get(installed.adapter.name, ())),

@@ -132,8 +132,8 @@ class LoadRunner:
         return self.run(replace(job, verify=False))
 
     def authority(self, settings: Settings) -> Certificate | None:
-        """The CA certificate of the server, if queries use TLS."""
-        return self.certificate() if settings.traffic.transport == "tls" else None
+        """The CA certificate of the server, if queries are encrypted."""
+        return self.certificate() if settings.traffic.is_encrypted else None
 
     def _run(self, commands: Sequence[HostCommand], seconds: float, on_event: OnEvent | None = None) -> list[str]:
         """Runs all commands concurrently and returns their outputs; calls `on_event` with events of the first."""

@@ -26,7 +26,7 @@ class Server:
     @property
     def checked(self) -> bool:
         """Whether its answers can be checked; those of an echo cannot."""
-        return Feature.ZONES in self.installed.adapter.features(self.installed.version)
+        return Feature.ZONES in self.installed.features
 
     @contextlib.contextmanager
     def paused(self, seconds: float, after_s: float = 0.0) -> Iterator[None]:

@@ -146,6 +146,8 @@ def _counts(checked: ValidityInput, result: LoadResult) -> list[str]:
         return []
     if transport == "udp":
         return packets_miscounted(telemetry, result) if has_columns(telemetry, PACKETS) else []
+    if transport == "quic":
+        return []  # neither packets nor octets of the kernel are those of the messages
     is_counted = result.query_octets and checked.has_usual_segments and has_columns(telemetry, OCTETS, BUFFERS)
     return _octets(telemetry, result, is_encrypted=transport == "tls") if is_counted else []
 

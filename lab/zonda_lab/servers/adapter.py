@@ -1,5 +1,6 @@
 """The base class of server adapters."""
 
+import functools
 import os
 import re
 import shutil
@@ -24,6 +25,7 @@ class Feature(Enum):
 
     TCP = "TCP"
     TLS = "DNS over TLS"
+    QUIC = "DNS over QUIC"
     SECONDARY = "zone transfers in"
     TRANSFER_OUT = "zone transfers out"
     TSIG = "TSIG"
@@ -46,6 +48,11 @@ class InstalledServer:
     adapter: "Adapter"
     program: Path
     version: str
+
+    @functools.cached_property
+    def features(self) -> frozenset[Feature]:
+        """What it can do."""
+        return self.adapter.features(self.version) | self.adapter.built_in(self.program)
 
 
 @dataclass(frozen=True)
@@ -73,6 +80,10 @@ class Adapter(ABC):
         """The features of that version."""
         has_tls = bool(self.tls_since) and at_least(version, *self.tls_since)
         return self.always | (OVER_TLS if has_tls else frozenset())
+
+    def built_in(self, program: Path) -> frozenset[Feature]:  # noqa: ARG002
+        """The features that depend on how the program was built."""
+        return frozenset()
 
     @abstractmethod
     def files(self, config: ServerConfig) -> dict[str, str]:

@@ -26,7 +26,7 @@ class Echo(Adapter):
     """Answers every query with a copy of itself: the limit for a server on sockets."""
 
     name, program = "echo", "zonda-load"
-    always = frozenset({Feature.TCP, Feature.TLS})  # without zones, answers are not checked
+    always = frozenset({Feature.TCP, Feature.TLS, Feature.QUIC})  # without zones, answers are not checked
 
     def find(self, path: Path | None = None) -> Path:
         """At the given path, or the load generator of this tree."""
@@ -77,5 +77,6 @@ def _listening(config: ServerConfig) -> list[str | Path]:
     here, own = config.endpoint, config.certificate
     tls: list[str | Path] = []
     if own:
-        tls = ["--tls-port", str(here.tls_port), "--cert", own.certificate, "--key", own.key]
+        quic = ["--quic-port", str(here.quic_port)] if here.quic_port else []
+        tls = ["--tls-port", str(here.tls_port), *quic, "--cert", own.certificate, "--key", own.key]
     return ["--listen", here.address, "--port", str(here.port), *tls]

@@ -1,8 +1,10 @@
 """CZ.NIC's Knot DNS."""
 
+import re
 from collections.abc import Iterable
+from pathlib import Path
 
-from zonda_lab.servers.adapter import RETRY_S, RETRY_WHY, SERVING, Adapter, Feature, TunedLine, common_lines
+from zonda_lab.servers.adapter import RETRY_S, RETRY_WHY, SERVING, Adapter, Feature, TunedLine, common_lines, printed
 from zonda_lab.servers.config import Access, Remote, ServerConfig, Tsig, Zone, ZonePolicy
 
 RETRY = f"retry-max-interval: {RETRY_S}s"
@@ -27,6 +29,10 @@ class Knot(Adapter):
         TunedLine(OF_OTHERS, "a zone from a primary has no file"),
         TunedLine(NOT_KEPT, "a secondary starts empty, and is not started again"),
     )
+
+    def built_in(self, program: Path) -> frozenset[Feature]:
+        has_quic = re.search(r"DoQ support:\s+(?!no)\S", printed([program, "-VV"]))
+        return frozenset({Feature.QUIC} if has_quic else ())
 
     def files(self, config: ServerConfig) -> dict[str, str]:
         return {self.config_file: KnotText(config, self.tuned(config)).text()}
@@ -76,6 +82,8 @@ class KnotText:
         if config.certificate:
             ports = {"tls": here.tls_port, "quic": here.quic_port}
             lines += [f"listen-{name}: {self._listening(port)}" for name, port in ports.items() if port]
+            of_quic = [f"quic-max-clients: {config.tcp_clients}", f"quic-idle-close-timeout: {config.tcp_idle_s}"]
+            lines += of_quic if here.quic_port else []
             lines += [f"cert-file: {config.certificate.certificate}", f"key-file: {config.certificate.key}"]
             lines += [f"ca-file: {config.certificate.authority}"] if config.certificate.authority else []
         level, control = "warning", ""

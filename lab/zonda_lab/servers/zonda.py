@@ -16,7 +16,7 @@ class Zonda(Adapter):
 
     name, program = "zonda", "zonda"
     arguments, config_file = ("serve", "--config"), "zonda.toml"
-    always, tls_since = SERVING | {Feature.UPDATE}, (0, 1)
+    always, tls_since = SERVING | {Feature.UPDATE, Feature.QUIC}, (0, 1)
 
     def find(self, path: Path | None = None) -> Path:
         """At the given path, in $ZONDA, built in this tree, or on PATH."""
@@ -48,6 +48,12 @@ class Zonda(Adapter):
         if own:
             ports = {"tls": here.tls_port, "quic": here.quic_port}
             lines += [f"listen-{name} = {listen(config, port)}" for name, port in ports.items() if port]
+            of_quic = [
+                f"quic-connections = {config.tcp_clients}",
+                f"quic-connections-per-client = {config.tcp_clients}",
+                f"quic-idle-timeout-ms = {config.tcp_idle_s * 1000}",
+            ]
+            lines += of_quic if here.quic_port else []
             lines += [f'tls-cert = "{own.certificate}"', f'tls-key = "{own.key}"']
         if config.authority:
             lines.append(f'tls-ca = "{config.authority}"')
