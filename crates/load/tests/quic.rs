@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::BytesMut;
 use load::hold::{Behaviour, HoldConfig, HoldResult};
@@ -16,8 +16,8 @@ use load::tls::{self, Purpose, TlsConfig};
 use load::verify::ResponseChecker;
 use quinn_proto::crypto::rustls::QuicServerConfig;
 use quinn_proto::{
-    Connection, ConnectionError, ConnectionHandle, DatagramEvent, Endpoint, Event, ServerConfig, StreamEvent,
-    TransportConfig,
+    Connection, ConnectionError, ConnectionHandle, DatagramEvent, Endpoint, Event, ServerConfig, StreamEvent, TokenLog,
+    TokenReuseError, TransportConfig, ValidationTokenConfig,
 };
 use rustls::pki_types::ServerName;
 
@@ -34,6 +34,8 @@ struct Seen {
     initials: usize,
     /// Attempts to connect.
     attempts: usize,
+    /// Those with a token of an earlier connection.
+    with_token: usize,
     established: usize,
     /// Connections that the client closed.
     closed: usize,
@@ -71,7 +73,18 @@ fn server_config(idle_timeout: Duration) -> Arc<ServerConfig> {
     let mut transport = TransportConfig::default();
     transport.max_idle_timeout(Some(idle_timeout.try_into().expect("a short time")));
     config.transport_config(Arc::new(transport));
+    let mut tokens = ValidationTokenConfig::default();
+    tokens.sent(2).log(Arc::new(AcceptsTokens));
+    config.validation_token_config(tokens);
     Arc::new(config)
+}
+
+struct AcceptsTokens;
+
+impl TokenLog for AcceptsTokens {
+    fn check_and_insert(&self, _: u128, _: SystemTime, _: Duration) -> Result<(), TokenReuseError> {
+        Ok(())
+    }
 }
 
 fn serve(socket: &UdpSocket, idle_timeout: Duration, stop: &AtomicBool) -> Seen {
@@ -86,6 +99,7 @@ fn serve(socket: &UdpSocket, idle_timeout: Duration, stop: &AtomicBool) -> Seen 
             match endpoint.handle(now, peer, None, None, BytesMut::from(&octets[..len]), &mut reply) {
                 Some(DatagramEvent::NewConnection(incoming)) => {
                     seen.attempts += 1;
+                    seen.with_token += usize::from(incoming.remote_address_validated());
                     // Here it is decrypted, which fails with random octets.
                     if let Ok((handle, connection)) = endpoint.accept(incoming, now, &mut reply, None) {
                         connections.insert(handle, connection);
@@ -281,7 +295,8 @@ fn queries_on_lost_connections_have_the_time_out_as_latency() {
     assert_eq!((metrics.responses, metrics.latency_actual.len()), (0, metrics.timeouts));
     // With three significant digits, the bucket of the time-out begins slightly below it.
     assert!(metrics.latency_actual.min() >= TIMEOUT.as_nanos() as u64 / 1000 * 999, "{metrics:?}");
-    server.stop();
+    let seen = server.stop();
+    assert!(seen.established >= 4 && seen.with_token == 0, "a connection is of another client: {seen:?}");
 }
 
 /// It was always 0, so that the lab took the limit of the generator for that of the server.
