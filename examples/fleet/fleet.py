@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""A fleet on one machine: a hidden primary and two edges, each in a network namespace of its own.
+"""A fleet on one machine: a hidden primary and two edges, each in a network namespace of its own, joined by a catalog zone.
 
-usage: examples/fleet/fleet.py [--edge2 zonda|nsd|knot] [--zonda PROGRAM] [--stay]
+usage: examples/fleet/fleet.py [--edge2 zonda|nsd|knot|bind] [--zonda PROGRAM] [--stay]
 
-Starts the fleet from the files of this folder, then shows that a change reaches both edges; that each machine can be lost while the others
-go on; and that it catches up once it is back. A line for each step; the exit status is 1 if one fails. With --stay the fleet then runs until
-Ctrl-C. Needs Linux, `ip`, `unshare` and `openssl`; not root. Nothing outside of the namespaces is changed.
+Starts the fleet from the files of this folder, adds, changes and removes zones at the primary, and shows that both edges follow; that each
+machine can be lost, with its disk, while the others go on; and that it catches up once it is back. A line for each step; the exit status is
+1 if one fails. With --stay the fleet then runs until Ctrl-C. Needs Linux, `ip`, `unshare` and `openssl`; not root. Nothing outside of the
+namespaces is changed.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import base64
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -29,7 +31,14 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 ADDRESSES = {"primary": "10.53.0.1", "edge1": "10.53.0.11", "edge2": "10.53.0.12"}
 EDGES = ("edge1", "edge2")
-ZONES = ("shop.example", "blog.example")
+CATALOG = "catalog.fleet.example"
+REFUSED = 5
+# Other servers for the second edge: the command, the option that prints the version, and the first version with catalogs and TLS.
+OTHERS = {
+    "nsd": (("nsd", "-d", "-c", "edge2.nsd.conf"), "-v", (4, 9)),
+    "knot": (("knotd", "-c", "edge2.knot.conf"), "-V", (3, 5)),
+    "bind": (("named", "-g", "-c", "edge2.named.conf"), "-v", (9, 18)),
+}
 INSIDE = "ZONDA_FLEET_INSIDE"
 PATH = os.environ["PATH"] + ":/usr/sbin:/sbin"
 
@@ -70,11 +79,13 @@ class Machine:
 
 
 class Fleet:
-    """All machines, and the zone files of the primary."""
+    """All machines, and the zones of the primary."""
 
     def __init__(self, folder: Path, zonda: str, edge2: str) -> None:
-        self.folder = folder
+        self.folder, self.zonda = folder, zonda
         self.serial = 1
+        self.zones: set[str] = set()
+        self.removed: set[str] = set()
         run("ip", "link", "set", "lo", "up")
         run("ip", "link", "add", "switch", "type", "bridge")
         run("ip", "address", "add", "10.53.0.254/24", "dev", "switch")
@@ -85,23 +96,45 @@ class Fleet:
         secret = base64.b64encode(secrets.token_bytes(32)).decode()
         (folder / "fleet.secret").touch(0o600)
         (folder / "fleet.secret").write_text(secret)
-        self.zonda = zonda
-        commands = {name: [zonda, "serve", "--config", str(folder / f"{name}.toml")] for name in ADDRESSES}
+        commands = {name: [zonda, "serve", "--config", f"{name}.toml"] for name in ADDRESSES}
         if edge2 != "zonda":
             commands["edge2"] = other_server(edge2, folder, secret)
         self.machines = {name: Machine(name, command, folder) for name, command in commands.items()}
 
+    def zonda_at(self, machine: str, *command: str) -> str:
+        """Runs a command of zonda with the configuration of a machine; its output."""
+        line = [self.zonda, *command, "--config", str(self.folder / f"{machine}.toml")]
+        return subprocess.run(line, check=True, capture_output=True, text=True).stdout
+
+    def add(self, zone: str) -> None:
+        """Adds a zone at the primary; the edges are not touched."""
+        file = self.folder / "zones" / f"{zone}.zone"
+        if not file.exists():
+            shutil.copy(file.with_name("shop.example.zone"), file)
+        self.zonda_at("primary", "zone", "add", zone, "--template", "hosted")
+        self.zones.add(zone)
+
+    def remove(self, zone: str) -> None:
+        """Removes a zone at the primary; the edges are not touched."""
+        self.zonda_at("primary", "zone", "remove", zone)
+        self.zones.remove(zone)
+        self.removed.add(zone)
+
     def change(self) -> None:
-        """Edits the zone files and reloads the primary."""
-        for zone in ZONES:
-            path = self.folder / "zones" / f"{zone}.zone"
+        """Edits all zone files and reloads the primary."""
+        for path in (self.folder / "zones").glob("*.zone"):
             path.write_text(path.read_text().replace(f" {self.serial} 10 ", f" {self.serial + 1} 10 "))
         self.serial += 1
-        run("ip", "netns", "exec", "primary", self.zonda, "reload", "--config", self.folder / "primary.toml")
+        self.zonda_at("primary", "reload")
 
     def is_current(self, *names: str) -> bool:
-        """Whether these machines answer all zones with the current serial."""
-        return all(serial_at(ADDRESSES[name], zone) == self.serial for name in names for zone in ZONES)
+        """Whether these machines answer all zones with the current serial, and refuse those that were removed."""
+        expected = [(zone, (0, self.serial)) for zone in self.zones] + [(zone, (REFUSED, 0)) for zone in self.removed]
+        return all(ask(ADDRESSES[name], zone) == reply for name in names for zone, reply in expected)
+
+    def refuses_catalog(self, edge: str) -> bool:
+        """Whether this edge reports that it has refused a version of the catalog."""
+        return "max-shrink-percent" in self.zonda_at(edge, "zone", "status", CATALOG, "--json")
 
 
 def make_certificate(folder: Path, name: str) -> None:
@@ -113,39 +146,23 @@ def make_certificate(folder: Path, name: str) -> None:
 
 
 def other_server(name: str, folder: Path, secret: str) -> list[str]:
-    """Another server as the second edge: the same zones, keys and peers, but no TLS, which Debian's Knot lacks."""
-    for path in (folder / "primary.toml", folder / "edge1.toml"):
-        path.write_text(path.read_text().replace(", tls = true", "").replace(', tls = "edge2.fleet.example"', ""))
-    sources, address = (ADDRESSES["primary"], ADDRESSES["edge1"]), ADDRESSES["edge2"]
-    state = folder / "state-edge2"
-    state.mkdir()
-    config = folder / f"edge2.{name}.conf"
-    if name == "nsd":
-        transfers = "".join(f"  request-xfr: {source} fleet.example.\n  allow-notify: {source} fleet.example.\n" for source in sources)
-        transfers += f"  provide-xfr: {ADDRESSES['edge1']} fleet.example.\n  notify: {ADDRESSES['edge1']} fleet.example.\n"
-        config.write_text(
-            f'server:\n  ip-address: {address}\n  username: ""\n  zonesdir: {state}\n  pidfile: {state}/pid\n  xfrdfile: {state}/xfrd\n'
-            f"  zonelistfile: {state}/list\n  xfrdir: {state}\n  database: \"\"\nremote-control:\n  control-enable: no\n"
-            f"key:\n  name: fleet.example.\n  algorithm: hmac-sha256\n  secret: {secret}\n"
-            + "".join(f"zone:\n  name: {zone}\n  zonefile: {zone}\n{transfers}" for zone in ZONES)
-        )
-        return [shutil.which("nsd", path=PATH) or "nsd", "-d", "-c", str(config)]
-    remotes = "".join(f"  - id: r{number}\n    address: {source}\n    key: fleet.example.\n" for number, source in enumerate(sources))
-    zones = "".join(
-        f"  - domain: {zone}\n    master: [r0, r1]\n    notify: r1\n    acl: [from, to]\n" for zone in ZONES
-    )
-    config.write_text(
-        f"server:\n  rundir: {state}\n  listen: {address}\nlog:\n  - target: stderr\n    any: info\ndatabase:\n  storage: {state}\n"
-        f"key:\n  - id: fleet.example.\n    algorithm: hmac-sha256\n    secret: {secret}\nremote:\n{remotes}"
-        f"acl:\n  - id: from\n    address: [{', '.join(sources)}]\n    key: fleet.example.\n    action: notify\n"
-        f"  - id: to\n    address: {sources[1]}\n    key: fleet.example.\n    action: transfer\n"
-        f"template:\n  - id: default\n    storage: {state}\nzone:\n{zones}"
-    )
-    return [shutil.which("knotd", path=PATH) or "knotd", "-c", str(config)]
+    """The command for another server as the second edge, whose configuration it completes."""
+    command, version_flag, needed = OTHERS[name]
+    if not shutil.which(command[0]):
+        raise SystemExit(f"{command[0]} is not installed")
+    printed = subprocess.run([command[0], version_flag], capture_output=True, text=True, check=False)
+    version = re.search(r"(\d+)\.(\d+)", printed.stdout + printed.stderr)
+    if version and tuple(map(int, version.groups())) < needed:
+        needs = ".".join(map(str, needed))
+        raise SystemExit(f"{name} {version[0]} lacks catalog zones or TLS (help: put {needs} or later first in PATH)")
+    config = folder / command[-1]
+    config.write_text(config.read_text().replace("SECRET", secret).replace("FOLDER", str(folder)))
+    (folder / "state-edge2").mkdir()
+    return list(command)
 
 
-def serial_at(server: str, zone: str) -> int | None:
-    """The serial in the answer of a server; `None` without an answer."""
+def ask(server: str, zone: str) -> tuple[int, int] | None:
+    """RCODE and serial of the answer of a server; `None` without an answer."""
     name = b"".join(bytes([len(label)]) + label.encode() for label in zone.split(".")) + b"\0"
     query = secrets.token_bytes(2) + bytes.fromhex("0000 0001 0000 0000 0000") + name + bytes.fromhex("0006 0001")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
@@ -156,15 +173,15 @@ def serial_at(server: str, zone: str) -> int | None:
             reply = client.recv(4096)
         except OSError:
             return None
-    # The SOA record ends with five numbers of four octets; nothing that has such a record precedes it in the answer section.
-    if reply[:2] != query[:2] or reply[3] & 15 or reply[6:8] != b"\0\1":
-        return None
+    if reply[6:8] != b"\0\1":
+        return reply[3] & 15, 0
+    # The SOA record is the only answer; it ends with five numbers of four octets.
     at = len(query) + 2  # Its owner is a pointer to the question.
     end = at + 10 + int.from_bytes(reply[at + 8 : at + 10])
-    return int.from_bytes(reply[end - 20 : end - 16])
+    return reply[3] & 15, int.from_bytes(reply[end - 20 : end - 16])
 
 
-def expect(what: str, condition: Callable[[], bool], patience_s: float = 30) -> None:
+def expect(what: str, condition: Callable[[], bool], patience_s: float = 60) -> None:
     """Waits for a condition and reports it."""
     began = time.monotonic()
     while not condition():
@@ -174,30 +191,47 @@ def expect(what: str, condition: Callable[[], bool], patience_s: float = 30) -> 
     print(f"{time.monotonic() - began:7.2f} s  {what}", flush=True)
 
 
-def demonstrate(fleet: Fleet) -> None:
-    """Loses one machine after the other."""
+def demonstrate(fleet: Fleet, protected: tuple[str, ...]) -> None:
+    """Loses one machine after the other. `protected` edges refuse a catalog that has lost its zones."""
     primary, edge1, edge2 = fleet.machines.values()
     for machine in (primary, edge1, edge2):
         machine.start()
-    expect("both edges answer", lambda: fleet.is_current(*EDGES))
+    expect("the primary has an empty catalog", lambda: ask(ADDRESSES["primary"], CATALOG) is not None)
+    fleet.add("shop.example")
+    fleet.add("blog.example")
+    expect("two zones are added at the primary; both edges answer", lambda: fleet.is_current(*EDGES))
     fleet.change()
     expect("a change is answered by both edges", lambda: fleet.is_current(*EDGES))
-    for lost, other in ((edge1, edge2), (edge2, edge1)):
+    for lost, other, zone in ((edge1, edge2, "news.example"), (edge2, edge1, "maps.example")):
         lost.lose()
         fleet.change()
-        expect(f"{lost.name} is lost; a change is answered by {other.name}", partial(fleet.is_current, other.name))
+        fleet.add(zone)
+        expect(f"{lost.name} is lost; {other.name} has a change and a new zone", partial(fleet.is_current, other.name))
         lost.start()
-        expect(f"{lost.name} is back, and has the change", partial(fleet.is_current, lost.name))
-    primary.lose()
-    expect("the primary is lost; both edges answer", lambda: fleet.is_current(*EDGES))
+        expect(f"{lost.name} is back, and has both", partial(fleet.is_current, lost.name))
     edge1.lose()
-    shutil.rmtree(fleet.folder / "state-edge1", ignore_errors=True)
+    fleet.remove("news.example")
+    expect("edge1 is lost; a zone is removed at edge2", lambda: fleet.is_current("edge2"))
+    primary.lose()
+    expect("the primary is lost, too; edge2 answers", lambda: fleet.is_current("edge2"))
+    shutil.rmtree(fleet.folder / "state-edge1")
     edge1.start()
-    expect("edge1 lost its disk too, and has its zones from edge2", lambda: fleet.is_current("edge1"))
+    expect("edge1 is back without its disk, and has catalog and zones from edge2", lambda: fleet.is_current("edge1"))
+    state, backup = fleet.folder / "state-primary", fleet.folder / "backup"
+    state.rename(backup)
     primary.start()
-    expect("the primary is back", lambda: fleet.is_current("primary"))
+    expect("the primary is back without its disk, and so with an empty catalog", lambda: ask(ADDRESSES["primary"], CATALOG) is not None)
+    expect(f"{' and '.join(protected)} refused that catalog", lambda: all(map(fleet.refuses_catalog, protected)))
+    expect(f"{' and '.join(protected)} answered all the time", lambda: fleet.is_current(*protected), patience_s=0)
+    primary.lose()
+    shutil.rmtree(state)
+    backup.rename(state)
+    primary.start()
+    expect("the primary is restored from its backup", lambda: fleet.is_current("primary"))
     fleet.change()
-    expect("a change is answered by both edges", lambda: fleet.is_current(*EDGES))
+    time.sleep(1)  # The serial of a catalog is the time in seconds: it must be later than that of the empty one.
+    fleet.add("wiki.example")
+    expect("a change and a new zone are answered by both edges", lambda: fleet.is_current(*EDGES))
 
 
 def enter_namespaces() -> None:
@@ -209,7 +243,7 @@ def enter_namespaces() -> None:
 def main() -> None:
     """Reads the arguments, starts the fleet, loses its machines."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--edge2", choices=("zonda", "nsd", "knot"), default="zonda", help="the server of the second edge")
+    parser.add_argument("--edge2", choices=("zonda", *OTHERS), default="zonda", help="the server of the second edge")
     parser.add_argument("--zonda", default=os.environ.get("ZONDA", str(ROOT / "target/release/zonda")), help="the program")
     parser.add_argument("--stay", action="store_true", help="let the fleet run until Ctrl-C")
     arguments = parser.parse_args()
@@ -221,7 +255,7 @@ def main() -> None:
         shutil.copytree(HERE, folder, dirs_exist_ok=True)
         fleet = Fleet(folder, str(Path(arguments.zonda).resolve()), arguments.edge2)
         try:
-            demonstrate(fleet)
+            demonstrate(fleet, EDGES if arguments.edge2 == "zonda" else ("edge1",))
             if arguments.stay:
                 print(f"The fleet runs. In another terminal: nsenter --net -t {os.getpid()} dig @10.53.0.11 shop.example SOA")
                 signal.pause()

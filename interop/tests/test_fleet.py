@@ -25,13 +25,16 @@ def needs(*programs: str) -> None:
         pytest.skip("namespaces cannot be made here")
 
 
-@pytest.mark.parametrize(("edge", "program"), [("zonda", "openssl"), ("nsd", "nsd"), ("knot", "knotd")])
-def test_the_fleet_survives_the_loss_of_each_machine(edge: str, program: str) -> None:
-    needs("ip", "unshare", "openssl", program)
+@pytest.mark.parametrize("edge", ["zonda", "nsd", "knot", "bind"])
+def test_the_fleet_survives_the_loss_of_each_machine(edge: str) -> None:
+    needs("ip", "unshare", "openssl")
     command = [sys.executable, str(FLEET / "fleet.py"), "--edge2", edge, "--zonda", str(ROOT / "target/debug/zonda")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    path = f"{os.environ.get('PEERS', '')}/{edge}/sbin:{PATH}"
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env={**os.environ, "PATH": path})
+    if "is not installed" in done.stderr or "lacks catalog zones" in done.stderr:
+        pytest.skip(done.stderr.strip())
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count(" s  ") == 10, done.stdout
+    assert done.stdout.count(" s  ") == 15, done.stdout
 
 
 CHECK = """
