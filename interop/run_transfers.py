@@ -20,7 +20,7 @@ try:
     from transfers import result_table
     from transfers.features import AS_PRIMARY, AS_SECONDARY, FEATURES, Feature
     from transfers.result_table import FAILED, Result
-    from transfers.table_run import KINDS, PEERS, TableRun, find_builds, find_subject
+    from transfers.table_run import KINDS, PEERS, TableRun, commit_of, find_builds, find_subject
 except ModuleNotFoundError as missing:
     sys.exit(f"{missing} (help: pip install -r interop/requirements.txt)")
 
@@ -39,13 +39,14 @@ def main() -> int:
     except ProgramNotFound as missing:
         print(missing, file=sys.stderr)
         return 2
-    print(f"{subject.name:8} {subject.version} {subject.folder or ''}")
+    commit = commit_of(Path(subject.program(subject.name))) if subject.name == "zonda" else ""
+    print(f"{subject.name:8} {subject.version} {commit} {subject.folder or ''}")
     peers = [peer for peer in find_builds(options.servers.split(","), peers_folder, print) if options.version in ("", peer.version)]
     if not peers:
         print("no server to test with (help: run interop/install-peers, or name a folder of builds in PEERS)")
         return 0
     folder = scratch_folder()
-    run = TableRun(subject, features(options), tuple(options.directions.split(",")), folder, print_failure)
+    run = TableRun(subject, features(options), tuple(options.directions.split(",")), folder, commit, print_failure)
     results = run.run(peers, options.at_once)
     print(result_table.text(results))
     if options.json:

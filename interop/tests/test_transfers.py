@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import re
 import struct
+import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -179,12 +182,41 @@ def test_the_table_has_reasons_and_counts() -> None:
 
 def test_the_markdown_table_names_reasons_and_takes_the_latest_results(tmp_path: Path) -> None:
     files = [tmp_path / "first.json", tmp_path / "second.json"]
-    first = [Result("knot", "3.6", AS_PRIMARY, "AXFR", FAILED, "why"), Result("nsd", "4.6.1", AS_PRIMARY, "AXFR", SKIPPED, "no AXFR")]
-    for file, results in zip(files, [first, [Result("knot", "3.6", AS_PRIMARY, "AXFR", OK)]]):
+    failed, skipped = (AS_PRIMARY, "AXFR", FAILED, "why"), (AS_PRIMARY, "AXFR", SKIPPED, "no AXFR")
+    first = [Result("knot", "3.6", *failed, commit="a" * 40), Result("nsd", "4.6.1", *skipped, commit="a" * 40)]
+    for file, results in zip(files, [first, [Result("knot", "3.6", AS_PRIMARY, "AXFR", OK, commit="b" * 40)]]):
         file.write_text(json.dumps(result_table.as_json(results)))
     text = transfer_table.markdown(transfer_table.read(files))
+    assert f"Zonda is `{'b' * 12}` and `{'a' * 12}`." in text
     assert "| feature | Knot 3.6 | NSD 4.6.1 |" in text and "| AXFR | ok | (1) |" in text and "1. no AXFR" in text
     assert "| refresh | not run | not run |" in text
+
+
+@pytest.mark.parametrize("commit", ["", "unknown", "a" * 40 + "-dirty"])
+def test_the_document_has_no_results_without_their_commit(commit: str) -> None:
+    with pytest.raises(SystemExit, match="there are results of Zonda at"):
+        transfer_table.markdown([Result("knot", "3.6", AS_PRIMARY, "AXFR", OK, commit=commit)])
+
+
+def test_a_program_older_than_its_commit_or_of_a_changed_tree_is_dirty(tmp_path: Path) -> None:
+    def git(*words: str) -> None:
+        subprocess.run(["git", "-C", tmp_path, "-c", "user.name=a", "-c", "user.email=a@example.net", *words], check=True, capture_output=True)
+
+    program, source = tmp_path / "zonda", tmp_path / "source"
+    program.touch()
+    assert table_run.commit_of(program) == "unknown"
+    git("init")
+    source.write_text("one")
+    git("add", "source")
+    git("commit", "-m", "one")
+    os.utime(program, (time.time() + 5,) * 2)
+    clean = table_run.commit_of(program)
+    assert re.fullmatch("[0-9a-f]{40}", clean)
+    os.utime(program, (1, 1))
+    assert table_run.commit_of(program) == f"{clean}-dirty"
+    os.utime(program, (time.time() + 5,) * 2)
+    source.write_text("two")
+    assert table_run.commit_of(program) == f"{clean}-dirty"
 
 
 def test_the_document_has_every_feature_and_no_failure() -> None:

@@ -21,6 +21,7 @@ class Result:
     outcome: str
     reason: str = ""
     seconds: float = 0.0
+    commit: str = ""  # of Zonda
 
     @property
     def text(self) -> str:

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from zonda_lab.rig.machine_info import source_version
 from zonda_lab.servers import ADAPTERS
 
 from servers import ProgramNotFound, Zonda
@@ -34,6 +35,7 @@ class TableRun:
     features: list[Feature]
     directions: tuple[str, ...]
     folder: Path
+    commit: str = ""
     report: Callable[[Result], None] = lambda _: None
 
     def run(self, peers: list[Build], at_once: int) -> list[Result]:
@@ -54,7 +56,7 @@ class TableRun:
                 start = time.monotonic()
                 outcome, reason = self.outcome(peer, direction, feature)
                 seconds = round(time.monotonic() - start, 1)
-                result = Result(peer.name, peer.version, direction, feature.name, outcome, reason, seconds)
+                result = Result(peer.name, peer.version, direction, feature.name, outcome, reason, seconds, self.commit)
                 self.report(result)
                 yield result
 
@@ -103,6 +105,15 @@ def find_build(kind: type[TransferServer], folder: Path | None) -> Build:
         build.program(program)
     done = subprocess.run([build.program(adapter.program), adapter.version_flag], capture_output=True, text=True, check=False)
     return Build(kind, folder, version_of(done.stdout + done.stderr))
+
+
+def commit_of(program: Path) -> str:
+    """The commit that a program was built from: that of the tree it is in, with `-dirty` if the tree, or the program, may have changed since."""
+    commit = source_version(program.parent)
+    asked: list[str | Path] = ["git", "-C", program.parent, "log", "-1", "--format=%ct"]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False)
+    is_older = program.stat().st_mtime < int(done.stdout or 0)
+    return f"{commit}-dirty" if is_older and not commit.endswith("-dirty") else commit
 
 
 def version_of(printed: str) -> str:

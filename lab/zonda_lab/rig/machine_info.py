@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+HERE = Path(__file__).resolve().parent
 SYSCTLS = (
     "net.core.rmem_max",
     "net.core.rmem_default",
@@ -45,10 +46,9 @@ def describe() -> dict[str, Any]:
     }
 
 
-def source_version() -> str:
-    """The git commit of this tree, with `-dirty` if a tracked file differs from it, or `unknown`."""
-    here = Path(__file__).resolve().parent
-    asked: list[str | Path] = ["git", "-C", here, "describe", "--always", "--dirty", "--exclude=*", "--abbrev=40"]
+def source_version(folder: Path = HERE) -> str:
+    """The git commit of the tree of this folder, with `-dirty` if a tracked file differs from it, or `unknown`."""
+    asked: list[str | Path] = ["git", "-C", folder, "describe", "--always", "--dirty", "--exclude=*", "--abbrev=40"]
     done = subprocess.run(asked, capture_output=True, text=True, check=False)
     return done.stdout.strip() or "unknown"
 
