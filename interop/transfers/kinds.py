@@ -54,7 +54,8 @@ class NsdTransfers(TransferServer):
 
 class KnotTransfers(TransferServer):
     name, programs_needed = "knot", ("knotc",)
-    options = ("tcp-io-timeout: 10000", "background-workers: 2")
+    # By default Knot gives up a primary, to which it forwards an update, after 5 s: too soon on a busy machine.
+    options = ("tcp-io-timeout: 10000", "tcp-remote-io-timeout: 10000", "background-workers: 2")
 
     def reload_zone(self, zone: Zone) -> None:
         self.control("-b", "zone-reload", zone.name)
