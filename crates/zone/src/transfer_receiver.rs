@@ -21,8 +21,8 @@ use crate::zone_builder::{ZoneBuilder, ZoneBuilderOptions};
 pub struct TransferRequest {
     /// The serial of the version to change by IXFR; `None` asks for the whole zone by AXFR.
     pub ixfr_from: Option<u32>,
-    /// Versions earlier than this serial are refused. `None` accepts any: there is no version yet, or it has expired, or the operator
-    /// forces the transfer.
+    /// The serial that is served: earlier versions are refused, and of this one no more than the SOA record is received. `None` accepts
+    /// any version: there is none yet, or it has expired, or the operator forces the transfer.
     pub not_before: Option<u32>,
     /// The exchange is over UDP: the response is one message (RFC 1995 2).
     pub is_udp: bool,
@@ -181,6 +181,9 @@ impl TransferReceiver {
         for _ in 0..answers {
             let head = reader.record(&mut self.buffer)?;
             self.record(head)?;
+            if self.is_current() {
+                break;
+            }
         }
         if self.memory() > self.limits.max_memory {
             return Err(TransferError::TooLarge(self.limits.max_memory));
@@ -351,10 +354,15 @@ impl TransferReceiver {
             serial,
             rdata: head.rdata(&self.buffer).into(),
         });
-        // RFC 1995 4: a client that is up to date gets the SOA record alone.
-        let is_current = Some(serial) == self.request.ixfr_from;
-        self.state = if is_current { ReceiveState::Complete } else { ReceiveState::Second };
+        self.state = if self.is_current() { ReceiveState::Complete } else { ReceiveState::Second };
         Ok(())
+    }
+
+    /// Whether the first record says that the client is up to date. RFC 1995 4: in response to IXFR it is alone. The whole zone follows it
+    /// in response to AXFR, and from servers that know no IXFR.
+    fn is_current(&self) -> bool {
+        let TransferRequest { ixfr_from, not_before, .. } = self.request;
+        self.records == 1 && self.serial().is_some() && [ixfr_from, not_before].contains(&self.serial())
     }
 
     /// RFC 5936 2.2: the last record is the same as the first one.

@@ -240,6 +240,21 @@ fn rfc_1995_2_the_soa_alone_is_a_response() {
     assert_eq!(receiver(ixfr(2)).receive(&sent[0]).expect("a response"), ReceiveStatus::More);
 }
 
+/// RFC 5936 2.2, RFC 1995 4: the first record has the serial, so the rest of a zone that the client has already is not received.
+#[test]
+fn rfc_5936_2_2_a_zone_with_the_serial_of_the_client_ends_at_its_first_record() {
+    let held = TransferRequest { not_before: Some(3), ..AXFR };
+    for (request, qtype) in [(held, Rtype::AXFR), (ixfr(3), Rtype::IXFR)] {
+        for first in [vec![soa(3)], vec![soa(3), ns(), host(1), soa(3)]] {
+            assert!(matches!(receive(request, &responses(qtype, [first])), Ok(Received::SoaOnly { serial: 3 })));
+        }
+        let newer = responses(qtype, [vec![soa(4), ns(), soa(4)]]);
+        assert!(matches!(receive(request, &newer), Ok(Received::Full { .. })));
+    }
+    let whole = responses(Rtype::AXFR, [vec![soa(3), ns(), soa(3)]]);
+    assert!(matches!(receive(AXFR, &whole), Ok(Received::Full { .. })), "forced, or expired");
+}
+
 #[test]
 fn rfc_1995_4_several_changes_follow_each_other() {
     let answers = vec![soa(3), soa(1), host(1), soa(2), host(2), soa(2), soa(3), host(3), soa(3)];

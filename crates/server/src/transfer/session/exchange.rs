@@ -121,7 +121,14 @@ impl<T: TransferSink> Exchange<T> {
     /// Whether the primary will go on sending what is not wanted any more.
     pub(super) fn is_cut_off(&self, end: &ExchangeEnd) -> bool {
         use TransferFailure::{NoEdns, Rcode, Soa};
-        matches!(end, ExchangeEnd::Failed(failure) if !matches!(failure, Rcode(_) | Soa(_) | NoEdns))
+        match end {
+            ExchangeEnd::Failed(failure) => !matches!(failure, Rcode(_) | Soa(_) | NoEdns),
+            // The rest of a zone may follow the SOA record that was enough.
+            ExchangeEnd::Complete => {
+                matches!(&self.purpose, Purpose::Transfer(sink) if sink.current_serial().is_some())
+            }
+            ExchangeEnd::Probed(_) | ExchangeEnd::Notified(..) => false,
+        }
     }
 
     pub(super) fn has_started(&self) -> bool {

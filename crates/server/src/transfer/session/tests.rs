@@ -5,19 +5,21 @@ use wire::message::{Flags, Record};
 use wire::tsig::verify_query;
 use wire::{Class, Message, Name, Rtype};
 
-/// Takes messages until one has no answer records.
+/// Takes messages until one has no answer records, or all have [`CURRENT`] together: then it is up to date.
 #[derive(Default)]
 struct Counting(u64);
+
+const CURRENT: u64 = 77;
 
 impl TransferSink for Counting {
     fn receive(&mut self, message: &[u8]) -> Result<bool, SinkError> {
         let message = Message::parse(message).map_err(|error| SinkError::Contents(error.to_string()))?;
         self.0 += message.answer.len() as u64;
-        Ok(message.answer.is_empty())
+        Ok(message.answer.is_empty() || self.0 == CURRENT)
     }
 
     fn current_serial(&self) -> Option<u32> {
-        None
+        (self.0 == CURRENT).then_some(1)
     }
 
     fn records(&self) -> u64 {
@@ -138,6 +140,17 @@ fn errors_and_wrong_contents_end_their_own_exchange_only() {
     let results: Vec<_> = (0..17).map(|_| receive(&mut session, &response(&queries[1], 1), at(1)).1).collect();
     assert!(results[..16].iter().all(Result::is_ok), "a bad zone that ends soon disturbs no other");
     assert_eq!(results[16], Err(TransferFailure::Unwanted));
+}
+
+/// The primary sends the whole zone although its first record was enough.
+#[test]
+fn the_rest_of_a_zone_that_is_current_is_not_wanted() {
+    let (mut session, queries) = session(2);
+    let (ended, result) = receive(&mut session, &response(&queries[0], CURRENT as usize), at(1));
+    assert_eq!((ended, result), (vec![(0, CURRENT, None)], Ok(())));
+    assert_eq!(session.take_cancelled(), [u16::from_be_bytes([queries[0][0], queries[0][1]])]);
+    assert_eq!(receive(&mut session, &response(&queries[0], 1), at(1)).1, Ok(()), "it disturbs no other");
+    assert_eq!(receive(&mut session, &response(&queries[1], 0), at(1)).0, [(1, 0, None)]);
 }
 
 /// A primary that sends nonsense for tens of thousands of zones must not use up the IDs: the next exchange would look for one for ever.
