@@ -487,13 +487,20 @@ impl RefreshScheduler {
         if former.state == ZoneState::Waiting && former.lane <= lane && former.waits_with() == need {
             return self.activate(group, need);
         }
-        // The order among urgent and unserved zones is that of arrival; served zones go by expiry, the earliest first.
-        let order = if lane == Lane::Refresh { former.expires_at_s.into() } else { self.arrivals };
         self.slots[index as usize].wait(lane);
         self.leave_queue(former);
-        self.arrivals += 1;
         self.set_timer(index, None);
-        self.groups[group.0 as usize].queues[need as usize].entries.push(queue_entry(lane, order, index));
+        let entry = self.next_entry(index, lane);
+        self.groups[group.0 as usize].queues[need as usize].entries.push(entry);
         self.activate(group, need);
+    }
+
+    /// The entry of a zone in the queue for its check or its transfer. The order among urgent and unserved zones is that of arrival; served
+    /// zones go by expiry, the earliest first.
+    fn next_entry(&mut self, index: u32, lane: Lane) -> QueueEntry {
+        let expires_at_s = self.slots[index as usize].expires_at_s;
+        let order = if lane == Lane::Refresh { expires_at_s.into() } else { self.arrivals };
+        self.arrivals += 1;
+        queue_entry(lane, order, index)
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::super::primary::{Group, GroupId, PrimaryId};
 use super::actions::RefreshAction;
 use super::delivery::Delivery;
-use super::primary_state::{QueueEntry, TransferQueue, queue_entry};
+use super::primary_state::{QueueEntry, TransferQueue};
 use super::zone_slot::{Flags, NO_PRIMARY, Need, ZoneState};
 use super::{Check, RefreshScheduler, WaitingZones};
 
@@ -162,10 +162,10 @@ impl RefreshScheduler {
     /// Queues the transfer of a zone at a primary.
     pub(super) fn request_transfer(&mut self, index: u32, primary: PrimaryId) {
         let position = self.position(self.slots[index as usize].group, primary);
+        let entry = self.next_entry(index, self.slots[index as usize].lane);
         let slot = &mut self.slots[index as usize];
         (slot.state, slot.primary) = (ZoneState::WaitingForTransfer, position.unwrap_or(NO_PRIMARY));
-        let (entry, is_served) = (queue_entry(slot.lane, self.arrivals, index), slot.is_served());
-        self.arrivals += 1;
+        let is_served = slot.is_served();
         let delivery = self.delivery(index);
         self.primaries[primary.0 as usize].transfers[delivery.index()].push(entry, is_served);
         self.make_ready(primary);

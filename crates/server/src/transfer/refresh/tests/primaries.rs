@@ -382,3 +382,22 @@ fn transfers_of_served_zones_take_turns_with_those_of_new_ones() {
     }
     assert_eq!(transfers, [transfer(0, A, None), transfer(10, A, Some(5))]);
 }
+
+/// A zone that expires soon must not wait until all others are transferred whose checks came first.
+#[test]
+fn transfers_of_served_zones_go_by_expiry() {
+    let mut scheduler =
+        RefreshScheduler::new(RefreshLimits { transfers_per_primary: 1, ..RefreshLimits::default() }, 1);
+    scheduler.restored_checks.second = 1000;
+    for (zone, expires_at_s) in [(0, 9000), (1, 8000), (2, 7000), (3, 1500)] {
+        scheduler.add(id(zone), &peers(1), TimerLimits::default(), version(5, 1000, expires_at_s), 500);
+    }
+    assert_eq!(actions(&mut scheduler, 1000).len(), 4, "they are checked");
+    (0..4).for_each(|zone| scheduler.probe_result(id(zone), A, answer(6), 1001));
+    let mut order = Vec::new();
+    while let [RefreshAction::Transfer { zone, .. }] = actions(&mut scheduler, 1001)[..] {
+        order.push(zone.index);
+        scheduler.transfer_result(zone, A, TransferResult::Delivered, 1001);
+    }
+    assert_eq!(order, [3, 2, 1, 0]);
+}
