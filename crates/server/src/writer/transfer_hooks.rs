@@ -103,7 +103,8 @@ impl ChangeHooks for TransferHooks {
     /// RFC 1996 3.11: secondaries are notified of a new version.
     fn published(&mut self, zone: ZoneId, version: &Zone, policy: &Arc<ZonePolicy>, name_servers: &[IpAddr]) {
         // A server is no secondary of itself, whatever name the zone gives it.
-        let name_servers: Vec<IpAddr> = name_servers.iter().copied().filter(|ip| !self.own.contain(*ip)).collect();
+        let own = &mut self.own;
+        let name_servers: Vec<IpAddr> = name_servers.iter().copied().filter(|ip| !own.contain(*ip)).collect();
         if policy.notify.is_empty() && name_servers.is_empty() {
             return;
         }
