@@ -23,6 +23,8 @@ pub struct Counters {
     pub slipped: u64,
     /// Zone transfers started.
     pub transfers: u64,
+    /// NOTIFY messages that were not accepted.
+    pub notifies_refused: u64,
     /// SHA-1 digests computed for NSEC3 proofs, additional iterations included.
     pub nsec3_digests: u64,
 }
@@ -49,6 +51,7 @@ impl Counters {
         self.rate_limited += other.rate_limited;
         self.slipped += other.slipped;
         self.transfers += other.transfers;
+        self.notifies_refused += other.notifies_refused;
         self.nsec3_digests += other.nsec3_digests;
     }
 }

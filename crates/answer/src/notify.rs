@@ -26,6 +26,18 @@ pub(crate) fn respond(
     header: Header,
     out: &mut [u8],
 ) -> Response {
+    let response = respond_uncounted(served, worker, request, header, out);
+    worker.counters.notifies_refused += u64::from(!matches!(response, Response::Notify(_)));
+    response
+}
+
+fn respond_uncounted(
+    served: &Served,
+    worker: &mut WorkerState,
+    request: &Request<'_>,
+    header: Header,
+    out: &mut [u8],
+) -> Response {
     let mut query = Query::new(request, header);
     let Some(serial) = query.read_notify(worker.names.current()) else {
         return write_response(served, worker, &query.malformed(), Decision::refuse(Rcode::FORMERR), out);

@@ -159,12 +159,13 @@ impl ControlService {
         }
     }
 
-    /// The metrics of the listeners, of zones and of the journal.
+    /// The metrics of the listeners, of zones, of NOTIFY and of the journal.
     fn metrics(&self) -> ControlResponse {
         let totals = self.writer.ask(|reply| ControlEvent::Totals { reply });
         let usage = self.writer.ask(|reply| ControlEvent::Journal { reply });
         let (totals, journal) = (totals.recv().ok(), usage.recv_timeout(MAX_DISK_WAIT).into());
-        ControlResponse::Metrics(metrics::render(&self.counters, totals, journal))
+        let notify = self.transfers.notify_counters().ok();
+        ControlResponse::Metrics(metrics::render(&self.counters, totals, notify, journal))
     }
 
     /// Adds what the transfer thread knows.

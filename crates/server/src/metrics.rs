@@ -7,6 +7,7 @@ use wire::message::Rcode;
 
 use crate::listen::{CounterReader, METRICS};
 use crate::storage::StoreUsage;
+use crate::transfer::notify_sender::NotifyCounters;
 use crate::zone_totals::ZoneTotals;
 
 /// The metrics of the journal: name, type, help, and value.
@@ -51,8 +52,13 @@ impl From<Result<StoreUsage, RecvTimeoutError>> for JournalReport {
     }
 }
 
-/// The counters of the listeners, those of zones, and those of the journal if there is one.
-pub fn render(counters: &CounterReader, zones: Option<ZoneTotals>, journal: JournalReport) -> String {
+/// The counters of the listeners, those of zones and of sent NOTIFY messages, and those of the journal if there is one.
+pub fn render(
+    counters: &CounterReader,
+    zones: Option<ZoneTotals>,
+    notify: Option<NotifyCounters>,
+    journal: JournalReport,
+) -> String {
     let mut text = String::new();
     let totals = counters.totals().map(|(transport, totals)| (transport, totals.values(), totals.rcodes));
     for (row, metric) in METRICS.iter().enumerate() {
@@ -76,6 +82,9 @@ pub fn render(counters: &CounterReader, zones: Option<ZoneTotals>, journal: Jour
     }
     if let Some(totals) = zones {
         write_zones(&mut text, &totals);
+    }
+    if let Some(counters) = notify {
+        write_notify(&mut text, counters);
     }
     if let JournalReport::Usage(usage) = &journal {
         for (name, kind, help, value) in JOURNAL_METRICS {
@@ -116,6 +125,21 @@ fn write_zones(text: &mut String, totals: &ZoneTotals) {
     line(text, "transfers_failed_total", received.failed);
 }
 
+fn write_notify(text: &mut String, counters: NotifyCounters) {
+    let NotifyCounters { sent, answered, refused, given_up, dropped } = counters;
+    describe(text, "notifies_sent_total", "counter", "NOTIFY messages sent, with those sent again.");
+    line(text, "notifies_sent_total", sent);
+    let help =
+        "NOTIFY messages that were acknowledged; answered with an error; without an answer; not sent for want of room.";
+    describe(text, "notifies_ended_total", "counter", help);
+    let acknowledged = answered.saturating_sub(refused);
+    for (result, count) in
+        [("acknowledged", acknowledged), ("refused", refused), ("given_up", given_up), ("dropped", dropped)]
+    {
+        line(text, &format!("notifies_ended_total{{result=\"{result}\"}}"), count);
+    }
+}
+
 fn describe(text: &mut String, name: &str, kind: &str, help: &str) {
     // Writing to a string cannot fail.
     _ = writeln!(text, "# HELP zonda_{name} {help}\n# TYPE zonda_{name} {kind}");
@@ -143,7 +167,8 @@ mod tests {
         };
         let received = ReceivedTotals { axfr: 4, ixfr: 5, octets: 6, failed: 7 };
         let zones = ZoneTotals { serving: 1, expired: 2, unavailable: 3, received };
-        let text = render(&CounterReader::default(), Some(zones), JournalReport::Usage(usage));
+        let notify = NotifyCounters { sent: 9, answered: 5, refused: 2, given_up: 1, dropped: 8 };
+        let text = render(&CounterReader::default(), Some(zones), Some(notify), JournalReport::Usage(usage));
         for expected in [
             "# TYPE zonda_queries_total counter\nzonda_queries_total{transport=\"udp\"} 0\n",
             "# TYPE zonda_journal_history_octets gauge\nzonda_journal_history_octets 4\n",
@@ -152,15 +177,18 @@ mod tests {
             "# TYPE zonda_zones gauge\nzonda_zones{state=\"serving\"} 1\nzonda_zones{state=\"expired\"} 2\n",
             "\nzonda_transfers_received_total{kind=\"ixfr\"} 5\n",
             "\nzonda_transfers_failed_total 7\n",
+            "\nzonda_notifies_sent_total 9\n",
+            "\nzonda_notifies_ended_total{result=\"acknowledged\"} 3\nzonda_notifies_ended_total{result=\"refused\"} 2\n",
+            "\nzonda_notifies_ended_total{result=\"given_up\"} 1\nzonda_notifies_ended_total{result=\"dropped\"} 8\n",
         ] {
             assert!(text.contains(expected), "{expected} is not in\n{text}");
         }
         let mut described: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
-        assert_eq!(described.len(), METRICS.len() + 1 + 4 + JOURNAL_METRICS.len() + 1);
+        assert_eq!(described.len(), METRICS.len() + 1 + 4 + 2 + JOURNAL_METRICS.len() + 1);
         described.dedup();
         assert_eq!(described.len(), text.lines().filter(|line| line.starts_with("# HELP ")).count());
-        let listeners = render(&CounterReader::default(), None, JournalReport::Absent);
-        assert!(!listeners.contains("journal") && !listeners.contains("zones"));
+        let listeners = render(&CounterReader::default(), None, None, JournalReport::Absent);
+        assert!(["journal", "zones", "notifies_sent"].iter().all(|absent| !listeners.contains(absent)));
         let manual = include_str!("../../../docs/manual/operations.md");
         let names = described.iter().filter_map(|line| line.split(' ').next());
         let missing: Vec<&str> = names.filter(|name| !manual.contains(&format!("`{name}`"))).collect();
@@ -173,7 +201,7 @@ mod tests {
         for (error, failing) in
             [(RecvTimeoutError::Timeout, Some("zonda_journal_failing 1")), (RecvTimeoutError::Disconnected, None)]
         {
-            let text = render(&CounterReader::default(), None, Err::<StoreUsage, _>(error).into());
+            let text = render(&CounterReader::default(), None, None, Err::<StoreUsage, _>(error).into());
             let journal: Vec<&str> = text.lines().filter(|line| line.starts_with("zonda_journal")).collect();
             assert_eq!(journal, Vec::from_iter(failing));
         }

@@ -151,6 +151,8 @@ counters! {
         bad_versions,
         /// BADCOOKIE responses, to queries without a question whose server cookie is invalid, counted before RRL.
         bad_cookies,
+        /// NOTIFY messages refused: malformed, from a client or with a signature that is not accepted, or for a zone that is not served here.
+        notifies_refused,
         /// Responses dropped by RRL.
         rate_limited,
         /// Responses truncated by RRL (slip).

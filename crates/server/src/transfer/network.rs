@@ -21,6 +21,7 @@ use netio::udp_client::ReceivedDatagram;
 use super::Now;
 use super::engine::{EngineLimits, RequestedTransfer, TransferCommand, TransferEngine, TransferEvent};
 use super::link::ConnectionId;
+use super::notify_sender::NotifyCounters;
 use super::primary::PrimaryId;
 use super::refresh::RefreshStatus;
 use super::session::TransferSink;
@@ -46,6 +47,8 @@ pub(crate) enum NetworkCommand {
     Engine(TransferCommand),
     /// Asks for the refresh state of a zone.
     Status(ZoneId, SyncSender<Option<RefreshStatus>>),
+    /// Asks what happened to NOTIFY messages.
+    NotifyCounters(SyncSender<NotifyCounters>),
     /// Ends the thread.
     Stop,
 }
@@ -82,6 +85,13 @@ impl TransferHandle {
     pub fn status(&self, zone: ZoneId) -> Result<Option<RefreshStatus>, ThreadEnded> {
         let (sender, receiver) = sync_channel(1);
         self.put(NetworkCommand::Status(zone, sender))?;
+        receiver.recv().map_err(|_| ThreadEnded)
+    }
+
+    /// What happened to NOTIFY messages since the start.
+    pub fn notify_counters(&self) -> Result<NotifyCounters, ThreadEnded> {
+        let (sender, receiver) = sync_channel(1);
+        self.put(NetworkCommand::NotifyCounters(sender))?;
         receiver.recv().map_err(|_| ThreadEnded)
     }
 
@@ -172,8 +182,9 @@ impl<T: TransferSink + Send + 'static> TransferNetwork<T> {
         for _ in 0..COMMANDS_PER_TURN {
             match self.commands.try_recv() {
                 Ok(NetworkCommand::Engine(command)) => self.engine.command(command, now()),
-                // Fails if the client has gone.
+                // They fail if the client has gone.
                 Ok(NetworkCommand::Status(zone, reply)) => _ = reply.try_send(self.engine.status(zone)),
+                Ok(NetworkCommand::NotifyCounters(reply)) => _ = reply.try_send(self.engine.notify_counters()),
                 Ok(NetworkCommand::Stop) => return false,
                 Err(_) => return true,
             }

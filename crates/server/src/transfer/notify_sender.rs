@@ -72,13 +72,22 @@ pub struct NotifyAnswer {
     pub is_ignored: bool,
 }
 
+impl NotifyAnswer {
+    /// Whether it is an error, or has a wrong signature.
+    pub fn is_refusal(&self) -> bool {
+        self.rcode != Rcode::NOERROR || self.tsig_error.is_some()
+    }
+}
+
 /// What happened to messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NotifyCounters {
-    /// Datagrams sent, with those sent again.
+    /// Messages sent, with those sent again.
     pub sent: u64,
     /// Messages that were answered.
     pub answered: u64,
+    /// Of these, those whose answer is an error, or has a wrong signature.
+    pub refused: u64,
     /// Messages that no answer came to.
     pub given_up: u64,
     /// Messages that were not sent because the queue was full.
@@ -382,9 +391,11 @@ impl NotifySender {
         let (zone, address) = (message.zone, target.config.address);
         self.timeouts.remove(&(message.at_ms, index, id));
         self.unanswered.subtract(zone.index, 1);
+        let answer = NotifyAnswer { zone, target: address, rcode, tsig_error, is_ignored: false };
         self.counters.answered += 1;
+        self.counters.refused += u64::from(answer.is_refusal());
         self.make_ready(index);
-        Some(NotifyAnswer { zone, target: address, rcode, tsig_error, is_ignored: false })
+        Some(answer)
     }
 
     /// The SOA RDATA of a message that is in flight still.

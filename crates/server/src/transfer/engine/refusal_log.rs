@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use wire::message::Rcode;
 use wire::tsig::TsigError;
 
 use super::super::notify_sender::NotifyAnswer;
@@ -37,10 +36,8 @@ impl Default for RefusalLog {
 impl<T: TransferSink> TransferEngine<T> {
     /// Logs that a target refuses NOTIFY (RFC 1996 3.10, 3.11): it will not follow this zone before its own refresh.
     pub(super) fn log_if_refused(&mut self, answer: Option<NotifyAnswer>) {
-        let is_refusal = |answer: &NotifyAnswer| answer.rcode != Rcode::NOERROR || answer.tsig_error.is_some();
-        let Some(NotifyAnswer { zone, target, rcode, tsig_error, is_ignored }) = answer.filter(is_refusal) else {
-            return;
-        };
+        let refusal = answer.filter(NotifyAnswer::is_refusal);
+        let Some(NotifyAnswer { zone, target, rcode, tsig_error, is_ignored }) = refusal else { return };
         let (Some(zone), Some(left_out)) = (self.apexes.get(zone.index), self.refusal_log.notify.permit()) else {
             return;
         };

@@ -330,6 +330,8 @@ fn a_refused_connection_is_reported_and_notify_is_sent_to_its_targets() {
     target.send_to(&answer.to_wire(), from).expect("loopback");
     target.set_read_timeout(Some(Duration::from_millis(2500))).expect("an option");
     assert!(target.recv_from(&mut octets).is_err(), "an answered NOTIFY is not repeated");
+    let counters = handle.notify_counters().expect("the thread runs");
+    assert_eq!((counters.answered, counters.refused), (1, 0), "{counters:?}");
     handle.stop();
 }
 

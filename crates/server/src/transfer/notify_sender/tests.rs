@@ -151,6 +151,7 @@ fn rfc_8945_5_4_signed_errors_end_a_notify_and_unsigned_ones_are_reported_once()
         assert_eq!(sender.receive(target, &refusal, at(1)), Some(reported));
         assert_eq!(sender.receive(target, &refusal, at(2)), None, "once");
         assert_eq!(sender.counters().answered, u64::from(!is_ignored));
+        assert_eq!(sender.counters().refused, u64::from(!is_ignored));
         assert_eq!(sent(&mut sender, 2000).len(), usize::from(is_ignored), "it is sent again");
     }
 }
