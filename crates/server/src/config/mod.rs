@@ -19,6 +19,7 @@ pub mod render;
 pub mod resolve;
 mod text_file_checks;
 mod tsig_keys;
+mod update_right_checks;
 pub mod value;
 mod zone_checks;
 pub mod zone_config;

@@ -53,6 +53,7 @@ impl ConfigReader {
         self.check_zones(&pending, &resolved);
         self.check_unused_settings(&pending, &resolved);
         self.check_policies(&pending, &resolved, &templates);
+        self.check_update_rights(&pending, &resolved, &templates);
         self.check_catalogs(&pending, &resolved, &templates);
         self.check_text_files(&pending, &resolved);
         self.check_text_files_of_templates(&templates);

@@ -229,6 +229,36 @@ fn update_rights_are_printed_as_they_are_written() {
 }
 
 #[test]
+fn update_rights_that_permit_nothing_are_reported() {
+    let folder = TestFolder::new();
+    let zone = |name: &str, rights: &str| {
+        format!("[[zone]]\nname = \"{name}\"\nfile = \"a\"\nallow-update = [{{ address = \"::1\", {rights} }}]\n")
+    };
+    let none = zone("a.example", "names = [\"_acme-challenge\", \"www.b.example\"], types = [\"ANY\", \"TXT\"]");
+    let matching = [
+        zone(
+            "b.example",
+            "names = [\"b.example\", \"*.b.example\", \"*.example\", \"*.a.b.example\"], types = [\"A\"]",
+        ),
+        // The zones of a template may be added later.
+        "[template.t]\nfile = \"a\"\nallow-update = [{ address = \"::1\", names = [\"c.example\"] }]\n".into(),
+        "[[zone]]\nname = \"d.example\"\ntemplate = \"t\"\n".into(),
+    ];
+    folder.write("zonda.toml", &format!("[server]\nstate-dir = \"state\"\n{none}{}", matching.concat()));
+    let outcome = folder.run_with_config(&["config"]);
+    let warnings: Vec<&str> = outcome.err.lines().filter(|line| line.contains("allow-update")).collect();
+    let [first, second, third] = warnings[..] else { panic!("{}", outcome.err) };
+    let help = "(help: names are complete, as in \"_acme-challenge.a.example.\")";
+    assert!(
+        first.contains("zone a.example.: `allow-update` permits _acme-challenge., which is not in the zone"),
+        "{first}"
+    );
+    assert!(first.contains("warning") && first.ends_with(help), "{first}");
+    assert!(second.contains("permits www.b.example., which is not in the zone"), "{second}");
+    assert!(third.contains("permits ANY, which is no type of records"), "{third}");
+}
+
+#[test]
 fn a_produced_catalog_takes_no_file_of_the_default_template() {
     let folder = TestFolder::new();
     let text = "[template.default]\nfile = \"{name}.zone\"\ncatalog-member = \"c.\"\ncatalog-group = \"g\"\n\
