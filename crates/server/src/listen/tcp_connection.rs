@@ -268,6 +268,7 @@ impl TcpConnection {
             return Ok(flushed > 0);
         }
         if let Some(transfer) = &mut active.transfer {
+            responder.charge_transfer(flushed);
             if responder.stream_transfer(self.peer(), transfer) {
                 active.transfer = None;
             }

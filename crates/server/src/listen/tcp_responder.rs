@@ -20,7 +20,7 @@ const MESSAGE_MAX: usize = u16::MAX as usize;
 // Bounds for one turn of a connection. Each alone takes about a millisecond; they replace a clock, which the hot path does not
 // read.
 /// Octets written: three messages of maximum length.
-const TURN_OCTETS: usize = 3 * (PREFIX_LEN + MESSAGE_MAX);
+pub(super) const TURN_OCTETS: usize = 3 * (PREFIX_LEN + MESSAGE_MAX);
 /// Messages, empty ones too.
 const TURN_MESSAGES: usize = 1024;
 /// SHA-1 digests for NSEC3 proofs: about nine denials with 150 iterations, a thousand without.
@@ -29,6 +29,9 @@ const TURN_DIGESTS: u64 = 4096;
 /// second. But each gets some, as a turn without many costs mostly system calls.
 const ROUND_MESSAGES: usize = 2 * TURN_MESSAGES;
 const SHARE_MIN: usize = 8;
+/// The turns of transfers in a round share these octets, about two milliseconds, so that many transfers do not delay queries. Each turn
+/// writes at least one message; transfers for which none is left are served in a later round.
+pub(super) const ROUND_TRANSFER_OCTETS: usize = 5 * TURN_OCTETS;
 
 /// Transfers logged per interval. Only clients in a zone's `allow-transfer` can cause them.
 const TRANSFER_LINES: u32 = 100;
@@ -74,6 +77,10 @@ pub(super) struct TcpResponder<R> {
     turn_messages: usize,
     /// The digests after which the turn answers no more.
     digests_max: u64,
+    /// Octets after which a turn of a transfer writes no other message.
+    transfer_share: usize,
+    /// Octets that transfers may still write in this round.
+    transfer_octets_left: usize,
     transfer_log: RateLimitedLog,
 }
 
@@ -92,6 +99,8 @@ impl<R: Responder> TcpResponder<R> {
             now_s: 0,
             turn_messages: TURN_MESSAGES,
             digests_max: 0,
+            transfer_share: TURN_OCTETS,
+            transfer_octets_left: ROUND_TRANSFER_OCTETS,
             transfer_log: RateLimitedLog::new(TRANSFER_LINES, TRANSFER_LINES_INTERVAL),
         }
     }
@@ -101,6 +110,22 @@ impl<R: Responder> TcpResponder<R> {
         self.responder.refresh();
         self.turn_messages = (ROUND_MESSAGES / turns.max(1)).clamp(SHARE_MIN, TURN_MESSAGES);
         self.now_s = now.as_secs() as u32;
+        self.transfer_octets_left = ROUND_TRANSFER_OCTETS;
+    }
+
+    /// Shares the octets of the round among this many transfers that are ready.
+    pub(super) fn share_among_transfers(&mut self, transfers: usize) {
+        self.transfer_share = ROUND_TRANSFER_OCTETS / transfers.max(1);
+    }
+
+    /// Whether another transfer may have its turn in this round.
+    pub(super) fn may_transfer(&self) -> bool {
+        self.transfer_octets_left > 0
+    }
+
+    /// Counts octets that a turn of a transfer writes.
+    pub(super) fn charge_transfer(&mut self, octets: usize) {
+        self.transfer_octets_left = self.transfer_octets_left.saturating_sub(octets);
     }
 
     /// Sets the idle timeout to announce.
@@ -187,15 +212,16 @@ impl<R: Responder> TcpResponder<R> {
         pass_on_update(pending.update, reply, &mut self.responder, &self.counters);
     }
 
-    /// Writes messages of a transfer into the empty output, as many as a turn may; logs the end of the transfer, and
-    /// returns whether it is reached.
+    /// Writes messages of a transfer into the empty output, as many as a turn may and at least one; logs the end of the transfer,
+    /// and returns whether it is reached.
     pub(super) fn stream_transfer(&mut self, peer: IpAddr, transfer: &mut OutgoingTransfer) -> bool {
-        while self.output.has_room() {
+        while self.output.has_room() && self.output.filled < self.transfer_share {
             let Some(len) = transfer.next_message(self.output.room(), self.now_s) else {
                 self.log_transfer(peer, transfer, transfer.end());
                 return true;
             };
             self.output.push(len);
+            self.charge_transfer(len);
             self.counters.transfer_octets.add(len);
         }
         false

@@ -6,6 +6,7 @@
 //! connections that make no progress or take too much.
 
 mod handshakes;
+mod transfer_turns;
 
 use super::connection_pool::{ConnectionPool, SharedCounts};
 use super::counters::ListenerCounters;
@@ -30,6 +31,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
+use transfer_turns::TransferTurns;
 
 /// Ready connections reported per epoll_wait.
 const EVENTS: usize = 256;
@@ -64,6 +66,7 @@ pub(super) struct TcpWorker<R> {
     pub(super) counters: Arc<ListenerCounters>,
     waker: Arc<Waker>,
     handshakes: HandshakeQueue,
+    transfers: TransferTurns,
     /// As configured, but for handshakes; see [`TcpWorker::idle_timeout_ms`].
     pub(super) configured_idle_timeout_ms: u32,
     grace_ms: u32,
@@ -108,6 +111,7 @@ impl<R: Responder> TcpWorker<R> {
             memory_limit: options.memory_limit,
             now_ms: now_ms(),
             handshakes: HandshakeQueue::new(handshake_share(options), now_ms()),
+            transfers: TransferTurns::default(),
             configured_idle_timeout_ms,
             grace_ms: whole_ms(options.grace),
             max_per_client: options.connections_per_client,
@@ -136,15 +140,17 @@ impl<R: Responder> TcpWorker<R> {
         self.responder.announce_idle_timeout(self.idle_timeout_ms());
         for at in 0..self.events.len() {
             let Ok(index) = u32::try_from(self.events.at(at).token) else { continue };
-            match self.pool.get(index).filter(|connection| connection.is_handshaking()) {
-                Some(connection) => {
+            match self.pool.get(index) {
+                Some(connection) if connection.is_handshaking() => {
                     // It is not polled for until its turn: even without an interest, epoll reports a reset again and again.
                     _ = self.poll.remove(connection.stream());
                     self.handshakes.push(index, connection.peer(), connection.awaits_finished());
                 }
-                None => self.turn(index),
+                Some(connection) if connection.transfer().is_some() => self.transfers.push(index),
+                _ => self.turn(index),
             }
         }
+        self.transfer_turns();
         self.handshake_turns();
         // Accept last: a slot that became vacant above must not be reused while an event for its old connection is pending.
         for at in 0..self.events.len() {
@@ -344,6 +350,7 @@ impl<R: Responder> TcpWorker<R> {
         let connection = self.pool.remove(index)?;
         self.responder.late.forget(index);
         self.handshakes.forget(index);
+        self.transfers.forget(index);
         if let Some(transfer) = connection.transfer() {
             self.responder.log_transfer(connection.peer(), transfer, "zone transfer broken off");
         }
