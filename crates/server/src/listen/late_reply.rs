@@ -23,6 +23,7 @@ pub struct IncomingUpdate {
 pub struct LateReply {
     response: UpdateResponse,
     datagram_from: Option<SocketAddr>,
+    is_over_quic: bool,
     send: Box<dyn FnOnce(Vec<u8>) + Send>,
 }
 
@@ -33,7 +34,17 @@ impl LateReply {
         datagram_from: Option<SocketAddr>,
         send: impl FnOnce(Vec<u8>) + Send + 'static,
     ) -> LateReply {
-        LateReply { response, datagram_from, send: Box::new(send) }
+        LateReply { response, datagram_from, is_over_quic: false, send: Box::new(send) }
+    }
+
+    /// The reply to a message that came over QUIC.
+    pub fn over_quic(self, is_over_quic: bool) -> LateReply {
+        LateReply { is_over_quic, ..self }
+    }
+
+    /// Whether the message came over QUIC.
+    pub fn is_over_quic(&self) -> bool {
+        self.is_over_quic
     }
 
     /// Of a message that came over UDP, and may come again, the client.

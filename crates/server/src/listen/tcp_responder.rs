@@ -195,7 +195,9 @@ impl<R: Responder> TcpResponder<R> {
                 self.output.push(len);
                 self.counters.answered(len);
             }
-            Response::Update(pending) => self.pass_on_update(*pending),
+            Response::Update(pending) => {
+                self.pass_on_update(*pending, matches!(client.encryption, Encryption::Quic(_)));
+            }
             Response::Drop => self.counters.dropped.add(1),
             Response::Stream(transfer) => {
                 self.counters.transfers.add(1);
@@ -207,8 +209,8 @@ impl<R: Responder> TcpResponder<R> {
 
     /// Passes on an UPDATE message of the connection whose turn it is.
     #[cold]
-    fn pass_on_update(&mut self, pending: PendingUpdate) {
-        let reply = self.late.reply(pending.response);
+    fn pass_on_update(&mut self, pending: PendingUpdate, is_over_quic: bool) {
+        let reply = self.late.reply(pending.response).over_quic(is_over_quic);
         pass_on_update(pending.update, reply, &mut self.responder, &self.counters);
     }
 

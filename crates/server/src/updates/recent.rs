@@ -55,6 +55,8 @@ pub enum Repeated {
     Answered(UpdateAnswer),
     /// It may be a replay of one that was forgotten.
     Forgotten,
+    /// It is another request with the same octets.
+    AnotherRequest,
 }
 
 /// The messages received lately. Clones share them: the writer adds, whoever answers notes the response.
@@ -72,10 +74,16 @@ struct Messages {
     by_key: HashMap<Name, SignedMessages>,
 }
 
+/// What is known of a signed message.
+struct SignedMessage {
+    is_over_quic: bool,
+    known: Repeated,
+}
+
 /// The messages that one key has signed.
 #[derive(Default)]
 struct SignedMessages {
-    known: BTreeMap<SignedId, Repeated>,
+    known: BTreeMap<SignedId, SignedMessage>,
     /// The latest time at which a message expires that was forgotten. It never goes back: the clock may.
     forgotten_s: u64,
 }
@@ -104,9 +112,13 @@ impl RecentUpdates {
 
     /// As [`Self::receive`], for a message with a verified signature, over any transport; `from` is the client of a datagram. What
     /// precedes the TSIG record is `body`; `now_s` is in seconds since 1970.
+    ///
+    /// RFC 9250 4.2.1: all messages over QUIC have the ID 0, so two requests of the same second may have the same octets. QUIC delivers
+    /// each of them once and lets nobody read it, so a message is no repetition if both came over QUIC.
     pub fn receive_signed(
         &self,
         from: Option<SocketAddr>,
+        is_over_quic: bool,
         key: &Name,
         (tsig, body): (&Tsig<'_>, &[u8]),
         now_s: u64,
@@ -120,10 +132,11 @@ impl RecentUpdates {
         let known = match of_key.known.get(&id) {
             None if id.0 <= of_key.forgotten_s => Some(Repeated::Forgotten),
             None => {
-                of_key.known.insert(id, Repeated::Pending(from));
+                of_key.known.insert(id, SignedMessage { is_over_quic, known: Repeated::Pending(from) });
                 None
             }
-            known => known.cloned(),
+            Some(first) if first.is_over_quic && is_over_quic => Some(Repeated::AnotherRequest),
+            Some(first) => Some(first.known.clone()),
         };
         (UpdateId::Signed(key.clone(), id), known)
     }
@@ -133,7 +146,10 @@ impl RecentUpdates {
         let mut messages = self.lock();
         let known = match id {
             UpdateId::Datagram(id) => messages.by_id.get_mut(id).map(|(_, known)| known),
-            UpdateId::Signed(key, id) => messages.by_key.get_mut(key).and_then(|of_key| of_key.known.get_mut(id)),
+            UpdateId::Signed(key, id) => {
+                let message = messages.by_key.get_mut(key).and_then(|of_key| of_key.known.get_mut(id));
+                message.map(|message| &mut message.known)
+            }
         };
         if let Some(known) = known {
             *known = Repeated::Answered(answer);
@@ -254,7 +270,8 @@ mod tests {
     #[test]
     fn a_signed_message_is_known_by_what_was_signed() {
         let (recent, key) = (RecentUpdates::default(), name("k."));
-        let receive = |tsig: &Tsig<'_>, body: &[u8], now_s| recent.receive_signed(None, &key, (tsig, body), now_s);
+        let receive =
+            |tsig: &Tsig<'_>, body: &[u8], now_s| recent.receive_signed(None, false, &key, (tsig, body), now_s);
         let (id, known) = receive(&tsig(1000, 300, b"long mac"), b"id-body", 1000);
         assert_eq!(known, None);
         let pending = receive(&tsig(1000, 300, b"long"), b"ID-body", 1300);
@@ -266,7 +283,29 @@ mod tests {
             assert_eq!(receive(&other, b"id-body", 1300).1, None);
         }
         assert_eq!(receive(&tsig(1000, 300, b""), b"id-other", 1300).1, None);
-        assert_eq!(recent.receive_signed(None, &name("l."), (&tsig(1000, 300, b""), b"id-body"), 1300).1, None);
+        assert_eq!(recent.receive_signed(None, false, &name("l."), (&tsig(1000, 300, b""), b"id-body"), 1300).1, None);
+    }
+
+    /// Otherwise a record that is added, deleted and added again within a second would be missing.
+    #[test]
+    fn rfc_9250_4_2_1_a_signed_message_over_quic_repeats_none_over_quic() {
+        let (recent, key, tsig) = (RecentUpdates::default(), name("k."), tsig(1000, 300, b""));
+        let receive = |is_over_quic| recent.receive_signed(None, is_over_quic, &key, (&tsig, b"id-body"), 1000);
+        let (id, known) = receive(true);
+        assert_eq!((known, receive(true).1), (None, Some(Repeated::AnotherRequest)));
+        recent.answered(&id, UpdateAnswer::Rcode(Rcode::NOERROR));
+        let answered = Some(Repeated::Answered(UpdateAnswer::Rcode(Rcode::NOERROR)));
+        assert_eq!(
+            [true, false].map(|is_over_quic| receive(is_over_quic).1),
+            [Some(Repeated::AnotherRequest), answered]
+        );
+        let other = [true, false]
+            .map(|is_over_quic| recent.receive_signed(None, !is_over_quic, &key, (&tsig, b"id-other"), 1000).1);
+        assert_eq!(
+            other,
+            [None, Some(Repeated::Pending(None))],
+            "it may be a replay of a message that others could read"
+        );
     }
 
     /// Otherwise many messages, or a clock that is set forward and back, would allow replays.
@@ -274,7 +313,7 @@ mod tests {
     fn a_signed_message_that_was_forgotten_is_not_accepted_again() {
         let (recent, key) = (RecentUpdates::default(), name("k."));
         let receive = |time_s, number: usize, now_s| {
-            recent.receive_signed(None, &key, (&tsig(time_s, 300, b""), &number.to_be_bytes()), now_s).1
+            recent.receive_signed(None, false, &key, (&tsig(time_s, 300, b""), &number.to_be_bytes()), now_s).1
         };
         assert_eq!(receive(1000, 0, 1000), None);
         assert_eq!(receive(1400, 1, 1400), None);

@@ -43,13 +43,16 @@ impl Updates {
         let (id, known) = match (signed, from) {
             (Some((key, (tsig, at))), _) => {
                 let body = &update.message[..at];
-                self.recent.receive_signed(from, key, (&tsig, body), clock::real().as_secs())
+                let is_over_quic = queued.incoming.reply.is_over_quic();
+                self.recent.receive_signed(from, is_over_quic, key, (&tsig, body), clock::real().as_secs())
             }
             (None, Some(from)) => self.recent.receive(from, update.client.address, &update.message, clock::now()),
             (None, None) => return Some((queued, None)),
         };
         match known {
             None => return Some((queued, Some(id))),
+            // What is noted is the response to the first one.
+            Some(Repeated::AnotherRequest) => return Some((queued, None)),
             Some(Repeated::Pending(first)) if first.is_some() && first == from => {}
             // It succeeds later.
             Some(Repeated::Pending(_)) => queued.incoming.reply.send(Rcode::SERVFAIL),

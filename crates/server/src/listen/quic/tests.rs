@@ -332,7 +332,9 @@ fn rfc_9250_4_2_late_responses_are_on_the_streams_of_their_updates() {
     for client in [one, other, one, other] {
         let id = world.ask(client, &update());
         world.run();
-        updates.push((client, id, next_late_reply()));
+        let reply = next_late_reply();
+        assert!(reply.is_over_quic());
+        updates.push((client, id, reply));
         world.exchange(client, &message(QUERY, 0, 1));
     }
     let [first, second, third, fourth]: [_; 4] = updates.try_into().unwrap_or_else(|_| panic!("four updates"));
