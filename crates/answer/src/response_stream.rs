@@ -1,6 +1,7 @@
 //! A response of many messages: a zone transfer, signed message by message if the query was signed.
 
 use wire::NameRef;
+use zone::ZoneVersion;
 use zone::transfer_stream::{TransferContent, TransferStream};
 
 use crate::key_ring::ResponseSigner;
@@ -43,6 +44,11 @@ impl ResponseStream {
     /// The apex of the zone.
     pub fn apex(&self) -> NameRef<'_> {
         self.transfer.apex()
+    }
+
+    /// The version that it keeps in memory; none if it has changes only.
+    pub fn version(&self) -> Option<ZoneVersion> {
+        self.transfer.version()
     }
 
     /// The serial of the transferred version.

@@ -7,7 +7,7 @@ use crate::owner_case;
 use crate::rrset::{MessageOffsets, PointerBases, Rrset};
 use crate::transfer_message::{MessageWriter, NoRoom, TransferMessages};
 use crate::tree::{TreeEntry, TreeRef};
-use crate::zone::Zone;
+use crate::zone::{Zone, ZoneVersion};
 
 /// The messages of one zone transfer. It keeps its version of the zone until the end, even if a newer one is published.
 pub struct AxfrStream {
@@ -71,6 +71,11 @@ impl AxfrStream {
     /// The apex of the zone.
     pub fn apex(&self) -> NameRef<'_> {
         self.zone.apex()
+    }
+
+    /// The version that it keeps.
+    pub fn version(&self) -> ZoneVersion {
+        self.zone.version()
     }
 
     /// The serial of the transferred version.

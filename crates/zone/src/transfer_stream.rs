@@ -4,6 +4,7 @@ use wire::NameRef;
 
 use crate::axfr::AxfrStream;
 use crate::ixfr::IxfrStream;
+use crate::zone::ZoneVersion;
 
 /// The messages of one transfer.
 pub enum TransferStream {
@@ -63,6 +64,14 @@ impl TransferStream {
         match self {
             TransferStream::Axfr(_) => None,
             TransferStream::Ixfr(stream) => stream.from_serial(),
+        }
+    }
+
+    /// The version that it keeps in memory; none if it has changes only.
+    pub fn version(&self) -> Option<ZoneVersion> {
+        match self {
+            TransferStream::Axfr(stream) => Some(stream.version()),
+            TransferStream::Ixfr(_) => None,
         }
     }
 

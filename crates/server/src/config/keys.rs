@@ -316,6 +316,8 @@ key_table! {
         /// An entry is an address or a prefix, or a table: `{ address = "2001:db8::/32", key = "transfer.example.", tls = true }`.
         /// One entry must match, with all of its keys. `key` requires a request signed with that `[[key]]`. `tls = true` requires TLS or
         /// QUIC; `tls = "NAME"` also requires a client certificate with that name. An entry without `address` matches any address.
+        ///
+        /// A transfer keeps its version in memory to the end. If that has been replaced, the transfer is ended two hours after it began.
         Reload "allow-transfer" allow_transfer: Option<Vec<AccessEntry>> = "[]";
 
         /// Who may change the zone by dynamic update (RFC 2136); nobody by default.

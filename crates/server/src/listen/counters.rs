@@ -133,6 +133,8 @@ counters! {
         transfers,
         /// Octets of outgoing zone transfers, without TCP length prefixes.
         transfer_octets,
+        /// Outgoing zone transfers ended because they took two hours and their version had been replaced.
+        transfers_overdue,
         /// NOTIFY messages accepted.
         notifies,
         /// NOTIFY messages answered with SERVFAIL because too many wait; `rcodes` counts them as NOERROR.

@@ -1,7 +1,7 @@
 //! A transfer that a connection sends, and its line in the log.
 
 use std::net::IpAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use answer::ResponseStream;
 use zone::transfer_stream::TransferContent;
@@ -29,6 +29,16 @@ impl OutgoingTransfer {
         self.messages += 1;
         self.octets += len as u64;
         Some(len)
+    }
+
+    /// The messages.
+    pub(super) fn stream(&self) -> &ResponseStream {
+        &self.stream
+    }
+
+    /// How long ago it began.
+    pub(super) fn age(&self) -> Duration {
+        clock::now().saturating_duration_since(self.began)
     }
 
     /// What the log says after the last message.

@@ -3,7 +3,9 @@
 use super::counters::ListenerCounters;
 use super::late_reply::{IncomingUpdate, LateReply};
 use super::refusal_log::RefusalLog;
-use answer::{PendingNotify, ReceivedNotify, ReceivedUpdate, Request, Response, Served, Subscriber, WorkerState};
+use answer::{
+    PendingNotify, ReceivedNotify, ReceivedUpdate, Request, Response, ResponseStream, Served, Subscriber, WorkerState,
+};
 use std::sync::Arc;
 use wire::message::Rcode;
 
@@ -22,6 +24,10 @@ pub trait Responder: Send + 'static {
     /// Passes an UPDATE message on; returns it if there is no room for it.
     fn update(&mut self, update: Box<IncomingUpdate>) -> Result<(), Box<IncomingUpdate>> {
         Err(update)
+    }
+    /// Whether a transfer keeps no version in memory but one that is published.
+    fn serves_version_of(&self, _transfer: &ResponseStream) -> bool {
+        true
     }
     /// Logs a request of the batch that was refused.
     fn log_refused(&mut self) {}
@@ -65,6 +71,12 @@ impl Responder for ZoneResponder {
 
     fn update(&mut self, update: Box<IncomingUpdate>) -> Result<(), Box<IncomingUpdate>> {
         (self.sinks.update)(update)
+    }
+
+    fn serves_version_of(&self, transfer: &ResponseStream) -> bool {
+        let Some(version) = transfer.version() else { return true };
+        let zone = self.subscriber.last().zones.get(transfer.apex().wire());
+        zone.and_then(|zone| zone.zone()).is_some_and(|zone| zone.version() == version)
     }
 
     #[inline]

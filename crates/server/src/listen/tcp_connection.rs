@@ -262,6 +262,9 @@ impl TcpConnection {
         active: &mut ActiveState,
         input: &mut [u8],
     ) -> io::Result<bool> {
+        if active.transfer.as_ref().is_some_and(|transfer| responder.is_overdue(transfer)) {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
         let flushed = self.send(active.output.octets())?;
         active.output.consume(flushed);
         if !active.output.is_empty() || self.has_tls_output() {

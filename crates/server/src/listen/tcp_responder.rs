@@ -2,6 +2,7 @@
 
 use super::counters::ListenerCounters;
 use super::late_reply::LateReplies;
+use super::limits::REPLACED_TRANSFER_MAX;
 use super::outgoing_transfer::OutgoingTransfer;
 use super::responder::{Responder, finish_notify, pass_on_update};
 use super::worker_setup::WorkerSetup;
@@ -229,8 +230,24 @@ impl<R: Responder> TcpResponder<R> {
         false
     }
 
+    /// Whether a transfer takes too long, for a version that is not served any more.
+    pub(super) fn is_overdue(&self, transfer: &OutgoingTransfer) -> bool {
+        transfer.age() >= REPLACED_TRANSFER_MAX && !self.responder.serves_version_of(transfer.stream())
+    }
+
+    /// A transfer ends before its last message.
+    pub(super) fn broken_off(&mut self, peer: IpAddr, transfer: &OutgoingTransfer) {
+        let is_overdue = self.is_overdue(transfer);
+        self.counters.transfers_overdue.add(is_overdue.into());
+        let end = match is_overdue {
+            true => "zone transfer broken off: it takes too long, and its version has been replaced",
+            false => "zone transfer broken off",
+        };
+        self.log_transfer(peer, transfer, end);
+    }
+
     /// Logs the end of a transfer.
-    pub(super) fn log_transfer(&mut self, peer: IpAddr, transfer: &OutgoingTransfer, end: &str) {
+    fn log_transfer(&mut self, peer: IpAddr, transfer: &OutgoingTransfer, end: &str) {
         if let Some(left_out) = self.transfer_log.permit() {
             transfer.log(peer, end, left_out);
         }

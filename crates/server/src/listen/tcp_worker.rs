@@ -352,7 +352,7 @@ impl<R: Responder> TcpWorker<R> {
         self.handshakes.forget(index);
         self.transfers.forget(index);
         if let Some(transfer) = connection.transfer() {
-            self.responder.log_transfer(connection.peer(), transfer, "zone transfer broken off");
+            self.responder.broken_off(connection.peer(), transfer);
         }
         Some(connection)
     }

@@ -238,10 +238,13 @@ impl QuicConnection {
         }
     }
 
-    /// Ends the streams of queries that take too long, which other queries would keep open, and of responses in too many pieces.
+    /// Ends the streams of queries that take too long, which other queries would keep open, of responses in too many pieces, and of
+    /// transfers that are overdue.
     fn end_costly_streams<R: Responder>(&mut self, turn: &mut Turn<'_, R>) {
         let is_slow = |stream: &Stream| stream.is_query() && turn.now >= stream.begin + turn.idle_timeout;
-        let is_costly = |stream: &&Stream| is_slow(stream) || stream.has_many_pieces();
+        let is_overdue =
+            |stream: &Stream| stream.transfer().is_some_and(|transfer| turn.responder.is_overdue(transfer));
+        let is_costly = |stream: &&Stream| is_slow(stream) || stream.has_many_pieces() || is_overdue(stream);
         let costly: Vec<StreamId> = self.streams.iter().filter(is_costly).map(|stream| stream.id).collect();
         for id in costly {
             self.cancel(id, DoqError::ExcessiveLoad, turn);
@@ -441,7 +444,7 @@ impl QuicConnection {
             turn.responder.late.forget(ticket);
         }
         if let Some(transfer) = stream.transfer() {
-            turn.responder.log_transfer(self.peer.ip(), transfer, "zone transfer broken off");
+            turn.responder.broken_off(self.peer.ip(), transfer);
         }
     }
 

@@ -51,26 +51,29 @@ impl<R: Responder> TcpWorker<R> {
 #[cfg(test)]
 mod tests {
     use super::super::*;
+    use crate::clock::simulated;
+    use crate::listen::limits::REPLACED_TRANSFER_MAX;
     use crate::listen::responder::{EventSinks, ZoneResponder};
     use crate::listen::tcp_responder::{ROUND_TRANSFER_OCTETS, TURN_OCTETS};
     use answer::{Acl, AclEntry, Publisher, Served, ServedZone, ZoneAcls, ZoneExtras, ZoneHistory, ZoneState};
     use std::io::{Read, Write};
+    use std::time::Instant;
     use wire::framing::frame;
     use wire::{AddressPrefix, Message, Name, Rtype};
     use zone::load::{LoadOptions, load};
     use zone::text::{ParseOptions, Source};
 
     const CLIENTS: usize = 40;
-    const ZONE_OCTETS: usize = 1_000_000;
+    /// A zone with as many TXT records of 200 octets has a megabyte.
+    const MEGABYTE: usize = 5000;
 
     fn apex() -> Name {
         "example.".parse().expect("a name")
     }
 
-    /// A zone whose transfer has more than [`ZONE_OCTETS`].
-    fn served() -> Served {
+    fn served(records: usize) -> Served {
         let (line, text) = ("@ 60 SOA ns.invalid. host.invalid. 1 1 1 1 1\n@ 60 NS ns.invalid.\n", "x".repeat(200));
-        let zone: String = (0..5000).fold(line.into(), |zone, number| zone + &format!("t{number} 60 TXT {text}\n"));
+        let zone: String = (0..records).fold(line.into(), |zone, number| zone + &format!("t{number} 60 TXT {text}\n"));
         let apex = apex();
         let source = Source { name: "example.zone".into(), bytes: zone.as_bytes() };
         let outcome = load(source, &LoadOptions::new(ParseOptions::new(apex.as_ref())));
@@ -95,29 +98,66 @@ mod tests {
         (TcpWorker::new(setup, vec![listener], Route::Own, shared, &config).expect("epoll"), address)
     }
 
+    /// A client that has asked for the zone.
+    fn connect(address: SocketAddr) -> TcpStream {
+        let mut client = TcpStream::connect(address).expect("loopback");
+        client.write_all(&frame(&Message::query(apex(), Rtype::AXFR).to_wire())).expect("loopback");
+        client.set_nonblocking(true).expect("an option");
+        client
+    }
+
     /// Reads what has arrived; returns how many octets.
     fn read(mut client: &TcpStream, buffer: &mut [u8]) -> usize {
         client.read(buffer).unwrap_or(0)
     }
 
+    /// Has the server write as much as a client without the time to read allows, after what that has read.
+    fn stream_on(worker: &mut TcpWorker<ZoneResponder>, client: &TcpStream) -> u64 {
+        let octets = |worker: &TcpWorker<ZoneResponder>| worker.counters.transfer_octets.value();
+        let (before, mut last) = (octets(worker), u64::MAX);
+        let mut buffer = vec![0; 1 << 20];
+        (0..8).for_each(|_| _ = read(client, &mut buffer));
+        while std::mem::replace(&mut last, octets(worker)) != octets(worker) {
+            (0..5).for_each(|_| worker.run_round(10));
+        }
+        octets(worker) - before
+    }
+
     #[test]
     fn many_transfers_share_the_octets_of_a_round() {
-        let publisher = Publisher::new(served());
+        let publisher = Publisher::new(served(MEGABYTE));
         let (mut worker, address) = worker(&publisher);
-        let query = frame(&Message::query(apex(), Rtype::AXFR).to_wire());
-        let clients: Vec<TcpStream> = (0..CLIENTS).map(|_| TcpStream::connect(address).expect("loopback")).collect();
-        for mut client in &clients {
-            client.write_all(&query).expect("loopback");
-            client.set_nonblocking(true).expect("an option");
-        }
+        let clients: Vec<TcpStream> = (0..CLIENTS).map(|_| connect(address)).collect();
         let (mut received, mut buffer, mut longest) = (0, vec![0; TURN_OCTETS], 0);
-        while received < CLIENTS * ZONE_OCTETS {
+        while received < CLIENTS * 1_000_000 {
             let before = worker.counters.transfer_octets.value();
             worker.run_round(100);
             longest = longest.max(worker.counters.transfer_octets.value() - before);
             received += clients.iter().map(|client| read(client, &mut buffer)).sum::<usize>();
         }
         assert!(longest <= (ROUND_TRANSFER_OCTETS + TURN_OCTETS) as u64, "{longest} octets in a round");
+    }
+
+    #[test]
+    fn a_transfer_of_a_replaced_version_ends_after_two_hours() {
+        let begin = Instant::now();
+        let after = |time: Duration| simulated::set(Some((begin + time, Duration::ZERO)));
+        after(Duration::ZERO);
+        // More than the buffers of the kernel take.
+        let mut publisher = Publisher::new(served(25 * MEGABYTE));
+        let (mut worker, address) = worker(&publisher);
+        let old = connect(address);
+        assert!(stream_on(&mut worker, &old) > 0);
+        publisher.publish(served(25 * MEGABYTE));
+        let current = connect(address);
+        assert!(stream_on(&mut worker, &current) > 0);
+        after(REPLACED_TRANSFER_MAX - Duration::from_millis(1));
+        assert!(stream_on(&mut worker, &old) > 0);
+        after(REPLACED_TRANSFER_MAX);
+        assert_eq!(stream_on(&mut worker, &old), 0);
+        assert!(stream_on(&mut worker, &current) > 0);
+        assert_eq!((worker.counters.transfers_overdue.value(), worker.pool.len()), (1, 1));
+        simulated::set(None);
     }
 
     #[test]
