@@ -79,7 +79,7 @@ struct WaitingZones {
 const MAX_STORED: usize = 4096;
 
 /// The check of one zone that is in progress.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Check {
     /// The primaries that have not answered, one bit each.
     pending: u16,
@@ -90,6 +90,9 @@ struct Check {
     expire_s: Option<u32>,
     /// One of them had no such option: the zone lives for as long as its SOA record says (RFC 1034 4.3.5).
     is_confirmed_in_full: bool,
+    /// Those that have sent NOTIFY since they were asked first, and those of them that were asked again.
+    notified: u16,
+    asked_again: u16,
 }
 
 /// A primary that a zone may be transferred from.

@@ -26,14 +26,18 @@ impl RefreshScheduler {
         let Some((slot, bit)) = self.probed_zone(zone, primary) else { return };
         let Some(check) = self.checks.get_mut(&zone.index).filter(|check| check.pending & bit != 0) else { return };
         check.pending &= !bit;
-        let mut is_decided = check.pending & check.awaited == 0;
+        let mut is_decided = false;
         if let ProbeResult::Answer { serial, expire_s } = result {
             let has_failed = slot.failed & bit != 0;
             check.add(serial, expire_s, Candidate { primary, has_failed }, slot);
             let is_announced = slot.flags.has(Flags::ANNOUNCED) && !is_later(slot.primary_serial, serial);
-            is_decided |= is_announced && !has_failed;
+            is_decided = is_announced && !has_failed;
         }
-        if is_decided {
+        if !is_decided {
+            self.ask_again(zone.index, now_s);
+        }
+        let awaits_none = |check: &Check| check.pending & check.awaited == 0;
+        if is_decided || self.checks.get(&zone.index).is_some_and(awaits_none) {
             self.decide(zone.index, now_s);
         }
     }

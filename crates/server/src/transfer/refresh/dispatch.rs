@@ -9,6 +9,7 @@ use super::delivery::Delivery;
 use super::primary_state::{QueueEntry, TransferQueue};
 use super::zone_slot::{Flags, NO_PRIMARY, Need, ZoneState};
 use super::{Check, RefreshScheduler, WaitingZones};
+use crate::zone_id::ZoneId;
 
 impl RefreshScheduler {
     /// Starts what can be started. Each turn of the loops starts something or takes an entry from a queue.
@@ -94,16 +95,14 @@ impl RefreshScheduler {
             return false;
         }
         let zone = self.id_of(index);
-        let mut check = Check { pending: 0, awaited: 0, best: None, expire_s: None, is_confirmed_in_full: false };
+        let mut check = Check::default();
         for (position, primary) in group.primaries.iter().enumerate() {
-            let state = &mut self.primaries[primary.0 as usize];
+            let state = &self.primaries[primary.0 as usize];
             if state.can_join_check(now_s, &self.limits) {
                 check.pending |= 1 << position;
                 // A dead primary must not delay the zone, unless there is no other.
                 check.awaited |= u16::from(!state.is_dead()) << position;
-                state.sent();
-                state.probes_in_flight += 1;
-                self.actions.push_back(RefreshAction::Probe { zone, primary: *primary });
+                self.start_probe(zone, *primary);
             }
         }
         if check.awaited == 0 {
@@ -112,6 +111,31 @@ impl RefreshScheduler {
         self.checks.insert(index, check);
         self.slots[index as usize].state = ZoneState::Probing;
         true
+    }
+
+    fn start_probe(&mut self, zone: ZoneId, primary: PrimaryId) {
+        let state = &mut self.primaries[primary.0 as usize];
+        state.sent();
+        state.probes_in_flight += 1;
+        self.actions.push_back(RefreshAction::Probe { zone, primary });
+    }
+
+    /// Primaries that have sent NOTIFY since they were asked for the serial of this zone, and have answered, are asked again at once: the
+    /// check may wait for the time-outs of others. Each is asked again once per check, however many NOTIFY messages it sends.
+    pub(super) fn ask_again(&mut self, index: u32, now_s: u32) {
+        let Some(group) = self.table.group(self.slots[index as usize].group).cloned() else { return };
+        let zone = self.id_of(index);
+        for (position, primary) in group.primaries.iter().enumerate() {
+            let Some(check) = self.checks.get_mut(&index) else { return };
+            let bit = 1 << position;
+            let is_wanted = check.notified & !check.pending & !check.asked_again & bit != 0;
+            if is_wanted && self.primaries[primary.0 as usize].can_join_check(now_s, &self.limits) {
+                check.asked_again |= bit;
+                check.pending |= bit;
+                check.awaited |= bit;
+                self.start_probe(zone, *primary);
+            }
+        }
     }
 
     /// A group that can start nothing is tried again when one of its primaries has room.

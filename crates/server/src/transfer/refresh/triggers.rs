@@ -40,7 +40,18 @@ impl RefreshScheduler {
         self.quick_checks.announced(zone.index, serial);
         // A primary that sends NOTIFY is there.
         self.try_primaries(group, |config| config.address.ip() == from, now_s);
+        self.notified_during_check(zone.index, group, from);
+        self.ask_again(zone.index, now_s);
         true
+    }
+
+    /// Notes which of the primaries that are being asked have sent NOTIFY.
+    fn notified_during_check(&mut self, index: u32, group: GroupId, from: IpAddr) {
+        let (Some(check), Some(group)) = (self.checks.get_mut(&index), self.table.group(group)) else { return };
+        for (position, primary) in group.primaries.iter().enumerate() {
+            let is_sender = self.table.primary(*primary).is_some_and(|config| config.address.ip() == from);
+            check.notified |= u16::from(is_sender) << position;
+        }
     }
 
     /// These primaries of a group are tried at once, even if they were dead.

@@ -143,3 +143,47 @@ fn a_failed_transfer_ends_quick_checks() {
     scheduler.rejected(id(0), false, 600);
     assert_eq!(probe_times(&mut scheduler, answer(5), 600, 690), [] as [u32; 0], "RETRY is 100 s");
 }
+
+/// A catalog may list a zone some milliseconds before its primary has loaded it. The time-outs of a lost primary take some 15 s.
+#[test]
+fn a_primary_that_sends_notify_during_a_check_is_asked_again_at_once() {
+    for is_early in [true, false] {
+        let mut scheduler = scheduler();
+        scheduler.add(id(0), &peers(2), TimerLimits::default(), None, 1000);
+        assert_eq!(actions(&mut scheduler, 1000), [probe(0, A), probe(0, B)]);
+        if is_early {
+            scheduler.notify(id(0), Some(1), address(1), 1000);
+        }
+        scheduler.probe_result(id(0), A, ProbeResult::Refused, 1000);
+        if !is_early {
+            scheduler.notify(id(0), Some(1), address(1), 1000);
+        }
+        assert_eq!(actions(&mut scheduler, 1000), [probe(0, A)], "NOTIFY before the answer: {is_early}");
+        scheduler.probe_result(id(0), A, answer(1), 1000);
+        assert_eq!(actions(&mut scheduler, 1000), [transfer(0, A, None)]);
+        scheduler.probe_result(id(0), B, ProbeResult::Timeout, 1015);
+        assert_eq!(actions(&mut scheduler, 1015), []);
+    }
+}
+
+#[test]
+fn a_primary_that_sends_notify_all_the_time_is_asked_again_once_per_check() {
+    for serial in [Some(6), None] {
+        let mut scheduler = with_served_zone(2);
+        assert_eq!(actions(&mut scheduler, 1000), [probe(0, A), probe(0, B)]);
+        let mut probes = 0;
+        for now_s in 1000..1015 {
+            for _ in 0..10 {
+                scheduler.notify(id(0), serial, address(1), now_s);
+                // Not a primary of the zone.
+                scheduler.notify(id(0), serial, address(9), now_s);
+            }
+            scheduler.probe_result(id(0), A, answer(5), now_s);
+            probes += actions(&mut scheduler, now_s).iter().filter(|action| **action == probe(0, A)).count();
+        }
+        assert_eq!(probes, 1, "{serial:?}");
+        scheduler.probe_result(id(0), B, ProbeResult::Timeout, 1015);
+        let after = [1015, 1017].map(|now_s| actions(&mut scheduler, now_s)).concat();
+        assert!(after.contains(&probe(0, A)), "the version is still expected: {after:?}");
+    }
+}
