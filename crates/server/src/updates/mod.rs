@@ -8,7 +8,9 @@ mod budget;
 pub mod exchange;
 mod forwarding_lanes;
 mod recent;
+mod repetitions;
 
 pub use budget::{QueuedUpdate, UpdateBudget, UpdatePermit};
 pub use forwarding_lanes::{ForwardingLanes, LaneWorker, MAX_RUNNING};
-pub use recent::{RecentUpdates, Repeated, UpdateAnswer, UpdateId};
+pub use recent::{RecentUpdates, Repeated, UnansweredUpdate};
+pub use repetitions::UpdateAnswer;

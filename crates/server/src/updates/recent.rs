@@ -11,12 +11,15 @@ use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::BuildHasher;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use wire::Name;
 use wire::message::Rcode;
 use wire::tsig::Tsig;
+
+use super::budget::QueuedUpdate;
+use super::repetitions::{Repetitions, UpdateAnswer};
 
 /// How long unsigned messages are remembered: nsupdate repeats a message three times within 12 seconds.
 const MEMORY: Duration = Duration::from_secs(30);
@@ -36,15 +39,6 @@ pub enum UpdateId {
 
 /// When the signature expires, in seconds since 1970, and a keyed hash of what was signed.
 type SignedId = (u64, u64);
-
-/// The response that a message got.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum UpdateAnswer {
-    /// This RCODE.
-    Rcode(Rcode),
-    /// The response of a primary.
-    Relayed(Arc<[u8]>),
-}
 
 /// What is known of a message that was received before.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +72,29 @@ struct Messages {
 struct SignedMessage {
     is_over_quic: bool,
     known: Repeated,
+    /// While it is pending: those that wait for its response.
+    repetitions: Weak<Repetitions>,
+}
+
+/// A message that was noted and is to be answered. Dropped without an answer, it has its repetitions answered with SERVFAIL.
+pub struct UnansweredUpdate {
+    recent: RecentUpdates,
+    id: UpdateId,
+    repetitions: Arc<Repetitions>,
+}
+
+impl UnansweredUpdate {
+    /// Notes the response, and sends it to the repetitions.
+    pub fn answered(self, answer: UpdateAnswer) {
+        self.recent.answered(&self.id, answer.clone());
+        self.repetitions.answer(&answer);
+    }
+
+    /// Forgets a message that has changed nothing: it may succeed if it is repeated. The repetitions that came before get this response.
+    pub fn forget(self, answer: UpdateAnswer) {
+        self.recent.forget(&self.id);
+        self.repetitions.answer(&answer);
+    }
 }
 
 /// The messages that one key has signed.
@@ -89,7 +106,7 @@ struct SignedMessages {
 }
 
 impl RecentUpdates {
-    /// Notes a datagram; what is known of it if it was received before. The ID is for [`RecentUpdates::answered`].
+    /// Notes a datagram; what is known of it if it was received before. The ID is for [`RecentUpdates::unanswered`].
     ///
     /// `from` may be a proxy with many `client`s, of which one must not get the response to another.
     pub fn receive(
@@ -132,7 +149,10 @@ impl RecentUpdates {
         let known = match of_key.known.get(&id) {
             None if id.0 <= of_key.forgotten_s => Some(Repeated::Forgotten),
             None => {
-                of_key.known.insert(id, SignedMessage { is_over_quic, known: Repeated::Pending(from) });
+                of_key.known.insert(
+                    id,
+                    SignedMessage { is_over_quic, known: Repeated::Pending(from), repetitions: Weak::new() },
+                );
                 None
             }
             Some(first) if first.is_over_quic && is_over_quic => Some(Repeated::AnotherRequest),
@@ -141,23 +161,50 @@ impl RecentUpdates {
         (UpdateId::Signed(key.clone(), id), known)
     }
 
-    /// Notes the response to a message.
-    pub fn answered(&self, id: &UpdateId, answer: UpdateAnswer) {
+    /// A message with this ID is to be answered. Its repetitions may wait until then if it is signed.
+    pub fn unanswered(&self, id: UpdateId) -> UnansweredUpdate {
+        let repetitions = Arc::new(Repetitions::default());
+        if let Some(message) = self.lock().signed(&id) {
+            message.repetitions = Arc::downgrade(&repetitions);
+        }
+        UnansweredUpdate { recent: self.clone(), id, repetitions }
+    }
+
+    /// The repetition of a pending message gets its response: once that is known, or at once if it is known by now. It gets SERVFAIL if too
+    /// many wait, or if there will be no response.
+    pub fn wait(&self, id: &UpdateId, repetition: QueuedUpdate) {
+        let mut messages = self.lock();
+        let first = messages.signed(id);
+        let waiting = first.as_ref().and_then(|first| first.repetitions.upgrade());
+        let answer = match first.map(|first| &first.known) {
+            Some(Repeated::Answered(answer)) => answer.clone(),
+            _ => UpdateAnswer::Rcode(Rcode::SERVFAIL),
+        };
+        let rejected = match &waiting {
+            Some(waiting) => waiting.add(repetition).err(),
+            None => Some(repetition),
+        };
+        drop(messages);
+        if let Some(QueuedUpdate { incoming, .. }) = rejected {
+            answer.send(incoming.reply);
+        }
+    }
+
+    fn answered(&self, id: &UpdateId, answer: UpdateAnswer) {
         let mut messages = self.lock();
         let known = match id {
             UpdateId::Datagram(id) => messages.by_id.get_mut(id).map(|(_, known)| known),
-            UpdateId::Signed(key, id) => {
-                let message = messages.by_key.get_mut(key).and_then(|of_key| of_key.known.get_mut(id));
-                message.map(|message| &mut message.known)
-            }
+            UpdateId::Signed(..) => messages.signed(id).map(|message| {
+                message.repetitions = Weak::new();
+                &mut message.known
+            }),
         };
         if let Some(known) = known {
             *known = Repeated::Answered(answer);
         }
     }
 
-    /// Forgets a message that has changed nothing: it may succeed if it is repeated.
-    pub fn forget(&self, id: &UpdateId) {
+    fn forget(&self, id: &UpdateId) {
         let mut messages = self.lock();
         match id {
             UpdateId::Datagram(id) => _ = messages.by_id.remove(id),
@@ -183,6 +230,11 @@ impl SignedMessages {
 }
 
 impl Messages {
+    fn signed(&mut self, id: &UpdateId) -> Option<&mut SignedMessage> {
+        let UpdateId::Signed(key, id) = id else { return None };
+        self.by_key.get_mut(key)?.known.get_mut(id)
+    }
+
     fn forget(&mut self, now: Instant) {
         while let Some((at, id)) = self.order.front()
             && (self.order.len() >= MAX_RECENT || now.duration_since(*at) >= MEMORY)

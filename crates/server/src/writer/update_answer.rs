@@ -6,13 +6,13 @@ use wire::message::{Message, Rcode, header_rcode};
 use zone::update::UpdateRefusal;
 
 use crate::listen::LateReply;
-use crate::updates::{RecentUpdates, UpdateAnswer, UpdateId};
+use crate::updates::{UnansweredUpdate, UpdateAnswer};
 use crate::zones::{ChangeRefusal, ChangedZone};
 
 /// The response to an update that is being applied or forwarded, and its line in the log.
 pub(super) struct PendingAnswer {
     pub(super) reply: LateReply,
-    pub(super) recent: Option<(RecentUpdates, UpdateId)>,
+    pub(super) unanswered: Option<UnansweredUpdate>,
     pub(super) log: UpdateLog,
 }
 
@@ -27,7 +27,7 @@ impl PendingAnswer {
             Err(refused) => {
                 let may_be_published = matches!(refused, ChangeRefusal::Overdue);
                 let (rcode, reason) = (rcode_of(&refused), refused.to_string());
-                if let Some(update) = self.recent.take() {
+                if let Some(update) = self.unanswered.take() {
                     remember(update, rcode, may_be_published);
                 }
                 self.refuse(rcode, &reason);
@@ -41,8 +41,8 @@ impl PendingAnswer {
     }
 
     fn send(self, rcode: Rcode, changed: Option<ChangedZone>, reason: Option<&str>) {
-        let PendingAnswer { reply, recent, log } = self;
-        if let Some(update) = recent {
+        let PendingAnswer { reply, unanswered, log } = self;
+        if let Some(update) = unanswered {
             remember(update, rcode, false);
         }
         reply.send(rcode);
@@ -51,14 +51,13 @@ impl PendingAnswer {
 
     /// Answers with the response of a primary.
     pub(super) fn relay(self, response: Vec<u8>, primary: &str) {
-        let PendingAnswer { reply, recent, log } = self;
+        let PendingAnswer { reply, unanswered, log } = self;
         let rcode = header_rcode(&response);
-        match recent {
-            Some((recent, id)) if response.len() <= MAX_REMEMBERED_LEN => {
-                recent.answered(&id, UpdateAnswer::Relayed(response.as_slice().into()));
-            }
+        let answer = UpdateAnswer::Relayed(response.as_slice().into());
+        match unanswered {
+            Some(update) if response.len() <= MAX_REMEMBERED_LEN => update.answered(answer),
             // The client gets the answer of the primary to its repeated message.
-            Some((recent, id)) => recent.forget(&id),
+            Some(update) => update.forget(answer),
             None => {}
         }
         reply.relay(response);
@@ -68,11 +67,12 @@ impl PendingAnswer {
 
 /// Notes the response to an update. One that failed is forgotten, as it may succeed if it is repeated; but not one that may yet be published: it
 /// would be applied again after later updates (RFC 8945 10).
-fn remember((recent, id): (RecentUpdates, UpdateId), rcode: Rcode, may_be_published: bool) {
+fn remember(update: UnansweredUpdate, rcode: Rcode, may_be_published: bool) {
+    let answer = UpdateAnswer::Rcode(rcode);
     if rcode == Rcode::SERVFAIL && !may_be_published {
-        recent.forget(&id);
+        update.forget(answer);
     } else {
-        recent.answered(&id, UpdateAnswer::Rcode(rcode));
+        update.answered(answer);
     }
 }
 
@@ -136,7 +136,7 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-    use crate::updates::Repeated;
+    use crate::updates::{RecentUpdates, Repeated};
 
     /// RFC 8945 10: a repeated message must not be applied twice. One that has changed nothing may succeed then.
     #[test]
@@ -146,7 +146,7 @@ mod tests {
             let (recent, client, now) =
                 (RecentUpdates::default(), SocketAddr::from(([192, 0, 2, 1], 1)), Instant::now());
             let receive = || recent.receive(client, client.ip(), b"message", now);
-            remember((recent.clone(), receive().0), Rcode::SERVFAIL, may_be_published);
+            remember(recent.unanswered(receive().0), Rcode::SERVFAIL, may_be_published);
             assert_eq!(receive().1, expected);
         }
     }

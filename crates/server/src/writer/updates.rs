@@ -1,5 +1,8 @@
 //! Dynamic updates (RFC 2136): applies them to the latest version of their zone, and answers them once they are on disk and served.
 
+#[cfg(test)]
+mod tests;
+
 use answer::{ReceivedUpdate, UpdateRole};
 use wire::Rtype;
 use wire::message::{Message, Rcode};
@@ -14,7 +17,7 @@ use crate::clock;
 use crate::config::ZonePolicy;
 use crate::listen::IncomingUpdate;
 use crate::tls::TlsPeers;
-use crate::updates::{QueuedUpdate, RecentUpdates, Repeated, UpdateAnswer, UpdateId};
+use crate::updates::{QueuedUpdate, RecentUpdates, Repeated, UnansweredUpdate};
 use crate::zones::{ProposedChange, PublishOrder, ZoneChange};
 
 /// What the writer keeps for updates.
@@ -32,11 +35,11 @@ impl Updates {
         Updates { recent: RecentUpdates::default(), forwarder: UpdateForwarder::new(tls, exchanges) }
     }
 
-    /// Answers a message that was received before, or drops it if its response is still to come. Else returns it.
+    /// Answers a message that was received before, or has it wait if the response is still to come. Else returns it.
     ///
     /// RFC 8945 10 limits replays to the fudge, and no further: a replay gets the response of the first
     /// message, as a client that repeats it over another transport must, and changes nothing.
-    fn recognize(&self, queued: QueuedUpdate) -> Option<(QueuedUpdate, Option<UpdateId>)> {
+    fn recognize(&self, queued: QueuedUpdate) -> Option<(QueuedUpdate, Option<UnansweredUpdate>)> {
         let (update, from) = (&queued.incoming.update, queued.incoming.reply.datagram_from());
         let signed = update.client.key.as_ref().filter(|_| !update.is_forwarded);
         let signed = signed.and_then(|key| Some((key, wire::tsig::find(&update.message).ok()??)));
@@ -50,17 +53,13 @@ impl Updates {
             (None, None) => return Some((queued, None)),
         };
         match known {
-            None => return Some((queued, Some(id))),
+            None => return Some((queued, Some(self.recent.unanswered(id)))),
             // What is noted is the response to the first one.
             Some(Repeated::AnotherRequest) => return Some((queued, None)),
             Some(Repeated::Pending(first)) if first.is_some() && first == from => {}
-            // It succeeds later.
-            Some(Repeated::Pending(_)) => queued.incoming.reply.send(Rcode::SERVFAIL),
+            Some(Repeated::Pending(_)) => self.recent.wait(&id, queued),
             Some(Repeated::Forgotten) => queued.incoming.reply.send(Rcode::REFUSED),
-            Some(Repeated::Answered(UpdateAnswer::Rcode(rcode))) => queued.incoming.reply.send(rcode),
-            Some(Repeated::Answered(UpdateAnswer::Relayed(response))) => {
-                queued.incoming.reply.relay(response.to_vec());
-            }
+            Some(Repeated::Answered(answer)) => answer.send(queued.incoming.reply),
         }
         None
     }
@@ -69,13 +68,13 @@ impl Updates {
 impl Writer {
     /// Begins to apply or to forward an update.
     pub(super) fn receive_update(&mut self, queued: QueuedUpdate) {
-        let Some((queued, id)) = self.updates.recognize(queued) else { return };
+        let Some((queued, unanswered)) = self.updates.recognize(queued) else { return };
         let QueuedUpdate { incoming, permit } = queued;
         let IncomingUpdate { update, reply } = *incoming;
         let ReceivedUpdate { apex, message, client, is_forwarded } = update;
         let mut answer = PendingAnswer {
             reply,
-            recent: id.map(|id| (self.updates.recent.clone(), id)),
+            unanswered,
             log: UpdateLog::new(apex.clone(), client.address.to_canonical().to_string(), client.key.clone()),
         };
         // The settings may have changed since the message was received.
