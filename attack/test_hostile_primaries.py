@@ -160,16 +160,17 @@ def empty_messages(query: dns.message.Message) -> Messages:
         yield transfer(query)
 
 
+# What the operator must see, and after how many seconds.
 ATTACKS = [
-    (noise, "answer no query", 5),
-    (noise_with_header, "", 5),
-    (stops, "connection to the primary was closed", 5),
-    (stalls, f"has sent nothing for {STALLED_S} s", STALLED_S + 5),
-    (other_zone, "other.", 5),
-    (older_serial, f"{SERVED - 1}", 5),
-    (other_last_serial, "", 5),
-    (one_record_per_message, "", 15),
-    (empty_messages, "", 15),
+    (noise, "no zones can be transferred from this primary: the primary sends messages that answer no query", 5),
+    (noise_with_header, "the primary sent a malformed message: a label has an unknown type", 5),
+    (stops, "the connection to the primary was closed: end of file", 5),
+    (stalls, f"the primary has sent nothing for {STALLED_S} s", STALLED_S + 5),
+    (other_zone, "the primary sent the SOA record of other.; expected that of victim.", 5),
+    (older_serial, f"its serial {SERVED - 1} is earlier than {SERVED}, which is served; `zonda zone retransfer` accepts it", 5),
+    (other_last_serial, f"the transfer starts with serial {OFFERED} and ends with another SOA record, of serial {OFFERED + 1}", 5),
+    (one_record_per_message, "octets of records", 15),
+    (empty_messages, "octets of records", 15),
 ]
 
 
