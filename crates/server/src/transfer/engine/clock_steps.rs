@@ -20,7 +20,8 @@ impl ClockSteps {
     /// The time for the scheduler.
     pub(super) fn steady_s(&mut self, now: Now) -> u32 {
         if let Some(last) = self.last {
-            let elapsed_s = now.ms.saturating_sub(last.ms) / 1000;
+            // The difference of rounded times: rounding the difference would add up to a second with every step.
+            let elapsed_s = (now.ms / 1000).saturating_sub(last.ms / 1000);
             let step_s = i64::from(now.s) - i64::from(last.s) - elapsed_s as i64;
             if step_s.abs() >= MIN_STEP_S {
                 self.stepped_s += step_s;
@@ -72,6 +73,16 @@ fn shifted(at_s: u32, by_s: i64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_steps_delay_nothing() {
+        let mut steps = ClockSteps::default();
+        for number in 0..100 {
+            let (ms, step_s) = (number * 1500, if number % 2 == 0 { 0 } else { 1000 });
+            let now = Now { s: 1_000_000 + (ms / 1000) as u32 + step_s, ms };
+            assert_eq!(steps.steady_s(now), 1_000_000 + (ms / 1000) as u32);
+        }
+    }
 
     #[test]
     fn steps_are_left_out_and_small_ones_are_followed() {
