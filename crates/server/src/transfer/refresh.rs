@@ -86,8 +86,8 @@ struct Check {
     /// Those whose answers the decision waits for.
     awaited: u16,
     best: Option<(u32, Candidate)>,
-    /// The EXPIRE options of the answers with the serial that is served.
-    expire_s: Option<u32>,
+    /// When the zone expires by the EXPIRE options of the answers with the serial that is served: they count from their arrival.
+    expires_at_s: Option<u32>,
     /// One of them had no such option: the zone lives for as long as its SOA record says (RFC 1034 4.3.5).
     is_confirmed_in_full: bool,
     /// Those that have sent NOTIFY since they were asked first, and those of them that were asked again.

@@ -29,7 +29,12 @@ impl RefreshScheduler {
         let mut is_decided = false;
         if let ProbeResult::Answer { serial, expire_s } = result {
             let has_failed = slot.failed & bit != 0;
-            check.add(serial, expire_s, Candidate { primary, has_failed }, slot);
+            check.add(
+                serial,
+                expire_s.map(|s| now_s.saturating_add(s.max(1))),
+                Candidate { primary, has_failed },
+                slot,
+            );
             let is_announced = slot.flags.has(Flags::ANNOUNCED) && !is_later(slot.primary_serial, serial);
             is_decided = is_announced && !has_failed;
         }
@@ -73,7 +78,12 @@ impl RefreshScheduler {
         let accepts_any = !slot.is_served() || slot.flags.has(Flags::FORCED);
         let is_current = slot.flags.has(Flags::HAS_DATA) && serial == slot.serial && !slot.flags.has(Flags::FORCED);
         if is_current {
-            self.refreshed(index, check.expire_s.filter(|_| !check.is_confirmed_in_full), now_s);
+            let expires_at_s = check.expires_at_s.filter(|_| !check.is_confirmed_in_full);
+            if !slot.is_served() && expires_at_s.is_some_and(|at_s| at_s <= now_s) {
+                // Meanwhile, this primary's own version has expired, too.
+                return self.check_failed(index, CheckFailure::NoAnswer, now_s);
+            }
+            self.refreshed(index, expires_at_s, now_s);
         } else if (accepts_any || is_later(serial, slot.serial)) && has_failed {
             self.check_failed(index, CheckFailure::Transfer, now_s);
         } else if accepts_any || is_later(serial, slot.serial) {
@@ -103,7 +113,7 @@ impl RefreshScheduler {
                 self.delivery_begins(zone.index);
             }
             TransferResult::Current { serial, expire_s } if serial == slot.serial => {
-                self.refreshed(zone.index, expire_s, now_s);
+                self.refreshed(zone.index, expire_s.map(|s| now_s.saturating_add(s.max(1))), now_s);
             }
             // RFC 1995 2: it has no later version. Several servers may have its address: another one has answered the SOA query.
             TransferResult::Current { .. } => self.transfer_failed(zone.index, CheckFailure::OlderSerial, now_s),
@@ -190,20 +200,18 @@ impl RefreshScheduler {
         self.enqueue(zone.index, Lane::Urgent);
     }
 
-    /// A primary has the version that is served.
-    fn refreshed(&mut self, index: u32, expire_s: Option<u32>, now_s: u32) {
+    /// A primary has the version that is served, which expires there at this time.
+    fn refreshed(&mut self, index: u32, expires_at_s: Option<u32>, now_s: u32) {
         let latest_s = now_s.saturating_add(self.limited_timers(index).expire_s);
         let slot = &mut self.slots[index as usize];
         let was_expired = slot.flags.take(Flags::EXPIRED);
         slot.flags.clear(Flags::WHOLE);
         slot.failed = 0;
         (slot.state, slot.failures) = (ZoneState::Idle, 0);
-        slot.expires_at_s = match expire_s {
+        slot.expires_at_s = match expires_at_s.map(|at_s| at_s.min(latest_s)) {
+            Some(offered_s) if was_expired => offered_s,
             // RFC 7314 4: the later of both times, so that secondaries of each other do not keep a zone alive.
-            Some(expire_s) => {
-                let offered_s = now_s.saturating_add(expire_s.max(1)).min(latest_s);
-                if was_expired { offered_s } else { slot.expires_at_s.max(offered_s) }
-            }
+            Some(offered_s) => slot.expires_at_s.max(offered_s),
             None => latest_s,
         };
         let serial = slot.serial;
@@ -305,7 +313,7 @@ impl RefreshScheduler {
 
 impl Check {
     /// Adds the serial of a primary: the highest wins; among equals the first, but not one whose transfer just failed.
-    fn add(&mut self, serial: u32, expire_s: Option<u32>, candidate: Candidate, slot: ZoneSlot) {
+    fn add(&mut self, serial: u32, expires_at_s: Option<u32>, candidate: Candidate, slot: ZoneSlot) {
         let is_newer_than_served = !slot.is_served() || is_later(serial, slot.serial);
         let is_better = self.best.is_none_or(|(best, of)| match (candidate.has_failed, of.has_failed) {
             (false, true) => is_newer_than_served,
@@ -313,8 +321,8 @@ impl Check {
             _ => is_later(serial, best),
         });
         if serial == slot.serial {
-            self.expire_s = self.expire_s.max(expire_s);
-            self.is_confirmed_in_full |= expire_s.is_none();
+            self.expires_at_s = self.expires_at_s.max(expires_at_s);
+            self.is_confirmed_in_full |= expires_at_s.is_none();
         }
         if is_better {
             self.best = Some((serial, candidate));

@@ -37,6 +37,24 @@ fn rfc_7314_4_a_primary_without_the_expire_option_renews_the_zone_beside_one_tha
     }
 }
 
+/// Secondaries of each other would keep a zone alive if they waited for a dead primary at each check, and counted from the end of that.
+#[test]
+fn rfc_7314_4_the_expire_option_counts_from_the_arrival_of_the_answer() {
+    for (waited_s, is_served) in [(8, true), (10, false)] {
+        let mut scheduler = with_served_zone(2);
+        actions(&mut scheduler, 11_001);
+        let answer = ProbeResult::Answer { serial: 5, expire_s: Some(10) };
+        scheduler.probe_result(id(0), A, answer, 11_001);
+        scheduler.probe_result(id(0), B, ProbeResult::Timeout, 11_001 + waited_s);
+        let actions = actions(&mut scheduler, 11_001 + waited_s);
+        let refreshed = actions.iter().find_map(|action| match action {
+            RefreshAction::Refreshed { timers, .. } => Some(timers.expires_at_s),
+            _ => None,
+        });
+        assert_eq!(refreshed, is_served.then_some(11_011), "{actions:?}");
+    }
+}
+
 /// RFC 1034 4.3.5: RETRY applies when all have failed.
 #[test]
 fn after_a_failed_transfer_every_other_primary_is_tried_at_once_and_each_once() {
