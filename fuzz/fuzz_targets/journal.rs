@@ -345,6 +345,10 @@ impl Disk for MemoryDisk {
         Ok(())
     }
 
+    fn has(&self, name: &str, file: &MemoryFile) -> bool {
+        self.lock().get(name).is_some_and(|found| Arc::ptr_eq(found, &file.0))
+    }
+
     fn free_octets(&self) -> io::Result<u64> {
         Ok(u64::MAX)
     }
@@ -369,6 +373,11 @@ impl DiskFile for MemoryFile {
         let len = rest.len().min(out.len());
         out[..len].copy_from_slice(&rest[..len]);
         Ok(len)
+    }
+
+    fn truncate(&self, len: u64) -> io::Result<()> {
+        self.lock().truncate(len as usize);
+        Ok(())
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {

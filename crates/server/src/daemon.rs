@@ -15,7 +15,6 @@ use netio::signal::{Signal, Signals};
 use tracing::{error, info, warn};
 use wire::message::Rcode;
 
-use crate::added_zones::ADDED_ZONES;
 use crate::cli;
 use crate::command::{print_findings, read_config};
 use crate::config::value::{FilePath, TlsEndpoint};
@@ -33,6 +32,7 @@ use crate::privileges::{self, UserError};
 use crate::report::FindingReport;
 use crate::sources::Sources;
 use crate::state_dir::{self, StateDir, StateDirError};
+use crate::storage::disk::StateFolder;
 use crate::storage::{StorageThread, StoreLimits};
 use crate::systemd_notify::Notifier;
 use crate::tls::{DaemonTls, TlsFileError};
@@ -123,7 +123,7 @@ fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<
     let removed_from = frozen_zones.clone();
     writer.freeze_later(frozen_before, move || removed_from.store_soon());
     match &state_dir {
-        Some(state_dir) => writer.open_added_zones(&state_dir.file(ADDED_ZONES)),
+        Some(state_dir) => writer.open_added_zones(StateFolder::of_state_dir(state_dir)),
         None => writer.keep_stored_zones(),
     }
     let (notify_handle, update_handle) = (handle.clone(), handle.clone());

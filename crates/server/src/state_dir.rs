@@ -15,7 +15,6 @@ use std::path::{Path, PathBuf};
 use netio::file::{is_link_loop, open_directory, open_no_link};
 use netio::privilege::{Identity, current_user};
 
-use crate::added_zones::{ADDED_ZONES, DAMAGED_ZONES};
 use crate::frozen_zones::FROZEN_ZONES;
 use crate::printable::printable_path;
 use crate::replace_file::sync_folder;
@@ -69,6 +68,10 @@ pub enum StateDirError {
 
 /// The control socket in the state-dir.
 pub const CONTROL_SOCKET: &str = "control.sock";
+/// The zones of `zonda zone add`.
+pub const ADDED_ZONES: &str = "added-zones";
+/// A copy of that file with its damaged lines.
+pub const DAMAGED_ZONES: &str = "added-zones.damaged";
 /// The folder of the journal in a state-dir.
 pub const JOURNAL: &str = "journal";
 /// A journal that this version of zonda cannot read is renamed to this and more.

@@ -4,8 +4,7 @@
 //! space and its checksum: the CRC-32C of what precedes that, in hexadecimal. A line counts once its newline is on disk: one that a crash has
 //! cut off is dropped.
 //!
-//! Format 2 had no numbers, format 1 no first line and no checksums either. They are read, and rewritten in format 3 at the next start: until
-//! that works, a file begins with lines of the other format.
+//! Format 2 had no numbers, format 1 no first line and no checksums either. They are read, and rewritten in format 3 at the next start.
 
 use std::collections::HashMap;
 use std::fmt::{Arguments, Write as _};
@@ -14,8 +13,8 @@ use std::io;
 use tracing::{error, warn};
 use wire::{Name, NameRef};
 
-use super::{ADDED_ZONES, DAMAGED_ZONES};
 use crate::printable::quoted;
+use crate::state_dir::{ADDED_ZONES, DAMAGED_ZONES};
 
 /// Added zones.
 pub type AddedZones = HashMap<Name, Addition>;
@@ -51,8 +50,6 @@ pub struct Contents {
     pub zones: AddedZones,
     /// Lines were left out: there may have been more zones, and some may have been removed.
     pub is_damaged: bool,
-    /// There is nothing else in the file.
-    pub(super) is_compact: bool,
 }
 
 /// The first line of a file, without its checksum.
@@ -67,7 +64,6 @@ const CHECKSUM_LEN: usize = 9;
 /// Reads all lines. Fails only if another version of zonda has written them.
 pub(super) fn replay(text: &[u8]) -> io::Result<Contents> {
     let (mut zones, mut lines, mut damage) = (AddedZones::new(), 0, Damage::default());
-    let mut is_current = false;
     // No line after the first one with a checksum is of format 1.
     let mut has_checksums = false;
     let end = complete_len(text);
@@ -78,7 +74,7 @@ pub(super) fn replay(text: &[u8]) -> io::Result<Contents> {
         has_checksums |= checked.is_some();
         let words = checked.or_else(|| Some(line).filter(|_| !has_checksums));
         if let Some(version) = checked.and_then(|words| words.strip_prefix(HEADER.as_bytes())) {
-            is_current = check_version(version)?;
+            check_version(version)?;
             continue;
         }
         match words.and_then(parse) {
@@ -91,9 +87,7 @@ pub(super) fn replay(text: &[u8]) -> io::Result<Contents> {
         warn!("the last line of `{ADDED_ZONES}` was cut off by a crash: it was not acknowledged");
     }
     damage.report();
-    let is_damaged = damage.lines > 0;
-    let is_compact = !is_damaged && end == text.len() && is_current && lines == 1 + zones.len();
-    Ok(Contents { zones, is_damaged, is_compact })
+    Ok(Contents { zones, is_damaged: damage.lines > 0 })
 }
 
 /// The octets before the checksum, if that is right.
@@ -107,10 +101,10 @@ fn checksum_of(words: &[u8]) -> String {
     format!(" {:08x}", crc32c::crc32c(words))
 }
 
-/// Whether this is the version that is written; fails if it is not known.
-fn check_version(version: &[u8]) -> io::Result<bool> {
+/// Fails if this version is not known.
+fn check_version(version: &[u8]) -> io::Result<()> {
     if [FORMAT_VERSION, EARLIER_VERSION].map(str::as_bytes).contains(&version) {
-        return Ok(version == FORMAT_VERSION.as_bytes());
+        return Ok(());
     }
     let version = String::from_utf8_lossy(version);
     Err(io::Error::other(format!("its format is {}: use the version of zonda that wrote it", quoted(&version))))

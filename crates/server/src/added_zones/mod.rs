@@ -1,35 +1,33 @@
 //! The zones of `zonda zone add`, kept in the state-dir: a text file that every addition and removal is appended to.
 //!
-//! The file is rewritten without the zones that were removed at a start, and when it has doubled.
+//! The file is rewritten, without the zones that were removed, at each start and when it has doubled.
 
+#[cfg(test)]
+mod crash_tests;
 mod line_format;
 mod saver;
 
-use std::fs::{self, File, Metadata};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::io;
 
-use netio::file::open_no_link;
 use tracing::warn;
 
-use crate::replace_file::{replace_file, sync_folder};
+use crate::state_dir::{ADDED_ZONES, DAMAGED_ZONES};
+use crate::storage::disk::{Disk, DiskFile, read_full};
 use crate::write_help::write_help;
 pub use line_format::{AddedZones, Addition, Contents, Edit, is_storable};
 use line_format::{complete_len, replay, text_of};
-pub use saver::{SaveRequest, Saver};
-
-/// The file in the state-dir.
-pub const ADDED_ZONES: &str = "added-zones";
-/// A copy of a file with damaged lines, beside it.
-pub const DAMAGED_ZONES: &str = "added-zones.damaged";
+#[cfg(test)]
+pub use saver::RETRY;
+pub use saver::{SaveQueue, SaveRequest, Saver};
 
 /// The file, open for appending.
-pub struct AddedZonesFile {
-    path: PathBuf,
-    file: File,
-    /// The length that is known to be on disk.
-    synced_len: u64,
+pub struct AddedZonesFile<D: Disk> {
+    state_dir: D,
+    file: D::File,
+    /// The length of what counts.
+    saved_len: u64,
+    /// Whether that is on disk.
+    is_synced: bool,
     /// The length after the last attempt to rewrite it.
     rewritten_len: u64,
 }
@@ -37,78 +35,78 @@ pub struct AddedZonesFile {
 /// A file that has not grown by this much is not rewritten.
 const MIN_GROWTH: u64 = 64 << 10;
 
-impl AddedZonesFile {
-    /// Opens the file and returns the zones in it.
-    pub fn open(path: &Path) -> io::Result<(AddedZonesFile, Contents)> {
-        let mut text = Vec::new();
-        open_no_link(path, true)?.read_to_end(&mut text)?;
+impl<D: Disk> AddedZonesFile<D> {
+    /// Opens the file and returns the zones in it. It is written anew: a process that was killed, or whose last sync failed, may have left
+    /// lines that can be read and are not on disk.
+    pub fn open(state_dir: D) -> io::Result<(AddedZonesFile<D>, Contents)> {
+        let text = read(&open_or_create(&state_dir)?)?;
         let contents = replay(&text)?;
-        if !contents.is_compact
-            && let Err(error) = keep_and_rewrite(path, &text, &contents)
-        {
-            // The disk may be full. Whichever file is there now has all zones, so its length is read anew.
-            warn_not_rewritten(&error);
+        let rewritten = keep_and_rewrite(&state_dir, &text, &contents);
+        if let Err(error) = &rewritten {
+            let help = write_help(error, "the state-dir");
+            warn!(help, "`{ADDED_ZONES}` in the state-dir cannot be rewritten, zonda tries again every 10 s: {error}");
         }
-        let mut file = open_no_link(path, false)?;
-        text.clear();
-        file.read_to_end(&mut text)?;
-        let synced_len = complete_len(&text) as u64;
-        // It may be new, and must survive a crash.
-        sync_folder(path)?;
-        let file = AddedZonesFile { path: path.to_owned(), file, synced_len, rewritten_len: synced_len };
-        Ok((file, contents))
+        // Whichever file is there now has all zones.
+        let file = open_or_create(&state_dir)?;
+        let saved_len = complete_len(&read(&file)?) as u64;
+        let is_synced = rewritten.is_ok();
+        Ok((AddedZonesFile { state_dir, file, saved_len, is_synced, rewritten_len: saved_len }, contents))
     }
 
     /// Appends text and waits until it is on disk. After an error none of it counts.
     fn append(&mut self, text: &str) -> io::Result<()> {
-        self.file.set_len(self.synced_len)?;
-        self.file.write_all_at(text.as_bytes(), self.synced_len)?;
-        self.file.sync_data()?;
         if !self.is_in_place() {
-            // It would be lost with this descriptor.
-            self.put_back(self.synced_len + text.len() as u64)?;
-        } else {
-            self.synced_len += text.len() as u64;
+            warn!(
+                "`{ADDED_ZONES}` in the state-dir was removed or replaced while zonda was using it; it is written again"
+            );
+            // What is appended would be lost with this descriptor.
+            return self.write_anew(text);
         }
+        if !self.is_synced {
+            // What is appended might be there without what precedes it.
+            return self.write_anew(text);
+        }
+        self.file.truncate(self.saved_len)?;
+        self.file.write_at(text.as_bytes(), self.saved_len)?;
+        self.file.sync()?;
+        self.saved_len += text.len() as u64;
         Ok(())
     }
 
-    /// Whether the path still leads to the open file.
+    /// Whether the name still leads to the open file.
     fn is_in_place(&self) -> bool {
-        let id = |metadata: Metadata| (metadata.dev(), metadata.ino());
-        let [open, there] = [self.file.metadata(), fs::symlink_metadata(&self.path)];
-        open.ok().map(id) == there.ok().map(id)
+        self.state_dir.has(ADDED_ZONES, &self.file)
     }
 
-    /// Writes the zones in the first `len` octets of the open file to the path: somebody has removed or replaced that.
-    fn put_back(&mut self, len: u64) -> io::Result<()> {
-        warn!("`{ADDED_ZONES}` in the state-dir was removed or replaced while zonda was using it; it is written again");
-        let mut text = vec![0; len as usize];
-        self.file.read_exact_at(&mut text, 0)?;
-        keep_and_rewrite(&self.path, &text, &replay(&text)?)?;
+    /// Replaces the file by one with its zones after more lines.
+    fn write_anew(&mut self, lines: &str) -> io::Result<()> {
+        let mut text = read(&self.file)?;
+        text.truncate(self.saved_len as usize);
+        text.extend_from_slice(lines.as_bytes());
+        keep_and_rewrite(&self.state_dir, &text, &replay(&text)?)?;
         self.open_rewritten()
     }
 
     /// Rewrites the file if it has more than doubled: most of its zones may have been removed. After an error the old file counts.
     fn rewrite_if_grown(&mut self) -> io::Result<()> {
-        if self.synced_len < 2 * self.rewritten_len + MIN_GROWTH {
+        if self.saved_len < 2 * self.rewritten_len + MIN_GROWTH {
             return Ok(());
         }
         // Not before it has doubled again, even if this fails.
-        self.rewritten_len = self.synced_len;
-        let mut text = Vec::new();
-        open_no_link(&self.path, true)?.read_to_end(&mut text)?;
+        self.rewritten_len = self.saved_len;
+        let text = read(&open_or_create(&self.state_dir)?)?;
         let contents = replay(&text)?;
-        let rewritten = keep_and_rewrite(&self.path, &text, &contents);
-        // Either file has all zones, and only whole lines.
+        let rewritten = keep_and_rewrite(&self.state_dir, &text, &contents);
+        // Either file has all zones, and only whole lines. After an error, a power failure may bring the other one back.
         self.open_rewritten()?;
+        self.is_synced = rewritten.is_ok();
         rewritten
     }
 
     fn open_rewritten(&mut self) -> io::Result<()> {
-        self.file = open_no_link(&self.path, false)?;
-        self.synced_len = self.file.metadata()?.len();
-        self.rewritten_len = self.synced_len;
+        self.file = self.state_dir.open(ADDED_ZONES)?;
+        self.saved_len = self.file.length()?;
+        (self.is_synced, self.rewritten_len) = (true, self.saved_len);
         Ok(())
     }
 
@@ -116,24 +114,51 @@ impl AddedZonesFile {
     /// from its place is kept open, as nothing else has the zones.
     fn reopen(&mut self) -> io::Result<()> {
         if self.is_in_place() {
-            self.file = open_no_link(&self.path, false)?;
+            self.file = self.state_dir.open(ADDED_ZONES)?;
         }
         Ok(())
     }
 }
 
-/// Writes the file anew. One with damaged lines is kept under another name, or as it is if that fails.
-fn keep_and_rewrite(path: &Path, text: &[u8], contents: &Contents) -> io::Result<()> {
-    if contents.is_damaged {
-        replace_file(&path.with_file_name(DAMAGED_ZONES), 0o600, |mut file| file.write_all(text))?;
+fn open_or_create<D: Disk>(state_dir: &D) -> io::Result<D::File> {
+    match state_dir.open(ADDED_ZONES) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => state_dir.create(ADDED_ZONES),
+        opened => opened,
     }
-    rewrite(path, &contents.zones)
 }
 
-/// Writes the file anew, with a line for each zone.
-fn rewrite(path: &Path, zones: &AddedZones) -> io::Result<()> {
-    let text = text_of(zones);
-    replace_file(path, 0o600, |mut file| file.write_all(text.as_bytes()))
+/// All of a file.
+fn read(file: &impl DiskFile) -> io::Result<Vec<u8>> {
+    let mut text = vec![0; file.length()? as usize];
+    let len = read_full(file, &mut text, 0)?;
+    text.truncate(len);
+    Ok(text)
+}
+
+/// Writes the file anew. One with damaged lines is kept under another name, or as it is if that fails.
+fn keep_and_rewrite(state_dir: &impl Disk, text: &[u8], contents: &Contents) -> io::Result<()> {
+    if contents.is_damaged {
+        replace(state_dir, DAMAGED_ZONES, text)?;
+    }
+    replace(state_dir, ADDED_ZONES, text_of(&contents.zones).as_bytes())
+}
+
+/// Replaces a file as a whole: a start after a crash finds the old contents or the new ones.
+fn replace(state_dir: &impl Disk, name: &str, text: &[u8]) -> io::Result<()> {
+    let new = format!(".{name}.new");
+    match state_dir.remove(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => (),
+    }
+    let file = state_dir.create(&new)?;
+    let written = file.write_at(text, 0).and_then(|()| file.sync());
+    let renamed = written.and_then(|()| state_dir.rename(&new, name));
+    if renamed.is_err() {
+        // It may be incomplete, on a full disk for example.
+        _ = state_dir.remove(&new);
+    }
+    renamed?;
+    state_dir.sync_directory()
 }
 
 fn warn_not_rewritten(error: &io::Error) {
@@ -143,10 +168,21 @@ fn warn_not_rewritten(error: &io::Error) {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, File};
+    use std::path::Path;
+
     use wire::Name;
 
     use super::line_format::{HEADER, append_line};
     use super::*;
+    use crate::simulated_disk::{Random, SimulatedDisk};
+    use crate::storage::disk::StateFolder;
+
+    /// Opens the file at this path.
+    fn open(path: &Path) -> io::Result<(AddedZonesFile<StateFolder>, Contents)> {
+        let folder = path.parent().expect("it has a folder");
+        AddedZonesFile::open(StateFolder::new(File::open(folder)?, folder)?)
+    }
 
     fn name(text: &str) -> Name {
         text.parse().expect("a name")
@@ -158,7 +194,7 @@ mod tests {
     }
 
     fn zones(path: &Path) -> AddedZones {
-        AddedZonesFile::open(path).expect("it is ours").1.zones
+        open(path).expect("it is ours").1.zones
     }
 
     fn lines(edits: &[Edit]) -> String {
@@ -179,7 +215,7 @@ mod tests {
     fn lines_are_replayed_and_the_file_is_rewritten() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join(ADDED_ZONES);
-        let (mut file, contents) = AddedZonesFile::open(&path).expect("a new file");
+        let (mut file, contents) = open(&path).expect("a new file");
         assert_eq!((contents.zones.len(), contents.is_damaged), (0, false));
         let odd = Name::from_wire(b"\x04a \nb\x01-\0").expect("a name");
         let numbered = Addition { template: "u".into(), number: 77 };
@@ -189,9 +225,7 @@ mod tests {
         let expected = AddedZones::from([(odd, "t".into()), (name("b."), numbered)]);
         assert_eq!(zones(&path), expected);
         assert_eq!(fs::read_to_string(&path).expect("text").lines().count(), 3);
-        let inode = || fs::metadata(&path).expect("it is there").ino();
-        let before = inode();
-        assert_eq!((zones(&path), inode()), (expected, before), "it is not rewritten again");
+        assert_eq!(zones(&path), expected);
     }
 
     /// A catalog of short-lived zones would fill the disk until the next start.
@@ -199,13 +233,13 @@ mod tests {
     fn the_file_is_rewritten_when_it_has_doubled() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join(ADDED_ZONES);
-        let (mut file, _) = AddedZonesFile::open(&path).expect("a new file");
+        let (mut file, _) = open(&path).expect("a new file");
         file.append(&lines(&[add("kept.")])).expect("space");
         let mut longest = 0;
         for _ in 0..20_000 {
             file.append(&lines(&[add("a.example."), remove("a.example.")])).expect("space");
             file.rewrite_if_grown().expect("space");
-            longest = longest.max(file.synced_len);
+            longest = longest.max(file.saved_len);
         }
         assert!(longest < MIN_GROWTH + 1000, "{longest}");
         file.append(&lines(&[add("last.")])).expect("space");
@@ -216,7 +250,7 @@ mod tests {
     fn a_file_that_was_removed_or_replaced_is_written_again() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join(ADDED_ZONES);
-        let (mut file, _) = AddedZonesFile::open(&path).expect("a new file");
+        let (mut file, _) = open(&path).expect("a new file");
         file.append(&lines(&[add("a."), add("b.")])).expect("space");
         fs::remove_file(&path).expect("it is there");
         file.append(&lines(&[remove("b."), add("c.")])).expect("space");
@@ -228,6 +262,31 @@ mod tests {
         assert_eq!(zones(&path), AddedZones::from(expected));
     }
 
+    /// A zone that was read at a start is served, and adding it again fails: it must survive as if it had been acknowledged.
+    #[test]
+    fn what_a_killed_process_has_written_is_synced_at_the_next_start() {
+        for seed in 0..20 {
+            let (disk, mut random) = (SimulatedDisk::default(), Random::new(seed));
+            let open = || AddedZonesFile::open(disk.clone()).expect("it is ours");
+            let (mut file, _) = open();
+            file.append(&lines(&[add("a.")])).expect("space");
+            // Killed before the sync.
+            disk.crash_in(Some(3));
+            file.append(&lines(&[add("b.")])).expect_err("the process has ended");
+            disk.crash_in(None);
+            if seed % 2 == 0 {
+                disk.fail_next_sync();
+            }
+            let (mut file, contents) = open();
+            assert_eq!((contents.zones.len(), file.is_synced), (2, seed % 2 == 1));
+            if !file.is_synced {
+                file.append("").expect("this sync succeeds");
+            }
+            disk.lose_power(&mut random);
+            assert_eq!(open().1.zones.len(), 2, "seed {seed}");
+        }
+    }
+
     /// As on a full disk: the new file would need the name of a folder.
     #[test]
     fn a_file_that_cannot_be_rewritten_is_used_as_it_is() {
@@ -235,12 +294,12 @@ mod tests {
         let path = folder.path().join(ADDED_ZONES);
         fs::create_dir(path.with_file_name(format!(".{ADDED_ZONES}.new"))).expect("a folder");
         fs::write(&path, "+ a. t\n+ b. t\n- a.\n+ cut of").expect("a file");
-        let (mut file, contents) = AddedZonesFile::open(&path).expect("it can be read");
+        let (mut file, contents) = open(&path).expect("it can be read");
         assert_eq!(contents.zones, AddedZones::from([(name("b."), "t".into())]));
+        file.append(&lines(&[add("c.")])).expect_err("it must be rewritten first");
+        fs::remove_dir(path.with_file_name(format!(".{ADDED_ZONES}.new"))).expect("it is there");
         file.append(&lines(&[add("c.")])).expect("space");
         let expected = AddedZones::from(["b.", "c."].map(|zone| (name(zone), "t".into())));
-        assert_eq!(zones(&path), expected, "format 1, then 3");
-        fs::remove_dir(path.with_file_name(format!(".{ADDED_ZONES}.new"))).expect("it is there");
         assert_eq!(zones(&path), expected);
         assert!(fs::read(&path).expect("text").starts_with(b"= added-zones 3 "));
         // Format 2, which is rewritten, too.
@@ -293,7 +352,7 @@ mod tests {
             let mut damaged = text.clone();
             damaged[at / 8] ^= 1 << (at % 8);
             let contents = replay(&damaged).expect("this version wrote it");
-            assert!(contents.is_damaged && !contents.is_compact, "bit {at}");
+            assert!(contents.is_damaged, "bit {at}");
             let lost = all.keys().filter(|zone| !contents.zones.contains_key(*zone)).count();
             assert!(lost <= 2, "bit {at}: {:?}", contents.zones);
             let mut wrong = contents.zones.iter().filter(|(zone, addition)| all.get(*zone) != Some(addition));
@@ -307,11 +366,11 @@ mod tests {
         let path = folder.path().join(ADDED_ZONES);
         let text = lines(&[add("a."), add("b."), add("c.")]).replace("+ b.", "+ B.");
         fs::write(&path, &text).expect("a file");
-        let (_, contents) = AddedZonesFile::open(&path).expect("it is ours");
+        let (_, contents) = open(&path).expect("it is ours");
         assert!(contents.is_damaged);
         assert_eq!(contents.zones, AddedZones::from(["a.", "c."].map(|zone| (name(zone), "t".into()))));
         assert_eq!(fs::read_to_string(path.with_file_name(DAMAGED_ZONES)).expect("the copy"), text);
-        let (_, contents) = AddedZonesFile::open(&path).expect("it is ours");
+        let (_, contents) = open(&path).expect("it is ours");
         assert_eq!((contents.is_damaged, contents.zones.len()), (false, 2), "it is rewritten without the damage");
     }
 
@@ -323,7 +382,7 @@ mod tests {
         append_line(&mut text, format_args!("{HEADER}4"));
         text.push_str("@ something new\n");
         fs::write(&path, &text).expect("a file");
-        let error = AddedZonesFile::open(&path).err().expect("nobody knows what it means").to_string();
+        let error = open(&path).err().expect("nobody knows what it means").to_string();
         assert!(error.contains("its format is `4`: use the version of zonda that wrote it"), "{error}");
         assert_eq!(fs::read_to_string(&path).expect("it is there"), text);
     }

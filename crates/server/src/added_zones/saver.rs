@@ -8,6 +8,7 @@ use std::time::Duration;
 use tracing::error;
 
 use super::{AddedZonesFile, Edit, warn_not_rewritten};
+use crate::storage::disk::Disk;
 use crate::write_help::write_help;
 
 /// Edits to write, in the order in which the writer made them.
@@ -23,14 +24,13 @@ pub struct SaveRequest {
 pub struct Saver(Sender<SaveRequest>);
 
 /// Time until another attempt after a failure, even if nobody asks for one.
-const RETRY: Duration = Duration::from_secs(10);
+pub const RETRY: Duration = Duration::from_secs(10);
 
 impl Saver {
-    /// Starts the thread.
-    pub fn start(file: AddedZonesFile) -> io::Result<Saver> {
+    /// The file's queue, and what sends to it.
+    pub fn new<D: Disk>(file: AddedZonesFile<D>) -> (Saver, SaveQueue<D>) {
         let (sender, requests) = channel();
-        thread::Builder::new().name("added-zones".into()).spawn(move || save_all(file, &requests))?;
-        Ok(Saver(sender))
+        (Saver(sender), SaveQueue { file, requests, unsaved: String::new() })
     }
 
     /// Writes edits soon.
@@ -40,35 +40,70 @@ impl Saver {
     }
 }
 
-fn save_all(mut file: AddedZonesFile, requests: &Receiver<SaveRequest>) {
-    let mut unsaved = String::new();
-    loop {
-        let first = match unsaved.is_empty() {
-            true => requests.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            false => requests.recv_timeout(RETRY),
-        };
-        let mut replies = Vec::new();
-        match first {
-            Ok(request) => std::iter::once(request).chain(requests.try_iter()).for_each(|request| {
-                request.edits.iter().for_each(|edit| edit.append(&mut unsaved));
-                replies.extend(request.reply);
-            }),
-            Err(RecvTimeoutError::Timeout) => (),
-            Err(RecvTimeoutError::Disconnected) => return,
+/// What is to be written to the file.
+pub struct SaveQueue<D: Disk> {
+    file: AddedZonesFile<D>,
+    requests: Receiver<SaveRequest>,
+    /// Lines that could not be written yet.
+    unsaved: String,
+}
+
+impl<D: Disk> SaveQueue<D> {
+    /// Starts the thread.
+    pub fn start(self) -> io::Result<()> {
+        thread::Builder::new().name("added-zones".into()).spawn(move || self.run()).map(drop)
+    }
+
+    fn run(mut self) {
+        loop {
+            let first = match self.has_unsaved() {
+                false => self.requests.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                true => self.requests.recv_timeout(RETRY),
+            };
+            match first {
+                Ok(request) => self.save(Some(request)),
+                Err(RecvTimeoutError::Timeout) => self.save(None),
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
         }
-        let result = file.append(&unsaved);
+    }
+
+    /// Saves what waits, or tries again what could not be saved. Returns whether there was anything.
+    #[cfg(test)]
+    pub fn step(&mut self, tries_again: bool) -> bool {
+        let first = self.requests.try_recv().ok();
+        let is_due = first.is_some() || tries_again && self.has_unsaved();
+        if is_due {
+            self.save(first);
+        }
+        is_due
+    }
+
+    /// Whether something must be tried again.
+    pub fn has_unsaved(&self) -> bool {
+        !self.unsaved.is_empty() || !self.file.is_synced
+    }
+
+    /// Saves this request, those that wait, and what could not be saved before.
+    fn save(&mut self, first: Option<SaveRequest>) {
+        let mut replies = Vec::new();
+        first.into_iter().chain(self.requests.try_iter()).for_each(|request| {
+            request.edits.iter().for_each(|edit| edit.append(&mut self.unsaved));
+            replies.extend(request.reply);
+        });
+        let result = self.file.append(&self.unsaved);
         match &result {
-            Ok(()) => unsaved.clear(),
+            Ok(()) => self.unsaved.clear(),
             Err(error) => {
                 let help = write_help(error, "the state-dir");
                 error!(help, "added and removed zones cannot be saved, zonda tries again every 10 s: {error}");
-                _ = file.reopen();
+                _ = self.file.reopen();
             }
         }
         let result = result.map_err(|error| error.to_string());
         // A client that has left gets no reply.
         replies.into_iter().for_each(|reply| _ = reply.send(result.clone()));
-        if let Err(error) = file.rewrite_if_grown() {
+        if let Err(error) = self.file.rewrite_if_grown() {
             warn_not_rewritten(&error);
         }
     }

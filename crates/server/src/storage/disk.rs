@@ -1,9 +1,9 @@
 //! The files of the store: what it needs of a file system, so that a simulation can take the place of one.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use netio::file::{free_space, open_directory, open_no_link};
 use netio::privilege::current_user;
@@ -27,6 +27,8 @@ pub trait Disk: Send + Sync + 'static {
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Gives a file another name, in place of the file that has it.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// Whether an open file still has this name.
+    fn has(&self, name: &str, file: &Self::File) -> bool;
     /// How much may still be written.
     fn free_octets(&self) -> io::Result<u64>;
     /// Makes durable which files there are.
@@ -44,6 +46,8 @@ pub trait DiskFile: Send + Sync + 'static {
     fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<usize>;
     /// Writes all `bytes` at `offset`. After an error any part of them may have been written.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+    /// Cuts what follows the first `len` octets.
+    fn truncate(&self, len: u64) -> io::Result<()>;
     /// Makes durable what was written. After an error whatever was not durable before may be lost, even if a later call succeeds.
     #[track_caller]
     fn sync(&self) -> io::Result<()>;
@@ -73,9 +77,19 @@ impl StateFolder {
         }
         // The new folder itself must survive a crash.
         open_directory(&state_dir.file("."))?.sync_all()?;
+        StateFolder::new(folder, &state_dir.path().join(name))
+    }
+
+    /// The state-dir itself.
+    pub fn of_state_dir(state_dir: &StateDir) -> io::Result<StateFolder> {
+        StateFolder::new(open_directory(&state_dir.file("."))?, state_dir.path())
+    }
+
+    /// An open folder, and where it is.
+    pub(crate) fn new(folder: File, path: &Path) -> io::Result<StateFolder> {
+        let metadata = folder.metadata()?;
         // The path counts as it is configured: a start follows links in it anew.
-        let path = std::path::absolute(state_dir.path().join(name))?;
-        Ok(StateFolder { folder, path, id: (metadata.dev(), metadata.ino()) })
+        Ok(StateFolder { folder, path: std::path::absolute(path)?, id: (metadata.dev(), metadata.ino()) })
     }
 }
 
@@ -112,6 +126,12 @@ impl Disk for StateFolder {
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         fs::rename(within(&self.folder, from), within(&self.folder, to))
+    }
+
+    fn has(&self, name: &str, file: &File) -> bool {
+        let id = |metadata: Metadata| (metadata.dev(), metadata.ino());
+        let [open, there] = [file.metadata(), fs::symlink_metadata(within(&self.folder, name))];
+        open.ok().map(id) == there.ok().map(id)
     }
 
     fn free_octets(&self) -> io::Result<u64> {
@@ -154,6 +174,10 @@ impl DiskFile for File {
         self.write_all_at(bytes, offset)
     }
 
+    fn truncate(&self, len: u64) -> io::Result<()> {
+        self.set_len(len)
+    }
+
     fn sync(&self) -> io::Result<()> {
         self.sync_data()?;
         // What is written to a file without a name is lost as soon as it is closed.
@@ -165,7 +189,7 @@ impl DiskFile for File {
 }
 
 /// Reads as much of `out` as the file has at `offset`; returns how much.
-pub(super) fn read_full(file: &impl DiskFile, out: &mut [u8], offset: u64) -> io::Result<usize> {
+pub(crate) fn read_full(file: &impl DiskFile, out: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut done = 0;
     while done < out.len() {
         match file.read_at(&mut out[done..], offset + done as u64) {

@@ -1,15 +1,17 @@
 //! `zonda zone add` and `zonda zone remove`: zones that come and go without a reload, and survive a restart.
 
-use std::path::Path;
+use std::io;
 use std::sync::mpsc::SyncSender;
 
 use tracing::{error, info, warn};
 use wire::Name;
 
 use super::Writer;
-use crate::added_zones::{self, AddedZones, AddedZonesFile, Addition, Edit, SaveRequest, Saver};
+use crate::added_zones::{self, AddedZones, AddedZonesFile, Addition, Contents, Edit, SaveRequest, Saver};
 use crate::clock;
 use crate::control::ZoneFailure;
+use crate::state_dir::ADDED_ZONES;
+use crate::storage::disk::Disk;
 use crate::zones::zone_origin::ZoneOrigin;
 
 /// Zones to add or to remove.
@@ -24,24 +26,31 @@ pub struct EditRequest {
 
 impl Writer {
     /// Adds the zones that were added before the start, and keeps those that will be.
-    pub fn open_added_zones(&mut self, path: &Path) {
-        let opened = AddedZonesFile::open(path).and_then(|(file, contents)| Ok((Saver::start(file)?, contents)));
+    pub fn open_added_zones(&mut self, state_dir: io::Result<impl Disk>) {
+        let opened = state_dir.and_then(AddedZonesFile::open).and_then(|(file, contents)| {
+            let (saver, queue) = Saver::new(file);
+            queue.start()?;
+            Ok((saver, contents))
+        });
         match opened {
-            Ok((saver, contents)) => {
-                self.saver = Some(saver);
-                if contents.is_damaged {
-                    self.keep_stored_zones();
-                }
-                self.restore_added(contents.zones);
-            }
+            Ok((saver, contents)) => self.use_added_zones(saver, contents),
             Err(error) => {
                 error!(
-                    file = added_zones::ADDED_ZONES,
+                    file = ADDED_ZONES,
                     "the file in the state-dir cannot be used: zones that were added are not served: {error}"
                 );
                 self.keep_stored_zones();
             }
         }
+    }
+
+    /// As [`Writer::open_added_zones`], with a file that is open already.
+    pub(super) fn use_added_zones(&mut self, saver: Saver, contents: Contents) {
+        self.saver = Some(saver);
+        if contents.is_damaged {
+            self.keep_stored_zones();
+        }
+        self.restore_added(contents.zones);
     }
 
     /// Not all zones that were added are in the registry: what is stored of them must not be forgotten.
@@ -65,6 +74,8 @@ impl Writer {
         }
         if count > 0 {
             info!(zones = count, "added zones restored");
+            // As the configured zones: queries that come before they are loaded are not refused.
+            self.zones.publish_changes();
         }
         self.forget_taken_over(forgotten);
     }

@@ -168,6 +168,11 @@ impl ZoneRegistry {
         configured
     }
 
+    /// Publishes now what was added or changed, loaded or not.
+    pub fn publish_changes(&mut self) {
+        self.publisher.publish_changes(&self.zones);
+    }
+
     /// Publishes every loaded zone now.
     pub fn publish(&mut self) {
         self.publisher.publish(&self.zones);

@@ -70,8 +70,16 @@ pub type SyncSite = (&'static str, u32);
 struct FileState {
     visible: Vec<u8>,
     durable: Vec<u8>,
-    /// Writes since the last sync.
-    writes: Vec<(usize, Vec<u8>)>,
+    /// What was done since the last sync.
+    writes: Vec<Write>,
+}
+
+#[derive(Clone)]
+enum Write {
+    /// At this offset.
+    Octets(usize, Vec<u8>),
+    /// The new length.
+    Truncation(usize),
 }
 
 pub struct SimulatedFile {
@@ -156,14 +164,23 @@ impl SimulatedDisk {
         state.visible = state.durable.clone();
         let keeps = random.below(3);
         for file in &mut state.files {
-            for (offset, bytes) in std::mem::take(&mut file.writes) {
+            for write in std::mem::take(&mut file.writes) {
+                let (offset, bytes) = match write {
+                    Write::Octets(offset, bytes) => (offset, bytes),
+                    Write::Truncation(len) => {
+                        if keeps == 2 || keeps == 1 && random.one_in(2) {
+                            file.durable.truncate(len);
+                        }
+                        continue;
+                    }
+                };
                 for (index, sector) in bytes.chunks(SECTOR_LEN).enumerate() {
                     if keeps == 0 || keeps == 1 && random.one_in(2) {
                         continue;
                     }
                     let part =
                         if random.one_in(8) { random.below(sector.len() as u64 + 1) as usize } else { sector.len() };
-                    write(&mut file.durable, offset + index * SECTOR_LEN, &sector[..part]);
+                    overwrite(&mut file.durable, offset + index * SECTOR_LEN, &sector[..part]);
                 }
             }
             file.visible = file.durable.clone();
@@ -234,7 +251,7 @@ impl SimulatedDisk {
     }
 }
 
-fn write(content: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
+fn overwrite(content: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
     if content.len() < offset + bytes.len() {
         content.resize(offset + bytes.len(), 0);
     }
@@ -277,6 +294,10 @@ impl Disk for SimulatedDisk {
         let index = state.visible.remove(from).ok_or(io::ErrorKind::NotFound)?;
         state.visible.insert(to.to_owned(), index);
         Ok(())
+    }
+
+    fn has(&self, name: &str, file: &SimulatedFile) -> bool {
+        self.lock().visible.get(name) == Some(&file.index)
     }
 
     fn free_octets(&self) -> io::Result<u64> {
@@ -326,10 +347,19 @@ impl DiskFile for SimulatedFile {
         let is_full = state.is_full;
         let part = if stepped.is_err() || is_full { &bytes[..bytes.len() / 2] } else { bytes };
         let file = &mut state.files[self.index];
-        write(&mut file.visible, offset as usize, part);
-        file.writes.push((offset as usize, part.to_vec()));
+        overwrite(&mut file.visible, offset as usize, part);
+        file.writes.push(Write::Octets(offset as usize, part.to_vec()));
         stepped?;
         if is_full { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+    }
+
+    fn truncate(&self, len: u64) -> io::Result<()> {
+        let mut state = self.disk.lock();
+        SimulatedDisk::step(&mut state)?;
+        let file = &mut state.files[self.index];
+        file.visible.truncate(len as usize);
+        file.writes.push(Write::Truncation(len as usize));
+        Ok(())
     }
 
     #[track_caller]
@@ -345,7 +375,12 @@ impl DiskFile for SimulatedFile {
             return Err(io::ErrorKind::NotFound.into());
         }
         let file = &mut state.files[self.index];
-        writes.iter().for_each(|(offset, bytes)| write(&mut file.durable, *offset, bytes));
+        for write in writes {
+            match write {
+                Write::Octets(offset, bytes) => overwrite(&mut file.durable, offset, &bytes),
+                Write::Truncation(len) => file.durable.truncate(len),
+            }
+        }
         Ok(())
     }
 }

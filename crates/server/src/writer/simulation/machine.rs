@@ -22,6 +22,7 @@ use crate::persistence::{Persistence, journal_events};
 use crate::report::Report;
 use crate::simulated_disk::{Random, SimulatedDisk};
 use crate::sources::Sources;
+use crate::storage::disk::StateFolder;
 use crate::storage::{CommitLimits, Committer, NextStep, Store, StoreLimits};
 use crate::tls::DaemonTls;
 use crate::transfer::Now;
@@ -205,7 +206,8 @@ impl Process {
         let exchanges = Box::new(SimulatedExchanges(exchanges));
         let mut writer = Writer::with_network(setup, transfers, exchanges).expect("random numbers");
         if machine.number == PRIMARY {
-            writer.open_added_zones(&machine.config.with_extension("added"));
+            let folder = machine.config.parent().expect("it is in a folder");
+            writer.open_added_zones(std::fs::File::open(folder).and_then(|open| StateFolder::new(open, folder)));
         }
         let (notify, update) = (handle.clone(), handle.clone());
         let sinks = EventSinks {
