@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 INTO = $(DESTDIR)$(PREFIX)
 FUZZ_SECONDS ?= 60
-SEEDS ?= 1000
+SEEDS ?= 3000
 
 ZONDA = target/release/zonda
 LOAD = target/release/zonda-load
@@ -88,8 +88,8 @@ fuzz: ## each fuzz target for FUZZ_SECONDS
 		cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
 	done
 
-simulate: ## primaries and secondaries in simulated time, on networks, disks and machines that fail: SEEDS runs
-	SEEDS=$(SEEDS) cargo test -p zonda-server --lib --locked -- --nocapture writer::simulation
+simulate: ## primaries and secondaries in simulated time, on networks, clocks, disks and machines that fail: SEEDS runs, DURATION
+	SEEDS=$(SEEDS) cargo test -p zonda-server --lib --locked -- --nocapture simulation
 
 miri: ## names, messages and the tree under Miri (rustup +nightly component add miri), some minutes
 	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p zonda-wire -- --skip tsig

@@ -35,6 +35,8 @@ mod simulated_arrivals;
 #[path = "../tests/storage/simulated_disk.rs"]
 #[expect(dead_code, reason = "the tests of the store need more of it")]
 mod simulated_disk;
+#[cfg(test)]
+mod simulated_seeds;
 pub mod sources;
 pub mod state_dir;
 pub mod storage;

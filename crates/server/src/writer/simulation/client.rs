@@ -1,8 +1,8 @@
 //! A simulated client: replaces a record again and again, and repeats each update until it is acknowledged. Some clients send their updates to
 //! secondaries, which forward them.
 
-use wire::message::{Flags, Message, Opcode, Question, Rcode, Record};
-use wire::tsig::{Mac, TsigKey, TsigSigner, TsigVerifier};
+use wire::message::{Edns, Flags, Message, Opcode, Question, Rcode, Record};
+use wire::tsig::{Mac, TsigError, TsigKey, TsigSigner, TsigVerifier};
 use wire::{Class, Name, Rtype};
 
 use super::PRIMARY;
@@ -13,7 +13,7 @@ use crate::simulated_disk::Random;
 /// How long it waits for an answer.
 const TIMEOUT_MS: u64 = 1000;
 /// How long a message is repeated as it is: with another signature it is another update, and not recognized.
-const SIGNATURE_LIFETIME_S: u32 = 200;
+const SIGNATURE_LIFETIME_S: u32 = 100;
 /// The longest pause between two updates.
 const MAX_PAUSE_MS: u64 = 1500;
 
@@ -57,7 +57,7 @@ impl Sent {
 
 pub fn query(name: &str, rtype: Rtype) -> Vec<u8> {
     let question = Question { name: name.parse().expect("a name"), qtype: rtype, qclass: Class::IN };
-    Message { id: 7, questions: vec![question], ..Message::default() }.to_wire()
+    Message { id: 7, questions: vec![question], edns: Some(Edns::default()), ..Message::default() }.to_wire()
 }
 
 /// The value in a TXT record.
@@ -106,14 +106,24 @@ impl Client {
         self.next_ms = network.now_ms + TIMEOUT_MS;
     }
 
-    /// An answer has arrived; returns whether it acknowledges an update.
-    pub fn answered(&mut self, octets: &[u8], now_ms: u64, random: &mut Random) -> Result<bool, String> {
+    /// An answer has arrived; returns whether it acknowledges an update. BADTIME counts as no answer if clocks `may_be_wrong`.
+    pub fn answered(
+        &mut self,
+        octets: &[u8],
+        now_ms: u64,
+        random: &mut Random,
+        may_be_wrong: bool,
+    ) -> Result<bool, String> {
         let answer = Message::parse(octets).map_err(|error| error.to_string())?;
         let Some(sent) = self.waiting.as_ref().filter(|sent| sent.message[..2] == octets[..2]) else {
             return Ok(false);
         };
         if let (Some(key), Some(mac)) = (&self.key, &sent.mac) {
             let verified = TsigVerifier::new(key, mac).verify(octets, clock::real_s().into());
+            if may_be_wrong && [Err(TsigError::FromPeer(Rcode::BADTIME.0)), Err(TsigError::BadTime)].contains(&verified)
+            {
+                return Ok(false);
+            }
             verified.map_err(|error| format!("an answer to {}: {error}", self.owner()))?;
         }
         // What it requires is gone if a former copy of the message was applied and its response was lost.

@@ -4,25 +4,24 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, SyncSender, sync_channel};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use answer::{Request, Response, Transport};
 use wire::framing::frame;
 
-use super::PRIMARY;
 use super::exchanges::{Exchanges, SimulatedExchanges};
 use super::network::{Network, ProcessId, Sender, machine_at};
-use crate::added_zones::Edit;
+use crate::added_zones::{AddedZonesFile, Edit, RETRY, SaveQueue, Saver};
 use crate::clock;
 use crate::config::Config;
 use crate::config::reader::ConfigReader;
+use crate::control::ZoneFailure;
 use crate::listen::{EventSinks, IncomingUpdate, LateReply, Responder, ZoneResponder};
 use crate::log::Log;
 use crate::persistence::{Persistence, journal_events};
 use crate::report::Report;
 use crate::simulated_disk::{Random, SimulatedDisk};
 use crate::sources::Sources;
-use crate::storage::disk::StateFolder;
 use crate::storage::{CommitLimits, Committer, NextStep, Store, StoreLimits};
 use crate::tls::DaemonTls;
 use crate::transfer::Now;
@@ -36,20 +35,55 @@ use crate::writer::received_zone::ZoneReceiver;
 use crate::writer::{EditRequest, Writer, WriterSetup, queue, transfer_thread};
 use crate::zones::work_pool::deferred::{self, DeferredJob};
 
-/// How long a file that is not simulated may take to be written.
-const REAL_DISK_TIMEOUT: Duration = Duration::from_secs(60);
 /// The address of all clients.
 pub const CLIENT: [u8; 4] = [10, 0, 0, 99];
 
 pub struct Machine {
     pub number: usize,
+    /// The folder of the journal, and the state-dir itself.
     pub disk: SimulatedDisk,
+    pub state_dir: SimulatedDisk,
     pub limits: StoreLimits,
     pub config: PathBuf,
     pub starts: u64,
     pub process: Option<Process>,
     /// When it has its next turn, or is started again.
     pub wakes_at_ms: u64,
+    pub clock: WallClock,
+}
+
+/// The wall clock of a machine.
+#[derive(Clone, Copy)]
+pub struct WallClock {
+    /// By how much it is ahead of the time of the simulation.
+    pub step_s: i64,
+    /// When it was set last.
+    pub set_ms: u64,
+    /// When somebody notices that it is wrong.
+    pub right_at_ms: u64,
+}
+
+impl Default for WallClock {
+    fn default() -> WallClock {
+        WallClock { step_s: 0, set_ms: 0, right_at_ms: u64::MAX }
+    }
+}
+
+impl WallClock {
+    /// By how much it is ahead now.
+    pub fn read(&mut self, now_ms: u64) -> i64 {
+        if self.right_at_ms <= now_ms {
+            self.set_right(now_ms);
+        }
+        self.step_s
+    }
+
+    /// Ends what was wrong for TSIG.
+    pub fn set_right(&mut self, now_ms: u64) {
+        if self.right_at_ms != u64::MAX {
+            *self = WallClock { set_ms: now_ms, ..WallClock::default() };
+        }
+    }
 }
 
 /// Where the response to an update goes.
@@ -62,9 +96,19 @@ pub enum ReplyTo {
 /// The response to an update.
 type LateAnswer = (ReplyTo, Vec<u8>);
 
+/// A request to add or remove a zone.
+pub struct SentEdit {
+    pub to: ProcessId,
+    /// Whether all that the process knew of added zones was on disk.
+    pub is_all_saved: bool,
+    pub failed: Receiver<Vec<ZoneFailure>>,
+    pub is_saved: Receiver<Result<(), String>>,
+}
+
 /// What ends with the process.
 pub struct Process {
     id: ProcessId,
+    pub started_ms: u64,
     writer: Writer,
     handle: WriterHandle,
     committer: Committer<SimulatedDisk>,
@@ -77,6 +121,9 @@ pub struct Process {
     connections: Vec<(ConnectionId, u64, bool)>,
     exchanges: Exchanges,
     jobs: Vec<DeferredJob>,
+    /// Added and removed zones.
+    saves: SaveQueue<SimulatedDisk>,
+    save_retry: Option<Instant>,
     /// Responses to updates.
     late: (mpsc::Sender<LateAnswer>, Receiver<LateAnswer>),
     output: Vec<u8>,
@@ -146,12 +193,12 @@ pub fn now(network: &Network) -> Now {
 
 impl Machine {
     /// Starts the daemon from what the disk has, unless the machine crashes meanwhile.
-    pub fn start(&mut self, seed: u64) -> Result<(), String> {
+    pub fn start(&mut self, seed: u64, now_ms: u64) -> Result<(), String> {
         self.starts += 1;
         deferred::replace(Some(Vec::new()));
         let started = Process::start(self, seed);
         let jobs = deferred::replace(Some(Vec::new())).unwrap_or_default();
-        self.process = started?.map(|process| Process { jobs, ..process });
+        self.process = started?.map(|process| Process { jobs, started_ms: now_ms, ..process });
         Ok(())
     }
 
@@ -169,10 +216,24 @@ impl Machine {
         deferred::replace(Some(Vec::new()));
         self.process = None;
         deferred::replace(None);
-        if loses_power {
-            self.disk.lose_power(random);
+        for disk in self.disks() {
+            if loses_power {
+                disk.lose_power(random);
+            }
+            disk.crash_in(None);
         }
-        self.disk.crash_in(None);
+    }
+
+    pub fn disks(&self) -> [&SimulatedDisk; 2] {
+        [&self.disk, &self.state_dir]
+    }
+
+    pub fn set_full(&self, is_full: bool) {
+        self.disks().into_iter().for_each(|disk| disk.set_full(is_full));
+    }
+
+    pub fn has_crashed(&self) -> bool {
+        self.disks().into_iter().any(SimulatedDisk::has_crashed)
     }
 }
 
@@ -205,10 +266,16 @@ impl Process {
         let (exchanges, workers) = mpsc::channel();
         let exchanges = Box::new(SimulatedExchanges(exchanges));
         let mut writer = Writer::with_network(setup, transfers, exchanges).expect("random numbers");
-        if machine.number == PRIMARY {
-            let folder = machine.config.parent().expect("it is in a folder");
-            writer.open_added_zones(std::fs::File::open(folder).and_then(|open| StateFolder::new(open, folder)));
+        let (file, added) = match AddedZonesFile::open(machine.state_dir.clone()) {
+            Ok(opened) => opened,
+            Err(_) if machine.has_crashed() => return Ok(None),
+            Err(error) => return Err(error.to_string()),
+        };
+        if added.is_damaged {
+            return Err(format!("a crash of machine {} has damaged the added zones", machine.number));
         }
+        let (saver, saves) = Saver::new(file);
+        writer.use_added_zones(saver, added);
         let (notify, update) = (handle.clone(), handle.clone());
         let sinks = EventSinks {
             notify: Arc::new(move |message| notify.notify_received(message)),
@@ -217,6 +284,7 @@ impl Process {
         let responder = ZoneResponder::new(writer.subscribe(), sinks);
         Ok(Some(Process {
             id: machine.id(),
+            started_ms: 0,
             writer,
             handle,
             committer,
@@ -228,6 +296,8 @@ impl Process {
             connections: Vec::new(),
             exchanges: Exchanges::new(machine.id(), workers),
             jobs: Vec::new(),
+            save_retry: saves.has_unsaved().then(|| clock::now() + RETRY),
+            saves,
             late: mpsc::channel(),
             output: vec![0; 65_535],
             quiet_turns: 0,
@@ -237,10 +307,10 @@ impl Process {
     }
 
     /// Lets the threads of the daemon do some work each, in random order. Returns when the next turn is.
-    pub fn turn(&mut self, network: &mut Network, disk: &SimulatedDisk, base: Instant) -> u64 {
+    pub fn turn(&mut self, network: &mut Network, disks: [&SimulatedDisk; 2], base: Instant) -> u64 {
         let (mut is_busy, mut is_complete) = (false, true);
-        let first = network.random.below(5);
-        for actor in (first..5).chain(0..first) {
+        let first = network.random.below(6);
+        for actor in (first..6).chain(0..first) {
             if network.random.one_in(6) {
                 is_complete = false;
                 continue;
@@ -251,14 +321,15 @@ impl Process {
                 1 => self.run_transfers(network),
                 2 => self.run_storage(),
                 3 => self.exchanges.step(network),
+                4 => self.run_saver(),
                 _ => false,
             };
             self.jobs = deferred::replace(None).unwrap_or_default();
-            if actor == 4 {
+            if actor == 5 {
                 is_busy |= self.run_job(network);
             }
             self.send_late(network);
-            if disk.has_crashed() {
+            if disks.into_iter().any(SimulatedDisk::has_crashed) {
                 return network.now_ms;
             }
         }
@@ -267,12 +338,14 @@ impl Process {
         if self.quiet_turns < 2 || !self.jobs.is_empty() {
             return network.now_ms + network.random.below(4);
         }
+        self.quiet_turns = 0;
         self.next_ms(network, base)
     }
 
     fn next_ms(&self, network: &Network, base: Instant) -> u64 {
         let ms = |time: Instant| time.saturating_duration_since(base).as_micros().div_ceil(1000) as u64;
-        let wakes = [self.writer_wake, self.storage_wake, self.exchanges.due()].into_iter().flatten().map(ms);
+        let wakes =
+            [self.writer_wake, self.storage_wake, self.save_retry, self.exchanges.due()].into_iter().flatten().map(ms);
         let next = wakes.chain(self.engine.next_time(now(network))).min();
         next.unwrap_or(u64::MAX).max(network.now_ms + 1)
     }
@@ -296,23 +369,12 @@ impl Process {
         self.handle.request_reload(Some(reply)).is_ok()
     }
 
-    /// Adds or removes a zone, and waits until that is on disk, which is a real one.
-    pub fn edit_zone(&mut self, edit: Edit) -> Result<(), String> {
+    /// Adds or removes a zone.
+    pub fn request_edit(&mut self, edit: Edit) -> SentEdit {
         let ((failures, failed), (saved, is_saved)) = (sync_channel(1), sync_channel(1));
         self.handle.request_edits(EditRequest { edits: vec![edit], failures, saved });
-        deferred::replace(Some(std::mem::take(&mut self.jobs)));
-        let failed = loop {
-            match failed.try_recv() {
-                Ok(failed) => break failed,
-                Err(_) => _ = self.writer.handle_waiting(1),
-            }
-        };
-        self.jobs = deferred::replace(None).unwrap_or_default();
         self.quiet_turns = 0;
-        match failed.first() {
-            Some(failure) => Err(failure.reason.clone()),
-            None => is_saved.recv_timeout(REAL_DISK_TIMEOUT).map_err(|error| error.to_string())?,
-        }
+        SentEdit { to: self.id, is_all_saved: !self.saves.has_unsaved(), failed, is_saved }
     }
 
     fn run_transfers(&mut self, network: &mut Network) -> bool {
@@ -344,6 +406,15 @@ impl Process {
             NextStep::Now | NextStep::WhenQueued => None,
         };
         next == NextStep::Now
+    }
+
+    fn run_saver(&mut self) -> bool {
+        let tries_again = self.save_retry.is_some_and(|time| time <= clock::now());
+        let is_busy = self.saves.step(tries_again);
+        if is_busy {
+            self.save_retry = self.saves.has_unsaved().then(|| clock::now() + RETRY);
+        }
+        is_busy
     }
 
     /// Runs one of the jobs of the pools.
