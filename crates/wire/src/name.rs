@@ -276,8 +276,10 @@ impl fmt::Display for NameRef<'_> {
         if self.is_root() {
             return f.write_str(".");
         }
+        if self.labels().all(|label| label.iter().copied().all(is_plain)) {
+            return self.fmt_plain(f);
+        }
         for label in self.labels() {
-            // Most labels are written at once.
             for part in label.chunk_by(|a, b| is_plain(*a) && is_plain(*b)) {
                 match (std::str::from_utf8(part), part) {
                     (Ok(text), [first, ..]) if is_plain(*first) => f.write_str(text)?,
@@ -289,6 +291,21 @@ impl fmt::Display for NameRef<'_> {
             f.write_str(".")?;
         }
         Ok(())
+    }
+}
+
+impl NameRef<'_> {
+    /// Writes a name of plain characters at once: a dot replaces the length of each label but the first, and the root label.
+    fn fmt_plain(self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut buffer = [0; MAX_NAME_LEN];
+        let text = &mut buffer[..self.0.len() - 1];
+        text.copy_from_slice(&self.0[1..]);
+        let mut end = 0;
+        for label in self.labels() {
+            text[end + label.len()] = b'.';
+            end += label.len() + 1;
+        }
+        f.write_str(std::str::from_utf8(text).expect("plain characters are ASCII"))
     }
 }
 

@@ -10,6 +10,7 @@ use wire::{Name, NameRef};
 /// What users write for the zone's name in a path.
 const NAME: &str = "{name}";
 /// What a pattern has for the zone's name and for its first label; no path can contain NUL.
+const HOLE: u8 = 0;
 const NAME_HOLE: &str = "\0n";
 const LABEL_HOLE: &str = "\0l";
 
@@ -21,28 +22,35 @@ pub(super) fn template_pattern(file: &Path) -> Arc<[u8]> {
 /// The file of the zone with this name.
 pub(super) fn expand(pattern: &[u8], name: NameRef<'_>) -> PathBuf {
     let stem = stem(name);
-    let path = replaced(pattern, NAME_HOLE, &stem, usize::MAX);
-    OsString::from_vec(replaced(&path, LABEL_HOLE, first_label(&stem), usize::MAX)).into()
+    let mut path = Vec::with_capacity(pattern.len() + stem.len());
+    for (index, part) in pattern.split(|&octet| octet == HOLE).enumerate() {
+        let (name, rest) = match part {
+            [b'n', rest @ ..] if index > 0 => (stem.as_str(), rest),
+            [b'l', rest @ ..] if index > 0 => (first_label(&stem), rest),
+            _ => ("", part),
+        };
+        path.extend_from_slice(name.as_bytes());
+        path.extend_from_slice(rest);
+    }
+    OsString::from_vec(path).into()
 }
 
 /// Whether the file of a pattern depends on the zone's name.
 pub(super) fn has_hole(pattern: &[u8]) -> bool {
-    pattern.contains(&0)
+    pattern.contains(&HOLE)
 }
 
 /// The pattern for the file of one zone: the zone's name, or else its first label, is replaced in the last part of the path,
 /// so that the zones of a folder share one pattern. `{name}` is replaced as in a template.
 pub(super) fn file_pattern(file: &Path, name: NameRef<'_>) -> Vec<u8> {
     let file = file.as_os_str().as_bytes();
-    let pattern = replaced(file, NAME, NAME_HOLE, usize::MAX);
-    if pattern != file {
-        return pattern;
+    if find(file, NAME).is_some() {
+        return replaced(file, NAME, NAME_HOLE, usize::MAX);
     }
     let (folder, base) = file.split_at(file.iter().rposition(|&octet| octet == b'/').map_or(0, |slash| slash + 1));
     let stem = stem(name);
-    let holes = [(stem.as_str(), NAME_HOLE), (first_label(&stem), LABEL_HOLE)];
-    let patterns = holes.map(|(part, hole)| replaced(base, part, hole, 1));
-    let pattern = patterns.into_iter().find(|pattern| pattern != base);
+    let mut holes = [(stem.as_str(), NAME_HOLE), (first_label(&stem), LABEL_HOLE)].into_iter();
+    let pattern = holes.find_map(|(part, hole)| find(base, part).map(|_| replaced(base, part, hole, 1)));
     [folder, pattern.as_deref().unwrap_or(base)].concat()
 }
 
@@ -50,14 +58,19 @@ pub(super) fn file_pattern(file: &Path, name: NameRef<'_>) -> Vec<u8> {
 fn replaced(text: &[u8], part: &str, with: &str, count: usize) -> Vec<u8> {
     let (mut out, mut rest) = (Vec::with_capacity(text.len()), text);
     for _ in 0..count {
-        let is_part = |window: &[u8]| window.first() == part.as_bytes().first() && window == part.as_bytes();
-        let Some(at) = rest.windows(part.len()).position(is_part) else { break };
+        let Some(at) = find(rest, part) else { break };
         out.extend_from_slice(&rest[..at]);
         out.extend_from_slice(with.as_bytes());
         rest = &rest[at + part.len()..];
     }
     out.extend_from_slice(rest);
     out
+}
+
+/// Where `part` is first.
+fn find(text: &[u8], part: &str) -> Option<usize> {
+    let is_part = |window: &[u8]| window.first() == part.as_bytes().first() && window == part.as_bytes();
+    text.windows(part.len()).position(is_part)
 }
 
 fn first_label(stem: &str) -> &str {
@@ -70,9 +83,13 @@ pub fn stem(name: NameRef<'_>) -> String {
     if name.is_root() {
         return "root".into();
     }
-    let mut text = name.to_string().replace('/', "\\047");
+    let mut text = name.to_string();
     text.pop();
-    if text == "root" { "\\114oot".into() } else { text }
+    match text.as_str() {
+        "root" => "\\114oot".into(),
+        _ if text.contains('/') => text.replace('/', "\\047"),
+        _ => text,
+    }
 }
 
 /// The zone of the file `STEM.zone`; `root` and `@` are the root.
