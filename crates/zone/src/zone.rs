@@ -311,9 +311,8 @@ impl Zone {
         if let ZoneContent::Leaf(leaf) = &self.content
             && leaf.is_shareable()
             && let Some(apex) = self.apex_node().without_serial()
-            && let Some(without) = leaf.as_tree().with_first_value(apex).only_leaf()
         {
-            self.content = ZoneContent::Leaf(without.clone());
+            self.content = ZoneContent::Leaf(leaf.with_first_value(&apex));
         }
         self
     }

@@ -19,17 +19,27 @@ thread_local! {
 }
 
 impl Leaf {
-    /// The leaf with these octets: one that this thread made before, if it is small and was among the last ones.
+    /// A leaf of its own with these octets.
     pub(super) fn of(octets: &[u8]) -> Leaf {
-        if octets.len() > MAX_LEN {
-            return Leaf(Arc::from(octets));
-        }
+        Leaf(Arc::from(octets))
+    }
+
+    /// The leaf with these octets, at most [`MAX_LEN`]: one that this thread made before, if it was among the last ones.
+    fn shared(octets: &[u8]) -> Leaf {
         // Colliding leaves are only not shared.
         let slot = FixedState::default().hash_one(octets) as usize % SLOTS;
         RECENT.with_borrow_mut(|recent| match &recent[slot] {
             Some(known) if *known.0 == *octets => known.clone(),
             _ => recent[slot].insert(Leaf(Arc::from(octets))).clone(),
         })
+    }
+
+    /// This leaf, which is [shareable](Self::is_shareable), with another value of its first entry, of the same length.
+    pub(crate) fn with_first_value(&self, value: &[u8]) -> Leaf {
+        let mut octets = self.0.to_vec();
+        let at = self.block().entry(0).value.as_ptr().addr() - self.0.as_ptr().addr();
+        octets[at..at + value.len()].copy_from_slice(value);
+        Leaf::shared(&octets)
     }
 
     /// Whether it is small enough to be shared.
@@ -44,9 +54,8 @@ mod tests {
 
     #[test]
     fn equal_small_leaves_are_one() {
-        let is_shared = |len| Arc::ptr_eq(&Leaf::of(&vec![1; len]).0, &Leaf::of(&vec![1; len]).0);
-        assert!(is_shared(100) && !is_shared(MAX_LEN + 1));
-        let leaves: Vec<Leaf> = (0..255).map(|octet| Leaf::of(&[octet; 40])).collect();
+        assert!(Arc::ptr_eq(&Leaf::shared(&[1; 100]).0, &Leaf::shared(&[1; 100]).0));
+        let leaves: Vec<Leaf> = (0..255).map(|octet| Leaf::shared(&[octet; 40])).collect();
         assert!(leaves.iter().zip(0..).all(|(leaf, octet)| *leaf.0 == [octet; 40]));
     }
 }
