@@ -188,6 +188,9 @@ fn in_ranges<T: Send>(
         results.extend(more);
         return results;
     }
+    if runs.is_empty() {
+        return Vec::new();
+    }
     runs.sort_unstable_by(|a, b| staged.compare(a, b));
     vec![work(runs)]
 }

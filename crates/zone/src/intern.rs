@@ -126,8 +126,8 @@ impl RrsetIndex {
 pub(crate) enum Interner<'t> {
     /// Interns nothing, and knows the [`rrset_head`]: small zones save nothing more.
     Disabled,
-    /// Builds new tables.
-    New(Box<NewTables>),
+    /// Builds new tables, from the first use on: a small zone does without.
+    New(OnceLock<Box<NewTables>>),
     /// Uses the tables of the previous version without adding to them.
     Existing(&'t InternTables),
 }
@@ -163,14 +163,7 @@ const SHARDS: usize = 16;
 
 impl Interner<'_> {
     pub(crate) fn new() -> Interner<'static> {
-        Interner::New(Box::new(NewTables {
-            heads: Mutex::default(),
-            hasher: RandomState::default(),
-            shards: std::array::from_fn(|_| Mutex::default()),
-            count: 0.into(),
-            room: MAX_BYTES.into(),
-            parts_left: MAX_PARTS.into(),
-        }))
+        Interner::New(OnceLock::new())
     }
 
     pub(crate) fn existing(tables: &InternTables) -> Interner<'_> {
@@ -192,14 +185,7 @@ impl Interner<'_> {
         match self {
             Interner::Disabled => rrset_head::standard_number(head),
             Interner::Existing(tables) => tables.find_head(head),
-            Interner::New(tables) => {
-                let mut heads = tables.heads.lock().unwrap_or_else(PoisonError::into_inner);
-                find_head(&heads, head).or_else(|| {
-                    let number = u8::try_from(heads.len()).ok().filter(|&number| usize::from(number) < MAX_HEADS)?;
-                    heads.push(head);
-                    Some(number)
-                })
-            }
+            Interner::New(tables) => tables.get_or_init(NewTables::new).head(head),
         }
     }
 
@@ -208,7 +194,7 @@ impl Interner<'_> {
         match self {
             Interner::Disabled => None,
             Interner::Existing(tables) => tables.find_rrset(bytes),
-            Interner::New(tables) => tables.rrset(bytes),
+            Interner::New(tables) => tables.get_or_init(NewTables::new).rrset(bytes),
         }
     }
 
@@ -218,7 +204,7 @@ impl Interner<'_> {
     /// with the same records have the same stored form.
     pub(crate) fn shared_part(&self, bytes: &[u8]) -> Option<u32> {
         match self {
-            Interner::New(tables) => tables.shared_part(bytes),
+            Interner::New(tables) => tables.get_or_init(NewTables::new).shared_part(bytes),
             _ => self.rrset(bytes),
         }
     }
@@ -226,7 +212,7 @@ impl Interner<'_> {
     /// The octets of the RRsets that were interned.
     pub(crate) fn octets(&self) -> usize {
         match self {
-            Interner::New(tables) => (MAX_BYTES - tables.room.load(Relaxed)) as usize,
+            Interner::New(tables) => tables.get().map_or(0, |tables| (MAX_BYTES - tables.room.load(Relaxed)) as usize),
             _ => 0,
         }
     }
@@ -234,9 +220,11 @@ impl Interner<'_> {
     /// The new tables.
     pub(crate) fn finish(self) -> Arc<InternTables> {
         match self {
-            Interner::New(tables) => tables.finish().shared(),
-            _ => InternTables::default().shared(),
+            Interner::New(tables) => tables.into_inner().map(|tables| tables.finish()),
+            _ => None,
         }
+        .unwrap_or_default()
+        .shared()
     }
 }
 
@@ -245,6 +233,26 @@ fn find_head(heads: &[RrsetHead], head: RrsetHead) -> Option<u8> {
 }
 
 impl NewTables {
+    fn new() -> Box<NewTables> {
+        Box::new(NewTables {
+            heads: Mutex::default(),
+            hasher: RandomState::default(),
+            shards: std::array::from_fn(|_| Mutex::default()),
+            count: 0.into(),
+            room: MAX_BYTES.into(),
+            parts_left: MAX_PARTS.into(),
+        })
+    }
+
+    fn head(&self, head: RrsetHead) -> Option<u8> {
+        let mut heads = self.heads.lock().unwrap_or_else(PoisonError::into_inner);
+        find_head(&heads, head).or_else(|| {
+            let number = u8::try_from(heads.len()).ok().filter(|&number| usize::from(number) < MAX_HEADS)?;
+            heads.push(head);
+            Some(number)
+        })
+    }
+
     fn rrset(&self, bytes: &[u8]) -> Option<u32> {
         self.intern(bytes, || true)
     }
@@ -313,8 +321,7 @@ mod tests {
 
     #[test]
     fn the_size_of_interned_rrsets_is_limited() {
-        let Interner::New(mut tables) = Interner::new() else { unreachable!("new tables are new") };
-        tables.room = 10.into();
+        let tables = NewTables { room: 10.into(), ..*NewTables::new() };
         assert_eq!(tables.rrset(b"1234"), Some(0));
         assert_eq!(tables.rrset(b"1234567"), None);
         assert_eq!(tables.rrset(b"123456"), Some(1));

@@ -63,8 +63,8 @@ struct PartSorter {
     runs: Vec<EncodedRun>,
     /// The octets of `runs`.
     octets: usize,
-    /// The run that further owners may be appended to.
-    open: Option<RunEncoder>,
+    /// The run that further owners may be appended to. Boxed: the sorters of small zones, hundreds of which may be received at once, have none.
+    open: Option<Box<RunEncoder>>,
 }
 
 /// What a sorter made of its records.
@@ -117,7 +117,7 @@ impl RecordSorter {
 
     /// About the octets of memory that the records take.
     pub(crate) fn octets(&self) -> usize {
-        let encoded = |part: &PartSorter| part.octets + part.open.as_ref().map_or(0, RunEncoder::octets);
+        let encoded = |part: &PartSorter| part.octets + part.open.as_ref().map_or(0, |open| open.octets());
         self.stage.names.octets() + self.stage.nsec3.octets() + encoded(&self.names) + encoded(&self.nsec3)
     }
 
@@ -170,7 +170,7 @@ impl PartSorter {
         let staged = Staged(std::slice::from_ref(&stage));
         runs.sort_unstable_by(|a, b| staged.compare(a, b));
         self.encode(context, staged, &runs);
-        self.runs.extend(self.open.take().map(RunEncoder::finish));
+        self.runs.extend(self.open.take().map(|open| open.finish()));
     }
 
     fn encode(&mut self, context: &SorterContext<'_>, staged: Staged<'_>, runs: &[Run]) {
@@ -180,7 +180,7 @@ impl PartSorter {
             self.octets += full.octets();
             self.runs.push(full.finish());
         }
-        let open = self.open.get_or_insert_with(|| RunEncoder::new(apex));
+        let open = self.open.get_or_insert_with(|| Box::new(RunEncoder::new(apex)));
         open.append(context.options, context.interner, staged, runs);
     }
 }
