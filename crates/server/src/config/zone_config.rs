@@ -90,6 +90,8 @@ pub struct ZonePolicy {
     pub limits: ZoneLimits,
     /// Whether records that break a rule but can be served are errors.
     pub checks: CheckMode,
+    /// A hash of the rules by which this version of the program reads the file.
+    pub reading_rules_hash: u64,
 }
 
 impl ZonePolicy {
@@ -166,13 +168,6 @@ impl ZoneSource {
     pub fn has_same_file(&self, other: &ZoneSource) -> bool {
         self.pattern == other.pattern
     }
-
-    /// A hash of the rules by which this version of the program reads the file.
-    pub fn reading_rules_hash(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        (env!("CARGO_PKG_VERSION"), self.policy.reading_rules()).hash(&mut hasher);
-        hasher.finish()
-    }
 }
 
 /// A limit in octets, of which 0 means none.
@@ -228,7 +223,7 @@ impl ZonePolicy {
     /// The policy of a zone with these keys, which include those of the template and the defaults.
     pub(super) fn new(keys: ZoneKeys, config_folder: Option<&Path>) -> ZonePolicy {
         let number = |key: Option<u32>| key.unwrap_or_default();
-        ZonePolicy {
+        let mut policy = ZonePolicy {
             primaries: keys.primaries.unwrap_or_default(),
             allow_notify: keys.allow_notify.unwrap_or_default(),
             allow_transfer: keys.allow_transfer.unwrap_or_default(),
@@ -270,6 +265,11 @@ impl ZonePolicy {
                 nsec3_max_iterations: number(keys.nsec3_max_iterations.map(|limit| limit.0)) as u16,
             },
             checks: keys.checks.map_or(CheckMode::default(), |CheckSetting(checks)| checks),
-        }
+            reading_rules_hash: 0,
+        };
+        let mut hasher = DefaultHasher::new();
+        (env!("CARGO_PKG_VERSION"), policy.reading_rules()).hash(&mut hasher);
+        policy.reading_rules_hash = hasher.finish();
+        policy
     }
 }

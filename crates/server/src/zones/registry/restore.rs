@@ -86,7 +86,7 @@ impl ZoneRegistry {
         let Some(entry) = self.zones.get(id) else { return };
         if entry.source.has_file() && !is_secondary {
             let of_file = timers.unwrap_or_default();
-            let rules = entry.source.reading_rules_hash();
+            let rules = entry.source.policy.reading_rules_hash;
             let (fingerprint, has_same_rules) = Fingerprint::from_stored(of_file.fingerprint, rules);
             // Without timers there may be updates that were acknowledged. What came from a primary is no update.
             let is_updated = of_file.source_serial != version.serial() && !of_file.is_of_secondary();
@@ -169,7 +169,7 @@ impl ZoneRegistry {
             // The paths of the included files are not stored: such a zone is read again.
             fingerprint = fingerprint.not_final();
         }
-        let fingerprint = fingerprint.to_stored(entry.source.reading_rules_hash());
+        let fingerprint = fingerprint.to_stored(entry.source.policy.reading_rules_hash);
         let serial = self.updated.get(&id).copied().unwrap_or(serial);
         self.journal.set_timers(id, entry.served.apex(), Timers::of_file(fingerprint, serial));
     }
