@@ -201,7 +201,12 @@ impl TransferReceiver {
             self.state = ReceiveState::Complete;
         }
         match self.state {
-            ReceiveState::Complete => Ok(ReceiveStatus::Complete),
+            ReceiveState::Complete => {
+                // Freed here: a thread that frees small allocations of another one reuses them, and what it keeps then holds pages of that
+                // heap.
+                self.buffer = RecordBuffer::new();
+                Ok(ReceiveStatus::Complete)
+            }
             _ if self.request.is_udp => Err(TransferError::Incomplete(self.records)),
             _ => Ok(ReceiveStatus::More),
         }
