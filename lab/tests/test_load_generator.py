@@ -153,7 +153,7 @@ def test_unsupported_generator_options_are_skipped(tmp_path: Path) -> None:
         old.query(job(transport="tls"))
     with pytest.raises(UnsupportedError, match="query does not support --resume"):
         old.query(job(transport="tcp", resumption=True))
-    with pytest.raises(UnsupportedError, match="zonda-load quic has no traffic.tcp-share"):
+    with pytest.raises(UnsupportedError, match=r"zonda-load quic has no traffic\.tcp-share"):
         old.query(job(transport="quic", tcp_share=0.5))
     with pytest.raises(UnsupportedError, match="no open loop over new connections"):
         old.query(job(transport="quic", queries_per_connection=1))
