@@ -107,8 +107,8 @@ def test_a_reader_that_goes_away_gets_no_verdict(tmp_path: Path) -> None:
 def test_list_shows_every_experiment_with_its_length(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["list"]) == 0
     printed = capsys.readouterr().out
-    assert len(re.findall(r"^E\d+ ", printed, re.MULTILINE)) == 33
-    assert printed.count("quick / full:") == 33
+    assert len(re.findall(r"^E\d+ ", printed, re.MULTILINE)) == 35
+    assert printed.count("quick / full:") == 35
 
 
 def test_a_dry_run_measures_nothing(lab: Lab, tmp_path: Path) -> None:
