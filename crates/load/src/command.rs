@@ -52,7 +52,7 @@ enum Command {
     /// Hold connections like slow or hostile clients.
     Hostile(hold::HostileArguments),
     /// Send queries over QUIC in a closed loop, or hold idle QUIC connections.
-    Quic(quic::QuicArguments),
+    Quic(Box<quic::QuicArguments>),
     /// Transfer zones, as a secondary or as a primary.
     #[command(subcommand)]
     Xfr(xfr::XfrCommand),
