@@ -149,7 +149,8 @@ class Daemon:
         return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
     def log_text(self) -> str:
-        """The end of the log."""
+        """The end of the log, which the daemon writes some milliseconds later in a thread of its own."""
+        time.sleep(0.05)
         return self.log.read_text(errors="replace")[-8000:]
 
     @property
