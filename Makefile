@@ -88,7 +88,7 @@ fuzz: ## each fuzz target for FUZZ_SECONDS
 		cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
 	done
 
-simulate: ## primaries and secondaries in simulated time, on networks, clocks, disks and machines that fail: SEEDS runs, DURATION
+simulate: ## primaries and secondaries in simulated time, on networks, clocks, disks and machines that fail: SEEDS runs; 3000 take 17 minutes of processor time
 	SEEDS=$(SEEDS) cargo test -p zonda-server --lib --locked -- --nocapture simulation
 
 miri: ## names, messages and the tree under Miri (rustup +nightly component add miri), some minutes
