@@ -29,6 +29,8 @@ def server_with_added_zone(daemon) -> Daemon:
     server.start()
     for words in (("add", "removed.", "--template", "more"), ("add", "added.", "--template", "more"), ("remove", "removed.")):
         assert server.run("zone", *words).returncode == 0
+    # An added zone is loaded after the reply.
+    server.wait_until(lambda: server.ask("added.", "SOA").rcode() == dns.rcode.NOERROR)
     assert server.update("added.", "first") == dns.rcode.NOERROR
     return server
 
