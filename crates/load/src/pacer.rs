@@ -1,11 +1,18 @@
 //! Decides which query a [`crate::worker`] sends next, and when.
 
 use std::iter::Peekable;
+use std::time::Duration;
 
 use crate::schedule::Schedule;
 
 /// A thread busy-waits for less than this, which is about the time a processor needs to wake up.
 const SPIN_NS: u64 = 60_000;
+
+/// The share of a window in which a thread did not wait.
+pub fn busy_share(waited: Duration, window: Duration) -> f64 {
+    let window_ns = window.as_nanos().max(1);
+    1.0 - waited.as_nanos().min(window_ns) as f64 / window_ns as f64
+}
 
 /// How long to sleep before a query that is due in this time; after that the thread busy-waits.
 #[inline]

@@ -19,7 +19,7 @@ use wire::HEADER_LEN;
 use wire::framing::{frame, split_message};
 
 use crate::metrics::Metrics;
-use crate::pacer::sleep_ns;
+use crate::pacer::{busy_share, sleep_ns};
 use crate::queries::{Queries, describe_question};
 use crate::tls::TlsConfig;
 use crate::verify::{ResponseChecker, matches_question};
@@ -109,8 +109,7 @@ impl QuicConfig<'_> {
         let (since, waited) = (Instant::now(), load.clients.waited());
         load.turn_until(since + self.duration, stop)?;
         result.counted = since.elapsed();
-        let waited = load.clients.waited() - waited;
-        result.busy = 1.0 - waited.as_secs_f64() / result.counted.max(waited).as_secs_f64().max(f64::MIN_POSITIVE);
+        result.busy = busy_share(load.clients.waited() - waited, result.counted);
         load.record_unanswered(Instant::now());
         load.metrics.receive_drops += load.clients.receive_drops()?;
         load.close_all();

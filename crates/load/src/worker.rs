@@ -20,7 +20,7 @@ use crate::job::{Job, Timing, Transport, share_of};
 use crate::ledger::Ledger;
 use crate::metrics::Metrics;
 use crate::outstanding::OutstandingQueries;
-use crate::pacer::{Pacer, sleep_ns};
+use crate::pacer::{Pacer, busy_share, sleep_ns};
 use crate::pool::PoolConfig;
 use crate::pools::Pools;
 use crate::replay::Replay;
@@ -172,8 +172,8 @@ impl Worker {
         self.metrics.ports_replaced = self.ports_replaced();
         self.report_interval(reports);
         let sent_ns = sent_ns.unwrap_or_else(|| self.now());
-        let window_ns = sent_ns.saturating_sub(self.ledger.warm_up_ns).max(1);
-        let busy = 1.0 - self.waited_ns.min(window_ns) as f64 / window_ns as f64;
+        let window_ns = sent_ns.saturating_sub(self.ledger.warm_up_ns);
+        let busy = busy_share(Duration::from_nanos(self.waited_ns), Duration::from_nanos(window_ns));
         Ok(WorkerEnd { sent: Duration::from_nanos(sent_ns), busy })
     }
 
