@@ -9,8 +9,9 @@ use wire::{Name, NameRef};
 
 /// What users write for the zone's name in a path.
 const NAME: &str = "{name}";
-/// What a pattern has for the zone's name and for its first label; no path can contain NUL.
+/// Begins what a pattern has for a part of the zone's name; no path can contain NUL.
 const HOLE: u8 = 0;
+/// What a pattern has for the zone's name, and for its first label.
 const NAME_HOLE: &str = "\0n";
 const LABEL_HOLE: &str = "\0l";
 
