@@ -7,6 +7,7 @@
 
 mod checks;
 mod client;
+mod configs;
 mod exchanges;
 mod lists;
 mod machine;
@@ -25,6 +26,7 @@ use crate::clock;
 use crate::simulated_disk::{Random, SimulatedDisk, SyncSite};
 use crate::storage::StoreLimits;
 use client::Client;
+use configs::{CONFIGS, KEYS};
 use machine::{CLIENT, Machine, ReplyTo, WallClock};
 use network::{Arrival, Network, ProcessId, Sender, address};
 use operator::Operator;
@@ -53,109 +55,6 @@ const ZONE_TEXT: &str = "$TTL 60\n@ SOA ns hostmaster 1 60 10 600 5\n@ NS ns\nns
 const MAX_CLOCK_DIFFERENCE_S: i64 = 280;
 /// A clock that is set wrong is wrong by up to so much: years.
 const MAX_WRONG_CLOCK_S: i64 = 100_000_000;
-/// Before the configuration of each machine.
-const KEYS: &str = r#"
-[[key]]
-name = "transfer."
-algorithm = "hmac-sha256"
-secret = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA="
-[[key]]
-name = "update."
-algorithm = "hmac-sha256"
-secret = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA="
-"#;
-const PRIMARY_CONFIG: &str = r#"
-[server]
-state-dir = "FOLDER"
-[template.default]
-max-journal-bytes = 700
-file = "FOLDER/{name}.zone"
-allow-update = [{ key = "update." }, { address = "10.0.0.99", names = ["client2.a.example", "client3.b.example"] }]
-allow-transfer = [{ key = "transfer." }, "10.0.0.99"]
-notify = [{ address = "10.0.0.2", key = "transfer." }, { address = "10.0.0.4", key = "transfer." }]
-catalog-member = "catalog.example."
-[template.catalog]
-allow-transfer = [{ key = "transfer." }, "10.0.0.99"]
-notify = [{ address = "10.0.0.2", key = "transfer." }]
-[[zone]]
-name = "a.example"
-[[zone]]
-name = "b.example"
-[[zone]]
-name = "catalog.example"
-template = "catalog"
-catalog = "produce"
-[template.listed]
-file = "FOLDER/{name}.zone"
-allow-transfer = [{ key = "transfer." }, "10.0.0.99"]
-notify = [{ address = "10.0.0.3", key = "transfer." }]
-[[zone]]
-name = "one.example"
-template = "listed"
-[[zone]]
-name = "two.example"
-template = "listed"
-[[zone]]
-name = "m0.example"
-template = "listed"
-[[zone]]
-name = "m1.example"
-template = "listed"
-[[zone]]
-name = "m2.example"
-template = "listed"
-"#;
-const MIDDLE_CONFIG: &str = r#"
-[server]
-state-dir = "FOLDER"
-[template.default]
-max-journal-bytes = 2000
-forward-updates = true
-primaries = [{ address = "10.0.0.1", key = "transfer." }]
-allow-transfer = [{ key = "transfer." }, "10.0.0.99"]
-notify = [{ address = "10.0.0.3", key = "transfer." }, { address = "10.0.0.4", key = "transfer." }]
-[[zone]]
-name = "a.example"
-[[zone]]
-name = "b.example"
-[[zone]]
-name = "catalog.example"
-"#;
-const CATALOG_EDGE_CONFIG: &str = r#"
-[server]
-state-dir = "FOLDER"
-[template.default]
-primaries = [{ address = "10.0.0.2", key = "transfer." }, { address = "10.0.0.1", key = "transfer." }]
-allow-transfer = [{ key = "transfer." }, "10.0.0.99"]
-[template.without-transfers]
-primaries = [{ address = "10.0.0.1", key = "transfer." }]
-[[zone]]
-name = "catalog.example"
-catalog = "consume"
-[[zone]]
-name = "one.example"
-catalog = "consume"
-catalog-templates = { x = "without-transfers" }
-[[zone]]
-name = "two.example"
-catalog = "consume"
-catalog-templates = { y = "without-transfers" }
-"#;
-const EDGE_CONFIG: &str = r#"
-[server]
-state-dir = "FOLDER"
-[template.default]
-forward-updates = true
-primaries = [{ address = "10.0.0.2", key = "transfer." }, { address = "10.0.0.1", key = "transfer." }]
-allow-transfer = [{ key = "transfer." }, "10.0.0.99"]
-[[zone]]
-name = "a.example"
-[[zone]]
-name = "b.example"
-[[zone]]
-name = "catalog.example"
-"#;
-const CONFIGS: [&str; 4] = [PRIMARY_CONFIG, MIDDLE_CONFIG, CATALOG_EDGE_CONFIG, EDGE_CONFIG];
 
 /// What a run did, to see that it tests something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -234,7 +133,7 @@ impl World {
         let machines: Vec<Machine> = machines.collect();
         let clients = CLIENT_SERVERS.into_iter().enumerate();
         let clients = clients.map(|(number, server)| Client::new(number, ZONES[number % 2], server)).collect();
-        let operator = Operator::new(folder, config_text(PRIMARY_CONFIG, folder));
+        let operator = Operator::new(folder, config_text(CONFIGS[PRIMARY], folder));
         World {
             operator,
             outage_since_ms: None,
