@@ -248,7 +248,7 @@ impl<T: TransferSink> TransferEngine<T> {
     /// When a link has something to do, in milliseconds.
     fn link_time(&self, primary: PrimaryId) -> Option<u64> {
         let link = self.links.get(&primary)?;
-        self.connection_times(link).chain(link.prober.next_time()).min()
+        self.connection_times(link).chain(link.prober.next_time()).chain(link.slow_probe_time()).min()
     }
 
     fn act(&mut self, action: RefreshAction, now: Now, io: &mut impl TransferIo<Sink = T>) {

@@ -1,6 +1,6 @@
 //! What the engine keeps of one primary: its probes, its connections, the exchanges that wait for one, and what it can do.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::Now;
 use super::notify_sender::NotifyId;
@@ -20,6 +20,8 @@ pub(super) struct Link<T> {
     pub(super) queue: VecDeque<Request>,
     /// Exchanges on connections.
     pub(super) active: HashMap<(ZoneId, ExchangeKind), Request>,
+    /// When SOA queries were queued for a stream, in milliseconds, and their zones, until they would be slow.
+    asked: VecDeque<(u64, ZoneId)>,
     /// Nothing has come from the primary since a connection ended that brought nothing.
     pub(super) is_unreachable: bool,
     /// When the primary last answered, in milliseconds.
@@ -64,6 +66,7 @@ pub(super) enum RequestPurpose {
     /// A SOA query; `is_fallback` if datagrams were not answered.
     Probe {
         is_fallback: bool,
+        asked_ms: u64,
     },
     Transfer {
         from_serial: Option<u32>,
@@ -92,6 +95,9 @@ const MAX_CONNECTIONS: usize = 4;
 const MAX_SINGLE_CONNECTIONS: usize = 16;
 /// How long a primary that breaks connections is spared pipelining: an hour.
 const DEGRADED_MS: u64 = 3_600_000;
+
+/// From when on a SOA query over a stream is slow, in milliseconds: when one over UDP has been sent twice without an answer.
+const SLOW_PROBE_MS: u64 = 3_000;
 
 /// How long a primary counts as there after an answer: longer than a transfer stalls after the check that precedes it.
 const HEARD_MS: u64 = 60_000;
@@ -128,6 +134,7 @@ impl<T: TransferSink> Link<T> {
             connections: HashMap::new(),
             queue: VecDeque::new(),
             active: HashMap::new(),
+            asked: VecDeque::new(),
             is_unreachable: false,
             heard_ms: None,
             failure: None,
@@ -153,8 +160,29 @@ impl<T: TransferSink> Link<T> {
     }
 
     /// Queues a SOA query for a stream.
-    pub(super) fn queue_probe(&mut self, zone: ZoneId, is_fallback: bool) {
-        self.queue.push_back(Request { zone, purpose: RequestPurpose::Probe { is_fallback }, attempts: 0 });
+    pub(super) fn queue_probe(&mut self, zone: ZoneId, is_fallback: bool, now: Now) {
+        let purpose = RequestPurpose::Probe { is_fallback, asked_ms: now.ms };
+        self.queue.push_back(Request { zone, purpose, attempts: 0 });
+        self.asked.push_back((now.ms, zone));
+    }
+
+    /// The zones whose SOA queries have become slow since the last call.
+    pub(super) fn take_slow_probes(&mut self, now: Now) -> Vec<ZoneId> {
+        let due = self.asked.partition_point(|(asked_ms, _)| asked_ms + SLOW_PROBE_MS <= now.ms);
+        let due: HashSet<(u64, ZoneId)> = self.asked.drain(..due).collect();
+        if due.is_empty() {
+            return Vec::new();
+        }
+        let is_due = |request: &&Request| match request.purpose {
+            RequestPurpose::Probe { asked_ms, .. } => due.contains(&(asked_ms, request.zone)),
+            _ => false,
+        };
+        self.active.values().chain(&self.queue).filter(is_due).map(|request| request.zone).collect()
+    }
+
+    /// When [`Link::take_slow_probes`] must be called, in milliseconds.
+    pub(super) fn slow_probe_time(&self) -> Option<u64> {
+        self.asked.front().map(|(asked_ms, _)| asked_ms + SLOW_PROBE_MS)
     }
 
     /// The connection for the next exchange, which counts as started; `None` if a new one is better, or all are busy.

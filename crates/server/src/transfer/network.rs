@@ -212,7 +212,7 @@ impl<T: TransferSink + Send + 'static> TransferNetwork<T> {
             match sockets.received.receive_or_refused(socket, take) {
                 Ok(1..) => (),
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                    return engine.probes_refused(primary);
+                    return engine.probes_refused(primary, now);
                 }
                 // Another error, such as an unreachable network, ends in a timeout.
                 Ok(0) | Err(_) => return,

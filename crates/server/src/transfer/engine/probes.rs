@@ -21,7 +21,7 @@ impl<T: TransferSink> TransferEngine<T> {
             return;
         };
         if config.tls != 0 || now.ms < link.no_udp_until_ms {
-            return link.queue_probe(zone, false);
+            return link.queue_probe(zone, false, now);
         }
         let apex = self.apexes.get(zone.index).filter(|_| self.scheduler.contains(zone));
         match apex.and_then(|apex| link.prober.start(zone, apex, link.uses_edns(now), now)) {
@@ -45,10 +45,10 @@ impl<T: TransferSink> TransferEngine<T> {
                 self.probe_failed(zone, primary, ProbeResult::Refused, reason.to_string(), now);
             }
             // RFC 7766 5: a truncated response is asked for again over TCP.
-            Some((zone, ProbeOutcome::NeedsStream)) => link.queue_probe(zone, false),
+            Some((zone, ProbeOutcome::NeedsStream)) => link.queue_probe(zone, false, now),
             Some((zone, ProbeOutcome::NeedsNoEdns)) => {
                 link.avoid_edns(now);
-                link.queue_probe(zone, false);
+                link.queue_probe(zone, false, now);
             }
             Some((zone, ProbeOutcome::SignatureRefused(error))) => {
                 self.log_probe_signature(zone, primary, error);
@@ -59,11 +59,11 @@ impl<T: TransferSink> TransferEngine<T> {
     }
 
     /// Nothing listens on the UDP port of a primary (ICMP): what is in flight is asked for over TCP at once.
-    pub fn probes_refused(&mut self, primary: PrimaryId) {
+    pub fn probes_refused(&mut self, primary: PrimaryId, now: Now) {
         self.schedule.touch(primary);
         let Some(link) = self.links.get_mut(&primary) else { return };
         for zone in link.prober.give_up_all() {
-            link.queue_probe(zone, true);
+            link.queue_probe(zone, true, now);
         }
     }
 
@@ -77,9 +77,10 @@ impl<T: TransferSink> TransferEngine<T> {
             {
                 match timeout {
                     ProbeTimeout::Slow(zone) => slow.push((zone, primary)),
-                    ProbeTimeout::GivenUp(zone) => link.queue_probe(zone, true),
+                    ProbeTimeout::GivenUp(zone) => link.queue_probe(zone, true, now),
                 }
             }
+            slow.extend(link.take_slow_probes(now).into_iter().map(|zone| (zone, primary)));
         }
         for (zone, primary) in slow {
             self.scheduler.probe_is_slow(zone, primary, self.clock_steps.steady_s(now));
@@ -88,7 +89,7 @@ impl<T: TransferSink> TransferEngine<T> {
 
     /// A probe was answered over a stream.
     pub(super) fn stream_probe_answered(&mut self, primary: PrimaryId, request: Request, now: Now) {
-        if let (RequestPurpose::Probe { is_fallback: true }, Some(link)) =
+        if let (RequestPurpose::Probe { is_fallback: true, .. }, Some(link)) =
             (request.purpose, self.links.get_mut(&primary))
         {
             link.no_udp_until_ms = now.ms + NO_UDP_MS;

@@ -40,3 +40,22 @@ fn a_primary_that_answers_checks_and_stalls_a_transfer_is_not_unreachable() {
     let is_unreachable = simulation.engine.links.values().any(|link| link.is_unreachable);
     assert_eq!((failures, is_unreachable), (Some(1), false));
 }
+
+/// As over UDP: the newer version of another primary waits for a dead one for three seconds, not until its connection is given up.
+#[test]
+fn a_primary_that_is_slow_over_a_stream_delays_no_newer_version_of_another_one() {
+    let mut simulation = Simulation::new(1, &[&[1, 2]], 1);
+    let (zone, ..) = simulation.zones[0];
+    simulation.run_until(10_000);
+    simulation.world.faults.insert(1, Fault::NoUdp);
+    simulation.engine.command(TransferCommand::Refresh(zone), simulation.world.now);
+    simulation.run_until(20_000);
+    assert_eq!(simulation.outdated(), [] as [usize; 0], "from now on, the first primary is asked over TCP");
+    simulation.world.faults.insert(1, Fault::Off);
+    *simulation.world.serials.get_mut(&(2, "zone0.example.".into())).expect("it has the zone") += 1;
+    simulation.engine.command(TransferCommand::Refresh(zone), simulation.world.now);
+    simulation.run_until(22_900);
+    assert_eq!(simulation.outdated(), [0]);
+    simulation.run_until(23_500);
+    assert_eq!(simulation.outdated(), [] as [usize; 0]);
+}
