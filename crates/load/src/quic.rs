@@ -169,6 +169,8 @@ struct QuicLoad<'q> {
 #[derive(Default)]
 struct Asker {
     responses: u64,
+    /// The server has given no stream for the last query.
+    is_out_of_streams: bool,
     exchanges: HashMap<StreamId, Exchange>,
 }
 
@@ -265,9 +267,10 @@ impl<'q> QuicLoad<'q> {
                 self.metrics.scheduled += 1;
                 self.clients.transmit(number);
             } else {
-                // The server has closed the connection, or answers nothing on it.
+                // The server has closed the connection, answers nothing on it, or gives no more streams.
                 self.metrics.record_missed(TIMEOUT.as_nanos() as u64);
                 self.skip_query();
+                self.advance(number);
             }
         }
     }
@@ -286,9 +289,20 @@ impl<'q> QuicLoad<'q> {
             self.record_loss(number, reason);
         } else if !is_done {
             self.ask(number);
-            return self.clients.transmit(number);
+            if !self.is_used_up(number) {
+                return self.clients.transmit(number);
+            }
         }
         self.replace(number);
+    }
+
+    /// Whether a connection has no stream left, and the server has never given more than the first ones (RFC 9000 4.6). Knot DNS 3.6-dev gives
+    /// 1024.
+    fn is_used_up(&mut self, number: usize) -> bool {
+        let asker = &self.askers[number];
+        let has_only_first_streams = |of: &Connection| of.stats().frame_rx.max_streams_bidi == 0;
+        let is_waiting = asker.is_out_of_streams && asker.exchanges.is_empty();
+        is_waiting && has_only_first_streams(&self.clients.client(number).connection)
     }
 
     /// Takes the events of a connection; returns why it is lost, if it is.
@@ -338,7 +352,9 @@ impl<'q> QuicLoad<'q> {
         if !client.is_established {
             return false;
         }
-        let Some(id) = client.connection.streams().open(Dir::Bi) else { return false };
+        let stream = client.connection.streams().open(Dir::Bi);
+        self.askers[number].is_out_of_streams = stream.is_none();
+        let Some(id) = stream else { return false };
         let message = self.config.queries.at(query).message;
         // RFC 9250 4.2.1: the ID is 0, as in all encoded queries. A query is far shorter than the window.
         let framed = frame(message);

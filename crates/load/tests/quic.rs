@@ -1,4 +1,4 @@
-//! Clients over QUIC with a server that answers nothing: hostile ones, and some whose queries are lost.
+//! Clients over QUIC with a server that answers nothing, or few queries: hostile ones, and some whose queries are lost.
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, UdpSocket};
@@ -16,8 +16,8 @@ use load::tls::{self, Purpose, TlsConfig};
 use load::verify::ResponseChecker;
 use quinn_proto::crypto::rustls::QuicServerConfig;
 use quinn_proto::{
-    Connection, ConnectionError, ConnectionHandle, DatagramEvent, Endpoint, Event, ServerConfig, StreamEvent, TokenLog,
-    TokenReuseError, TransportConfig, ValidationTokenConfig,
+    Connection, ConnectionError, ConnectionHandle, DatagramEvent, Dir, Endpoint, Event, ServerConfig, StreamEvent,
+    TokenLog, TokenReuseError, TransportConfig, ValidationTokenConfig,
 };
 use rustls::pki_types::ServerName;
 
@@ -42,7 +42,7 @@ struct Seen {
     streams: usize,
 }
 
-/// A server that accepts connections and nothing else.
+/// A server that accepts connections, and answers the queries of a few streams if it has a limit of them.
 struct Server {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
@@ -51,11 +51,16 @@ struct Server {
 
 impl Server {
     fn start(idle_timeout: Duration) -> Server {
+        Server::with_streams(idle_timeout, None)
+    }
+
+    /// With a limit, each connection gets no more streams.
+    fn with_streams(idle_timeout: Duration, limit: Option<u32>) -> Server {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
         socket.set_read_timeout(Some(Duration::from_millis(1))).expect("an option");
         let (address, stop) = (socket.local_addr().expect("bound"), Arc::new(AtomicBool::new(false)));
         let flag = stop.clone();
-        Server { address, stop, thread: thread::spawn(move || serve(&socket, idle_timeout, &flag)) }
+        Server { address, stop, thread: thread::spawn(move || serve(&socket, idle_timeout, limit, &flag)) }
     }
 
     fn stop(self) -> Seen {
@@ -64,7 +69,7 @@ impl Server {
     }
 }
 
-fn server_config(idle_timeout: Duration) -> Arc<ServerConfig> {
+fn server_config(idle_timeout: Duration, limit: Option<u32>) -> Arc<ServerConfig> {
     let (certificates, key) = tls::self_signed().expect("random numbers");
     let tls = tls::server_config(certificates, key, Purpose::Transfers).expect("a matching pair");
     let mut tls = rustls::ServerConfig::clone(&tls);
@@ -72,6 +77,7 @@ fn server_config(idle_timeout: Duration) -> Arc<ServerConfig> {
     let mut config = ServerConfig::with_crypto(Arc::new(QuicServerConfig::try_from(tls).expect("TLS 1.3")));
     let mut transport = TransportConfig::default();
     transport.max_idle_timeout(Some(idle_timeout.try_into().expect("a short time")));
+    limit.map(|limit| transport.max_concurrent_bidi_streams(limit.into()));
     config.transport_config(Arc::new(transport));
     let mut tokens = ValidationTokenConfig::default();
     tokens.sent(2).log(Arc::new(AcceptsTokens));
@@ -87,8 +93,8 @@ impl TokenLog for AcceptsTokens {
     }
 }
 
-fn serve(socket: &UdpSocket, idle_timeout: Duration, stop: &AtomicBool) -> Seen {
-    let mut endpoint = Endpoint::new(Arc::default(), Some(server_config(idle_timeout)), false, None);
+fn serve(socket: &UdpSocket, idle_timeout: Duration, limit: Option<u32>, stop: &AtomicBool) -> Seen {
+    let mut endpoint = Endpoint::new(Arc::default(), Some(server_config(idle_timeout, limit)), false, None);
     let mut connections: HashMap<ConnectionHandle, Connection> = HashMap::new();
     let (mut seen, mut octets) = (Seen::default(), [0; 2048]);
     while !stop.load(Ordering::Relaxed) {
@@ -113,6 +119,9 @@ fn serve(socket: &UdpSocket, idle_timeout: Duration, stop: &AtomicBool) -> Seen 
         }
         for (handle, connection) in &mut connections {
             advance(&mut endpoint, *handle, connection, socket, &mut seen);
+            if limit.is_some() {
+                answer(connection);
+            }
         }
     }
     seen
@@ -146,6 +155,21 @@ fn advance(
     while let Some(transmit) = connection.poll_transmit(now, 1, &mut datagram) {
         socket.send_to(&datagram, transmit.destination).expect("loopback");
         datagram.clear();
+    }
+}
+
+/// Answers the queries that have arrived with themselves; no more streams follow those that they are on.
+fn answer(connection: &mut Connection) {
+    connection.set_max_concurrent_streams(Dir::Bi, 0u32.into());
+    while let Some(id) = connection.streams().accept(Dir::Bi) {
+        let (mut query, mut stream) = (Vec::new(), connection.recv_stream(id));
+        let mut chunks = stream.read(true).expect("it is open");
+        while let Ok(Some(chunk)) = chunks.next(usize::MAX) {
+            query.extend_from_slice(&chunk.bytes);
+        }
+        _ = chunks.finalize();
+        assert_eq!(connection.send_stream(id).write(&query), Ok(query.len()));
+        connection.send_stream(id).finish().expect("it is open");
     }
 }
 
@@ -297,6 +321,21 @@ fn queries_on_lost_connections_have_the_time_out_as_latency() {
     assert!(metrics.latency_actual.min() >= TIMEOUT.as_nanos() as u64 / 1000 * 999, "{metrics:?}");
     let seen = server.stop();
     assert!(seen.established >= 4 && seen.with_token == 0, "a connection is of another client: {seen:?}");
+}
+
+/// Knot DNS gives each connection 1024 streams: the clients waited for more, and the rate was that of the first ones.
+#[test]
+fn a_connection_without_streams_is_replaced() {
+    let server = Server::with_streams(Duration::from_secs(10), Some(5));
+    let (tls, queries) = (trusting(), queries());
+    let duration = Duration::from_millis(500);
+    for (outstanding, query_rate) in [(4, None), (0, Some(400.0))] {
+        let config = QuicConfig { outstanding, query_rate, duration, ..config(server.address, &tls, &queries) };
+        let metrics = config.run(&AtomicBool::new(false), |_| ()).expect("loopback").metrics;
+        assert!(metrics.responses > 30 && metrics.timeouts == 0 && metrics.closed_early == 0, "{metrics:?}");
+        assert!(metrics.handshakes * 6 >= metrics.responses, "{metrics:?}");
+    }
+    server.stop();
 }
 
 /// It was always 0, so that the lab took the limit of the generator for that of the server.

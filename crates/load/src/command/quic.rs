@@ -44,7 +44,7 @@ pub struct QuicArguments {
     /// Open loop: queries per second, on each connection in turn
     #[arg(long, value_name = "RATE", value_parser = rate, conflicts_with_all = ["outstanding", "queries_per_connection"])]
     query_rate: Option<f64>,
-    /// Close a connection after this many queries, and open another one; 0: never
+    /// Close a connection after this many queries, and open another one; 0: when the server gives it no more streams
     #[arg(long, default_value_t = 0, value_name = "N")]
     queries_per_connection: u32,
     /// Resume sessions; without it, every connection makes a full handshake
