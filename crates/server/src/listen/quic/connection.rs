@@ -91,7 +91,7 @@ pub(super) struct Turn<'a, R> {
     pub(super) late: &'a mut LateStreams,
     pub(super) counters: &'a ListenerCounters,
     pub(super) tls: &'a ServerTls,
-    /// No transfer has filled its buffer in this turn.
+    /// A transfer may fill its buffer, which none has done in this turn.
     pub(super) may_fill: bool,
     /// How long a query may take until it is complete.
     pub(super) idle_timeout: Duration,
@@ -349,8 +349,8 @@ impl QuicConnection {
         served.is_some()
     }
 
-    /// Writes what the connection accepts of a response; one transfer per turn fills its buffer. Returns whether any was
-    /// accepted.
+    /// Writes what the connection accepts of a response; one transfer per turn fills its buffer, while octets of the round are left.
+    /// Returns whether any was accepted.
     fn write<R: Responder>(&mut self, at: usize, turn: &mut Turn<'_, R>) -> bool {
         let stream = &mut self.streams[at];
         let StreamState::Response(output, transfer) = &mut stream.state else { return false };
@@ -358,7 +358,7 @@ impl QuicConnection {
         if output.is_empty()
             && let Some(source) = transfer
         {
-            if !std::mem::take(&mut turn.may_fill) {
+            if !turn.responder.may_transfer() || !std::mem::take(&mut turn.may_fill) {
                 self.wants_turn = true;
                 return false;
             }

@@ -76,6 +76,8 @@ pub(super) struct QuicEndpoint<R> {
     key_exchanges: KeyExchangeQueue,
     /// Connections that get a turn.
     ready: BTreeSet<u32>,
+    /// The first connection whose transfer gets a turn in the next round.
+    next_transfer: u32,
     responder: TcpResponder<R>,
     late: LateStreams,
     counters: Arc<ListenerCounters>,
@@ -115,6 +117,7 @@ impl<R: Responder> QuicEndpoint<R> {
             initial_keys,
             key_exchanges: KeyExchangeQueue::new(share, now),
             ready: BTreeSet::new(),
+            next_transfer: 0,
             late: LateStreams::default(),
             counters,
             max_connections,
@@ -137,9 +140,12 @@ impl<R: Responder> QuicEndpoint<R> {
         self.initial_turns(now, out);
         self.handshake_turn(now, out);
         self.handle_timers(now);
-        for index in std::mem::take(&mut self.ready) {
-            self.turn(index, now, out);
-        }
+        let ready = std::mem::take(&mut self.ready).into_iter();
+        let is_transferring = |index: &u32| self.table.get(*index).is_some_and(|of| of.transfers() > 0);
+        let (transferring, others): (Vec<u32>, Vec<u32>) = ready.partition(is_transferring);
+        // A transfer that begins is among the others in the next round: those in progress do not wait for it.
+        others.into_iter().for_each(|index| self.turn(index, false, now, out));
+        self.transfer_turns(transferring, now, out);
         self.responder.end_round();
     }
 
@@ -349,10 +355,10 @@ impl<R: Responder> QuicEndpoint<R> {
         self.ready.insert(index);
     }
 
-    /// One turn of a connection, which may be its last.
-    fn turn(&mut self, index: u32, now: Instant, out: &mut impl DatagramQueue) {
+    /// One turn of a connection, which may be its last. If `may_fill`, a transfer may write more of its zone.
+    fn turn(&mut self, index: u32, may_fill: bool, now: Instant, out: &mut impl DatagramQueue) {
         let begin = self.begin_step(index);
-        let (endpoint, table, mut turn) = self.parts(now);
+        let (endpoint, table, mut turn) = self.parts(may_fill, now);
         let state = catch_panic(|| {
             table.update(index, now, |connection| {
                 let progress = connection.turn(&mut turn);
@@ -378,6 +384,20 @@ impl<R: Responder> QuicEndpoint<R> {
                 }
             }
             None => {}
+        }
+    }
+
+    /// Gives turns to connections with transfers, which share the octets of the round. Those for which none are left are the first in the next
+    /// round, for which there is no wait.
+    fn transfer_turns(&mut self, mut indexes: Vec<u32>, now: Instant, out: &mut impl DatagramQueue) {
+        self.responder.share_among_transfers(indexes.len());
+        let first = indexes.partition_point(|index| *index < self.next_transfer);
+        indexes.rotate_left(first);
+        for index in indexes {
+            if self.responder.may_transfer() {
+                self.next_transfer = index + 1;
+            }
+            self.turn(index, true, now, out);
         }
     }
 
@@ -417,14 +437,14 @@ impl<R: Responder> QuicEndpoint<R> {
     }
 
     /// What turns of connections need, each borrowed by itself.
-    fn parts(&mut self, now: Instant) -> (&mut Endpoint, &mut ConnectionTable, Turn<'_, R>) {
+    fn parts(&mut self, may_fill: bool, now: Instant) -> (&mut Endpoint, &mut ConnectionTable, Turn<'_, R>) {
         let turn = Turn {
             now,
             responder: &mut self.responder,
             late: &mut self.late,
             counters: &self.counters,
             tls: &self.tls,
-            may_fill: true,
+            may_fill,
             idle_timeout: self.idle_timeout,
         };
         (&mut self.endpoint, &mut self.table, turn)

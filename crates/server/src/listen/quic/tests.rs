@@ -49,6 +49,8 @@ const TRANSFER: u8 = 5;
 const EXPENSIVE: u8 = 6;
 /// A transfer that just does not fit into the buffer that a turn fills.
 const SMALL_TRANSFER: u8 = 7;
+/// One that fills most of it.
+const SMALLER_TRANSFER: u8 = 8;
 
 impl Responder for Scripted {
     fn refresh(&mut self) {}
@@ -72,6 +74,7 @@ impl Responder for Scripted {
             DROP => return Response::Drop,
             TRANSFER => return transfer(TRANSFERRED, request, out),
             SMALL_TRANSFER => return transfer(1000, request, out),
+            SMALLER_TRANSFER => return transfer(450, request, out),
             EXPENSIVE => self.0.nsec3_digests += 4096,
             _ => {}
         }

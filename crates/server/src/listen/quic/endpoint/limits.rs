@@ -88,7 +88,7 @@ impl<R: Responder> QuicEndpoint<R> {
     }
 
     fn change(&mut self, index: u32, now: Instant, change: impl FnOnce(&mut QuicConnection, &mut Turn<'_, R>)) {
-        let (_, table, mut turn) = self.parts(now);
+        let (_, table, mut turn) = self.parts(false, now);
         table.update(index, now, |connection| (change(connection, &mut turn), false));
     }
 }

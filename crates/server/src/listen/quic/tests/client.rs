@@ -254,6 +254,11 @@ impl World {
         }
     }
 
+    /// The octets that a client has received of a response.
+    pub(super) fn received(&self, client: usize, id: StreamId) -> usize {
+        self.clients[client].received.get(&id).map_or(0, |(octets, _)| octets.len())
+    }
+
     /// The application error that the server closed a connection with.
     pub(super) fn close_code(&self, client: usize) -> Option<u64> {
         match &self.clients[client].closed {
