@@ -229,9 +229,8 @@ impl ServerBatch {
         Ok(LateDatagram::new(socket, self.peers[index], control))
     }
 
-    /// Sends the queued replies, each from the destination address of its query; returns how many the kernel rejected.
+    /// Sends the queued replies, each from the destination address of its query, without waiting; returns how many the kernel rejected.
     pub fn send(&mut self) -> usize {
-        // If the send buffer is full, it was so for a whole wake interval.
         let unsent = send_queued(self.queued, |next| self.send_from(next));
         self.queued = 0;
         unsent
@@ -242,7 +241,7 @@ impl ServerBatch {
         let (fd, count) = (self.socket.inner.as_raw_fd(), headers.len() as libc::c_uint);
         // SAFETY: `headers` are `count` headers; `link` and `set_reply` pointed them at buffers of the lengths they state, which
         // live as long as `self`.
-        let result = unsafe { libc::sendmmsg(fd, headers.as_mut_ptr(), count, 0) };
+        let result = unsafe { libc::sendmmsg(fd, headers.as_mut_ptr(), count, libc::MSG_DONTWAIT as _) };
         usize::try_from(result).map_err(|_| io::Error::last_os_error())
     }
 }
@@ -412,6 +411,57 @@ mod tests {
         let mut answer = [0; 8];
         assert_eq!(client.recv(&mut answer).expect("the second answer"), 1);
         assert_eq!(answer[0], b'1');
+    }
+
+    /// Set in the process that runs in a namespace.
+    const INSIDE: &str = "ZONDA_NETIO_TEST_INSIDE";
+
+    /// Replies to hosts that do not exist wait in the send buffer until ARP has given them up, for seconds.
+    #[test]
+    fn a_full_send_buffer_does_not_stall_the_thread() {
+        if std::env::var_os(INSIDE).is_some() {
+            return send_to_hosts_that_do_not_exist();
+        }
+        let program = std::env::current_exe().expect("this test");
+        let network = "ip link set lo up && ip link add v0 type veth peer name v1 && ip link set v1 up && \
+                       ip addr add 10.77.0.1/24 dev v0 && ip link set v0 up && exec \"$0\" \"$@\"";
+        let in_namespace = |program: &std::path::Path, arguments: &[&str]| {
+            let mut command = std::process::Command::new("unshare");
+            command.args(["--user", "--map-root-user", "--net", "--", "sh", "-c", network]);
+            command.arg(program).args(arguments).env(INSIDE, "1").output()
+        };
+        if !in_namespace("true".as_ref(), &[]).is_ok_and(|output| output.status.success()) {
+            let _ = writeln!(std::io::stderr(), "skipped: no namespace with a veth may be made here (unshare, ip)");
+            return;
+        }
+        let name = "udp_server::tests::a_full_send_buffer_does_not_stall_the_thread";
+        let output = in_namespace(&program, &["--exact", name, "--nocapture"]).expect("unshare runs");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && text.contains("not stalled"), "{text}");
+    }
+
+    fn send_to_hosts_that_do_not_exist() {
+        let options = ServerSocketOptions { send_buffer: 4_096, ..ServerSocketOptions::default() };
+        let socket = ServerSocket::bind("0.0.0.0:0".parse().expect("a literal"), &options).expect("a socket");
+        let mut batch = ServerBatch::new(socket, 64, 512);
+        let client = client("10.77.0.1:0", ([10, 77, 0, 1], batch.local_addr().port()).into());
+        for _ in 0..64 {
+            client.send(b"question").expect("loopback");
+        }
+        let mut sent = 0;
+        let begin = std::time::Instant::now();
+        while sent < 64 {
+            let count = batch.receive().expect("an open socket");
+            for index in 0..count {
+                sent += 1;
+                batch.peers[index] = RawAddress::from(SocketAddr::from(([10, 77, 0, 1 + sent as u8], 5353)));
+                batch.set_reply(index, 100);
+            }
+            let unsent = batch.send();
+            assert!(sent < 64 || unsent > 0, "the buffer holds them all");
+        }
+        assert!(begin.elapsed() < options.wake_interval / 2, "{:?}", begin.elapsed());
+        let _ = writeln!(std::io::stdout(), "not stalled");
     }
 
     #[test]

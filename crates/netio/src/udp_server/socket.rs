@@ -14,7 +14,7 @@ pub struct ServerSocketOptions {
     pub receive_buffer: usize,
     /// SO_SNDBUF, in octets.
     pub send_buffer: usize,
-    /// The longest time that [`ServerBatch::receive`](super::ServerBatch::receive) and [`ServerBatch::send`](super::ServerBatch::send) block.
+    /// The longest time that [`ServerBatch::receive`](super::ServerBatch::receive) blocks.
     pub wake_interval: Duration,
 }
 
@@ -43,7 +43,6 @@ impl ServerSocket {
         // The response size limit avoids fragmentation.
         let inner = bind(address, options, 0, [libc::IP_PMTUDISC_OMIT, libc::IPV6_PMTUDISC_OMIT])?;
         inner.set_read_timeout(Some(options.wake_interval))?;
-        inner.set_write_timeout(Some(options.wake_interval))?;
         let local = inner.local_addr()?;
         Ok(ServerSocket { inner, local })
     }
