@@ -37,6 +37,8 @@ use transfer_turns::TransferTurns;
 const EVENTS: usize = 256;
 /// Connections accepted before the others get their turns.
 const ACCEPTS: usize = 64;
+/// Rounds of them at a stop: together as many as the longest accept queue of all kernels has.
+const LAST_ACCEPTS: usize = 65_536 / ACCEPTS;
 /// Pause of the listeners while no descriptor is free, so that the thread does not spin.
 const STARVED_PAUSE_MS: u32 = 100;
 /// [`MAX_WAIT`] in milliseconds.
@@ -160,7 +162,7 @@ impl<R: Responder> TcpWorker<R> {
                     self.queue_late_responses();
                     self.take_connections();
                 }
-                token if token >= FIRST_LISTENER => self.accept((token - FIRST_LISTENER) as usize),
+                token if token >= FIRST_LISTENER => _ = self.accept((token - FIRST_LISTENER) as usize),
                 _ => {}
             }
         }
@@ -250,7 +252,8 @@ impl<R: Responder> TcpWorker<R> {
 
     //---------- Accepting and closing
 
-    fn accept(&mut self, listener: usize) {
+    /// Accepts connections; returns whether there may be more.
+    fn accept(&mut self, listener: usize) -> bool {
         let mut made_room = false;
         for _ in 0..ACCEPTS {
             match self.listeners[listener].accept() {
@@ -258,11 +261,12 @@ impl<R: Responder> TcpWorker<R> {
                     made_room = false;
                     self.admit(stream, peer);
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
                 Err(error) if is_out_of_descriptors(&error) => {
                     // Once per connection: if that did not help, something else takes the free descriptors.
                     if made_room || !self.release_descriptor(&error) {
-                        return self.pause_listeners(&error);
+                        self.pause_listeners(&error);
+                        return false;
                     }
                     made_room = true;
                 }
@@ -270,6 +274,7 @@ impl<R: Responder> TcpWorker<R> {
                 Err(_) => {}
             }
         }
+        true
     }
 
     /// Closes a connection for its descriptor; returns whether that was possible here and now.
@@ -398,7 +403,7 @@ impl<R: Responder> TcpWorker<R> {
     /// Answers what has arrived, and gives clients time to read their responses and transfers.
     fn finish(&mut self) {
         let until_ms = now_ms().wrapping_add(self.grace_ms);
-        (0..self.listeners.len()).for_each(|listener| self.accept(listener));
+        self.empty_accept_queues(until_ms);
         self.listeners.clear();
         // epoll reports ready connections in rotation, so that this reaches each once.
         for _ in 0..=self.pool.len() / EVENTS {
@@ -408,6 +413,20 @@ impl<R: Responder> TcpWorker<R> {
         while self.pool.len() > 0 && until_ms.wrapping_sub(now_ms()) <= self.grace_ms {
             self.run_round(50);
             self.close_finished();
+        }
+    }
+
+    /// Accepts all who have connected: the kernel resets those that are left when a listener closes, though their queries have arrived.
+    fn empty_accept_queues(&mut self, until_ms: u32) {
+        for _ in 0..LAST_ACCEPTS {
+            let mut more = false;
+            for listener in 0..self.listeners.len() {
+                more |= self.accept(listener);
+            }
+            if !more || until_ms.wrapping_sub(now_ms()) > self.grace_ms {
+                break;
+            }
+            self.run_round(0);
         }
     }
 
@@ -438,3 +457,5 @@ fn whole_ms(duration: Duration) -> u32 {
 
 #[cfg(test)]
 mod handshake_tests;
+#[cfg(test)]
+mod stop_tests;
