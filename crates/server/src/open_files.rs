@@ -37,7 +37,9 @@ fn of_listeners(addresses: usize, workers: usize, stream_workers: usize) -> usiz
 /// How many descriptors the daemon may need besides its TCP connections.
 pub fn reserved(addresses: usize, workers: usize, stream_workers: usize) -> usize {
     let zone_files = reading() + MAX_STALLED;
-    of_listeners(addresses, workers, stream_workers) + zone_files + control::CLIENTS + TRANSFERS + OTHER
+    // A second handle of each UDP socket, for updates that are answered later (`ServerBatch::late_reply`).
+    let late_replies = addresses * workers;
+    of_listeners(addresses, workers, stream_workers) + late_replies + zone_files + control::CLIENTS + TRANSFERS + OTHER
 }
 
 /// How many descriptors a start, a reload and the clients of the control socket need at least. With fewer, any of them may fail.
@@ -137,6 +139,14 @@ mod tests {
         assert_eq!(connections_within(1 << 20, 1000, 64 << 30), (1 << 20) - 1000);
         assert_eq!(connections_within(1 << 20, 1000, 1 << 30), 32_768);
         assert_eq!(connections_within(900, 1000, 1 << 30), 1);
+    }
+
+    /// A UDP socket gets a second descriptor when it first has to reply late.
+    #[test]
+    fn late_replies_have_their_descriptors() {
+        let (addresses, workers, stream_workers) = (3, 4, 2);
+        let more = reserved(addresses, workers, stream_workers) - reserved(0, workers, stream_workers);
+        assert_eq!(more, addresses * (2 * workers + stream_workers));
     }
 
     #[test]
