@@ -250,6 +250,22 @@ fn a_group_of_settings_is_no_measurement_of_one() {
     }
 }
 
+/// How many sysctls a level of an experiment sets.
+fn sysctls_of(experiment: &str, level: &str) -> usize {
+    let lines = experiment.lines().skip_while(|line| !line.starts_with(&format!("[factors.setting.\"{level}\".")));
+    lines.take_while(|line| !line.is_empty()).filter(|line| line.starts_with("\"net.")).count()
+}
+
+/// E33 changes settings one at a time, but for a few that need another one. Those say little about one of them.
+#[test]
+fn what_is_measured_alone_sets_one_sysctl() {
+    let experiment = fs::read_to_string(entry("experiments", "E33").expect("the experiment")).expect("its text");
+    assert_eq!(["somaxconn 128", "tw_reuse 1, timestamps 0"].map(|level| sysctls_of(&experiment, level)), [1, 2]);
+    for lookup in lookups().iter().filter(|lookup| lookup.experiment == "E33" && !lookup.is_of_group()) {
+        assert!(sysctls_of(&experiment, lookup.level) <= 1, "{} is not of one setting: {lookup:?}", lookup.level);
+    }
+}
+
 #[test]
 fn a_report_is_read_by_heading_and_level() {
     let report = "### Mean latency, µs\n\n| server | load | setting | ratio to default (95 % interval) | p (Holm) | outcome |\n| --- |\n\

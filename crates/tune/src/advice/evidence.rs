@@ -176,10 +176,14 @@ pub(super) const fn alone(metric: &'static str, level: &'static str) -> Lookup {
     effect("E33", metric, level)
 }
 
+/// What settings change that E33 has changed at once, because one does nothing without the other.
+pub(super) const fn together(metric: &'static str, level: &'static str) -> Lookup {
+    alone(metric, level).of_group(level)
+}
+
 /// Metrics of E33.
 pub(super) const ANSWERED: &str = "Time until all connections are answered";
 pub(super) const WAITED: &str = "Share of connections whose handshake took over a second";
-pub(super) const FAILED: &str = "Share of connections that failed";
 pub(super) const DROPPED: &str = "Time until the kernel has dropped connections without a client";
 pub(super) const LATENCY: &str = "Mean latency";
 pub(super) const PROCESSOR: &str = "Time of the server's CPUs per answer";

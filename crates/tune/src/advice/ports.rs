@@ -1,6 +1,6 @@
 //! Ports and TIME_WAIT: how many connections a minute are possible.
 
-use super::evidence::{DROPPED, Lookup, SHARE, TRANSFER, alone, effect, group, medians};
+use super::evidence::{DROPPED, Lookup, SHARE, TRANSFER, alone, effect, group, medians, together};
 use super::sizes::{self, octets};
 use super::sources::Document::{Isc, Kernel, Liang, LowerValues, Operator};
 use super::sources::{advises, says};
@@ -108,7 +108,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             says(LowerValues, "not recommended: 1"),
             advises(Kernel, "2").saying(" by default; needs TCP timestamps"),
         ],
-        evidence: &[alone(SHARE, "tw_reuse 1"), alone(SHARE, "tw_reuse 1, timestamps 0")],
+        evidence: &[alone(SHARE, "tw_reuse 1"), together(SHARE, "tw_reuse 1, timestamps 0")],
         risk: "with 1 and without timestamps an old packet can reach a new connection",
         ..PORT
     },

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::evidence::{
-    ANSWERED, BIND_AT_FULL_LOAD, DROPPED, FAILED, PROCESSOR, WAITED, alone, effect, group_latency, sweep,
+    ANSWERED, BIND_AT_FULL_LOAD, DROPPED, PROCESSOR, WAITED, alone, effect, group_latency, sweep, together,
 };
 use super::sources::Document::{Diiner, Kernel, Liang, LowerValues, Microsoft};
 use super::sources::{advises, says};
@@ -67,7 +67,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         ],
         evidence: &[
             alone(ANSWERED, "max_syn_backlog 256"),
-            alone(ANSWERED, "syncookies 0, max_syn_backlog 256"),
+            together(ANSWERED, "syncookies 0, max_syn_backlog 256"),
             group_latency("Liang et al."),
             group_latency("lower values"),
         ],
@@ -133,13 +133,11 @@ pub(super) const SETTINGS: &[Setting] = &[
                 .saying(" by default; 1 only if you are really sure that the listener cannot be made faster"),
         ],
         evidence: &[
-            alone(ANSWERED, "somaxconn 128, abort_on_overflow 1"),
-            alone(FAILED, "somaxconn 128, abort_on_overflow 1"),
             effect("E16", "Answered rate", "abort_on_overflow 1").only(BIND_AT_FULL_LOAD),
             sweep("abort_on_overflow 1"),
         ],
         risk: "1 refuses clients in a burst that a queue would have absorbed",
-        condition: "the source saw its gain only at full load, with a queue that overflows",
+        condition: "the source saw its gain only at full load, with a queue that overflows. E33 does not test it: its queues overflowed, but no connection was reset",
         ..QUEUE
     },
     Setting {
@@ -151,7 +149,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         sources: &[advises(Kernel, "1").saying(" by default; a fallback, not a way to serve legal load")],
         evidence: &[
             alone(ANSWERED, "syncookies 0"),
-            alone(ANSWERED, "syncookies 0, max_syn_backlog 256"),
+            together(ANSWERED, "syncookies 0, max_syn_backlog 256"),
             alone(ANSWERED, "syncookies 2"),
         ],
         risk: "connections made by a cookie lose some TCP options",

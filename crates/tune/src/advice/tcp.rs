@@ -1,6 +1,8 @@
 //! How TCP behaves: acknowledgements, congestion, metrics.
 
-use super::evidence::{BIND_AT_FULL_LOAD, LATENCY, PROCESSOR, SHARE, TRANSFER, alone, effect, group, medians, sweep};
+use super::evidence::{
+    BIND_AT_FULL_LOAD, LATENCY, PROCESSOR, SHARE, TRANSFER, alone, effect, group, medians, sweep, together,
+};
 use super::sources::Document::{Diiner, Esnet, Kernel, LowerValues, Operator, Rfc2018, Usc};
 use super::sources::{advises, says};
 use super::workload::Role;
@@ -51,7 +53,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             )
         },
         sources: &[says(LowerValues, "0 was for kernels before 4.12; 1 is recommended since then")],
-        evidence: &[alone(PROCESSOR, "timestamps 0"), alone(SHARE, "tw_reuse 1, timestamps 0")],
+        evidence: &[alone(PROCESSOR, "timestamps 0"), together(SHARE, "tw_reuse 1, timestamps 0")],
         risk: "12 octets in each packet",
         ..TCP
     },

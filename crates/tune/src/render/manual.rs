@@ -49,8 +49,8 @@ veth pair on a machine with two processors, without delay or loss, unless the li
 const GROUPS: &str = "
 ## Groups of settings
 
-Measured with all settings of a source at once, or of the lab (E12), which says little about each of them. The kernel sets only some of them
-for a network namespace: the record lists the others, which are \"not measured here\".
+Measured with all settings of a source at once, or with several of the lab (E12, E33), which says little about each of them. The kernel
+sets only some of them for a network namespace: the record lists the others, which are \"not measured here\".
 
 | group | evidence |
 | --- | --- |

@@ -174,3 +174,19 @@ fn a_reset_is_a_failure_for_clients_that_do_not_try_again() {
         assert!(text.contains("clients that do not try again"), "{text}");
     }
 }
+
+/// In E33 no connection was reset, so that it shows nothing of resets.
+#[test]
+fn resets_are_not_judged_by_a_record_without_any() {
+    let row = row(Role::Tcp, "net.ipv4.tcp_abort_on_overflow");
+    assert!(!row.evidence.contains("E33"), "{}", row.evidence);
+    assert!(row.condition.contains("E33") && row.condition.contains("no connection was reset"), "{}", row.condition);
+}
+
+/// Zonda had one TCP connection in E19, because all other descriptors were reserved.
+#[test]
+fn exhausted_descriptors_are_not_quoted_for_zonda() {
+    let evidence = row(Role::Tcp, "LimitNOFILE").evidence;
+    assert!(evidence.contains("E19, Share of UDP queries answered, median: nsd "), "{evidence}");
+    assert!(!evidence.contains("zonda"), "{evidence}");
+}
