@@ -176,14 +176,15 @@ pub(super) const SETTINGS: &[Setting] = &[
     Setting {
         name: "firewall and connection tracking",
         place: super::Place::Habit,
-        rule: "no tracking (notrack) of UDP and TCP on the server's ports where connection tracking is loaded: those of the configuration, else 53 and 853",
+        rule: "no tracking (notrack) of UDP and TCP to and from this host on the server's ports where connection tracking is loaded: those of the configuration, else 53 and 853. Left where a nat chain at prerouting may redirect them (DNAT), such as those of published containers: packets that are not tracked skip it",
         compute: connection_tracking,
         sources: &[says(
             Microsoft,
             "a firewall rule limited to UDP and the local port, or the firewall takes much CPU time at high rates",
         )],
         evidence: &[alone(PROCESSOR, "connection tracking"), alone(PROCESSOR, "connection tracking, notrack")],
-        risk: "rules that need the state of a connection (ct state) do not match these packets: allow the server's ports by address and port",
+        risk: "rules that need the state of a connection (ct state) do not match these packets: allow the server's ports by address and port. Without root the nat chains cannot be read: with a redirection of these ports to a container or guest, its server becomes unreachable",
+        condition: "the server runs on this host itself; in E33 nothing is forwarded, and the rules lack `fib daddr type local`",
         ..QUEUE
     },
     Setting {
@@ -213,16 +214,23 @@ fn connection_tracking(case: &Case) -> Advice {
         case.queries_per_s(),
         case.host.sysctl("net.netfilter.nf_conntrack_max").unwrap_or_else(|| "unknown size".into()),
     );
-    Advice::set(notrack(&list), why)
+    match &case.host.surroundings.redirection {
+        None => Advice::set(notrack(&list), why),
+        Some(redirection) => Advice::Leave(format!(
+            "{why}. But {redirection} may redirect queries, and packets that are not tracked skip it: a server behind it would become unreachable. If no rule there is of these ports: {}",
+            notrack(&list)
+        )),
+    }
 }
 
-/// The commands for IPv4 and IPv6, UDP and TCP. Answers need a rule of their own.
+/// The commands for IPv4 and IPv6, UDP and TCP. Answers need a rule of their own. Packets that this host forwards stay tracked, because
+/// others are not translated (NAT).
 fn notrack(ports: &str) -> String {
     format!(
         "nft 'add table inet dns; \
          add chain inet dns in {{ type filter hook prerouting priority raw; }}; \
          add chain inet dns out {{ type filter hook output priority raw; }}; \
-         add rule inet dns in meta l4proto {{ tcp, udp }} th dport {{ {ports} }} notrack; \
+         add rule inet dns in fib daddr type local meta l4proto {{ tcp, udp }} th dport {{ {ports} }} notrack; \
          add rule inet dns out meta l4proto {{ tcp, udp }} th sport {{ {ports} }} notrack'"
     )
 }

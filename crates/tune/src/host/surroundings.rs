@@ -28,6 +28,9 @@ pub struct Surroundings {
     pub tracked: Option<u64>,
     /// How many of them are to each port; `None` if the list cannot be read.
     pub tracked_ports: Option<BTreeMap<u16, usize>>,
+    /// What may redirect packets to another address (DNAT), such as `chain PREROUTING of table ip nat`; `None` if there is nothing, or if it
+    /// cannot be read.
+    pub redirection: Option<String>,
 }
 
 impl Surroundings {
@@ -45,6 +48,7 @@ impl Surroundings {
             net_admin: capabilities & (1 << 12) != 0,
             tracked,
             tracked_ports: tracked.and_then(|_| tracked_ports(files)),
+            redirection: tracked.and_then(|_| redirection(files)),
             ..cgroup(files, process)
         }
     }
@@ -162,4 +166,46 @@ fn tracked_ports(files: &Tree) -> Option<BTreeMap<u16, usize>> {
         *ports.entry(port).or_default() += 1;
     }
     Some(ports)
+}
+
+/// The first chain of nftables that may redirect what arrives, or the table of the older iptables whose rules only root may list.
+fn redirection(files: &Tree) -> Option<String> {
+    let chains = files.output("nft", &["list", "chains"]).unwrap_or_default();
+    redirecting_chain(&chains).or_else(|| {
+        let has_nat = |name: &&&str| files.text(name).is_some_and(|tables| tables.lines().any(|table| table == "nat"));
+        let file = ["proc/net/ip_tables_names", "proc/net/ip6_tables_names"].iter().find(has_nat)?;
+        Some(format!("table nat of {}", if file.contains("ip6") { "ip6tables" } else { "iptables" }))
+    })
+}
+
+/// The chain of type nat at prerouting in the output of `nft list chains`.
+fn redirecting_chain(chains: &str) -> Option<String> {
+    let (mut table, mut chain) = ("", "");
+    for line in chains.lines().map(str::trim) {
+        if let Some(name) = line.strip_prefix("table ") {
+            table = name.trim_end_matches(" {");
+        } else if let Some(name) = line.strip_prefix("chain ") {
+            chain = name.trim_end_matches(" {");
+        } else if line.starts_with("type nat hook prerouting") {
+            return Some(format!("chain {chain} of table {table}"));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::redirecting_chain;
+
+    #[test]
+    fn a_chain_that_may_redirect_is_found() {
+        let of = |hook: &str| {
+            format!(
+                "table ip filter {{\n\tchain INPUT {{\n\t\ttype filter hook input priority filter;\n\t}}\n}}\ntable ip nat {{\n\tchain DOCKER {{\n\t}}\n\tchain PREROUTING {{\n\t\ttype nat hook {hook} priority dstnat; policy accept;\n\t}}\n}}\n"
+            )
+        };
+        assert_eq!(redirecting_chain(&of("prerouting")).as_deref(), Some("chain PREROUTING of table ip nat"));
+        assert_eq!(redirecting_chain(&of("postrouting")), None, "masquerading redirects nothing");
+        assert_eq!(redirecting_chain(""), None);
+    }
 }

@@ -5,6 +5,7 @@ mod checkers;
 mod connections;
 mod files;
 mod hosts;
+mod notrack;
 mod reasons;
 mod synthetic;
 mod values;
