@@ -5,7 +5,7 @@ use super::sizes::octets;
 use super::sources::Document::{Diiner, Esnet, Kernel, LowerValues, Operator};
 use super::sources::{advises, says};
 use super::workload::Role;
-use super::{Advice, Case, Group, SETTING, Setting, missing, sizes};
+use super::{Advice, Case, Group, SETTING, Setting, card, missing, sizes};
 
 const BUFFER: Setting = Setting { group: Group::Buffers, ..SETTING };
 
@@ -182,7 +182,7 @@ fn default_buffer(case: &Case, name: &str) -> Advice {
 fn stream_buffer(case: &Case, name: &str, role: Role, default: u64) -> Advice {
     let [min, start, max] = case.host.sysctl_numbers(name)[..] else { return Advice::Absent(missing()) };
     // Without a driver that knows its speed, assume 1 Gbit/s.
-    let mbit = case.host.interfaces.iter().filter_map(|interface| interface.speed).max().unwrap_or(1_000);
+    let mbit = card::fastest(case).and_then(|card| card.speed).unwrap_or(1_000);
     let in_flight = sizes::in_flight(mbit);
     // The kernel gives half of a buffer to the window, and counts the overhead of packets in it (tcp_adv_win_scale).
     let wanted = in_flight.saturating_mul(2).clamp(default, TCP_MAX);

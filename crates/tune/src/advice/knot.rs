@@ -4,7 +4,7 @@ use super::evidence::medians;
 use super::sources::Document::{KnotManual, NlnetLabs};
 use super::sources::says;
 use super::workload::{Role, Server};
-use super::{Advice, Group, Place, SETTING, Setting, descriptors};
+use super::{Advice, Group, Place, SETTING, Setting, card, descriptors};
 
 const KNOT: Setting = Setting { group: Group::Server, place: Place::Config(Server::Knot), ..SETTING };
 
@@ -37,11 +37,11 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "background-workers",
-        rule: "left, except for a secondary or primary of many zones: then one for each processor",
+        rule: "left, except for a secondary or primary of many zones: then one for each processor, at least 10, because a thread waits while it transfers a zone",
         compute: |case| match case.is_role(&[Role::Secondary, Role::Primary]) && case.workload.zones > 10_000 {
             true => Advice::set(
                 case.processors().max(TCP_WORKERS),
-                "zones are loaded and transferred by these threads; the default is at most 10",
+                "zones are loaded and transferred by these threads, which wait during transfers; the default is one for each processor, at most 10",
             ),
             false => Advice::Leave("the default is one for each processor, at most 10".into()),
         },
@@ -74,7 +74,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         name: "socket-affinity",
         rule: "on where the card has at least as many queues as there are workers",
         compute: |case| {
-            let queues = case.host.interfaces.iter().map(|interface| interface.rx_queues).max().unwrap_or(0) as u64;
+            let queues = card::fastest(case).map_or(0, |card| card.rx_queues as u64);
             match queues >= case.processors() && queues > 1 {
                 true => Advice::set("on", format!("{queues} queues for {} workers", case.processors())),
                 false => Advice::Leave(format!("{queues} queues are fewer than {} workers", case.processors())),

@@ -75,14 +75,14 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "cpu-affinity",
-        rule: "server-N-cpu-affinity: one physical core for each process, xfrd on another, from four cores on",
+        rule: "from four processors on, all that the server may use, each for one process (server-N-cpu-affinity), siblings of a core (SMT) too, because server-count takes all; xfrd shares the last. With fewer processes, one core each and one for xfrd",
         compute: |case| match case.processors() {
             0..=3 => Advice::Leave("too few processors to reserve any".into()),
             count => {
                 let allowed = case.host.cpus.allowed.iter().take(count as usize);
                 Advice::set(
                     allowed.map(usize::to_string).collect::<Vec<_>>().join(" "),
-                    "with server-1-cpu-affinity: the first and so on, and xfrd-cpu-affinity: the last",
+                    "with server-1-cpu-affinity: the first and so on, and xfrd-cpu-affinity: the last, which it shares with a process",
                 )
             }
         },

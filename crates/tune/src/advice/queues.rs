@@ -7,7 +7,7 @@ use super::evidence::{
 };
 use super::sources::Document::{Diiner, Kernel, Liang, LowerValues, Microsoft};
 use super::sources::{advises, says};
-use super::{Advice, Case, Group, SETTING, Setting, sizes};
+use super::{Advice, Case, Group, SETTING, Setting, card, sizes};
 
 const QUEUE: Setting = Setting { group: Group::Queues, ..SETTING };
 
@@ -78,7 +78,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         name: "net.core.netdev_max_backlog",
         rule: "the packets that arrive at one processor in 5 ms at --rate; never lowered. Only packets steered by RPS, or of a device without NAPI such as veth, pass this queue",
         compute: |case| {
-            let queues = case.host.interfaces.iter().map(|interface| interface.rx_queues as u64).max().unwrap_or(1);
+            let queues = card::fastest(case).map_or(1, |card| card.rx_queues.max(1) as u64);
             let wanted = sizes::datagrams(case.queries_per_s(), queues, sizes::SOFTIRQ_PAUSE_MS).next_power_of_two();
             let why = format!(
                 "{} packets per second on {queues} queues are {wanted} within {} ms",

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::workload::Role;
 use super::{Case, sizes};
 use crate::host::Pressure;
 
@@ -90,7 +91,7 @@ const COUNTERS: &[Words] = &[
 /// Counted against the range of ports.
 const TIME_WAIT: Words = (
     "TCP.tw",
-    "sockets are in TIME_WAIT now, more than half as many as there are ports for connections",
+    "on a secondary, sockets are in TIME_WAIT now, more than half as many as there are ports for connections",
     "net.ipv4.ip_local_port_range, reused connections",
 );
 
@@ -129,8 +130,11 @@ pub fn symptoms(case: &Case) -> Vec<Symptom> {
     found
 }
 
-/// More than half of the ports are in TIME_WAIT.
+/// More than half of the ports are in TIME_WAIT. Where connections arrive, those that the server has closed itself are there at its own port.
 fn time_wait(case: &Case) -> Option<Symptom> {
+    if !case.is_role(&[Role::Secondary]) {
+        return None;
+    }
     let count = case.host.counters.value("TCP.tw")?;
     let [first, last] = case.host.sysctl_numbers("net.ipv4.ip_local_port_range")[..] else { return None };
     (count > sizes::port_count(first, last) / 2).then(|| symptom(&TIME_WAIT, count))

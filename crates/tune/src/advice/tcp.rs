@@ -6,7 +6,7 @@ use super::evidence::{
 use super::sources::Document::{Diiner, Esnet, Kernel, LowerValues, Operator, Rfc2018, Usc};
 use super::sources::{advises, says};
 use super::workload::Role;
-use super::{Advice, Group, SETTING, Setting};
+use super::{Advice, Group, SETTING, Setting, card};
 
 const TCP: Setting = Setting { group: Group::Tcp, ..SETTING };
 
@@ -82,16 +82,14 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "net.ipv4.tcp_mtu_probing",
-        rule: "1 where a card has jumbo frames, so that a path that drops them silently recovers; otherwise left at 0",
+        rule: "1 where the card has jumbo frames, so that a path that drops them silently recovers; otherwise left at 0",
         compute: |case| {
-            let jumbo = case.host.interfaces.iter().find(|interface| interface.mtu > 1_500);
+            let jumbo = card::fastest(case).filter(|card| card.mtu > 1_500);
             match (jumbo, case.host.sysctl_number("net.ipv4.tcp_mtu_probing")) {
                 (_, None) => Advice::Absent(super::missing()),
-                (Some(interface), Some(0 | 1)) => {
-                    Advice::set(1, format!("{} has an MTU of {}", interface.name, interface.mtu))
-                }
+                (Some(card), Some(0 | 1)) => Advice::set(1, format!("{} has an MTU of {}", card.name, card.mtu)),
                 (Some(_), Some(_)) => Advice::Keep("probing is on".into()),
-                (None, Some(_)) => Advice::Leave("no card has jumbo frames".into()),
+                (None, Some(_)) => Advice::Leave("the card has no jumbo frames".into()),
             }
         },
         sources: &[advises(Esnet, "1").saying(" for hosts with jumbo frames")],

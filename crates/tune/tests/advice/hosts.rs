@@ -57,7 +57,8 @@ fn symptoms_name_the_setting_that_helps() {
     host.write("proc/net/sockstat", "TCP: inuse 1 orphan 0 tw 20000 alloc 1 mem 1\n");
     host.write("proc/pressure/io", "some avg10=0.00 avg60=12.50 avg300=0.10 total=5\n");
     let host = host.read();
-    let case = Case { host: &host, workload: workload(Role::Udp), server: ServerFacts::default() };
+    let case_of = |role| Case { host: &host, workload: workload(role), server: ServerFacts::default() };
+    let case = case_of(Role::Secondary);
     let found = symptoms(&case);
     let counts: Vec<_> = found.iter().map(|symptom| (symptom.name, symptom.count)).collect();
     assert_eq!(
@@ -70,6 +71,10 @@ fn symptoms_name_the_setting_that_helps() {
             ("disk pressure (PSI), percent of the last minute", 12)
         ]
     );
+    // Connections that a server has closed itself are in TIME_WAIT at its own port.
+    for role in [Role::Udp, Role::Tcp, Role::Primary] {
+        assert!(symptoms(&case_of(role)).iter().all(|symptom| symptom.name != "TCP.tw"), "{role}");
+    }
     assert!(found[0].help.contains("net.core.somaxconn"));
     let text = table::text(&case, &advise(&case), &found, &[]);
     assert!(text.contains("Udp.RcvbufErrors: UDP queries were dropped"), "{text}");

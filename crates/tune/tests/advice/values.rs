@@ -237,6 +237,7 @@ fn time_wait_buckets_are_raised_and_never_lowered() {
     let busy = Workload { connections: 100_000, ..workload(Role::Udp) };
     assert_eq!(advised(&host, busy, "net.ipv4.tcp_max_tw_buckets"), 1 << 20, "600,000 in a minute");
     assert!(row.evidence.contains("1,000 buckets (dangerous)"), "{}", row.evidence);
+    assert!(row.condition.contains("E14 has 1,000 buckets"), "{}", row.condition);
     assert!(row.sources.iter().any(|source| source.contains("dangerous")), "{:?}", row.sources);
     // 5 % of 64 MiB has room for 10,485 of them.
     host.write("proc/meminfo", "MemTotal: 65536 kB\nMemAvailable: 60000 kB\n");
@@ -457,6 +458,8 @@ fn nsd_is_bound_to_processors_that_it_may_use() {
     let affinity = || host.row(Workload { server: Server::Nsd, ..workload(Role::Udp) }, "cpu-affinity").advised;
     host.write("proc/self/status", "Cpus_allowed_list:\t2,4-7\n");
     assert_eq!(affinity().as_deref(), Some("2 4 5 6 7"));
+    let row = host.row(Workload { server: Server::Nsd, ..workload(Role::Udp) }, "cpu-affinity");
+    assert!(row.why.contains("xfrd-cpu-affinity: the last, which it shares"), "{}", row.why);
     host.write("sys/fs/cgroup/cpu.max", "400000 100000");
     assert_eq!(affinity().as_deref(), Some("2 4 5 6"));
 }
