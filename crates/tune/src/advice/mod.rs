@@ -131,6 +131,8 @@ pub enum Advice {
     },
     /// It is good as it is.
     Keep(String),
+    /// It is more than this workload needs: it may have been set for another.
+    KeepMore(String),
     /// Changing it does not help, or harms.
     Leave(String),
     /// This host does not have it.
@@ -184,7 +186,7 @@ pub struct Row {
     pub group: Group,
     /// Where it is set.
     pub place: Place,
-    /// Whether the value now is the very one to set: `--apply` or a written file may have set it.
+    /// Whether `--apply` or a written file may have set the value now, for this workload or another.
     #[serde(skip)]
     pub is_reached: bool,
 }
@@ -225,6 +227,10 @@ fn row(case: &Case, setting: &Setting) -> Row {
         Advice::Default { value, why } if is_now(&value) => (Action::Leave, Some(value), why, true),
         Advice::Default { value, why } => (Action::Set, Some(value), format!("the kernel's default: {why}"), false),
         Advice::Keep(why) => (Action::Keep, now.clone(), why, false),
+        Advice::KeepMore(why) => {
+            let is_reached = now.as_ref().is_some_and(|value| is_set(setting.name, value));
+            (Action::Keep, now.clone(), why, is_reached)
+        }
         Advice::Leave(why) => (Action::Leave, now.clone(), why, false),
         Advice::Absent(why) => (Action::Absent, None, why, false),
     };
@@ -244,6 +250,25 @@ fn row(case: &Case, setting: &Setting) -> Row {
         place: setting.place,
         is_reached,
     }
+}
+
+/// The values that sysctls have after a start of the host: those of Linux, old and new, and of systemd. Those that the kernel computes from
+/// the memory are missing.
+const AT_START: &[(&str, &[&str])] = &[
+    ("fs.file-max", &["9223372036854775807"]),
+    ("fs.nr_open", &["1048576", "1073741816"]),
+    ("net.core.netdev_budget", &["300"]),
+    ("net.core.netdev_max_backlog", &["1000"]),
+    ("net.core.rmem_max", &["212992", "4194304"]),
+    ("net.core.somaxconn", &["128", "4096"]),
+    ("net.core.wmem_max", &["212992", "4194304"]),
+    ("net.ipv4.ip_local_port_range", &["32768 60999"]),
+];
+
+/// Whether somebody has set this value of a sysctl. One that the kernel computes counts as not set: a file would keep it when the memory
+/// grows.
+fn is_set(name: &str, value: &str) -> bool {
+    AT_START.iter().any(|(sysctl, values)| *sysctl == name && !values.contains(&value))
 }
 
 impl Setting {
@@ -286,7 +311,7 @@ impl Case<'_> {
     fn at_least(&self, name: &str, wanted: u64, why: String) -> Advice {
         match self.host.sysctl_number(name) {
             None => Advice::Absent(missing()),
-            Some(now) if now > wanted => Advice::Keep(format!("{why}; it is enough")),
+            Some(now) if now > wanted => Advice::KeepMore(format!("{why}; it is enough")),
             Some(_) => Advice::set(wanted, why),
         }
     }

@@ -33,7 +33,12 @@ pub(super) const SETTINGS: &[Setting] = &[
                 return Advice::Absent(missing());
             };
             if case.workload.role != Role::Secondary {
-                return Advice::Leave("only a secondary opens many connections; all others arrive at port 53".into());
+                let why = "only a secondary opens many connections; all others arrive at port 53";
+                return if (first, last) == (FIRST, LAST) {
+                    Advice::KeepMore(why.into())
+                } else {
+                    Advice::Leave(why.into())
+                };
             }
             let (now, needed) = (sizes::port_count(first, last), sizes::ports(case.workload.transfers_per_min()));
             let why = format!(
@@ -44,7 +49,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             let is_set = needed > DEFAULT && (first, last) == (FIRST, LAST);
             match is_set || (needed > now && now < ALL) {
                 true => Advice::set(format!("{FIRST} {LAST}"), why),
-                false => Advice::Keep(why),
+                false => Advice::KeepMore(why),
             }
         },
         sources: &[

@@ -13,7 +13,9 @@ const HEAD: &str = "\
 `zonda tune` reads the host and the configuration. For each setting it prints the value now, the value it should have, the reason, the
 sources, what was measured, and the risk. It changes nothing, except with `--write FOLDER` (files for sysctl.d, limits.d and
 systemd) or `--apply` (sets the sysctls now and prints the commands that undo it). The file for sysctl.d replaces the installed one: it
-also has the values of that one and of `--apply`.
+also has the values of that one and of `--apply`. Give both the same options: of what `--apply` has set for a larger workload, the file
+lacks the settings that the kernel computes from the memory (`tcp_mem`, `udp_mem`, `tcp_rmem`, `tcp_wmem`, `tcp_max_orphans`,
+`tcp_max_tw_buckets`, `tcp_max_syn_backlog`).
 
 ```sh
 zonda tune

@@ -100,6 +100,37 @@ fn a_later_file_has_what_was_applied_and_installed() {
 }
 
 #[test]
+fn what_was_applied_for_more_work_is_written_for_less() {
+    let host = TestHost::recorded();
+    let assignments = |workload| BTreeMap::from_iter(sysctl_assignments(&sysctl_text(&host, workload)));
+    for (name, default) in [
+        ("net.core.rmem_max", "212992"),
+        ("net.core.wmem_max", "212992"),
+        ("net.core.netdev_max_backlog", "1000"),
+        ("fs.nr_open", "1048576"),
+        ("fs.file-max", "9223372036854775807"),
+        ("net.ipv4.ip_local_port_range", "32768 60999"),
+    ] {
+        host.write(&tune::host::sysctl_path(name), default);
+    }
+    let names = ["net.core.somaxconn", "net.core.rmem_max", "net.core.wmem_max", "net.core.netdev_max_backlog"];
+    let names = [&names[..], &["fs.nr_open", "net.ipv4.ip_local_port_range"]].concat();
+    let before = assignments(workload(Role::Udp));
+    for name in ["net.core.netdev_max_backlog", "fs.nr_open", "fs.file-max", "net.ipv4.ip_local_port_range"] {
+        assert!(!before.contains_key(name), "{name} has the value that the kernel begins with");
+    }
+    let large = Workload { connections: 5_000_000, zones: 60_000, ..workload(Role::Secondary) };
+    apply(host.path(), &host.rows(large));
+    let busy = Workload { connections: 5_000_000, rate: Some(3_000_000), ..workload(Role::Udp) };
+    apply(host.path(), &host.rows(busy));
+    let written = assignments(workload(Role::Udp));
+    for name in names {
+        assert_eq!(written.get(name), Some(&host.sysctl(name)), "{name}");
+    }
+    assert!(!written.contains_key("fs.file-max"), "{written:?}");
+}
+
+#[test]
 fn the_files_are_read_after_all_others() {
     let folder = TestHost::large();
     let host = folder.read();
