@@ -44,11 +44,15 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "net.core.wmem_max",
-        rule: "the answers of 5 ms at --rate on each UDP socket, at 2,304 octets each; at most 1,023 MiB; never lowered",
+        rule: "the answers of 5 ms at --rate on each UDP socket, at 2,304 octets each, at least 4 MiB, so that answers to hosts that do not exist leave room for others (net.ipv4.neigh.default.unres_qlen_bytes); at most 1,023 MiB; never lowered",
         compute: |case| {
             let answers = sizes::datagrams(case.queries_per_s(), case.udp_sockets(), sizes::SOFTIRQ_PAUSE_MS);
-            let wanted = (answers * sizes::DATAGRAM_OCTETS / 2).next_power_of_two().min(sizes::MOST_BUFFER);
-            let why = format!("{answers} answers wait for the card for {} ms at each socket", sizes::SOFTIRQ_PAUSE_MS);
+            let wanted = (answers * sizes::DATAGRAM_OCTETS / 2).next_power_of_two();
+            let wanted = wanted.clamp(sizes::FEWEST_SEND_BUFFER, sizes::MOST_BUFFER);
+            let why = format!(
+                "{answers} answers wait for the card for {} ms at each socket, and others for hosts that do not exist",
+                sizes::SOFTIRQ_PAUSE_MS
+            );
             case.at_least("net.core.wmem_max", wanted, why)
         },
         sources: &[advises(Esnet, "67108864"), advises(LowerValues, "10485760")],

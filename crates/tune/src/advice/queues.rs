@@ -11,6 +11,14 @@ use super::{Advice, Case, Group, SETTING, Setting, card, sizes};
 
 const QUEUE: Setting = Setting { group: Group::Queues, ..SETTING };
 
+const NEIGHBOUR: Setting = Setting {
+    rule: "4096: about five answers wait for a neighbour that ARP or neighbour discovery has not found yet, instead of some 270; never raised. All that wait, for up to 1,024 addresses, then leave half of a send buffer of 8 MiB free: see net.core.wmem_max",
+    sources: &[says(Kernel, "the most octets that wait for an address that is not resolved; 212992 by default")],
+    risk: "until a neighbour or the gateway is found, which takes about a round trip, more answers to it are lost",
+    condition: "someone can send packets with forged addresses of the own network: from there, or through a router that does not drop them. An interface with a value of its own keeps it",
+    ..QUEUE
+};
+
 /// 6,000 connections within 0.12 s while the server pauses for 0.5 s.
 const STORM: &[&str] = &["zonda, storm during a pause", "bind, storm during a pause"];
 
@@ -174,6 +182,16 @@ pub(super) const SETTINGS: &[Setting] = &[
         ..QUEUE
     },
     Setting {
+        name: "net.ipv4.neigh.default.unres_qlen_bytes",
+        compute: |case| neighbour_queue(case, "net.ipv4.neigh.default.unres_qlen_bytes"),
+        ..NEIGHBOUR
+    },
+    Setting {
+        name: "net.ipv6.neigh.default.unres_qlen_bytes",
+        compute: |case| neighbour_queue(case, "net.ipv6.neigh.default.unres_qlen_bytes"),
+        ..NEIGHBOUR
+    },
+    Setting {
         name: "firewall and connection tracking",
         place: super::Place::Habit,
         rule: "no tracking (notrack) of UDP and TCP to and from this host on the server's ports where connection tracking is loaded: those of the configuration, else 53 and 853. Left where a nat chain at prerouting may redirect them (DNAT), such as those of published containers: packets that are not tracked skip it",
@@ -196,6 +214,16 @@ pub(super) const SETTINGS: &[Setting] = &[
         ..QUEUE
     },
 ];
+
+/// Makes what waits for each neighbour shorter, never longer.
+fn neighbour_queue(case: &Case, name: &str) -> Advice {
+    let why = "forged queries from addresses of the own network that no host has: their answers wait for seconds, and fill the send buffers that the answers to all others need";
+    match case.host.sysctl_number(name) {
+        None => Advice::Absent(super::missing()),
+        Some(now) if now < sizes::NEIGHBOUR_OCTETS => Advice::Keep(format!("{why}; it is low enough")),
+        Some(_) => Advice::set(sizes::NEIGHBOUR_OCTETS, why),
+    }
+}
 
 fn connection_tracking(case: &Case) -> Advice {
     let ports = case.server.dns_ports();

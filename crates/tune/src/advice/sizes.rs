@@ -21,6 +21,12 @@ pub const MOST_ACCEPT_QUEUE: u64 = 65_535;
 /// The most that SO_RCVBUF and SO_SNDBUF may ask for, in whole MiB: the kernel doubles them, and counts in 31 bits (socket(7)).
 pub const MOST_BUFFER: u64 = 1_023 << 20;
 
+/// What waits for a neighbour that is not found yet: the kernel keeps so many for three seconds, for up to 1,024 neighbours (gc_thresh3).
+pub const NEIGHBOUR_OCTETS: u64 = 4_096;
+
+/// The send buffer of which the answers to [`NEIGHBOUR_OCTETS`] for all of them take half. The kernel doubles it.
+pub const FEWEST_SEND_BUFFER: u64 = 1_024 * NEIGHBOUR_OCTETS;
+
 /// Within how many seconds all clients connect again after a restart of the server.
 pub const RECONNECT_S: u64 = 10;
 

@@ -77,7 +77,7 @@ const COUNTERS: &[Words] = &[
     (
         "Udp.SndbufErrors",
         "UDP answers were dropped because a socket's send buffer was full",
-        "net.core.wmem_max; the card's queue is full",
+        "net.core.wmem_max, if the card's queue is full; net.ipv4.neigh.default.unres_qlen_bytes, if answers wait for hosts that do not exist",
     ),
     ("Udp.MemErrors", "UDP datagrams were dropped because UDP as a whole had no memory", "net.ipv4.udp_mem"),
     (

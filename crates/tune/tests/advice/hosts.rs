@@ -401,3 +401,47 @@ fn without_meminfo_nothing_is_said_of_the_memory_of_connections() {
     let row = host.row(workload(Role::Tcp), "memory of connections");
     assert_eq!((row.action, row.advised.as_deref()), (Action::Absent, None), "{}", row.why);
 }
+
+#[test]
+fn what_waits_for_hosts_that_do_not_exist_leaves_room_in_the_send_buffer() {
+    let host = TestHost::recorded();
+    for name in ["net.ipv4.neigh.default.unres_qlen_bytes", "net.ipv6.neigh.default.unres_qlen_bytes"] {
+        let row = || host.row(workload(Role::Udp), name);
+        assert_eq!(row().action, Action::Absent);
+        for (now, action, advised) in
+            [("212992", Action::Set, "4096"), ("4096", Action::Keep, "4096"), ("3000", Action::Keep, "3000")]
+        {
+            host.write(&tune::host::sysctl_path(name), now);
+            assert_eq!((row().action, row().advised.as_deref()), (action, Some(advised)), "{}", row().why);
+        }
+    }
+    host.write("proc/sys/net/core/wmem_max", "212992");
+    // The kernel doubles it: twice what waits for 1,024 neighbours.
+    assert_eq!(host.row(workload(Role::Udp), "net.core.wmem_max").advised.as_deref(), Some("4194304"));
+}
+
+/// A bond has 16 receive queues by default, whatever its cards have, and a bridge or veth reports a speed of its own.
+#[test]
+fn virtual_interfaces_are_no_cards() {
+    let host = TestHost::recorded();
+    let udp = Workload { rate: Some(1_000_000), ..workload(Role::Udp) };
+    let knot = Workload { server: Server::Knot, ..udp };
+    let rows = || {
+        [
+            (udp, "net.core.netdev_max_backlog"),
+            (knot, "socket-affinity"),
+            (workload(Role::Primary), "net.ipv4.tcp_wmem"),
+            (udp, "net.ipv4.tcp_mtu_probing"),
+        ]
+        .map(|(workload, name)| host.row(workload, name))
+        .map(|row| (row.name, row.action, row.advised, row.why))
+    };
+    let without = rows();
+    for (file, text) in [("operstate", "up"), ("mtu", "9000"), ("speed", "40000")] {
+        host.write(&format!("sys/class/net/bond0/{file}"), text);
+    }
+    for queue in 0..16 {
+        host.write(&format!("sys/class/net/bond0/queues/rx-{queue}/rps_cpus"), "0");
+    }
+    assert_eq!(rows(), without);
+}
