@@ -75,8 +75,10 @@ pub struct HoldConfig<'q> {
 /// The result of holding connections.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct HoldResult {
-    /// Connections that were established.
+    /// Connections that were open once all were established or had failed: those that neither side had closed.
     pub open: u64,
+    /// Connections that were established.
+    pub established: u64,
     /// Connections that could not be established.
     pub failed: u64,
     /// How long opening them all took, in seconds.
@@ -90,6 +92,8 @@ pub struct HoldResult {
     pub late_connections: u64,
     /// Connections that the server closed.
     pub closed_by_peer: u64,
+    /// Of these, the ones without a response.
+    pub closed_unanswered: u64,
     /// The age in seconds of the youngest connection that the server closed.
     pub first_closed_s: Option<f64>,
     /// The age in seconds of the oldest.
@@ -103,6 +107,13 @@ pub struct HoldResult {
 }
 
 impl HoldResult {
+    /// Counts the connections that are open now that all are established or have failed.
+    pub fn finish_opening(&mut self, took: Duration, behaviour: Behaviour) {
+        self.open_s = took.as_secs_f64();
+        let closed = if behaviour.closes_at_once() { self.established } else { self.closed_by_peer };
+        self.open = self.established.saturating_sub(closed);
+    }
+
     /// Counts a connection that could not be established.
     pub fn record_failure(&mut self, error: &dyn fmt::Display) {
         self.failed += 1;
@@ -142,7 +153,7 @@ impl HoldConfig<'_> {
             held.open_due();
             held.turn()?;
         }
-        held.result.open_s = held.now().as_secs_f64();
+        held.result.finish_opening(held.now(), self.behaviour);
         on_opened(&held.result);
         let end = held.now() + self.hold;
         while held.now() < end && !held.is_finished() && !stop.load(Ordering::Relaxed) {
@@ -158,8 +169,6 @@ struct HeldConnections<'h> {
     clients: Vec<Client>,
     /// Clients whose connection is neither established nor failed.
     connecting: usize,
-    /// Connections that the server closed without a response.
-    closed_unanswered: u64,
     /// Clients of [`Behaviour::ByteASecond`] with the time of their next octet, in that order.
     slow: VecDeque<(Duration, usize)>,
     poll: Poll,
@@ -186,7 +195,6 @@ impl<'h> HeldConnections<'h> {
             start: clock::monotonic_exact(),
             clients: Vec::with_capacity(config.connections),
             connecting: 0,
-            closed_unanswered: 0,
             slow: VecDeque::new(),
             poll: Poll::new()?,
             events: Events::with_capacity(512),
@@ -205,7 +213,7 @@ impl<'h> HeldConnections<'h> {
 
     /// Whether there is nothing left to wait for.
     fn is_finished(&self) -> bool {
-        let ended = self.result.responses + self.result.failed + self.closed_unanswered;
+        let ended = self.result.responses + self.result.failed + self.result.closed_unanswered;
         self.config.until_answered && ended >= self.config.connections as u64
     }
 
@@ -273,7 +281,7 @@ impl<'h> HeldConnections<'h> {
 
     fn established(&mut self, index: usize) {
         self.connecting -= 1;
-        self.result.open += 1;
+        self.result.established += 1;
         let now = self.now();
         let client = &mut self.clients[index];
         let took = now - client.since;
@@ -405,7 +413,7 @@ impl<'h> HeldConnections<'h> {
             return;
         }
         self.clients[index].connection = None;
-        self.closed_unanswered += u64::from(!self.clients[index].is_answered);
+        self.result.closed_unanswered += u64::from(!self.clients[index].is_answered);
         self.result.record_closed(self.now() - self.clients[index].since);
     }
 }

@@ -47,8 +47,8 @@ fn hold(server: SocketAddr, behaviour: Behaviour, connections: usize, hold: Dura
 
 fn run(config: &HoldConfig) -> HoldResult {
     let mut opened = None;
-    let held = config.run(&AtomicBool::new(false), |held| opened = Some(held.open)).expect("loopback");
-    assert_eq!(opened, Some(held.open), "called when all were established");
+    let held = config.run(&AtomicBool::new(false), |held| opened = Some(held.established)).expect("loopback");
+    assert_eq!(opened, Some(held.established), "called when all were established");
     held
 }
 
@@ -67,7 +67,7 @@ fn connections_are_opened_at_a_rate_and_held_in_silence() {
     let began = Instant::now();
     let held = hold(server, Behaviour::Silence, 50, Duration::from_millis(300));
     assert!(began.elapsed() >= Duration::from_millis(98 + 300));
-    assert_eq!((held.open, held.failed, held.closed_by_peer, held.first_closed_s), (50, 0, 0, None));
+    assert_eq!((held.established, held.failed, held.closed_by_peer, held.first_closed_s), (50, 0, 0, None));
     assert!(held.open_s >= 0.098);
     for (len, closed) in served.join().expect("no panic") {
         assert_eq!(len, 0);
@@ -82,9 +82,33 @@ fn connections_closed_by_the_server_are_counted_with_their_age() {
         drop(stream);
     });
     let held = hold(server, Behaviour::Silence, 5, Duration::from_millis(600));
-    assert_eq!(held.closed_by_peer, 5);
+    assert_eq!((held.closed_by_peer, held.closed_unanswered, held.established), (5, 5, 5));
     let (first, last) = (held.first_closed_s.expect("closed"), held.last_closed_s.expect("closed"));
     assert!(first > 0.15 && first <= last && last < 0.6, "{first} {last}");
+}
+
+/// A server that accepted and closed all connections had all of them "open".
+#[test]
+fn connections_that_the_server_closes_at_once_are_not_open() {
+    let (server, _served) = serve(50, drop);
+    let mut opened = None;
+    let queries = file::read(b"www.example A", &QueryTemplate::default()).expect("a query");
+    let config = HoldConfig {
+        server,
+        sources: None,
+        tls: None,
+        connections: 50,
+        rate: 200.0,
+        hold: Duration::from_millis(100),
+        until_answered: false,
+        behaviour: Behaviour::Silence,
+        queries: &queries,
+    };
+    let stop = AtomicBool::new(false);
+    let held = config.run(&stop, |held| opened = Some((held.open, held.established))).expect("loopback");
+    // The last ones may have been closed a moment later.
+    assert!(opened.is_some_and(|(open, established)| open <= 10 && established == 50), "{opened:?}");
+    assert_eq!((held.closed_by_peer, Some((held.open, 50))), (50, opened));
 }
 
 #[test]
@@ -177,7 +201,7 @@ fn connections_whose_syn_was_dropped_are_late() {
         accepted.map(|accepted| accepted.is_ok())
     });
     let held = hold(server, Behaviour::Silence, 3, Duration::ZERO);
-    assert_eq!((held.open, held.failed, held.late_connections, held.last_response_s), (3, 0, 1, None));
+    assert_eq!((held.established, held.failed, held.late_connections, held.last_response_s), (3, 0, 1, None));
     assert_eq!(served.join().expect("no panic"), [true; 2]);
 }
 
@@ -219,6 +243,6 @@ fn a_client_that_never_reads_fills_all_buffers() {
 fn failed_connections_are_counted() {
     let nobody = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("loopback");
     let held = hold(nobody, Behaviour::Silence, 3, Duration::ZERO);
-    assert_eq!((held.open, held.failed), (0, 3));
+    assert_eq!((held.established, held.failed), (0, 3));
     assert!(held.first_failure.is_some_and(|why| why.contains("refused")));
 }

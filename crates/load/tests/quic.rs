@@ -199,15 +199,15 @@ fn run(behaviour: Behaviour, connections: usize, hold_ms: u64, idle_timeout_ms: 
         queries: &queries,
     };
     let mut opened = None;
-    let held = hostile::run(&config, &tls, &AtomicBool::new(false), |held| opened = Some(held.open)).expect("loopback");
-    assert_eq!(opened, Some(held.open), "called when all were established");
+    let held = hostile::run(&config, &tls, &AtomicBool::new(false), |held| opened = Some(held.established)).expect("loopback");
+    assert_eq!(opened, Some(held.established), "called when all were established");
     (held, server.stop())
 }
 
 #[test]
 fn a_flood_of_handshakes_completes_and_closes_each() {
     let (held, seen) = run(Behaviour::Handshake, 20, 300, 10_000);
-    assert_eq!((held.open, held.failed, held.closed_by_peer, held.handshake.len()), (20, 0, 0, 20));
+    assert_eq!((held.established, held.failed, held.closed_by_peer, held.handshake.len()), (20, 0, 0, 20));
     assert!(held.open_s >= 0.09, "{}", held.open_s);
     assert_eq!((seen.attempts, seen.established, seen.closed, seen.streams), (20, 20, 20, 0), "{seen:?}");
 }
@@ -215,10 +215,10 @@ fn a_flood_of_handshakes_completes_and_closes_each() {
 #[test]
 fn silent_connections_stay_open_until_the_server_closes_them() {
     let (held, seen) = run(Behaviour::Silence, 10, 200, 10_000);
-    assert_eq!((held.open, held.failed, held.closed_by_peer), (10, 0, 0));
+    assert_eq!((held.established, held.failed, held.closed_by_peer), (10, 0, 0));
     assert_eq!((seen.established, seen.closed, seen.streams), (10, 0, 0), "{seen:?}");
     let (held, _) = run(Behaviour::Silence, 10, 1500, 300);
-    assert_eq!((held.open, held.failed, held.closed_by_peer), (10, 0, 10));
+    assert_eq!((held.established, held.failed, held.closed_by_peer), (10, 0, 10));
     let (first, last) = (held.first_closed_s.expect("closed"), held.last_closed_s.expect("closed"));
     assert!(first > 0.2 && first <= last && last < 1.5, "{first} {last}");
 }
@@ -226,7 +226,7 @@ fn silent_connections_stay_open_until_the_server_closes_them() {
 #[test]
 fn every_second_random_datagram_begins_like_a_connection() {
     let (held, seen) = run(Behaviour::Random, 10, 100, 10_000);
-    assert_eq!((held.open, held.failed), (10, 0));
+    assert_eq!((held.established, held.failed), (10, 0));
     assert_eq!((seen.datagrams, seen.initials, seen.established), (10, 5, 0), "{seen:?}");
     // Keys are derived for all five; two reserved bits are 0 in a quarter of them.
     assert!((1..5).contains(&seen.attempts), "{seen:?}");

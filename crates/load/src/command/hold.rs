@@ -110,8 +110,10 @@ impl HoldArguments {
         });
         let since = clock::real();
         let on_opened = |held: &HoldResult| {
-            let message = format!("{} connections are open, {} failed", held.open, held.failed);
-            let figures = json!({"open": held.open, "failed": held.failed, "seconds": held.open_s});
+            let HoldResult { open, established, failed, closed_by_peer, open_s, .. } = held;
+            let message = format!("{open} connections are open, the server closed {closed_by_peer}, {failed} failed");
+            let figures = json!({"open": open, "established": established, "failed": failed,
+                "closed_by_peer": closed_by_peer, "seconds": open_s});
             reporter.event("open", &message, figures);
         };
         let (held, probes) = self.with_probes(&queries, || match &tls {

@@ -29,7 +29,7 @@ pub fn is_possible(behaviour: Behaviour) -> bool {
 }
 
 /// As [`HoldConfig::run`] over QUIC with these TLS settings, for a behaviour that [`is_possible`]. A datagram of [`Behaviour::Random`]
-/// counts as an open connection.
+/// counts as an established connection.
 pub fn run(
     config: &HoldConfig<'_>,
     tls: &TlsConfig,
@@ -41,7 +41,7 @@ pub fn run(
         hostile.open_due()?;
         hostile.turn()?;
     }
-    hostile.result.open_s = hostile.start.elapsed().as_secs_f64();
+    hostile.result.finish_opening(hostile.start.elapsed(), config.behaviour);
     on_opened(&hostile.result);
     let end = Instant::now() + config.hold;
     while Instant::now() < end && !stop.load(Ordering::Relaxed) {
@@ -91,7 +91,7 @@ impl<'h> HostileClients<'h> {
             self.begun += 1;
             if self.config.behaviour == Behaviour::Random {
                 self.clients.send_datagram(nth, &random_datagram(nth as u64));
-                self.result.open += 1;
+                self.result.established += 1;
                 continue;
             }
             let number = self.clients.open(nth)?;
@@ -134,7 +134,7 @@ impl<'h> HostileClients<'h> {
 
     fn established(&mut self, number: usize) {
         self.connecting.remove(&number);
-        self.result.open += 1;
+        self.result.established += 1;
         let client = self.clients.client(number);
         self.result.handshake.saturating_record(client.since.elapsed().as_nanos() as u64);
         client.since = Instant::now();
@@ -145,6 +145,7 @@ impl<'h> HostileClients<'h> {
         let client = self.clients.client(number);
         if client.is_established {
             self.result.record_closed(client.since.elapsed());
+            self.result.closed_unanswered += 1;
         } else {
             self.connecting.remove(&number);
             self.result.record_failure(&reason);
