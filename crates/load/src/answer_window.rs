@@ -18,6 +18,8 @@ pub struct Route {
 impl Route {
     /// Over UDP.
     pub const UDP: Route = Route { transport: 0, handshake: None };
+    /// Over QUIC, where queries leave when their connection is established, and which has runs of its own.
+    pub const QUIC: Route = Route::UDP;
 }
 
 /// When a connection was opened and when it was established, in nanoseconds from the start.
@@ -29,6 +31,14 @@ pub struct Handshake {
 
 /// UDP, and at most two pools.
 const TRANSPORTS: usize = 3;
+/// The longest [`grace`].
+const MAX_GRACE: Duration = Duration::from_millis(10);
+
+/// How much longer than the fastest answer one may take after the end of sending and still count as in the window: time
+/// for differences on the way, too short to count what a server has buffered.
+pub fn grace(window: Duration) -> Duration {
+    MAX_GRACE.min(window / 100)
+}
 
 /// Which answers of a worker arrived in the window.
 pub struct AnswerWindow {

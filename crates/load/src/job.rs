@@ -7,6 +7,7 @@ use std::time::Duration;
 use netio::udp_client::Sources;
 use wire::tsig::TsigKey;
 
+use crate::answer_window::grace;
 use crate::pacer::Pacing;
 use crate::queries::Queries;
 use crate::schedule::{ArrivalProcess, RateProfile, from_profile, from_trace};
@@ -106,8 +107,6 @@ pub const MAX_BURST_LEN: usize = 64;
 
 /// The most due UDP queries that one system call sends.
 const MAX_BATCH_LEN: usize = 64;
-/// The longest [`Job::grace`].
-const MAX_GRACE: Duration = Duration::from_millis(10);
 /// How many consecutive queries [`Job::sort_by_length`] sorts: enough for full segment bursts, few enough that the order
 /// hardly changes what the server has in its caches.
 const SORT_WINDOW: usize = 1024;
@@ -154,10 +153,9 @@ impl Job {
         batch_len.max(self.burst_len)
     }
 
-    /// How much longer than the fastest answer one may take after the end of sending and still count as in the window: time
-    /// for differences on the way, too short to count what a server has buffered.
+    /// The [`grace`] for answers after the end of sending.
     pub fn grace(&self) -> Duration {
-        MAX_GRACE.min(self.sending_time().saturating_sub(self.warm_up) / 100)
+        grace(self.sending_time().saturating_sub(self.warm_up))
     }
 
     /// How long queries are scheduled for, including the warm-up.

@@ -100,6 +100,8 @@ metrics! {
     handshakes_failed,
     /// Connections that the server closed with queries outstanding.
     closed_early,
+    /// Connections over QUIC that were closed because they answered nothing for a whole time-out.
+    closed_silent,
     /// Connections that were closed because they were idle for too long.
     closed_idle,
     /// Connections that were closed because the captured ones were.

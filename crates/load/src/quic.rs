@@ -3,26 +3,30 @@
 //!
 //! The connections are those of `quic/clients.rs`, as are those of hostile clients.
 
+mod asker;
 mod clients;
 pub mod hostile;
+mod ledger;
 
-use std::collections::HashMap;
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use asker::{Asker, Exchange};
 use clients::QuicClients;
+use ledger::QuicLedger;
+use netio::clock;
 use netio::udp_client::Sources;
 use quinn_proto::{Connection, Dir, Event, StreamEvent, StreamId};
-use wire::HEADER_LEN;
-use wire::framing::{frame, split_message};
+use wire::framing::frame;
 
 use crate::metrics::Metrics;
 use crate::pacer::{busy_share, sleep_ns};
-use crate::queries::{Queries, describe_question};
+use crate::queries::Queries;
 use crate::tls::TlsConfig;
-use crate::verify::{ResponseChecker, matches_question};
+use crate::verify::ResponseChecker;
 
 /// What the clients do.
 #[derive(Clone)]
@@ -62,8 +66,10 @@ pub struct QuicResult {
     pub opening: Duration,
     /// The handshakes of the opening.
     pub opening_metrics: Metrics,
-    /// How long queries were counted.
+    /// How long queries were sent and counted.
     pub counted: Duration,
+    /// When that ended, since 1970.
+    pub until: Duration,
     /// Of that time; of idle connections, of the whole run. Lost connections count as `closed_early`.
     pub metrics: Metrics,
     /// The share of the counted time in which the thread did not wait.
@@ -76,7 +82,8 @@ const MAX_WAIT: Duration = Duration::from_millis(50);
 const MAX_OPENED_PER_TURN: usize = 16;
 /// Opening ends this long after the last connection was begun.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(10);
-/// A query without a response after this time is lost: much longer than QUIC takes to repeat it.
+/// A query without a response after this time is lost, and in a closed loop another one takes its place: much longer than QUIC takes to
+/// repeat it. A connection that answers nothing for this time is replaced.
 pub const TIMEOUT: Duration = Duration::from_secs(1);
 
 impl QuicConfig<'_> {
@@ -92,12 +99,12 @@ impl QuicConfig<'_> {
         let mut result = QuicResult {
             open: load.open,
             opening: begun.elapsed(),
-            opening_metrics: load.metrics.clone(),
+            opening_metrics: load.ledger.metrics.clone(),
             ..QuicResult::default()
         };
         on_opened(&result);
         if self.asks() {
-            load.metrics = Metrics::default();
+            load.ledger.metrics = Metrics::default();
         }
         load.outstanding = self.outstanding;
         load.schedule = self.query_rate.map(|rate| QuerySchedule::new(Instant::now(), rate));
@@ -110,10 +117,10 @@ impl QuicConfig<'_> {
         load.turn_until(since + self.duration, stop)?;
         result.counted = since.elapsed();
         result.busy = busy_share(load.clients.waited() - waited, result.counted);
-        load.record_unanswered(Instant::now());
-        load.metrics.receive_drops += load.clients.receive_drops()?;
+        result.until = clock::real();
+        load.drain(stop)?;
         load.close_all();
-        result.metrics = load.metrics;
+        result.metrics = load.ledger.finish();
         Ok(result)
     }
 
@@ -156,33 +163,25 @@ struct QuicLoad<'q> {
     clients: QuicClients<'q>,
     /// What each of the clients asks.
     askers: Vec<Asker>,
+    /// The queries in the order of sending, from the first one without a response on.
+    asked: VecDeque<Asked>,
+    /// No more queries are sent, and no connections opened.
+    is_draining: bool,
     /// Connections that are established.
     open: usize,
     next_query: u32,
     /// The connection of the next query of the schedule.
     next_connection: usize,
-    checker: ResponseChecker,
-    metrics: Metrics,
+    ledger: QuicLedger<'q>,
 }
 
-/// The queries of a connection.
-#[derive(Default)]
-struct Asker {
-    responses: u64,
-    /// The server has given no stream for the last query.
-    is_out_of_streams: bool,
-    exchanges: HashMap<StreamId, Exchange>,
-}
-
-/// A query and its response.
-struct Exchange {
-    query: u32,
-    /// When it should have been sent; in a closed loop, when it was.
-    intended: Instant,
+/// A query that may have no response yet.
+#[derive(Clone, Copy)]
+struct Asked {
     sent: Instant,
-    /// Whether it was sent after the warm-up.
-    is_counted: bool,
-    input: Vec<u8>,
+    /// The number of its connection.
+    number: usize,
+    id: StreamId,
 }
 
 impl<'q> QuicLoad<'q> {
@@ -193,11 +192,12 @@ impl<'q> QuicLoad<'q> {
             schedule: None,
             clients: QuicClients::new(config.server, config.sources, config.tls, config.connections)?,
             askers: Vec::with_capacity(config.connections),
+            asked: VecDeque::new(),
+            is_draining: false,
             open: 0,
             next_query: 0,
             next_connection: 0,
-            checker: config.checker.clone(),
-            metrics: Metrics::default(),
+            ledger: QuicLedger::new(config.queries, config.checker.clone(), config.duration),
         })
     }
 
@@ -221,20 +221,22 @@ impl<'q> QuicLoad<'q> {
 
     /// From now on, queries are counted; those without a response were sent before.
     fn end_warm_up(&mut self) {
-        self.metrics = Metrics::default();
+        self.ledger.metrics = Metrics::default();
         let outstanding = self.askers.iter_mut().flat_map(|asker| asker.exchanges.values_mut());
         outstanding.for_each(|exchange| exchange.is_counted = false);
     }
 
-    /// Counts the queries without a response at the end: old ones are lost, as those to a server that has died.
-    fn record_unanswered(&mut self, end: Instant) {
-        for exchange in self.askers.iter().flat_map(|asker| asker.exchanges.values()) {
-            if end.saturating_duration_since(exchange.sent) < TIMEOUT {
-                self.metrics.interrupted += u64::from(exchange.is_counted);
-            } else {
-                exchange.record_lost(&mut self.metrics);
-            }
+    /// Waits until the queries are answered or lost, as `query` does. Those left when `stop` is set were interrupted.
+    fn drain(&mut self, stop: &AtomicBool) -> io::Result<()> {
+        self.ledger.end_window();
+        (self.outstanding, self.schedule, self.is_draining) = (0, None, true);
+        while self.askers.iter().any(|asker| !asker.exchanges.is_empty()) && !stop.load(Ordering::Relaxed) {
+            self.turn()?;
         }
+        let left = self.askers.iter().flat_map(|asker| asker.exchanges.values());
+        self.ledger.metrics.interrupted = left.filter(|exchange| exchange.is_counted).count() as u64;
+        self.ledger.metrics.receive_drops += self.clients.receive_drops()?;
+        Ok(())
     }
 
     fn turn_until(&mut self, end: Instant, stop: &AtomicBool) -> io::Result<()> {
@@ -250,12 +252,41 @@ impl<'q> QuicLoad<'q> {
         let longest = if is_opening { Duration::from_millis(1) } else { MAX_WAIT };
         // Sending takes time, by which the wait would be too long.
         self.clients.flush();
-        let next = self.schedule.as_ref().map(|schedule| schedule.sleep(Instant::now()));
-        for number in self.clients.turn(next.map_or(longest, |next| next.min(longest)))? {
+        let now = Instant::now();
+        let due = self.schedule.as_ref().map(|schedule| schedule.sleep(now));
+        let lost = self.asked.front().map(|asked| (asked.sent + TIMEOUT).saturating_duration_since(now));
+        for number in self.clients.turn(due.into_iter().chain(lost).fold(longest, Duration::min))? {
             self.advance(number);
         }
+        self.expire();
         self.ask_due();
         Ok(())
+    }
+
+    /// Gives up the queries that have waited for the time-out. Others take their places.
+    fn expire(&mut self) {
+        while let Some(asked) = self.asked.front().copied() {
+            let is_outstanding = self.askers[asked.number].awaits(asked.id, asked.sent);
+            if is_outstanding && asked.sent.elapsed() < TIMEOUT {
+                return;
+            }
+            self.asked.pop_front();
+            if is_outstanding {
+                self.give_up(asked);
+            }
+        }
+    }
+
+    fn give_up(&mut self, Asked { sent, number, id }: Asked) {
+        let asker = &mut self.askers[number];
+        let exchange = asker.cancel(&mut self.clients.client(number).connection, id).expect("it is outstanding");
+        self.ledger.record_lost(&exchange);
+        if self.is_draining || !asker.is_silent_since(sent) {
+            return self.advance(number);
+        }
+        self.ledger.metrics.closed_silent += 1;
+        self.lose_outstanding(number);
+        self.replace(number);
     }
 
     /// Sends the queries of the schedule that are due, on each connection in turn.
@@ -264,11 +295,11 @@ impl<'q> QuicLoad<'q> {
             let number = self.next_connection;
             self.next_connection = (number + 1) % self.clients.len();
             if self.ask_once(number, intended) {
-                self.metrics.scheduled += 1;
+                self.ledger.metrics.scheduled += 1;
                 self.clients.transmit(number);
             } else {
                 // The server has closed the connection, answers nothing on it, or gives no more streams.
-                self.metrics.record_missed(TIMEOUT.as_nanos() as u64);
+                self.ledger.metrics.record_missed(TIMEOUT.as_nanos() as u64);
                 self.skip_query();
                 self.advance(number);
             }
@@ -287,9 +318,12 @@ impl<'q> QuicLoad<'q> {
         let is_done = limit > 0 && asker.responses >= limit && asker.exchanges.is_empty();
         if let Some(reason) = lost {
             self.record_loss(number, reason);
-        } else if !is_done {
+            if self.is_draining {
+                return;
+            }
+        } else if !is_done || self.is_draining {
             self.ask(number);
-            if !self.is_used_up(number) {
+            if self.is_draining || !self.is_used_up(number) {
                 return self.clients.transmit(number);
             }
         }
@@ -312,14 +346,15 @@ impl<'q> QuicLoad<'q> {
             match event {
                 Event::Connected => {
                     self.open += 1;
-                    self.metrics.handshakes += 1;
-                    self.metrics.handshakes_resumed += u64::from(!client.has_certificate);
-                    self.metrics.handshake.saturating_record(client.since.elapsed().as_nanos() as u64);
+                    let metrics = &mut self.ledger.metrics;
+                    metrics.handshakes += 1;
+                    metrics.handshakes_resumed += u64::from(!client.has_certificate);
+                    metrics.handshake.saturating_record(client.since.elapsed().as_nanos() as u64);
                 }
                 Event::ConnectionLost { reason } => return Some(reason.to_string()),
                 Event::Stream(StreamEvent::Readable { id }) => {
                     if let Some(exchange) = self.askers[number].read(&mut client.connection, id) {
-                        exchange.record(self.config.queries, &mut self.checker, &mut self.metrics);
+                        self.ledger.record(&exchange);
                     }
                 }
                 _ => {}
@@ -366,7 +401,8 @@ impl<'q> QuicLoad<'q> {
         let sent = Instant::now();
         let exchange = Exchange { query, intended, sent, is_counted: true, input: Vec::new() };
         self.askers[number].exchanges.insert(id, exchange);
-        self.metrics.record_sent(message.len(), sent.saturating_duration_since(intended).as_nanos() as u64);
+        self.asked.push_back(Asked { sent, number, id });
+        self.ledger.metrics.record_sent(message.len(), sent.saturating_duration_since(intended).as_nanos() as u64);
         true
     }
 
@@ -376,11 +412,17 @@ impl<'q> QuicLoad<'q> {
 
     fn record_loss(&mut self, number: usize, reason: String) {
         if self.clients.client(number).is_established {
-            self.metrics.closed_early += 1;
-            let lost = self.askers[number].exchanges.values();
-            lost.for_each(|exchange| exchange.record_lost(&mut self.metrics));
+            self.ledger.metrics.closed_early += 1;
+            self.lose_outstanding(number);
         } else {
-            self.metrics.record_failed_handshake(&io::Error::other(reason));
+            self.ledger.metrics.record_failed_handshake(&io::Error::other(reason));
+        }
+    }
+
+    /// The queries of a connection that is gone will not be answered.
+    fn lose_outstanding(&mut self, number: usize) {
+        for (_, exchange) in self.askers[number].exchanges.drain() {
+            self.ledger.record_lost(&exchange);
         }
     }
 
@@ -399,64 +441,6 @@ impl<'q> QuicLoad<'q> {
         // It was possible with the same settings before. It gets the number that was given up last.
         self.clients.open(number).expect("valid settings");
         self.clients.transmit(number);
-    }
-}
-
-impl Asker {
-    /// Reads what has arrived on a stream; returns its exchange once it has ended.
-    fn read(&mut self, connection: &mut Connection, id: StreamId) -> Option<Exchange> {
-        let exchange = self.exchanges.get_mut(&id)?;
-        let mut stream = connection.recv_stream(id);
-        let mut chunks = stream.read(true).ok()?;
-        let has_ended = loop {
-            match chunks.next(usize::MAX) {
-                Ok(Some(chunk)) => exchange.input.extend_from_slice(&chunk.bytes),
-                Ok(None) => break true,
-                Err(quinn_proto::ReadError::Blocked) => break false,
-                Err(quinn_proto::ReadError::Reset(_)) => break true,
-            }
-        };
-        _ = chunks.finalize(); // Window updates are sent with the next datagrams.
-        if !has_ended {
-            return None;
-        }
-        self.responses += 1;
-        self.exchanges.remove(&id)
-    }
-}
-
-impl Exchange {
-    /// Counts and checks the response: one message with ID 0 and the question (RFC 9250 4.2).
-    fn record(&self, queries: &Queries, checker: &mut ResponseChecker, metrics: &mut Metrics) {
-        if !self.is_counted {
-            return;
-        }
-        let [intended_ns, sent_ns] = [self.intended, self.sent].map(|since| since.elapsed().as_nanos() as u64);
-        let query = queries.at(self.query);
-        match split_message(&self.input) {
-            Some((response, [])) if response.len() >= HEADER_LEN => {
-                metrics.record_response(response, intended_ns, sent_ns);
-                let question = query.question();
-                if response[..2] != [0, 0] || !matches_question(question, response) {
-                    metrics.record_wrong(|| format!("a response to another question than query {}", self.query));
-                    return;
-                }
-                metrics.checked += u64::from(checker.checks_content());
-                if let Some(mismatch) = checker.mismatch(self.query, response) {
-                    metrics.record_wrong(|| format!("{}: {mismatch}", describe_question(question)));
-                }
-            }
-            _ => self.record_lost(metrics),
-        }
-    }
-
-    /// Counts a query that is never answered. Its latency is at least the time-out, however soon that is known.
-    fn record_lost(&self, metrics: &mut Metrics) {
-        if !self.is_counted {
-            return;
-        }
-        let waited_ns = |since: Instant| since.elapsed().max(TIMEOUT).as_nanos() as u64;
-        metrics.record_timeout(waited_ns(self.intended), waited_ns(self.sent));
     }
 }
 

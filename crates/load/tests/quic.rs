@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::BytesMut;
 use load::hold::{Behaviour, HoldConfig, HoldResult};
+use load::metrics::Metrics;
 use load::queries::{Queries, QueryTemplate, file};
 use load::quic::{QuicConfig, TIMEOUT, hostile};
 use load::tls::{self, Purpose, TlsConfig};
@@ -17,7 +18,7 @@ use load::verify::ResponseChecker;
 use quinn_proto::crypto::rustls::QuicServerConfig;
 use quinn_proto::{
     Connection, ConnectionError, ConnectionHandle, DatagramEvent, Dir, Endpoint, Event, ServerConfig, StreamEvent,
-    TokenLog, TokenReuseError, TransportConfig, ValidationTokenConfig,
+    StreamId, TokenLog, TokenReuseError, TransportConfig, ValidationTokenConfig,
 };
 use rustls::pki_types::ServerName;
 
@@ -40,9 +41,25 @@ struct Seen {
     /// Connections that the client closed.
     closed: usize,
     streams: usize,
+    /// Queries that the client cancelled.
+    cancelled: usize,
 }
 
-/// A server that accepts connections, and answers the queries of a few streams if it has a limit of them.
+/// Which queries of each connection a server answers.
+#[derive(Clone, Copy, PartialEq)]
+enum Answers {
+    Nothing,
+    /// Those of so many streams; there are no more.
+    Streams(u32),
+    /// All but every `n`-th.
+    AllButEvery(u64),
+    /// The first ones.
+    First(u64),
+    /// The first ones at once, the others after this time.
+    Slowly(u64, Duration),
+}
+
+/// A server that accepts connections, and answers some queries.
 struct Server {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
@@ -51,16 +68,15 @@ struct Server {
 
 impl Server {
     fn start(idle_timeout: Duration) -> Server {
-        Server::with_streams(idle_timeout, None)
+        Server::answering(idle_timeout, Answers::Nothing)
     }
 
-    /// With a limit, each connection gets no more streams.
-    fn with_streams(idle_timeout: Duration, limit: Option<u32>) -> Server {
+    fn answering(idle_timeout: Duration, answers: Answers) -> Server {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
         socket.set_read_timeout(Some(Duration::from_millis(1))).expect("an option");
         let (address, stop) = (socket.local_addr().expect("bound"), Arc::new(AtomicBool::new(false)));
         let flag = stop.clone();
-        Server { address, stop, thread: thread::spawn(move || serve(&socket, idle_timeout, limit, &flag)) }
+        Server { address, stop, thread: thread::spawn(move || serve(&socket, idle_timeout, answers, &flag)) }
     }
 
     fn stop(self) -> Seen {
@@ -69,7 +85,7 @@ impl Server {
     }
 }
 
-fn server_config(idle_timeout: Duration, limit: Option<u32>) -> Arc<ServerConfig> {
+fn server_config(idle_timeout: Duration, answers: Answers) -> Arc<ServerConfig> {
     let (certificates, key) = tls::self_signed().expect("random numbers");
     let tls = tls::server_config(certificates, key, Purpose::Transfers).expect("a matching pair");
     let mut tls = rustls::ServerConfig::clone(&tls);
@@ -77,7 +93,9 @@ fn server_config(idle_timeout: Duration, limit: Option<u32>) -> Arc<ServerConfig
     let mut config = ServerConfig::with_crypto(Arc::new(QuicServerConfig::try_from(tls).expect("TLS 1.3")));
     let mut transport = TransportConfig::default();
     transport.max_idle_timeout(Some(idle_timeout.try_into().expect("a short time")));
-    limit.map(|limit| transport.max_concurrent_bidi_streams(limit.into()));
+    if let Answers::Streams(limit) = answers {
+        transport.max_concurrent_bidi_streams(limit.into());
+    }
     config.transport_config(Arc::new(transport));
     let mut tokens = ValidationTokenConfig::default();
     tokens.sent(2).log(Arc::new(AcceptsTokens));
@@ -93,10 +111,10 @@ impl TokenLog for AcceptsTokens {
     }
 }
 
-fn serve(socket: &UdpSocket, idle_timeout: Duration, limit: Option<u32>, stop: &AtomicBool) -> Seen {
-    let mut endpoint = Endpoint::new(Arc::default(), Some(server_config(idle_timeout, limit)), false, None);
+fn serve(socket: &UdpSocket, idle_timeout: Duration, answers: Answers, stop: &AtomicBool) -> Seen {
+    let mut endpoint = Endpoint::new(Arc::default(), Some(server_config(idle_timeout, answers)), false, None);
     let mut connections: HashMap<ConnectionHandle, Connection> = HashMap::new();
-    let (mut seen, mut octets) = (Seen::default(), [0; 2048]);
+    let (mut seen, mut octets, mut delayed) = (Seen::default(), [0; 2048], Vec::new());
     while !stop.load(Ordering::Relaxed) {
         if let Ok((len, peer)) = socket.recv_from(&mut octets) {
             seen.datagrams += 1;
@@ -119,9 +137,11 @@ fn serve(socket: &UdpSocket, idle_timeout: Duration, limit: Option<u32>, stop: &
         }
         for (handle, connection) in &mut connections {
             advance(&mut endpoint, *handle, connection, socket, &mut seen);
-            if limit.is_some() {
-                answer(connection);
-            }
+            let slow = if answers == Answers::Nothing { Vec::new() } else { answer(connection, answers) };
+            delayed.extend(slow.into_iter().map(|answer| (*handle, answer)));
+        }
+        for (handle, (_, id, answer)) in delayed.extract_if(.., |(_, (due, ..))| *due <= Instant::now()) {
+            respond(connections.get_mut(&handle).expect("it was accepted"), id, &answer);
         }
     }
     seen
@@ -148,6 +168,10 @@ fn advance(
             Event::Connected => seen.established += 1,
             Event::ConnectionLost { reason: ConnectionError::ApplicationClosed(_) } => seen.closed += 1,
             Event::Stream(StreamEvent::Opened { .. }) => seen.streams += 1,
+            Event::Stream(StreamEvent::Stopped { error_code, .. }) => {
+                assert_eq!(u64::from(error_code), 3, "RFC 9250 4.3: DOQ_REQUEST_CANCELLED");
+                seen.cancelled += 1;
+            }
             _ => {}
         }
     }
@@ -158,9 +182,12 @@ fn advance(
     }
 }
 
-/// Answers the queries that have arrived with themselves; no more streams follow those that they are on.
-fn answer(connection: &mut Connection) {
-    connection.set_max_concurrent_streams(Dir::Bi, 0u32.into());
+/// Answers the queries that have arrived with themselves; returns those that are answered later, with their times.
+fn answer(connection: &mut Connection, answers: Answers) -> Vec<(Instant, StreamId, Vec<u8>)> {
+    if matches!(answers, Answers::Streams(_)) {
+        connection.set_max_concurrent_streams(Dir::Bi, 0u32.into());
+    }
+    let mut later = Vec::new();
     while let Some(id) = connection.streams().accept(Dir::Bi) {
         let (mut query, mut stream) = (Vec::new(), connection.recv_stream(id));
         let mut chunks = stream.read(true).expect("it is open");
@@ -168,9 +195,19 @@ fn answer(connection: &mut Connection) {
             query.extend_from_slice(&chunk.bytes);
         }
         _ = chunks.finalize();
-        assert_eq!(connection.send_stream(id).write(&query), Ok(query.len()));
-        connection.send_stream(id).finish().expect("it is open");
+        match answers {
+            Answers::Slowly(first, delay) if id.index() >= first => later.push((Instant::now() + delay, id, query)),
+            Answers::First(first) if id.index() >= first => {}
+            Answers::AllButEvery(nth) if id.index() % nth == nth - 1 => {}
+            _ => respond(connection, id, &query),
+        }
     }
+    later
+}
+
+fn respond(connection: &mut Connection, id: StreamId, answer: &[u8]) {
+    assert_eq!(connection.send_stream(id).write(answer), Ok(answer.len()));
+    connection.send_stream(id).finish().expect("it is open");
 }
 
 /// A client that accepts any certificate.
@@ -199,7 +236,8 @@ fn run(behaviour: Behaviour, connections: usize, hold_ms: u64, idle_timeout_ms: 
         queries: &queries,
     };
     let mut opened = None;
-    let held = hostile::run(&config, &tls, &AtomicBool::new(false), |held| opened = Some(held.established)).expect("loopback");
+    let held =
+        hostile::run(&config, &tls, &AtomicBool::new(false), |held| opened = Some(held.established)).expect("loopback");
     assert_eq!(opened, Some(held.established), "called when all were established");
     (held, server.stop())
 }
@@ -298,14 +336,73 @@ fn a_closed_loop_has_its_queries_outstanding_and_counts_them_after_the_warm_up()
     let server = Server::start(Duration::from_millis(200));
     let (tls, queries) = (trusting(), queries());
     let config = QuicConfig { connections: 3, outstanding: 4, ..config(server.address, &tls, &queries) };
-    let run = |config: &QuicConfig<'_>| config.run(&AtomicBool::new(false), |_| ()).expect("loopback").metrics;
-    let metrics = run(&QuicConfig { duration: Duration::from_millis(20), ..config.clone() });
+    let metrics = run_until(&config, Duration::from_millis(100));
     assert_eq!((metrics.queries, metrics.interrupted), (4, 4), "{metrics:?}");
-    let metrics = run(&QuicConfig { warm_up: Duration::from_millis(100), ..config.clone() });
+    let config = QuicConfig { warm_up: Duration::from_millis(100), ..config };
+    let metrics = config.run(&AtomicBool::new(false), |_| ()).expect("loopback").metrics;
     // Each connection that is lost is replaced, and asked again.
     assert!(metrics.closed_early >= 3 && metrics.queries > 0, "{metrics:?}");
-    assert_eq!(metrics.timeouts + metrics.interrupted, metrics.queries);
+    assert_eq!((metrics.timeouts, metrics.interrupted), (metrics.queries, 0));
     server.stop();
+}
+
+/// Runs clients that are stopped after this time.
+fn run_until(config: &QuicConfig<'_>, end: Duration) -> Metrics {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(end);
+            stop.store(true, Ordering::Relaxed);
+        });
+        config.run(&stop, |_| ()).expect("loopback").metrics
+    })
+}
+
+/// Such a query kept its place, so that after a while none was asked any more.
+#[test]
+fn a_query_without_an_answer_frees_its_place_after_the_time_out() {
+    let server = Server::answering(Duration::from_secs(10), Answers::AllButEvery(10));
+    let (tls, queries) = (trusting(), queries());
+    let duration = TIMEOUT * 5 / 2;
+    let config = QuicConfig { outstanding: 4, duration, ..config(server.address, &tls, &queries) };
+    let metrics = config.run(&AtomicBool::new(false), |_| ()).expect("loopback").metrics;
+    // Each connection loses two in the first moments, and again after each time-out. On a busy machine both time out at once, so that the
+    // connection has answered nothing since the second one.
+    assert!(metrics.timeouts >= 12, "{metrics:?}");
+    assert_eq!((metrics.responses + metrics.timeouts, metrics.interrupted), (metrics.queries, 0));
+    assert!(metrics.responses >= 100, "{metrics:?}");
+    // The last ones may come when the server has stopped.
+    assert!(server.stop().cancelled >= 4);
+}
+
+/// It stood still until the end, as did a closed loop over Knot DNS, which had closed its side of all connections.
+#[test]
+fn a_connection_that_answers_nothing_for_the_time_out_is_replaced() {
+    let server = Server::answering(Duration::from_secs(10), Answers::First(5));
+    let (tls, queries) = (trusting(), queries());
+    let duration = TIMEOUT * 5 / 2;
+    for (outstanding, query_rate) in [(4, None), (0, Some(100.0))] {
+        let config = QuicConfig { outstanding, query_rate, duration, ..config(server.address, &tls, &queries) };
+        let metrics = config.run(&AtomicBool::new(false), |_| ()).expect("loopback").metrics;
+        assert!(metrics.handshakes == 4 && metrics.responses == 30, "two after each time-out: {metrics:?}");
+        assert_eq!((metrics.closed_silent, metrics.closed_early), (metrics.handshakes, 0), "{metrics:?}");
+        assert_eq!(metrics.responses + metrics.timeouts + metrics.missed, metrics.scheduled.max(metrics.queries));
+    }
+    server.stop();
+}
+
+/// All queries outstanding at the end counted as lost: 200 in each window with so many.
+#[test]
+fn answers_after_the_end_are_waited_for_and_late() {
+    let server = Server::answering(Duration::from_secs(10), Answers::Slowly(10, TIMEOUT / 5));
+    let (tls, queries) = (trusting(), queries());
+    let config = QuicConfig { outstanding: 4, duration: TIMEOUT / 2, ..config(server.address, &tls, &queries) };
+    let result = config.run(&AtomicBool::new(false), |_| ()).expect("loopback");
+    let metrics = result.metrics;
+    assert!(metrics.queries > 24 && metrics.responses == metrics.queries, "{metrics:?}");
+    assert_eq!((metrics.interrupted, metrics.timeouts, metrics.responses_after_window), (0, 0, 4), "{metrics:?}");
+    assert!(result.counted < TIMEOUT * 3 / 5, "{:?}", result.counted);
+    assert_eq!(server.stop().established, 2);
 }
 
 /// Queries on lost connections were time-outs without a latency, so that the latencies were those of the others alone.
@@ -326,7 +423,7 @@ fn queries_on_lost_connections_have_the_time_out_as_latency() {
 /// Knot DNS gives each connection 1024 streams: the clients waited for more, and the rate was that of the first ones.
 #[test]
 fn a_connection_without_streams_is_replaced() {
-    let server = Server::with_streams(Duration::from_secs(10), Some(5));
+    let server = Server::answering(Duration::from_secs(10), Answers::Streams(5));
     let (tls, queries) = (trusting(), queries());
     let duration = Duration::from_millis(500);
     for (outstanding, query_rate) in [(4, None), (0, Some(400.0))] {

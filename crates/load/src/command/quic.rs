@@ -5,8 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::Args;
-use netio::clock;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::input::{Input, expectations};
 use super::number::{rate, seconds, seconds_or_none};
@@ -38,13 +37,15 @@ pub struct QuicArguments {
     /// Connections opened per second
     #[arg(long, value_parser = rate, default_value_t = 1000.0)]
     rate: f64,
-    /// Number of outstanding queries on all connections together; 0: they are idle
+    /// Number of outstanding queries on all connections together; one without an answer is lost after a second, and another takes its
+    /// place; 0: the connections are idle
     #[arg(long, value_name = "N", default_value_t = 200)]
     outstanding: u32,
     /// Open loop: queries per second, on each connection in turn
     #[arg(long, value_name = "RATE", value_parser = rate, conflicts_with_all = ["outstanding", "queries_per_connection"])]
     query_rate: Option<f64>,
-    /// Close a connection after this many queries, and open another one; 0: when the server gives it no more streams
+    /// Close a connection after this many queries, and open another one; 0: when the server gives it no more streams, or answers
+    /// nothing on it for a second
     #[arg(long, default_value_t = 0, value_name = "N")]
     queries_per_connection: u32,
     /// Resume sessions; without it, every connection makes a full handshake
@@ -82,8 +83,14 @@ pub fn run(arguments: &QuicArguments, stop: &AtomicBool) -> Result<Validity, Com
     };
     let loop_kind = if arguments.query_rate.is_some() { "open" } else { "closed" };
     let connections = Some("quic_conn");
-    let header =
-        ReportHeader { loop_kind, transport: "quic", connections, timeout: TIMEOUT, ..ReportHeader::default() };
+    let header = ReportHeader {
+        loop_kind,
+        transport: "quic",
+        connections,
+        timeout: TIMEOUT,
+        sending: if config.asks() { json!({"burst": 1, "order": "file", "timestamps": "user"}) } else { Value::Null },
+        ..ReportHeader::default()
+    };
     let reporter = Reporter::new(header);
     let run = config.run(stop, |opened| {
         let message = format!("{} connections are open", opened.open);
@@ -99,8 +106,7 @@ pub fn run(arguments: &QuicArguments, stop: &AtomicBool) -> Result<Validity, Com
     let mut opening = handshakes(&result.opening_metrics);
     opening["seconds"] = json!(result.opening.as_secs_f64());
     let figures = json!({"open": result.open, "opening": opening, "invalid_because": invalid_because});
-    let until = clock::real();
-    let run =
-        RunResult { since: until.saturating_sub(result.counted), until, metrics: result.metrics, busy: result.busy };
+    let (since, until) = (result.until.saturating_sub(result.counted), result.until);
+    let run = RunResult { since, until, metrics: result.metrics, busy: result.busy };
     conclude(reporter.write_sum(&run, figures), &invalid_because)
 }
