@@ -6,6 +6,7 @@ import pytest
 
 from zonda_lab.experiments.definition import RigSpec, Settings, TrafficSpec
 from zonda_lab.experiments.metrics import METRICS
+from zonda_lab.load.latency_histogram import LatencyHistogram
 from zonda_lab.load.result import LoadResult
 from zonda_lab.measurement import validity
 from zonda_lab.measurement.observer import Span
@@ -306,6 +307,34 @@ def test_ticks_that_always_hit_periodic_work_are_bounded_by_the_measured_idle_ti
         sample["cpu"] = [[ticks(t, 0.9), 0, 0, ticks(t, 0.8), 0, 0, 0, 0]] * 2
     assert seen.busy_cores() == pytest.approx(0.4, abs=0.02)
     assert reasons(seen, own_cores=0.4) == []
+
+
+@pytest.mark.parametrize(
+    ("traffic", "seen", "is_still"),
+    [
+        ({}, {}, False),
+        ({}, {"latency_us": 1_000.0}, True),
+        ({}, {"latency_us": 1_000.0, "lost": 40}, True),  # the mean is 40 ms, too
+        ({}, {"latency_us": 1_000.0, "busy": 0.95}, False),  # the generator could not ask soon enough
+        ({}, {"latency_us": 1_000.0, "latency_intended": ""}, False),  # another generator's
+        ({"loop": "open"}, {"latency_us": 1_000.0}, False),
+        ({"transport": "tcp"}, {"latency_us": 1_000.0, "handshakes": 1_000, "connect_mean_us": 40_000.0}, True),
+        ({"transport": "quic"}, {"latency_us": 1_000.0, "handshakes": 100, "connect_mean_us": 40_000.0}, False),
+        ({"transport": "quic", "queries_per_connection": 1}, {"latency_us": 3_000.0}, False),  # one on each
+    ],
+)
+def test_a_closed_loop_has_its_queries_outstanding(
+    traffic: dict[str, Any], seen: dict[str, Any], is_still: bool
+) -> None:
+    """Of 200 queries that were outstanding most were, as 5,000 a second took 40 ms each; 1 ms would be 5 of 200."""
+    latency_us, lost = seen.pop("latency_us", 40_000.0), seen.pop("lost", 0)
+    latency = LatencyHistogram()
+    for us in [latency_us] * 1_000 + [1_000_000.0] * lost:
+        latency.add(us)
+    given = {"answered": 1_000, "sent": 1_000 + lost, "seconds": 0.2, "latency_intended": latency.encoded()}
+    spec = TrafficSpec(**{"loop": "closed", "outstanding": 200, "connections": 20, **traffic})
+    found = validity._standstill(spec, result(**{**given, "latency_mean_us": latency.mean, **seen}))
+    assert bool(found) is is_still, found
 
 
 def test_saturated_resources_are_listed_in_order() -> None:

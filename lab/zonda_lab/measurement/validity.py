@@ -8,7 +8,7 @@ by the pressure of the machine (PSI), which counts the tasks of all programs.
 import math
 from dataclasses import dataclass
 
-from zonda_lab.experiments.definition import Settings
+from zonda_lab.experiments.definition import Settings, TrafficSpec
 from zonda_lab.load.result import LoadResult
 from zonda_lab.measurement.window import Window
 from zonda_lab.results.settings_bounds import BUSY
@@ -33,6 +33,7 @@ FAR_CPU_WAIT = 0.2  # the same with a delayed link, whose program shares the gen
 FAR_WAIT = 0.01  # ... this share of the delay, so that latencies hardly notice
 SERVER_WAIT = 0.05  # share of the window in which the server may wait for its CPU while other programs run
 FOREIGN_SLACK = 0.02  # CPUs of other programs that cannot be what the server waits for
+STANDSTILL = 0.5  # share of the places of a closed loop that must be filled, on average, by queries that are answered
 CPU_OVERSHOOT = 1.05  # CPU time of the server per second of load and core: more was used after the load
 LATE_SAMPLE_S = 0.5  # with telemetry this late, the generator was starved as well
 COUNT_ERROR = 0.005  # by which counts of the generator and of the kernel may differ
@@ -88,6 +89,7 @@ def reasons(checked: ValidityInput) -> list[str]:
     if window.result is not None:
         found += _generator(checked, window.result)
         found += _buffering(window, window.result)
+        found += _standstill(checked.settings.traffic, window.result)
         found += _counts(checked, window.result)
         found += _lateness(window, window.result) if _is_off_its_rate(window.result) else []
     return found + machine_reasons(checked.telemetry, window.span.seconds, checked.own_cores)
@@ -137,6 +139,27 @@ def _buffering(window: Window, result: LoadResult) -> list[str]:
     drain_s = result.late_answers / max(1, result.answered) * result.seconds
     what = f"{result.late_answers} answers came after the load, from buffers drained for about {drain_s:.2g} s"
     return [f"{what}: a window must last ten times that, this one lasted {window.load_s or result.seconds:.2g} s"]
+
+
+def _standstill(traffic: TrafficSpec, result: LoadResult) -> list[str]:
+    """A closed loop keeps its queries outstanding: if few are, on average, it has stood still (Little's law).
+
+    Those that are never answered keep their places for the time-out, which then is what determines the rate. A busy
+    generator cannot ask soon enough. Over QUIC no query is sent before the handshake is complete. Other generators'
+    latencies do not have the time-outs.
+    """
+    if traffic.loop != "closed" or traffic.capture or not result.latency_intended or (result.busy or 0.0) > BUSY:
+        return []
+    places, is_quic = traffic.outstanding, traffic.transport == "quic"
+    if is_quic and traffic.queries_per_connection:
+        places = min(places, traffic.connections * traffic.queries_per_connection)
+    lost = result.sent - result.answered - result.late_answers
+    waited_us = result.latencies * (result.latency_mean_us or 0.0) - lost * traffic.timeout_ms * 1000
+    if is_quic:
+        waited_us += result.handshakes * (result.connect_mean_us or 0.0) * places / traffic.connections
+    filled = max(0.0, waited_us) / 1e6 / result.seconds
+    what = f"{filled:.2g} queries that were answered were outstanding on average, of {places}"
+    return [f"the closed loop stood still: {what}"] if filled < STANDSTILL * places else []
 
 
 def _counts(checked: ValidityInput, result: LoadResult) -> list[str]:
