@@ -13,6 +13,7 @@ import threading
 import time
 
 SERVFAIL = 2
+OWN_THREADS = 2  # those that answer over UDP and accept connections
 STAMP_S = 0.25  # over which the arrival rate is measured
 
 
@@ -28,6 +29,8 @@ def main() -> None:
         ("delay-ms", "each answer leaves this much later, at any rate: a closed loop sees a low ceiling"),
         ("backlog", "length of the listen queue"),
         ("accepts-per-s", "connections accepted per second; 0: no limit"),
+        ("answers-first", "over TCP, answers for so many queries of each connection only; 0: no limit"),
+        ("keeps", "connections kept open; further ones are closed as soon as they are accepted; 0: no limit"),
         ("own-buffer", "sets its receive buffer again and again, whatever others set"),
     ):
         arguments.add_argument(f"--{option}", type=float, default=0.0, help=meaning)
@@ -88,17 +91,28 @@ def accept(given: argparse.Namespace) -> None:
     listener.bind((given.address, given.port))
     listener.listen(int(given.backlog) or 1024)
     while True:
-        link, _ = listener.accept()
-        threading.Thread(target=serve, args=(link,), daemon=True).start()
+        try:
+            link, _ = listener.accept()
+        except OSError:  # out of descriptors
+            time.sleep(0.01)
+            continue
+        if given.keeps and threading.active_count() - OWN_THREADS >= given.keeps:
+            link.close()
+            continue
+        threading.Thread(target=serve, args=(link, int(given.answers_first)), daemon=True).start()
         if given.accepts_per_s:
             time.sleep(1 / given.accepts_per_s)
 
 
-def serve(link: socket.socket) -> None:
+def serve(link: socket.socket, answers: int) -> None:
+    """Answers what a connection asks, or the first queries of it."""
+    asked = 0
     with link, link.makefile("rb") as stream, contextlib.suppress(OSError):
         while len(head := stream.read(2)) == 2:
             message = reply(stream.read(int.from_bytes(head, "big")), 0)
-            link.sendall(len(message).to_bytes(2, "big") + message)
+            asked += 1
+            if not answers or asked <= answers:
+                link.sendall(len(message).to_bytes(2, "big") + message)
 
 
 if __name__ == "__main__":

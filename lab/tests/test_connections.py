@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from zonda_lab.errors import LabError
-from zonda_lab.experiments.definition import Settings, TrafficSpec
+from zonda_lab.experiments.definition import ChangeSpec, Settings, TrafficSpec
 from zonda_lab.load.result import LoadResult
 from zonda_lab.measurement.harness import Harness
 from zonda_lab.measurement.observer import Span
@@ -42,10 +42,10 @@ def test_kernel_memory_is_measured_or_a_note_says_why_not(
 ) -> None:
     """Without root, the growth of the slab memory of the whole system was that of the connections."""
     kernel = iter([{"slab": slab and 0, "buffers": 1_000}, {"slab": slab, "buffers": 5_000}])
-    opened = LoadResult(0, 0, 1.0, more={"failed": 0, "open": 100, "open_s": 1.0})
+    opened = LoadResult(0, 0, 1.0, more={"failed": 0, "open": 100, "established": 100, "open_s": 1.0})
 
     def hold(*arguments: Any) -> LoadResult:
-        arguments[3]({"msg_type": "open", "zonda": {"open": 100}})
+        arguments[3]({"msg_type": "open", "zonda": {"open": 100, "closed_by_peer": 0}})
         return opened
 
     monkeypatch.setattr(connections, "hold", hold)
@@ -65,6 +65,44 @@ def test_kernel_memory_is_measured_or_a_note_says_why_not(
     assert tuple(map(metrics.get, names)) == found
     notes = ["kernel memory needs root: /proc/slabinfo is not readable"]
     assert recorded[0].notes == ([] if slab else notes)
+
+
+@pytest.mark.parametrize(("hostile", "found"), [("", (90.0, 100.0)), ("reset", (None, 100.0))])
+def test_connections_are_open_until_one_side_closes_them(hostile: str, found: tuple[float | None, float]) -> None:
+    """`connections_open` had been all that were ever established."""
+    more = {"open": 90, "established": 100, "open_s": 1.0}
+    metrics = connections.opened(LoadResult(0, 0, 1.0, more=more), ChangeSpec(hostile=hostile))
+    assert (metrics.get("connections_open"), metrics["connects_per_s"]) == found
+
+
+def test_a_connection_that_is_closed_without_an_answer_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only those that could not be opened counted."""
+    more = {"open": 80, "established": 95, "open_s": 1.0, "failed": 5, "closed_unanswered": 15, "late_connections": 0}
+    result = LoadResult(0, 0, 1.0, more={**more, "held_responses": 80, "last_response_s": 1.0})
+    monkeypatch.setattr(storms, "hold", lambda *_, **__: result)
+    monkeypatch.setattr(storms, "window_of", lambda _, span, metrics: Window(span, metrics))
+    recorded: list[Window] = []
+    server = SimpleNamespace(paused=lambda _: contextlib.nullcontext())
+    harness: Any = SimpleNamespace(
+        settings=Settings(change=ChangeSpec(connections=100)),
+        start_ready_server=lambda: server,
+        span=lambda _: contextlib.nullcontext(Span()),
+    )
+    storms.storm(harness, cast(Recorder, SimpleNamespace(add=recorded.append)))
+    assert recorded[0].metrics["failed_share"] == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize(
+    ("processes", "found"),
+    [
+        ([(9, 512), (499, 512)], []),
+        ([(2_001, 4_096), (2_001, 65_536)], ["2001 of 4096 open"]),  # a server raised the limit of a process
+        ([], ["none is known"]),
+    ],
+)
+def test_descriptors_are_those_of_the_fullest_process(processes: list[tuple[int, int]], found: list[str]) -> None:
+    reasons = connections.unused([{"open": used, "limit": limit} for used, limit in processes])
+    assert len(reasons) == len(found) and all(part in reason for part, reason in zip(found, reasons, strict=True))
 
 
 def test_a_server_is_asked_everything_on_a_few_connections_before_it_is_weighed() -> None:

@@ -339,6 +339,41 @@ def test_the_rate_at_which_connections_were_opened_is_a_bound(measure: Any) -> N
     assert record.bound("connects_per_s") == record.bound("connections_open") == "at least"
 
 
+@passes_in_one_of_five
+def test_a_closed_loop_that_stands_still_is_not_a_rate(measure: Any) -> None:
+    """E34: a server that answered the first queries of each connection had a rate, 20 in half a second, validly."""
+    traffic = TrafficSpec(transport="tcp", loop="closed", outstanding=20, connections=4)
+    record = measure("queries", "--answers-first", "5", traffic=traffic)
+    assert any("the closed loop stood still" in reason for reason in faults(record)), record.reasons
+    honest = measure("queries", traffic=traffic)
+    assert not any("stood still" in reason for reason in honest.reasons), honest.reasons
+
+
+def test_connections_that_the_server_closes_are_not_open(measure: Any) -> None:
+    """A server that kept 100 of 1,000 connections had "at least 1,000" open, validly, and a tenth of its memory."""
+    change = ChangeSpec(connections=1_000, connect_rate=1_000.0, hold_s=0.5)
+    given = {"traffic": TrafficSpec(transport="tcp"), "metric": "connections_open"}
+    record = measure("idle", "--keeps", "100", change=change, **given)
+    # Connections that were accepted last may be closed a moment later.
+    assert 50 <= record.metrics["connections_open"] < 300 and record.bound("connections_open") == ""
+    assert any(reason.startswith("the server closed ") for reason in faults(record))
+
+
+@pytest.mark.parametrize(("keeps", "are_used"), [("0", True), ("1", False)])
+def test_descriptors_that_are_not_used_are_not_exhausted(measure: Any, keeps: str, are_used: bool) -> None:
+    """E19: Zonda reserved all descriptors but one, and answered all UDP queries "while TCP uses all of them"."""
+    record = measure(
+        *("descriptors", "--keeps", keeps),
+        metric="udp_answered_share",
+        rig=RigSpec(descriptors=64),
+        traffic=TrafficSpec(transport="tcp"),
+        change=ChangeSpec(connections=200, connect_rate=1_000.0, hold_s=0.3),
+        timing=TimingSpec(retries=0, tolerated=["listen-drops"]),
+    )
+    assert any("has not used its descriptors" in reason for reason in record.reasons) is not are_used
+    assert max(found["open"] for found in record.detail["descriptors"] if found["limit"] == 64) >= 1
+
+
 @pytest.mark.parametrize("tolerated", [False, True])
 def test_drops_at_the_listener_invalidate_unless_studied(measure: Any, tolerated: bool) -> None:
     """114 connections were dropped while 40 were opened, and the window was valid."""

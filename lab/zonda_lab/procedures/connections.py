@@ -3,6 +3,7 @@
 import json
 import random
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +20,7 @@ from zonda_lab.measurement.running_server import Server
 from zonda_lab.measurement.window import Recorder, Window, memory_metrics, window_of
 from zonda_lab.procedures.port_exhaustion import ports_in
 from zonda_lab.procedures.procedure import Procedure
-from zonda_lab.rig import kernel_memory, readiness
+from zonda_lab.rig import kernel_memory, open_files, readiness
 from zonda_lab.rig.host import Host
 from zonda_lab.servers.config import Endpoint
 from zonda_lab.zones.workload import workload
@@ -28,6 +29,7 @@ RECOVERY_S = 30.0
 SETTLED_S, SETTLING_S = 0.5, 10.0  # memory that did not change for so long is settled; the longest wait for that
 ACCEPTED_PER_S = 3_000  # connections, by a slow server
 WARM_UP, WARM_UP_S = 64, 1.0  # connections before the first weighing, and how long they ask all queries
+EXHAUSTED = 0.8  # share of the descriptors of a process; Zonda keeps some for files and transfers
 NO_SLAB = "kernel memory needs root: /proc/slabinfo is not readable"
 KernelMemory = dict[str, int | None]  # None: not readable
 CLOSED_AT_ONCE = ("reset", "handshake", "random")  # hostile connections that do not stay open to be weighed
@@ -39,16 +41,18 @@ def idle(harness: Harness, recorder: Recorder) -> None:
     change, held = harness.settings.change, dict[str, float]()
     _warm_up(harness, server)
     before, kernel_before = _settled_pss_kb(server), _kernel(harness)
+    closed = 0  # by the server, before it is weighed
 
     def on_event(event: dict[str, Any]) -> None:
+        nonlocal closed
         if event["msg_type"] == "open" and change.hostile not in CLOSED_AT_ONCE:
-            count = max(1, event["zonda"]["open"])
+            count, closed = max(1, event["zonda"]["open"]), event["zonda"]["closed_by_peer"]
             held.update(memory_metrics(server, before, connection=count))
             held.update(of_kernel(kernel_before, _kernel(harness), count))
 
     with harness.span(server) as span:
         result = hold(harness, server, change, on_event)
-    window = window_of(server, span, held | opened(result))
+    window = window_of(server, span, held | opened(result, change))
     if kernel_before["slab"] is None:
         window.notes.append(NO_SLAB)
     if change.hostile:
@@ -56,6 +60,8 @@ def idle(harness: Harness, recorder: Recorder) -> None:
         _add_recovery(harness, server, window)
     elif result.more["failed"]:
         window.invalid.append(f"{result.more['failed']} of {change.connections} connections could not be opened")
+    elif closed:
+        window.invalid.append(f"the server closed {closed} of {change.connections} connections while they were opened")
     ports = ports_in(harness.network.client.read_sysctl("net.ipv4.ip_local_port_range"))
     window.predictions = {"connections": float(harness.settings.traffic.sources * ports)}
     recorder.add(window)
@@ -73,17 +79,34 @@ def _warm_up(harness: Harness, server: Server) -> None:
 
 def descriptors(harness: Harness, recorder: Recorder) -> None:
     """Opens more connections than the server has descriptors: share of UDP answered, recovery time of TCP."""
-    server = harness.start_ready_server()
+    server, change, used = harness.start_ready_server(), harness.settings.change, list[dict[str, int]]()
+
+    def on_event(event: dict[str, Any]) -> None:
+        if event["msg_type"] == "open":
+            printed = harness.run_script(harness.network.server, open_files, str(server.process.pid))
+            used.extend(map(json.loads, printed.splitlines()))
+
     with harness.span(server) as span:
-        result = hold(harness, server, harness.settings.change)
+        result = hold(harness, server, change, on_event)
     server.process.require_alive()
-    window = window_of(server, span, opened(result))
+    window = window_of(server, span, opened(result, change))
+    window.detail["descriptors"] = used
+    window.invalid += unused(used)
     _add_recovery(harness, server, window)
     with harness.span(server) as rest:
         time.sleep(1.0)
     window.metrics["server_cpu_after"] = rest.server_cpu_s / rest.seconds
     window.later["rest"] = rest
     recorder.add(window)
+
+
+def unused(processes: Sequence[Mapping[str, int]]) -> list[str]:
+    """Why the descriptors of a server were not exhausted; empty if a process had nearly as many open as it may have."""
+    fullest = max(processes, key=lambda each: each["open"] / each["limit"], default=None)
+    if fullest and fullest["open"] >= EXHAUSTED * fullest["limit"]:
+        return []
+    had = f"a process of it had {fullest['open']} of {fullest['limit']} open" if fullest else "none is known"
+    return [f"the server has not used its descriptors: {had}"]
 
 
 def hold(
@@ -108,10 +131,12 @@ def hold_command(harness: Harness, server: Server, change: ChangeSpec, until_ans
     )
 
 
-def opened(result: LoadResult) -> dict[str, float]:
+def opened(result: LoadResult, change: ChangeSpec) -> dict[str, float]:
     """The metrics of the connections, and the share of the UDP probes meanwhile that were answered."""
     more, answered = result.more, result.answered + result.late_answers
-    metrics = {"connections_open": more["open"], "connects_per_s": more["open"] / max(more["open_s"], 1e-9)}
+    metrics = {"connects_per_s": more["established"] / max(more["open_s"], 1e-9)}
+    if change.hostile not in CLOSED_AT_ONCE:
+        metrics["connections_open"] = more["open"]
     metrics["udp_answered_share"] = answered / result.sent if result.sent else 0.0
     if more.get("last_closed_s") is not None:
         metrics["reclaim_s"] = more["last_closed_s"]

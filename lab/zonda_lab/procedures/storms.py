@@ -39,9 +39,9 @@ def storm(harness: Harness, recorder: Recorder) -> None:
     metrics = {
         "answered_s": more["last_response_s"] if is_complete else span.seconds,
         "late_share": more["late_connections"] / change.connections,
-        "failed_share": more["failed"] / change.connections,
+        "failed_share": (more["failed"] + more["closed_unanswered"]) / change.connections,
     }
-    window = window_of(server, span, opened(result) | metrics)
+    window = window_of(server, span, opened(result, change) | metrics)
     if not is_complete:
         window.bounds["answered_s"] = "at least"
     recorder.add(window)
