@@ -60,9 +60,34 @@ def test_a_run_is_not_resumed_with_something_else(changed: dict[str, Any], messa
 
 def test_a_run_is_resumed_with_the_same_programs() -> None:
     require_same(BEFORE, BEFORE)
-    require_same(BEFORE, {**BEFORE, "servers": {"nsd": BEFORE["servers"]["nsd"]}})  # knot is no longer installed
+    require_same(BEFORE, {**BEFORE, "servers": {"nsd": BEFORE["servers"]["nsd"]}})  # knot is not measured
     require_same(BEFORE, {**BEFORE, "experiments": experiment()})  # a tuple is stored as a list
     require_same(BEFORE, {**BEFORE, "machines": {"player1": {**PLAYER, "clock": {"offset_s": 0.2}}}})
+
+
+MEASURED: dict[str, Any] = {
+    **BEFORE,
+    "experiments": {
+        "E1": {
+            "settings": {"primary": {"name": "bind"}},
+            "levels": {"server.name": ["nsd"], "kind": ["a"]},
+            "factors": {"server.name": ["nsd", "yadifa"], "kind": {"a": {"primary": {"name": "pdns"}}}},
+        }
+    },
+}
+
+
+@pytest.mark.parametrize("label", ["nsd", "bind", "pdns", "echo"])
+def test_a_run_is_resumed_with_all_servers_that_it_measures(label: str) -> None:
+    """A server that was removed or installed meanwhile had windows in some blocks only."""
+    server = {"version": "1", "sha256": "c" * 64}
+    without = {name: found for name, found in MEASURED["servers"].items() if name != label}
+    one, other = ({**MEASURED, "servers": servers} for servers in (without, {**without, label: server}))
+    with pytest.raises(LabError, match=f"{label} was not installed when the run began"):
+        require_same(one, other)
+    with pytest.raises(LabError, match=f"{label} is no longer installed"):
+        require_same(other, one)
+    require_same(MEASURED, {**MEASURED, "servers": {**MEASURED["servers"], "yadifa": server}})  # not measured
 
 
 def test_a_run_before_the_digests_is_not_resumed_without_them() -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import io
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from zonda_lab.experiments.catalogue import load
 from zonda_lab.experiments.definition import Settings
 from zonda_lab.load.result import LoadResult
 from zonda_lab.load.zonda_load import ZondaLoad
+from zonda_lab.measurement.environment import Environment
 from zonda_lab.measurement.observer import Span
 from zonda_lab.measurement.window import Window
 from zonda_lab.procedures import PROCEDURES
@@ -73,6 +75,35 @@ def opened(planned: Planned) -> Callable[..., tuple[StartRecorder, StandIn]]:
         return recorder, harness
 
     return made
+
+
+def test_a_program_that_is_built_again_ends_the_run(planned: Planned, tmp_path: Path, monkeypatch: Any) -> None:
+    """Its digest was that of the begin of the run, so that a record named a program that had not been measured."""
+    planner, start = planned()
+    program = tmp_path / "nsd"
+    program.write_text("one")
+    server: Any = SimpleNamespace(program=program, adapter=SimpleNamespace(name="nsd"), version="1")
+    environment, generator = Environment(), planner.generator
+    described = runner.manifest([], {"nsd": server}, {}, generator, {}, environment)
+    changed = functools.partial(runner.changed_program, described, {"nsd": server}, generator, environment)
+    measured = Runner(planner.results, {}, generator, Progress(1.0, io.StringIO()), changed=changed)
+
+    def starting(start: Start) -> None:
+        recorder = StartRecorder(measured, start, 0)
+        recorder.skip("nothing")
+        recorder.finish()
+
+    monkeypatch.setattr(measured, "start", starting)
+    measured.run([start])
+    assert len(measured.results.records()) == 1
+    measured.results.remove_start(start.key)
+    program.write_text("two")
+    with pytest.raises(LabError, match="nsd changed during the run"):
+        measured.run([start])
+    assert measured.results.records() == []
+    program.unlink()
+    with pytest.raises(LabError, match="a program of this run is gone"):
+        measured.run([start])
 
 
 @pytest.mark.parametrize("loop", ["open", "closed"])

@@ -5,6 +5,7 @@ import contextlib
 import datetime
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,7 +93,7 @@ def _measure(
     environment: Environment,
 ) -> int:
     from zonda_lab import report
-    from zonda_lab.run.runner import Runner, manifest
+    from zonda_lab.run.runner import Runner, changed_program, manifest
 
     installed, absent = find_servers(given.server, environment.installed)
     require_servers(_names(given.servers), installed, absent)
@@ -109,7 +110,8 @@ def _measure(
         print(f"{len(starts)} starts, about {format_duration(length)}; load by {generator.name} {generator.version}")
         print(f"results in {results.folder}", flush=True)
         progress = Progress(length)
-        Runner(results, installed, generator, progress, environment.network).run(starts)
+        changed = partial(changed_program, described, installed, generator, environment)
+        Runner(results, installed, generator, progress, environment.network, changed).run(starts)
     except (KeyboardInterrupt, HostLostError):
         print(f"\ncontinue with: zonda-lab run --resume {results.folder}", file=sys.stderr)
         raise

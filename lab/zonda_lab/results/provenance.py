@@ -1,13 +1,14 @@
 """Whether an interrupted run may be resumed: only with the same lab, programs, experiments and machine."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from zonda_lab.errors import LabError
 from zonda_lab.results.conditions import differences, listed
 
 NEW_RUN = "or begin a new run"
+NAMES = ("server.name", "primary.name")  # factors whose levels are servers
 OF_THE_TIME = ("clock",)  # what the description of a machine has that changes from run to run
 
 
@@ -42,12 +43,30 @@ def _require_same_programs(before: Mapping[str, Any], now: Mapping[str, Any]) ->
         old, new = (_program(manifest["generator"]) for manifest in (before, now))
         help_text = f"build the load generator of that commit, {NEW_RUN}"
         raise LabError(f"the run began with {old}, and this is {new}", help_text)
-    for label, server in before["servers"].items():
-        if label in now["servers"] and server["sha256"] != now["servers"][label]["sha256"]:
+    measured = set(_labels(before["experiments"]))
+    for label in dict.fromkeys([*before["servers"], *now["servers"]]):
+        old, new = (manifest["servers"].get(label) for manifest in (before, now))
+        if old is None and label in measured:
+            raise LabError(f"{label} was not installed when the run began", f"remove it, {NEW_RUN}")
+        if new is None and label in measured:
+            raise LabError(f"{label} is no longer installed", f"install that program again, {NEW_RUN}")
+        if old and new and old["sha256"] != new["sha256"]:
             raise LabError(
-                f"{label} is another program than when the run began ({server['version']}, {server['sha256'][:12]})",
+                f"{label} is another program than when the run began ({old['version']}, {old['sha256'][:12]})",
                 f"install that program again, {NEW_RUN}",
             )
+
+
+def _labels(experiments: Mapping[str, Any]) -> Iterator[str]:
+    """The servers and primaries of experiments, and those that show the limits of the rig."""
+    yield from ("echo", "sink")
+    for described in experiments.values():
+        levels = described.get("levels", {})
+        yield from (label for factor in NAMES for label in levels.get(factor, ()))
+        factors = {**described.get("factors", {}), **described.get("within", {})}
+        tables = [table for each in factors.values() if isinstance(each, Mapping) for table in each.values()]
+        for table in (described.get("settings", {}), *tables):
+            yield from (table[part]["name"] for part in ("server", "primary") if "name" in table.get(part, {}))
 
 
 def _program(generator: Mapping[str, Any]) -> str:

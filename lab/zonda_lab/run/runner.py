@@ -3,7 +3,7 @@
 import datetime
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -28,6 +28,7 @@ from zonda_lab.run.rig_limits import RigLimits
 from zonda_lab.servers import InstalledServer
 from zonda_lab.telemetry.series import saturated
 
+Changed = Callable[[], str]  # why the programs of a run are not the same any more; empty if they are
 REPEATED = "a window of this start was invalid, so the start was repeated"
 
 
@@ -41,14 +42,19 @@ class Runner:
         generator: LoadGenerator,
         progress: Progress,
         network: MakeNetwork | None = None,
+        changed: Changed = str,
     ) -> None:
         self.results, self.installed, self.generator, self.progress = results, installed, generator, progress
         self.network = network or Environment().network
         self.limits = RigLimits(results, installed, generator, self.network)
+        self._changed = changed
         self._impossible: dict[str, str] = {}
 
     def run(self, starts: Sequence[Start]) -> None:
-        """Runs the starts that the results do not contain yet."""
+        """Runs the starts that the results do not contain yet.
+
+        Raises LabError if a program was built again meanwhile; the windows of that start are removed.
+        """
         self.results.remove_partial_line()
         finished = self.results.finished()
         for start in starts:
@@ -57,6 +63,9 @@ class Runner:
             if start.key not in finished:
                 self.results.remove_start(start.key)
                 self.start(start)
+                if changed := self._changed():
+                    self.results.remove_start(start.key)
+                    raise LabError(changed, "leave the programs of a run alone; install that program again and resume")
             self.progress.end()
 
     def start(self, start: Start) -> None:
@@ -270,6 +279,24 @@ def manifest(
         "options": dict(options),
         "experiments": {experiment.id: described(experiment) for experiment in experiments},
     }
+
+
+def changed_program(
+    manifest: Mapping[str, Any],
+    installed: Mapping[str, InstalledServer],
+    generator: LoadGenerator,
+    environment: Environment,
+) -> str:
+    """Which program is another one than in the manifest; empty if there is none."""
+    try:
+        now = {label: environment.digest(server) for label, server in installed.items()}
+        now[""] = environment.generator_digest(generator)
+    except OSError as error:
+        return f"a program of this run is gone: {error}"
+    before = {label: server["sha256"] for label, server in manifest["servers"].items()}
+    before[""] = manifest["generator"]["sha256"]
+    changed = [label or generator.name for label, digest in now.items() if digest != before[label]]
+    return f"{', '.join(changed)} changed during the run" if changed else ""
 
 
 def described(experiment: Experiment) -> dict[str, Any]:
