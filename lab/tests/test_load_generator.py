@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from zonda_lab.load.installed import find_generator
 from zonda_lab.load.latency_histogram import LatencyHistogram, read_log, write_log
 from zonda_lab.load.result import LoadResult, merge_results
 from zonda_lab.load.zonda_load import ZondaLoad, require_zonda_load
+from zonda_lab.measurement.load_runner import part_of
 from zonda_lab.rig.namespaces import SOURCES
 from zonda_lab.servers.config import Certificate, Endpoint, Tsig
 from zonda_lab.zones.workload import Workload
@@ -132,6 +134,40 @@ def test_the_command_lines_are_those_of_the_contract(zonda_load: ZondaLoad) -> N
     assert "xfr pull --server 10.53.0.2 --port 53 --transport tcp --zones /z --tsig hmac-sha256:k.:AA==" in " ".join(
         map(str, pull)
     )
+
+
+def test_a_peak_search_has_the_arrivals_of_the_experiment(zonda_load: ZondaLoad) -> None:
+    """It had constant ones, whatever was asked for."""
+    found = " ".join(map(str, zonda_load.find_peak(job(arrivals="poisson"), ["99"], 0.03)))
+    assert "--rate 10000 --arrivals poisson --seconds 3 --find-peak 99 --resolution 3" in found
+
+
+@pytest.mark.parametrize(
+    ("traffic", "parts"),
+    [
+        ({"loop": "closed", "outstanding": 5, "connections": 20}, [(5_000.0, 3, 10), (5_000.0, 2, 10)]),
+        ({"outstanding": 1, "connections": 3}, [(5_000.0, 1, 2), (5_000.0, 1, 1)]),
+    ],
+)
+def test_players_share_the_load_equally(traffic: dict[str, Any], parts: list[tuple[float, int, int]]) -> None:
+    """Only the rate was shared, though the manual said it of the load."""
+    found = [part_of(job(**traffic), i, 2) for i in range(2)]
+    assert [(part.rate, part.traffic.outstanding, part.traffic.connections) for part in found] == parts
+
+
+@pytest.mark.parametrize(
+    ("traffic", "why"),
+    [
+        ({"capture": "root.pcap"}, "each of the 2 players would replay the whole capture"),
+        ({"loop": "closed", "outstanding": 1}, "2 players cannot share traffic.outstanding = 1"),
+        ({"connections": 1}, "2 players cannot share traffic.connections = 1"),
+    ],
+)
+def test_players_skip_what_they_cannot_share(traffic: dict[str, Any], why: str) -> None:
+    """A capture was sent once by each player, so twice."""
+    with pytest.raises(UnsupportedError, match=why):
+        part_of(job(**traffic), 0, 2)
+    assert part_of(job(**traffic), 0, 1).traffic == job(**traffic).traffic
 
 
 def test_commands_contain_tsig_key_and_ca_if_configured(zonda_load: ZondaLoad, tmp_path: Path) -> None:

@@ -47,6 +47,20 @@ def test_no_loss_bounds_the_rate_of_the_first_loss(
     assert with_bounds(record, {}).bound("first_loss_qps") == bound
 
 
+@pytest.mark.parametrize(("rate", "first"), [("80%", "closed_loop"), ("80% of echo", "run"), (100.0, "run")])
+def test_the_capacity_of_a_start_is_that_of_a_warm_server(rate: float | str, first: str) -> None:
+    """A rate that is a share of it was needed for the warm-up, so it was measured before."""
+    called: list[str] = []
+    load = SimpleNamespace(
+        closed_loop=lambda _, __, seconds: called.append("closed_loop") or seconds,
+        job=lambda *_, **__: called.append("rate"),
+        run=lambda _: called.append("run"),
+    )
+    harness = SimpleNamespace(settings=Settings(traffic=TrafficSpec(rate=rate)), load=load)
+    queries.warm_up(cast(Any, harness), cast(Server, None))
+    assert called == ([first] if first == "closed_loop" else ["rate", "run"])
+
+
 @pytest.mark.parametrize(
     ("passed", "failed", "failure", "bound"),
     [

@@ -80,7 +80,7 @@ class ZondaLoad(LoadGenerator):
         A goal is a percentage of answers, or a latency limit such as `p99=1ms`.
         """
         self._require("query", "--find-peak", f"--transport {job.traffic.transport}")
-        pace = f"--rate {job.rate:g} --seconds {job.seconds:g}"
+        pace = f"--rate {job.rate:g} --arrivals {job.traffic.arrivals} --seconds {job.seconds:g}"
         return self._asking(job, f"{pace} --find-peak {','.join(goals)} --resolution {resolution * 100:g}")
 
     def _asking(self, job: QueryJob, pace: str) -> Command:

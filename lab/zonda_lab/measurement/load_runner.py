@@ -65,10 +65,13 @@ class LoadRunner:
         )
 
     def run(self, job: QueryJob) -> LoadResult:
-        """Runs the load generator on all players, each with an equal part of the rate."""
+        """Runs the load generator on all players, each with an equal part of the load."""
         players = self.network.players
-        part = replace(job, rate=job.rate / len(players))
-        parts = [replace(part, source_prefix=sources(player, job.traffic.sources)) for player in players]
+        shared = [part_of(job, i, len(players)) for i in range(len(players))]
+        parts = [
+            replace(part, source_prefix=sources(player, job.traffic.sources))
+            for player, part in zip(players, shared, strict=True)
+        ]
         for player in players:
             player.place(*job.files)
         commands = [(player, self.generator.query(part)) for player, part in zip(players, parts, strict=True)]
@@ -125,9 +128,9 @@ class LoadRunner:
             self._capacity[traffic] = self.closed_loop(settings, server)
         return self._capacity[traffic]
 
-    def closed_loop(self, settings: Settings, server: Server) -> LoadResult:
-        """A short closed loop with this kind of traffic, whose answers are not checked."""
-        seconds = min(CAPACITY_S, settings.timing.seconds)
+    def closed_loop(self, settings: Settings, server: Server, seconds: float = 0.0) -> LoadResult:
+        """A closed loop with this kind of traffic, by default a short one, whose answers are not checked."""
+        seconds = seconds or min(CAPACITY_S, settings.timing.seconds)
         job = self.job(replace(settings, traffic=_closed(settings.traffic)), server, seconds, rate=0.0)
         return self.run(replace(job, verify=False))
 
@@ -163,6 +166,28 @@ class LoadRunner:
         log = self.folder / f"load{number}.log"
         log.unlink(missing_ok=True)
         return host.start("load", argv, log, self.cpus)
+
+
+def part_of(job: QueryJob, index: int, count: int) -> QueryJob:
+    """The part of the load of one of `count` players: of the rate, the outstanding queries and the connections.
+
+    Raises UnsupportedError if there is nothing for some of them.
+    """
+    traffic, is_closed = job.traffic, job.traffic.loop == "closed"
+    if count > 1 and traffic.capture:
+        raise UnsupportedError(f"each of the {count} players would replay the whole capture", "leave one player")
+    needed = {"connections": traffic.connections, **({"outstanding": traffic.outstanding} if is_closed else {})}
+    for name, number in needed.items():
+        if number < count:
+            what = f"{count} players cannot share traffic.{name} = {number}"
+            raise UnsupportedError(what, "leave fewer players in the inventory")
+    connections, outstanding = (_share(number, index, count) for number in (traffic.connections, traffic.outstanding))
+    part = replace(traffic, connections=connections, outstanding=max(1, outstanding))
+    return replace(job, rate=job.rate / count, traffic=part)
+
+
+def _share(number: int, index: int, count: int) -> int:
+    return number // count + (index < number % count)
 
 
 def sources(host: Host, count: int) -> str:

@@ -35,9 +35,16 @@ def _repeated(harness: Harness, server: Server, planned: PlannedWindow, recorder
 
 
 def warm_up(harness: Harness, server: Server) -> None:
-    """Sends load that is not measured."""
+    """Sends load that is not measured.
+
+    If the rate is a share of the capacity of the start, that is measured afterwards, so this is a closed loop.
+    """
     settings = harness.settings
-    if settings.timing.warm_up_s and not settings.traffic.capture:
+    if not settings.timing.warm_up_s or settings.traffic.capture:
+        return
+    if is_relative(settings):
+        harness.load.closed_loop(settings, server, settings.timing.warm_up_s)
+    else:
         harness.load.run(harness.load.job(settings, server, seconds=settings.timing.warm_up_s))
 
 
