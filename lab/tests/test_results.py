@@ -315,6 +315,32 @@ def test_results_of_other_conditions_are_compared_on_request_only(
     assert f"note: the conditions of A and B differ: {message}" in capsys.readouterr().out or not message
 
 
+@pytest.mark.parametrize(
+    ("changed", "note"),
+    [
+        ({}, ""),
+        ({"machine": {"cpu": "x", "cpus": 2, "kernel": "6.5"}}, "kernel: not set, then 6.5"),
+        ({"generator": {"name": "zonda-load", "sha256": "ab"}}, "generator.sha256: not set, then ab"),
+    ],
+)
+def test_other_kernels_and_builds_of_the_generator_are_noted(
+    changed: dict[str, Any],
+    note: str,
+    results: Results,
+    make_record: Make,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """They were mixed without a word."""
+    other = Results(tmp_path / "other")
+    other.create({**results.manifest(), **changed})
+    for each in (results, other):
+        fill(each, make_record, {"nsd": 3.0})
+    assert cli.main(["compare", str(results.folder), str(other.folder)]) == compare.UNDETECTED
+    said = f"note: a difference may also be that of kernel or load generator: {note}\n"
+    assert (said in capsys.readouterr().out) == bool(note)
+
+
 def test_nothing_to_compare_is_status_2(results: Results, make_record: Make) -> None:
     fill(results, make_record, {"nsd": 3.0}, n=4)
     done = compared(results)

@@ -13,7 +13,7 @@ from zonda_lab.analysis.effects import MIN_STARTS, Sample
 from zonda_lab.errors import LabError
 from zonda_lab.experiments.definition import AnalysisSpec
 from zonda_lab.experiments.metrics import METRICS
-from zonda_lab.results.conditions import conditions, differences
+from zonda_lab.results.conditions import circumstances, conditions, differences
 from zonda_lab.results.folder import Results
 from zonda_lab.results.window_record import WindowRecord
 from zonda_lab.schema import parse_stored, suggestion
@@ -125,6 +125,12 @@ def condition_differences(a: Side, b: Side) -> list[str]:
         if id_ in ours
         for each in differences(conditions(one, ours[id_]), conditions(other, theirs[id_]), id_)
     ]
+
+
+def circumstance_differences(a: Side, b: Side) -> list[str]:
+    """How the kernels and the builds of the load generator of A and B differ."""
+    one, other = (circumstances(Results(side.folder).manifest()) for side in (a, b))
+    return list(differences(one, other))
 
 
 def _require_same_labels(a: Side, left: Sequence[WindowRecord], b: Side, right: Sequence[WindowRecord]) -> None:

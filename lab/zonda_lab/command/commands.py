@@ -87,6 +87,8 @@ def compare_results(given: argparse.Namespace) -> int:
         print(f"{line.decision:14} {line.experiment} {line.metric} {', '.join(line.levels.values())}: {_change(line)}")
     if different:
         print(f"note: the conditions of A and B differ: {listed(different)}")
+    if others := compare.circumstance_differences(*sides):
+        print(f"note: a difference may also be that of kernel or load generator: {listed(others)}")
     if not done.interleaved:
         print("note: the two were not measured in the same blocks, so drift of the machine can appear as a difference")
     print(done.summary)

@@ -26,6 +26,12 @@ def conditions(manifest: Mapping[str, Any], described: Mapping[str, Any]) -> dic
     }
 
 
+def circumstances(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Kernel and build of the load generator: with others, results can be compared, but may differ because of them."""
+    generator = {key: manifest["generator"].get(key) for key in ("version", "sha256")}
+    return {"kernel": manifest["machine"].get("kernel"), "generator": generator}
+
+
 def digest(manifest: Mapping[str, Any], described: Mapping[str, Any]) -> str:
     """A digest of the conditions: only recordings with the same are one series."""
     return hashlib.sha256(json.dumps(conditions(manifest, described), sort_keys=True).encode()).hexdigest()
