@@ -109,6 +109,13 @@ def test_probes_over_udp_are_no_query_load_but_not_nothing(make_record: Make) ->
     assert texts["Sending."] == "UDP was probed with a query every 10 ms while connections were open."
 
 
+def test_queries_of_an_unknown_way_are_queries(make_record: Make) -> None:
+    """E34's report said that no queries were measured: `zonda-load quic` did not say how it sent them."""
+    parts = machine(MANIFEST, [make_record(0, sent_qps=100.0)], [])
+    texts = {part.strong: part.text for part in parts if isinstance(part, Text)}
+    assert texts["Sending."] == "The load generator did not report how it sent queries."
+
+
 def test_primaries_are_those_of_the_levels_that_ran() -> None:
     levels = {"a": {"primary": {"name": "knot"}}, "b": {"primary": {"name": "bind"}}, "c": {}}
     described = {

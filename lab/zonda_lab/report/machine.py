@@ -132,6 +132,8 @@ def _sending(records: Sequence[WindowRecord]) -> Text:
     recorded = [record.detail["sending"] for record in records if record.detail.get("sending")]
     ways = dict.fromkeys(_way(sending) for sending in recorded)
     texts = [f"Queries were sent {'; or '.join(ways)}."] if ways else []
+    if not ways and any("sent_qps" in record.metrics for record in records):
+        texts.append("The load generator did not report how it sent queries.")
     if any("udp_answered_share" in record.metrics for record in records):
         texts.append(f"UDP was probed with a query every {UDP_PROBE_MS} ms while connections were open.")
     return Text(" ".join(texts) or "No queries were measured.", "Sending.")
