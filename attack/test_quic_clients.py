@@ -98,7 +98,8 @@ def test_queries_to_a_server_that_stops_are_lost(quic, load, tmp_path) -> None:
         output, _ = clients.communicate(timeout=30)
     result = summary(output)
     assert result["responses"] > 0, result
-    assert (result["timeouts"], result["interrupted"]) == (100, 0), result
+    # Those that were outstanding, and those that took the places of the first ones to time out.
+    assert result["timeouts"] >= 100 and result["interrupted"] == 0, result
 
 
 def test_a_flood_of_handshakes_delays_no_udp_response(quic, load, tmp_path, stopwatch) -> None:
