@@ -304,6 +304,8 @@ impl<D: Disk> ZoneJournal for Persistence<D> {
         }
         // The state of a file must be stored before the changes that follow.
         let Some(number) = number else { return };
+        // Those of a secondary, which the zone was until now, would be written later and win.
+        self.timers.take(zone);
         if self.append(number, apex, AppendRecord::Timers(timers)).is_err() {
             self.timers.put(zone, apex.to_owned(), timers);
         }

@@ -342,6 +342,34 @@ fn timers_are_written_with_the_image_and_later_in_batches() {
     assert_eq!(restored.expires_at_s, 6);
 }
 
+/// The zone has become a primary: updates are appended after the state of its file, and a restart must know that they are updates.
+#[test]
+fn the_times_of_a_secondary_that_wait_do_not_replace_a_later_state_of_its_file() {
+    let mut bench = Bench::new();
+    bench.store(version(5));
+    let of_secondary = Timers { stored_at_s: 1, expires_at_s: 5, source_serial: 5, ..Timers::default() };
+    bench.persistence.set_timers(ZONE, apex().as_ref(), of_secondary);
+    bench.persistence.set_timers(ZONE, apex().as_ref(), Timers::of_file(77, 5));
+    bench.advance_to_due();
+    bench.settle(true);
+    let restored = bench.restart().restore().expect("it is stored");
+    assert_eq!(restored.timers, Some(Timers::of_file(77, 5)));
+}
+
+/// A secondary that was read from its file, and then transferred, before its first image was written.
+#[test]
+fn the_times_of_a_secondary_replace_the_state_of_its_file_that_waits_for_the_image() {
+    let mut bench = Bench::new();
+    bench.begin_storing(version(1));
+    bench.persistence.set_timers(ZONE, apex().as_ref(), Timers::of_file(77, 1));
+    bench.replace(version(2));
+    let of_secondary = Timers { stored_at_s: 1, expires_at_s: 5, source_serial: 2, ..Timers::default() };
+    bench.persistence.set_timers(ZONE, apex().as_ref(), of_secondary);
+    bench.settle(true);
+    let restored = bench.restart().restore().expect("it is stored");
+    assert_eq!((restored.version.serial(), restored.timers), (2, Some(of_secondary)));
+}
+
 #[test]
 fn the_number_of_images_in_progress_is_bounded() {
     let mut images = PendingImages::default();

@@ -40,6 +40,7 @@ impl TimerBatch {
 
     /// Adds the timers of a secondary zone that is not stored: they are written with its image, in place of earlier ones.
     pub fn put_with_image(&mut self, zone: ZoneId, timers: Timers) {
+        self.timers.remove(&zone);
         self.waiting.put(zone, timers);
     }
 

@@ -14,6 +14,7 @@ mod memory;
 mod packaging;
 mod persistence;
 mod reload;
+mod role_changes;
 mod secondary;
 mod serve;
 mod source_addresses;

@@ -15,22 +15,22 @@ use crate::update_client::{self, Client};
 use crate::zone_status::{serves, status, wait_for};
 
 /// A zone with these timers and addresses.
-fn zone(serial: u32, timers: &str, hosts: u32) -> String {
+pub fn zone(serial: u32, timers: &str, hosts: u32) -> String {
     let head =
         format!("$TTL 1h\n@ SOA ns.example.net. host.example.net. {serial} {timers} 300\n@ NS ns.example.net.\n");
     (0..hosts).fold(head, |text, host| text + &format!("h{host} A 192.0.2.1\n"))
 }
 
-const SLOW: &str = "3600 3600 86400";
+pub const SLOW: &str = "3600 3600 86400";
 
-fn primary(folder: &TestFolder) -> Daemon {
+pub fn primary(folder: &TestFolder) -> Daemon {
     folder
         .write("zonda.toml", "[[zone]]\nname = \"a.example\"\nfile = \"a.zone\"\nallow-transfer = [\"127.0.0.0/8\"]\n");
     folder.serve_with_config()
 }
 
 /// Starts a secondary of the zones `a.example` and, if there are more, `b.example`...
-fn secondary(folder: &TestFolder, primary: &str, names: &[&str]) -> Daemon {
+pub fn secondary(folder: &TestFolder, primary: &str, names: &[&str]) -> Daemon {
     let limits = "min-refresh-s = 1\nmin-retry-s = 1\nmin-expire-s = 1\nallow-transfer = [\"127.0.0.0/8\"]\n";
     let zones = names.iter().map(|name| format!("[[zone]]\nname = \"{name}\"\nprimaries = [\"{primary}\"]\n{limits}"));
     folder.write("zonda.toml", &zones.collect::<String>());
@@ -52,7 +52,7 @@ fn wait_for_journal(folder: &TestFolder, octets: &[u8]) {
 }
 
 /// Adds `u{number}` to the zone, or `None` without a response.
-fn add(socket: &UdpSocket, number: u16) -> Option<u8> {
+pub fn add(socket: &UdpSocket, number: u16) -> Option<u8> {
     let record = update_client::add(&format!("u{number}.a.example"), 1);
     socket.send(&update_client::update(number, vec![record]).to_wire()).ok()?;
     let mut response = [0; 512];
@@ -64,7 +64,7 @@ fn add(socket: &UdpSocket, number: u16) -> Option<u8> {
     }
 }
 
-fn updater(server: SocketAddr) -> UdpSocket {
+pub fn updater(server: SocketAddr) -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     socket.connect(server).expect("loopback");
     socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");

@@ -226,6 +226,11 @@ impl ZoneRegistry {
         };
         entry.served = Arc::new(entry.served.with_acls(state, &extras, !source.policy.primaries.is_empty()));
         let old = std::mem::replace(&mut entry.source, source.clone());
+        if has_primaries == [true, false] {
+            // Before the first update: with the times of a secondary, a restart would take updates for what a primary sent, and let the file replace
+            // them. The file may be unreadable now.
+            self.store_file_state(id);
+        }
         self.note_listing(id, Some(&old.policy), Some(&source.policy));
         if old.policy.write_file != source.policy.write_file {
             self.text_files.forget(id);

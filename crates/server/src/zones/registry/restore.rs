@@ -83,19 +83,8 @@ impl ZoneRegistry {
             of_secondary.into_iter().for_each(|timers| self.store_timers(id, timers));
         }
         let was_frozen = self.was_frozen(version.apex());
-        let Some(entry) = self.zones.get(id) else { return };
-        if entry.source.has_file() && !is_secondary {
-            let of_file = timers.unwrap_or_default();
-            let rules = entry.source.policy.reading_rules_hash;
-            let (fingerprint, has_same_rules) = Fingerprint::from_stored(of_file.fingerprint, rules);
-            // Without timers there may be updates that were acknowledged. What came from a primary is no update.
-            let is_updated = of_file.source_serial != version.serial() && !of_file.is_of_secondary();
-            if is_updated {
-                self.updated.insert(id, of_file.source_serial);
-            }
-            // Whatever the rules of another version of zonda or configuration make of a file that was not edited since: updates win over it.
-            let need_not_read = has_same_rules || is_updated;
-            self.zones.set_fingerprint(id, if need_not_read { fingerprint } else { Fingerprint::NONE });
+        if !is_secondary {
+            self.restore_file_state(id, version.serial(), timers);
         }
         let Some(entry) = self.zones.get_mut(id) else { return };
         let now_s = clock::real_s();
@@ -115,6 +104,27 @@ impl ZoneRegistry {
             entry.served.set_expiry(of_secondary.map_or(0, |timers| timers.expires_at_s));
         }
         self.announce_restored(id, of_secondary);
+    }
+
+    /// Takes what is stored of the file of a zone without primaries, whose stored version has this serial.
+    fn restore_file_state(&mut self, id: ZoneId, serial: u32, timers: Option<Timers>) {
+        let Some(entry) = self.zones.get(id).filter(|entry| entry.source.has_file()) else { return };
+        // Without timers there may be updates that were acknowledged.
+        let of_file = timers.unwrap_or_default();
+        if of_file.is_of_secondary() {
+            // What came from a primary is no update, but what follows may be. The file may be unreadable now.
+            self.journal.set_timers(id, entry.served.apex(), Timers::of_file(0, serial));
+            return self.zones.set_fingerprint(id, Fingerprint::NONE);
+        }
+        let rules = entry.source.policy.reading_rules_hash;
+        let (fingerprint, has_same_rules) = Fingerprint::from_stored(of_file.fingerprint, rules);
+        let is_updated = of_file.source_serial != serial;
+        if is_updated {
+            self.updated.insert(id, of_file.source_serial);
+        }
+        // Whatever the rules of another version of zonda or configuration make of a file that was not edited since: updates win over it.
+        let need_not_read = has_same_rules || is_updated;
+        self.zones.set_fingerprint(id, if need_not_read { fingerprint } else { Fingerprint::NONE });
     }
 
     /// RFC 9432 5.4: whether a catalog listed a stored zone under another label, so that the zone begins anew. The server may have been
