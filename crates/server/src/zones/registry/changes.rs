@@ -11,6 +11,8 @@ mod proposed;
 #[cfg(test)]
 mod proposed_tests;
 #[cfg(test)]
+mod rollback_tests;
+#[cfg(test)]
 mod tests;
 mod zone_change;
 

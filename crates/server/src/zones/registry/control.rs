@@ -173,6 +173,7 @@ impl ZoneRegistry {
         // Without a version yet, it would be frozen with its first one.
         self.thaw_later(apex.as_ref());
         if self.controls.frozen.remove(&id) {
+            self.refuse_rollback(id);
             self.announce_configuration(id);
             self.load_now(id);
         }

@@ -89,21 +89,23 @@ impl ZoneRegistry {
                 JournalOutcome::Unavailable(id) => {
                     self.retry_changes(id, false);
                     if self.changes.storing.contains_key(&id) {
-                        self.discard_unpublished(id);
+                        self.discard_unpublished(id, || ChangeRefusal::NotDurable);
                     }
                 }
                 JournalOutcome::Refused(slot) => {
-                    self.zones.id_at(slot as usize).into_iter().for_each(|id| self.discard_unpublished(id));
+                    self.zones.id_at(slot as usize).into_iter().for_each(|id| {
+                        self.discard_unpublished(id, || ChangeRefusal::NotDurable);
+                    });
                 }
             }
         }
     }
 
     /// Refuses the changes of a zone that are not published, and stores the version that is unless it is stored.
-    fn discard_unpublished(&mut self, id: ZoneId) {
+    fn discard_unpublished(&mut self, id: ZoneId, reason: impl Fn() -> ChangeRefusal) {
         let has_appended = self.changes.unsynced.iter().any(|change| change.zone == id);
         let is_stored = !has_appended && self.changes.storing.contains_key(&id);
-        self.discard_changes(id, || ChangeRefusal::NotDurable);
+        self.discard_changes(id, reason);
         // A nearly full disk may have room for changes, but not for an image.
         if is_stored && self.journal.withdraw_version(id) {
             return;
@@ -202,7 +204,17 @@ impl ZoneRegistry {
         let storing = self.changes.storing.values().filter(|change| is_late(change, MAX_IMAGE_WAIT));
         let late: Vec<ZoneId> = unsynced.chain(storing).map(|change| change.zone).collect();
         if !late.is_empty() {
-            late.into_iter().for_each(|zone| self.discard_unpublished(zone));
+            late.into_iter().for_each(|zone| self.discard_unpublished(zone, || ChangeRefusal::NotDurable));
+            self.follow_journal();
+        }
+    }
+
+    /// Refuses an earlier version that is not published yet, as its zone is thawed: the primaries are asked from the serial that is served, and
+    /// would confirm it when it is not served any more.
+    pub(in crate::zones::registry) fn refuse_rollback(&mut self, id: ZoneId) {
+        let is_unsynced = || self.changes.unsynced.iter().any(|change| change.zone == id && change.is_rollback());
+        if self.changes.storing.contains_key(&id) || is_unsynced() {
+            self.discard_unpublished(id, || ChangeRefusal::Replaced);
             self.follow_journal();
         }
     }
