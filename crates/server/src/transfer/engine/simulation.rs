@@ -1,6 +1,7 @@
 //! The engine against simulated primaries, network and writer, in simulated time.
 
 mod faults;
+mod lost_transfers;
 mod sink;
 mod slow_primaries;
 mod tests;
@@ -55,6 +56,8 @@ struct World {
     /// Why checks found no serial, and which primaries could not be reached.
     check_failures: Vec<String>,
     opened: usize,
+    /// Probes over UDP.
+    probes: usize,
     /// Queries for whole zones.
     whole_transfers: usize,
     /// The serials of the NOTIFY messages that were read from streams.
@@ -91,6 +94,7 @@ impl World {
             failures: Vec::new(),
             check_failures: Vec::new(),
             opened: 0,
+            probes: 0,
             whole_transfers: 0,
             notified: Vec::new(),
         }
@@ -213,6 +217,7 @@ impl TransferIo for World {
 
     fn send_probe(&mut self, primary: PrimaryId, config: &PeerConfig, datagram: &[u8]) {
         let from = host(config);
+        self.probes += 1;
         if self.is_lost(from) {
             return;
         }
@@ -240,7 +245,7 @@ impl TransferIo for World {
         self.opened += 1;
         self.connections.insert(id, SimulatedConnection { primary, answered: 0, last_ms: at_ms });
         match self.fault(primary) {
-            Fault::Off => (),
+            Fault::Off | Fault::NoTcp => (),
             Fault::Dead if self.opened.is_multiple_of(2) => (),
             Fault::Dead => self.arrivals.schedule(at_ms, Arrival::Closed(id)),
             _ => self.arrivals.schedule(at_ms, Arrival::Established(id)),

@@ -56,6 +56,9 @@ pub enum CheckFailure {
     /// The highest serial of all primaries is older than the one served.
     #[error("all primaries have an older serial; `zonda zone retransfer` accepts it")]
     OlderSerial,
+    /// The primary answers queries, but transfers do not reach it.
+    #[error("the primary answers SOA queries, but cannot be reached for transfers")]
+    Unreachable,
     /// A transfer failed; it has been reported.
     #[error("the transfer failed")]
     Transfer,

@@ -87,9 +87,20 @@ impl RefreshScheduler {
         } else if (accepts_any || is_later(serial, slot.serial)) && has_failed {
             self.check_failed(index, CheckFailure::Transfer, now_s);
         } else if accepts_any || is_later(serial, slot.serial) {
-            self.request_transfer(index, primary);
+            self.request_transfer_unless_lost(index, primary, now_s);
         } else {
             self.check_failed(index, CheckFailure::OlderSerial, now_s);
+        }
+    }
+
+    /// RFC 1035 3.3.13: while transfers cannot reach a primary that answers queries, its zones wait for RETRY.
+    fn request_transfer_unless_lost(&mut self, index: u32, primary: PrimaryId, now_s: u32) {
+        if self.primaries[primary.0 as usize].loses_transfers(now_s) {
+            let position = self.position(self.slots[index as usize].group, primary);
+            self.slots[index as usize].primary = position.unwrap_or(NO_PRIMARY);
+            self.transfer_failed(index, CheckFailure::Unreachable, now_s);
+        } else {
+            self.request_transfer(index, primary);
         }
     }
 
@@ -98,11 +109,15 @@ impl RefreshScheduler {
         let state = &mut self.primaries[primary.0 as usize];
         state.transfers_in_flight = state.transfers_in_flight.saturating_sub(1);
         match result {
-            TransferResult::PrimaryFailed => self.primary_failed(primary, now_s),
+            TransferResult::PrimaryFailed => self.transfer_did_not_arrive(primary, now_s),
             TransferResult::NotStarted => self.primaries[primary.0 as usize].not_tried(),
-            _ => self.primary_answered(primary),
+            _ => {
+                self.primaries[primary.0 as usize].transfer_arrived();
+                self.primary_answered(primary);
+            }
         }
         self.primary_has_room(primary);
+        let is_retried = self.primaries[primary.0 as usize].loses_transfers(now_s);
         let is_expected = self.contains(zone) && self.transfer_primary(zone.index) == Some(primary);
         let Some(slot) = self.slot(zone).filter(|slot| is_expected && slot.state == ZoneState::Transferring) else {
             return false;
@@ -118,6 +133,9 @@ impl RefreshScheduler {
             // RFC 1995 2: it has no later version. Several servers may have its address: another one has answered the SOA query.
             TransferResult::Current { .. } => self.transfer_failed(zone.index, CheckFailure::OlderSerial, now_s),
             TransferResult::ZoneFailed => self.transfer_failed(zone.index, CheckFailure::Transfer, now_s),
+            TransferResult::PrimaryFailed if is_retried => {
+                self.transfer_failed(zone.index, CheckFailure::Unreachable, now_s);
+            }
             TransferResult::PrimaryFailed | TransferResult::NotStarted => {
                 slot.state = ZoneState::Idle;
                 let lane = slot.lane;
@@ -232,7 +250,7 @@ impl RefreshScheduler {
         timers
     }
 
-    fn transfer_failed(&mut self, index: u32, reason: CheckFailure, now_s: u32) {
+    pub(super) fn transfer_failed(&mut self, index: u32, reason: CheckFailure, now_s: u32) {
         if !self.try_another_primary(index) {
             self.check_failed(index, reason, now_s);
         }

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::super::primary::{Group, GroupId, PrimaryId};
-use super::actions::RefreshAction;
+use super::actions::{CheckFailure, RefreshAction};
 use super::delivery::Delivery;
 use super::primary_state::{QueueEntry, TransferQueue};
 use super::zone_slot::{Flags, NO_PRIMARY, Need, ZoneState};
@@ -281,32 +281,37 @@ impl RefreshScheduler {
         let state = &mut self.primaries[primary.0 as usize];
         let before = state.retry_at_s;
         if state.timed_out(now_s, &mut self.random) {
-            self.back_off(primary, before);
+            self.back_off(primary, before, now_s);
         }
     }
 
-    pub(super) fn primary_failed(&mut self, primary: PrimaryId, now_s: u32) {
+    pub(super) fn transfer_did_not_arrive(&mut self, primary: PrimaryId, now_s: u32) {
         let state = &mut self.primaries[primary.0 as usize];
         let before = state.retry_at_s;
-        if state.failed(now_s, &mut self.random) {
-            self.back_off(primary, before);
+        if state.transfer_lost(now_s, &mut self.random) {
+            self.back_off(primary, before, now_s);
         }
     }
 
     /// A primary is dead: it is tried again later, and the zones that wait for it may find another one.
-    fn back_off(&mut self, primary: PrimaryId, before_s: u32) {
+    fn back_off(&mut self, primary: PrimaryId, before_s: u32, now_s: u32) {
         self.retries.remove(&(before_s, primary));
         let state = &mut self.primaries[primary.0 as usize];
         self.retries.insert((state.retry_at_s, primary));
+        let is_retried = state.loses_transfers(now_s);
         let waiting: Vec<QueueEntry> = state.transfers.iter_mut().flat_map(TransferQueue::take_all).collect();
         self.give_up_forced(primary);
         for Reverse((.., index)) in waiting {
             let is_current = self.transfer_primary(index) == Some(primary);
             let slot = &mut self.slots[index as usize];
-            if slot.state == ZoneState::WaitingForTransfer && is_current {
-                slot.state = ZoneState::Idle;
-                let lane = slot.lane;
-                self.enqueue(index, lane);
+            if slot.state != ZoneState::WaitingForTransfer || !is_current {
+                continue;
+            }
+            slot.state = ZoneState::Idle;
+            let lane = slot.lane;
+            match is_retried {
+                true => self.transfer_failed(index, CheckFailure::Unreachable, now_s),
+                false => self.enqueue(index, lane),
             }
         }
     }

@@ -70,6 +70,10 @@ pub(super) struct PrimaryState {
     pub(super) retry_at_s: u32,
     /// Whether the one probe or transfer is in flight that tries it again.
     is_trying: bool,
+    /// How often in a row transfers could not reach it, although it answered queries in between: its TCP port may be filtered.
+    lost_transfers: u32,
+    /// While only transfers cannot reach it: when they are tried again.
+    transfers_from_s: u32,
     /// By [`Delivery`].
     pub(super) transfers: [TransferQueue; Delivery::ALL.len()],
     /// Groups that could start nothing because of this primary, by [`Need`].
@@ -94,6 +98,8 @@ impl PrimaryState {
             failures: 0,
             retry_at_s: 0,
             is_trying: false,
+            lost_transfers: 0,
+            transfers_from_s: 0,
             transfers: Default::default(),
             blocked: Default::default(),
         }
@@ -157,13 +163,37 @@ impl PrimaryState {
         }
         (self.timeouts, self.is_trying, self.window) = (0, false, MIN_WINDOW);
         self.failures += 1;
-        let backoff_s = 1 << self.failures.min(MAX_BACKOFF_SHIFT);
-        self.retry_at_s = now_s.saturating_add(random.u32(backoff_s / 2 + 1..=backoff_s));
+        self.retry_at_s = after_backoff(self.failures, now_s, random);
         true
+    }
+
+    /// A transfer could not reach it: as [`PrimaryState::failed`].
+    pub(super) fn transfer_lost(&mut self, now_s: u32, random: &mut Rng) -> bool {
+        if !self.is_dead() && now_s >= self.transfers_from_s {
+            self.lost_transfers += 1;
+            self.transfers_from_s = after_backoff(self.lost_transfers, now_s, random);
+        }
+        self.failed(now_s, random)
+    }
+
+    /// A transfer has reached it.
+    pub(super) fn transfer_arrived(&mut self) {
+        (self.lost_transfers, self.transfers_from_s) = (0, 0);
+    }
+
+    /// Whether it answers queries, but transfers cannot reach it: zones do not wait for it, but for RETRY. Its other zones are checked as usual.
+    pub(super) fn loses_transfers(&self, now_s: u32) -> bool {
+        self.lost_transfers > 1 && now_s < self.transfers_from_s
     }
 
     /// It shows a sign of life, such as a NOTIFY: it is tried at once.
     pub(super) fn may_be_back(&mut self, now_s: u32) {
         self.retry_at_s = self.retry_at_s.min(now_s);
     }
+}
+
+/// The end of the back-off after so many failures in a row.
+fn after_backoff(failures: u32, now_s: u32, random: &mut Rng) -> u32 {
+    let backoff_s = 1 << failures.min(MAX_BACKOFF_SHIFT);
+    now_s.saturating_add(random.u32(backoff_s / 2 + 1..=backoff_s))
 }

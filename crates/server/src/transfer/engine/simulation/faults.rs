@@ -33,6 +33,8 @@ pub enum Fault {
     Truncates,
     /// A firewall drops its datagrams.
     NoUdp,
+    /// A firewall drops what is sent to its TCP port.
+    NoTcp,
     /// Answers REFUSED over UDP.
     RefusesUdp,
     /// Does not know EDNS.
@@ -46,7 +48,7 @@ pub enum Fault {
 }
 
 /// All but [`Fault::Off`], and those after [`Fault::NoEdns`].
-pub const FAULTS: [Fault; 17] = [
+pub const FAULTS: [Fault; 18] = [
     Fault::None,
     Fault::Dead,
     Fault::Silent,
@@ -62,6 +64,7 @@ pub const FAULTS: [Fault; 17] = [
     Fault::OlderTransfers,
     Fault::Truncates,
     Fault::NoUdp,
+    Fault::NoTcp,
     Fault::RefusesUdp,
     Fault::NoEdns,
 ];

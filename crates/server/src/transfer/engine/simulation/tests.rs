@@ -119,7 +119,13 @@ fn a_faulty_primary_does_not_delay_the_zones_of_others() {
         assert!(!simulation.outdated().contains(&1), "{fault:?}");
         let needs_whole = matches!(
             fault,
-            Fault::Dead | Fault::Silent | Fault::Refusing | Fault::Garbage | Fault::OtherZone | Fault::Trickle
+            Fault::Dead
+                | Fault::NoTcp
+                | Fault::Silent
+                | Fault::Refusing
+                | Fault::Garbage
+                | Fault::OtherZone
+                | Fault::Trickle
         );
         assert_eq!(simulation.world.served.len(), if needs_whole { 200 } else { 400 }, "{fault:?}");
         assert!(simulation.world.opened < 1000, "{fault:?}: {} connections", simulation.world.opened);
