@@ -11,6 +11,6 @@ mod recent;
 mod repetitions;
 
 pub use budget::{QueuedUpdate, UpdateBudget, UpdatePermit};
-pub use forwarding_lanes::{ForwardingLanes, LaneWorker, MAX_RUNNING};
+pub use forwarding_lanes::{ForwardingLanes, ForwardingPermit, MAX_RUNNING};
 pub use recent::{RecentUpdates, Repeated, UnansweredUpdate};
 pub use repetitions::UpdateAnswer;

@@ -7,7 +7,7 @@ use wire::message::{Rcode, header_rcode};
 
 use super::update_answer::PendingAnswer;
 use crate::transfer::primary::PeerConfig;
-use crate::updates::{UpdatePermit, exchange};
+use crate::updates::{ForwardingPermit, UpdatePermit, exchange};
 
 /// An update to be forwarded.
 pub(super) struct ForwardedUpdate {
@@ -24,6 +24,7 @@ const TIMEOUT: Duration = Duration::from_secs(12);
 /// An update that is being forwarded.
 pub(super) struct Forwarding {
     update: ForwardedUpdate,
+    place: ForwardingPermit,
     id: [u8; 2],
     /// The primaries that have not been asked, and the one that was asked last.
     primaries: std::vec::IntoIter<PeerConfig>,
@@ -45,9 +46,20 @@ pub(super) struct UpdateExchange {
 
 impl Forwarding {
     /// Tries these primaries in their order, with this ID in the message.
-    pub(super) fn new(update: ForwardedUpdate, primaries: Vec<PeerConfig>, id: [u8; 2], now: Instant) -> Forwarding {
-        let primaries = primaries.into_iter();
-        Forwarding { update, id, primaries, asked: None, response: None, problems: String::new(), end: now + TIMEOUT }
+    pub(super) fn new(
+        update: ForwardedUpdate,
+        place: ForwardingPermit,
+        primaries: Vec<PeerConfig>,
+        id: [u8; 2],
+        now: Instant,
+    ) -> Forwarding {
+        let (primaries, problems, end) = (primaries.into_iter(), String::new(), now + TIMEOUT);
+        Forwarding { update, place, id, primaries, asked: None, response: None, problems, end }
+    }
+
+    /// The number of its lane.
+    pub(super) fn lane(&self) -> u64 {
+        self.place.lane()
     }
 
     /// The next exchange, whose result goes to [`Forwarding::exchanged`]. With `None` it is time for [`Forwarding::answer`].
@@ -83,6 +95,6 @@ impl Forwarding {
                 answer.refuse(Rcode::SERVFAIL, &format!("no primary accepted it in time:{}", self.problems));
             }
         }
-        drop(permit);
+        drop((permit, self.place));
     }
 }

@@ -14,13 +14,13 @@ use crate::clock;
 use crate::config::{RemoteServer, ZonePolicy};
 use crate::tls::{TlsConnector, TlsPeers};
 use crate::transfer::primary::{MAX_PRIMARIES, PeerConfig};
-use crate::updates::{ForwardingLanes, LaneWorker, MAX_RUNNING, exchange};
+use crate::updates::{ForwardingLanes, MAX_RUNNING, exchange};
 use crate::zones::work_pool::WorkPool;
 
 /// Decides which updates are forwarded, and whereto.
 pub(super) struct UpdateForwarder {
     exchanges: Box<dyn UpdateExchanges>,
-    lanes: ForwardingLanes<Forwarding>,
+    lanes: ForwardingLanes,
     tls: TlsPeers,
     /// Makes message IDs.
     ids: RandomState,
@@ -29,8 +29,8 @@ pub(super) struct UpdateForwarder {
 
 /// Exchanges messages with primaries: [`ExchangeThreads`] in the daemon.
 pub(super) trait UpdateExchanges: Send {
-    /// Begins to forward the updates of this worker, one after the other.
-    fn start(&mut self, worker: LaneWorker<Forwarding>);
+    /// Begins to forward this update, or queues it.
+    fn start(&mut self, forwarding: Forwarding);
 }
 
 impl UpdateForwarder {
@@ -41,17 +41,16 @@ impl UpdateForwarder {
 
     /// Forwards an update to the primaries of a zone with this policy, one after the other until one takes it.
     pub(super) fn forward(&mut self, zone: &Name, update: ForwardedUpdate, policy: &Arc<ZonePolicy>) {
-        let permit = match self.lanes.admit(zone, &update.message) {
-            Ok(permit) => permit,
+        let first = policy.primaries.first().map(|primary| primary.address);
+        let place = match self.lanes.admit(zone, first, &update.message) {
+            Ok(place) => place,
             Err(refusal) => return update.answer.refuse(Rcode::SERVFAIL, &refusal.to_string()),
         };
         let peer = |server| self.peer(server, policy);
         let primaries = policy.primaries.iter().take(MAX_PRIMARIES).map(peer).collect();
         self.forwarded += 1;
         let id = (self.ids.hash_one(self.forwarded) as u16).to_be_bytes();
-        if let Some(worker) = self.lanes.start(permit, Forwarding::new(update, primaries, id, clock::now())) {
-            self.exchanges.start(worker);
-        }
+        self.exchanges.start(Forwarding::new(update, place, primaries, id, clock::now()));
     }
 
     /// The message is not signed with the primary's key: it would lend the client the rights of this server.
@@ -63,7 +62,7 @@ impl UpdateForwarder {
     }
 }
 
-/// Threads, each of which waits for one primary at a time.
+/// Threads, each of which waits for one primary at a time. A primary gets a part of them, and those whose updates wait take turns.
 pub(super) struct ExchangeThreads {
     pool: WorkPool<()>,
     tls: TlsPeers,
@@ -75,18 +74,16 @@ impl ExchangeThreads {
     /// No threads run yet. `tls` is for connections to primaries.
     pub(super) fn new(tls: TlsPeers) -> ExchangeThreads {
         // Panics are reported where they are caught.
-        ExchangeThreads { pool: WorkPool::new(THREADS, |_, _| ()), tls }
+        ExchangeThreads { pool: WorkPool::with_lanes(THREADS, MAX_RUNNING, |_, _| ()), tls }
     }
 }
 
 impl UpdateExchanges for ExchangeThreads {
-    fn start(&mut self, mut worker: LaneWorker<Forwarding>) {
+    fn start(&mut self, forwarding: Forwarding) {
         let tls = self.tls.clone();
-        self.pool.submit(move || {
-            while let Some(forwarding) = worker.next_job() {
-                if catch_unwind(AssertUnwindSafe(|| forward(forwarding, TlsConnector(tls.clone())))).is_err() {
-                    error!("zonda panicked while forwarding an update; this is a bug, please report it");
-                }
+        self.pool.submit_to(forwarding.lane(), move || {
+            if catch_unwind(AssertUnwindSafe(|| forward(forwarding, TlsConnector(tls)))).is_err() {
+                error!("zonda panicked while forwarding an update; this is a bug, please report it");
             }
         });
     }

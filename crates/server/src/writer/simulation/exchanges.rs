@@ -9,29 +9,27 @@ use wire::framing::split_message;
 use super::network::{Network, ProcessId, machine_at};
 use crate::clock;
 use crate::transfer::link::ConnectionId;
-use crate::updates::LaneWorker;
 use crate::writer::forwarded_update::Forwarding;
 use crate::writer::update_forwarder::UpdateExchanges;
 
-/// Passes the workers of the writer to [`Exchanges`].
-pub struct SimulatedExchanges(pub Sender<LaneWorker<Forwarding>>);
+/// Passes the updates that the writer forwards to [`Exchanges`].
+pub struct SimulatedExchanges(pub Sender<Forwarding>);
 
 impl UpdateExchanges for SimulatedExchanges {
-    fn start(&mut self, worker: LaneWorker<Forwarding>) {
-        self.0.send(worker).expect("the process has both ends");
+    fn start(&mut self, forwarding: Forwarding) {
+        self.0.send(forwarding).expect("the process has both ends");
     }
 }
 
 /// The exchanges of a process with its primaries.
 pub struct Exchanges {
     process: ProcessId,
-    workers: Receiver<LaneWorker<Forwarding>>,
+    waiting: Receiver<Forwarding>,
     running: Vec<Exchange>,
     last: u64,
 }
 
 struct Exchange {
-    worker: LaneWorker<Forwarding>,
     forwarding: Forwarding,
     connection: ConnectionId,
     stream: u64,
@@ -44,8 +42,8 @@ struct Exchange {
 const EXCHANGE: u64 = 1 << 63;
 
 impl Exchanges {
-    pub fn new(process: ProcessId, workers: Receiver<LaneWorker<Forwarding>>) -> Exchanges {
-        Exchanges { process, workers, running: Vec::new(), last: 0 }
+    pub fn new(process: ProcessId, waiting: Receiver<Forwarding>) -> Exchanges {
+        Exchanges { process, waiting, running: Vec::new(), last: 0 }
     }
 
     pub fn has(id: ConnectionId) -> bool {
@@ -64,9 +62,8 @@ impl Exchanges {
             self.end(at, Err(ErrorKind::TimedOut.into()), network);
             is_busy = true;
         }
-        while let Ok(mut worker) = self.workers.try_recv() {
-            let forwarding = worker.next_job().expect("a worker has the job that it was started for");
-            self.go_on(worker, forwarding, network);
+        while let Ok(forwarding) = self.waiting.try_recv() {
+            self.go_on(forwarding, network);
             is_busy = true;
         }
         is_busy
@@ -95,28 +92,19 @@ impl Exchanges {
     }
 
     fn end(&mut self, at: usize, result: io::Result<Vec<u8>>, network: &mut Network) {
-        let Exchange { worker, mut forwarding, stream, .. } = self.running.swap_remove(at);
+        let Exchange { mut forwarding, stream, .. } = self.running.swap_remove(at);
         network.streams.remove(&stream);
         forwarding.exchanged(result);
-        self.go_on(worker, forwarding, network);
+        self.go_on(forwarding, network);
     }
 
-    /// Starts the next exchange of this worker.
-    fn go_on(&mut self, mut worker: LaneWorker<Forwarding>, mut forwarding: Forwarding, network: &mut Network) {
-        loop {
-            if let Some(next) = forwarding.next_exchange(clock::now()) {
-                self.last += 1;
-                let connection = ConnectionId(EXCHANGE | self.last);
-                let stream = network.connect(self.process, connection, machine_at(next.primary.address));
-                let (octets, end) = (next.octets, next.end);
-                let exchange = Exchange { worker, forwarding, connection, stream, octets, input: Vec::new(), end };
-                return self.running.push(exchange);
-            }
-            forwarding.answer();
-            match worker.next_job() {
-                Some(next) => forwarding = next,
-                None => return,
-            }
-        }
+    /// Starts the next exchange of this update, or answers it.
+    fn go_on(&mut self, mut forwarding: Forwarding, network: &mut Network) {
+        let Some(next) = forwarding.next_exchange(clock::now()) else { return forwarding.answer() };
+        self.last += 1;
+        let connection = ConnectionId(EXCHANGE | self.last);
+        let stream = network.connect(self.process, connection, machine_at(next.primary.address));
+        let (octets, end) = (next.octets, next.end);
+        self.running.push(Exchange { forwarding, connection, stream, octets, input: Vec::new(), end });
     }
 }

@@ -263,7 +263,7 @@ impl Process {
         let (transfers, commands) = command_queue().expect("a descriptor");
         let sources = Sources { file: Some(machine.config.clone()), ..Sources::default() };
         let setup = WriterSetup { config, sources, log: Log::detached(), tls, queue, journal };
-        let (exchanges, workers) = mpsc::channel();
+        let (exchanges, forwarded) = mpsc::channel();
         let exchanges = Box::new(SimulatedExchanges(exchanges));
         let mut writer = Writer::with_network(setup, transfers, exchanges).expect("random numbers");
         let (file, added) = match AddedZonesFile::open(machine.state_dir.clone()) {
@@ -294,7 +294,7 @@ impl Process {
             events,
             memory: ReceiveMemory::new(|| Ok(u64::MAX)),
             connections: Vec::new(),
-            exchanges: Exchanges::new(machine.id(), workers),
+            exchanges: Exchanges::new(machine.id(), forwarded),
             jobs: Vec::new(),
             save_retry: saves.has_unsaved().then(|| clock::now() + RETRY),
             saves,

@@ -1,7 +1,11 @@
 //! Repetitions of an update that is not answered yet.
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
 use answer::{
     Request, Response, Served, ServedZone, Transport, UpdateAcl, UpdateClient, WorkerState, ZoneAcls, ZoneExtras,
@@ -13,14 +17,17 @@ use zone::load::{LoadOptions, load};
 use zone::text::{ParseOptions, Source};
 
 use super::*;
+use crate::config::RemoteServer;
+use crate::config::reader::ConfigReader;
 use crate::listen::LateReply;
-use crate::updates::{LaneWorker, UpdateBudget};
+use crate::updates::UpdateBudget;
 use crate::writer::forwarded_update::Forwarding;
+use crate::writer::update_forwarder::ExchangeThreads;
 
 struct NoExchanges;
 
 impl UpdateExchanges for NoExchanges {
-    fn start(&mut self, _: LaneWorker<Forwarding>) {}
+    fn start(&mut self, _: Forwarding) {}
 }
 
 fn name(text: &str) -> Name {
@@ -144,4 +151,55 @@ fn few_repetitions_of_a_pending_update_wait_and_none_for_ever() {
     assert_eq!(rcode(&client.repeat()), Some(Rcode::SERVFAIL), "nothing is left to wait for");
     // Their parts of the budget are free again.
     (0..200).for_each(|_| _ = client.repeat());
+}
+
+/// An update to be forwarded, unlike those with other numbers, and its response.
+fn forwarded(budget: &Arc<UpdateBudget>, number: u8) -> (ForwardedUpdate, Receiver<Vec<u8>>) {
+    let (sender, receiver) = channel();
+    let pending = pending_update();
+    let reply = LateReply::new(pending.response, None, move |octets| _ = sender.send(octets));
+    let incoming = Box::new(IncomingUpdate { update: pending.update, reply });
+    let queued = budget.admit(incoming).unwrap_or_else(|_| panic!("the budget is used up"));
+    let log = UpdateLog::new(name("example."), "192.0.2.1".into(), None);
+    let answer = PendingAnswer { reply: queued.incoming.reply, unanswered: None, log };
+    let message = [update(), vec![number]].concat().into();
+    (ForwardedUpdate { message, answer, permit: queued.permit }, receiver)
+}
+
+fn policy_with_primary(primary: &TcpListener) -> Arc<ZonePolicy> {
+    let mut reader = ConfigReader::default();
+    reader.add_argument(name("example."), Path::new("file"));
+    let policy = reader.finish().expect("no mistakes").zones.remove(0).source.policy;
+    let address = primary.local_addr().expect("bound");
+    let primaries = vec![RemoteServer { address, key: None, tls: None, source: None }];
+    Arc::new(ZonePolicy { primaries, ..ZonePolicy::clone(&policy) })
+}
+
+/// A primary that accepts connections and never answers, with four zones, each of which has as many updates as may be forwarded at once.
+#[test]
+fn the_zones_of_a_primary_that_never_answers_do_not_delay_the_updates_of_others() {
+    let [dead, live] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("loopback"));
+    let [of_dead, of_live] = [&dead, &live].map(policy_with_primary);
+    let exchanges = Box::new(ExchangeThreads::new(TlsPeers::default()));
+    let mut forwarder = UpdateForwarder::new(TlsPeers::default(), exchanges);
+    let budget = UpdateBudget::new(100, 100_000);
+    let mut send_to_dead = |number: u8| {
+        let (update, response) = forwarded(&budget, number);
+        forwarder.forward(&name(&format!("z{}.", number % 4)), update, &of_dead);
+        response
+    };
+    let waiting: Vec<Receiver<Vec<u8>>> = (0..40).map(&mut send_to_dead).collect();
+    let primary = std::thread::spawn(move || {
+        let (mut stream, _) = live.accept().expect("the update is forwarded");
+        let mut message = [0; 2 + 64];
+        let len = stream.read(&mut message).expect("the update");
+        message[4] |= 0x80;
+        stream.write_all(&message[..len]).expect("the response");
+    });
+    let (update, response) = forwarded(&budget, 0);
+    forwarder.forward(&name("live."), update, &of_live);
+    let octets = response.recv_timeout(Duration::from_secs(3)).expect("the dead primary takes 5 s for each update");
+    assert_eq!(wire::message::header_rcode(&octets), Rcode::NOERROR);
+    primary.join().expect("no panic");
+    assert!(waiting.iter().all(|response| rcode(response).is_none()), "none has failed yet");
 }
