@@ -194,7 +194,7 @@ fn tls_connections_are_held_and_hostile() {
             behaviour,
             queries: &queries,
         };
-        let held = config.run(&AtomicBool::new(false), |held| assert_eq!((held.open, held.failed), (5, 0)));
+        let held = config.run(&AtomicBool::new(false), |held| assert_eq!((held.established, held.failed), (5, 0)));
         held.expect("loopback")
     };
     let silent = hold(Behaviour::Silence, 300);
@@ -204,7 +204,7 @@ fn tls_connections_are_held_and_hostile() {
     assert_eq!(hold(Behaviour::NeverRead, 200).responses, 0);
     assert_eq!(hold(Behaviour::Reset, 50).closed_by_peer, 0);
     let flood = hold(Behaviour::Handshake, 50);
-    assert_eq!((flood.closed_by_peer, flood.handshake.len()), (0, flood.open));
+    assert_eq!((flood.closed_by_peer, flood.handshake.len()), (0, flood.established));
     assert_eq!(hold(Behaviour::ByteASecond, 1200).closed_by_peer, 0);
     let nobody = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("loopback");
     let metrics = run(nobody, trusting(false, Purpose::Queries), at_rate(10.0, 0.1), 0);

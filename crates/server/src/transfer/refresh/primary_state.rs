@@ -181,6 +181,11 @@ impl PrimaryState {
         (self.lost_transfers, self.transfers_from_s) = (0, 0);
     }
 
+    /// Transfers may reach it again: they are tried at once.
+    pub(super) fn may_transfer(&mut self, now_s: u32) {
+        self.transfers_from_s = self.transfers_from_s.min(now_s);
+    }
+
     /// Whether it answers queries, but transfers cannot reach it: zones do not wait for it, but for RETRY. Its other zones are checked as usual.
     pub(super) fn loses_transfers(&self, now_s: u32) -> bool {
         self.lost_transfers > 1 && now_s < self.transfers_from_s

@@ -66,6 +66,7 @@ impl RefreshScheduler {
 
     fn try_primary(&mut self, primary: PrimaryId, now_s: u32) {
         let state = &mut self.primaries[primary.0 as usize];
+        state.may_transfer(now_s);
         if state.is_dead() {
             self.retries.remove(&(state.retry_at_s, primary));
             state.may_be_back(now_s);

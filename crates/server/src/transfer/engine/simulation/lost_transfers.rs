@@ -44,3 +44,22 @@ fn a_primary_without_tcp_delays_neither_the_checks_of_current_zones_nor_other_pr
     let expired: Vec<u32> = simulation.world.expired.keys().map(|zone| zone.index).collect();
     assert_eq!(expired, (0..20).step_by(2).collect::<Vec<_>>(), "the others are confirmed");
 }
+
+/// The operator has opened the port, and does not wait for RETRY.
+#[test]
+fn a_refresh_by_command_tries_transfers_at_once() {
+    let mut simulation = Simulation::new(1, &[&[1]], 1);
+    let (zone, ..) = simulation.zones[0];
+    simulation.run_until(10_000);
+    simulation.world.faults.insert(1, Fault::NoTcp);
+    simulation.world.serials.values_mut().for_each(|serial| *serial += 1);
+    for minute in 1..30 {
+        simulation.engine.command(TransferCommand::Refresh(zone), simulation.world.now);
+        simulation.run_until(minute * 60_000);
+    }
+    assert_eq!(simulation.outdated(), [0]);
+    simulation.world.faults.clear();
+    simulation.engine.command(TransferCommand::Refresh(zone), simulation.world.now);
+    simulation.run_until(30 * 60_000 - 50_000);
+    assert_eq!(simulation.outdated(), [] as [usize; 0]);
+}
