@@ -153,7 +153,7 @@ impl Job {
         batch_len.max(self.burst_len)
     }
 
-    /// The [`grace`] for answers after the end of sending.
+    /// How much longer than the fastest answer one may take after the end of sending and still count.
     pub fn grace(&self) -> Duration {
         grace(self.sending_time().saturating_sub(self.warm_up))
     }
