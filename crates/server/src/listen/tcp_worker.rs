@@ -456,6 +456,8 @@ fn whole_ms(duration: Duration) -> u32 {
 }
 
 #[cfg(test)]
+mod echo_worker;
+#[cfg(test)]
 mod handshake_tests;
 #[cfg(test)]
 mod stop_tests;

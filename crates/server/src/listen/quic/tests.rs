@@ -5,6 +5,7 @@ mod connection_handling;
 mod handshakes;
 mod limits;
 mod resumption;
+mod transfers;
 
 use super::DoqError;
 use super::endpoint::CONNECTION_MEMORY;

@@ -1,28 +1,11 @@
 //! A thread that does TLS handshakes, round by round.
 
+use super::echo_worker::{Echo, waker, worker};
 use super::*;
 use crate::config::remote_server::RemoteTls;
 use crate::listen::handover::Handover;
 use crate::tls::{ClientTls, OwnCertificate, ServerTls, ServerTlsFiles, TlsStream};
-use answer::{Request, Response};
 use std::io::Write;
-
-/// Responds with the query.
-#[derive(Default)]
-struct Echo(answer::Counters);
-
-impl Responder for Echo {
-    fn refresh(&mut self) {}
-
-    fn counters(&self) -> &answer::Counters {
-        &self.0
-    }
-
-    fn answer(&mut self, request: Request<'_>, out: &mut [u8]) -> Response {
-        out[..request.message.len()].copy_from_slice(request.message);
-        Response::Send(request.message.len())
-    }
-}
 
 /// The thread, which is not running, and where its connections go.
 struct Server {
@@ -36,21 +19,6 @@ struct Server {
 /// For this many handshakes at once.
 fn config(connections: usize) -> ListenConfig {
     ListenConfig { connections, ..ListenConfig::default() }
-}
-
-fn waker() -> Arc<Waker> {
-    Arc::new(Waker::new().expect("eventfd"))
-}
-
-fn worker(
-    listeners: Vec<Listener>,
-    route: Route,
-    waker: Arc<Waker>,
-    shared: &SharedCounts,
-    config: &ListenConfig,
-) -> TcpWorker<Echo> {
-    let setup = WorkerSetup { responder: Echo::default(), counters: Arc::default(), waker };
-    TcpWorker::new(setup, listeners, route, shared.clone(), config).expect("epoll")
 }
 
 impl Server {

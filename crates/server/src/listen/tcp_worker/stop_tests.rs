@@ -1,25 +1,8 @@
 //! A thread that stops.
 
+use super::echo_worker::{waker, worker};
 use super::*;
-use answer::{Request, Response};
 use std::io::{Read, Write};
-
-/// Responds with the query.
-#[derive(Default)]
-struct Echo(answer::Counters);
-
-impl Responder for Echo {
-    fn refresh(&mut self) {}
-
-    fn counters(&self) -> &answer::Counters {
-        &self.0
-    }
-
-    fn answer(&mut self, request: Request<'_>, out: &mut [u8]) -> Response {
-        out[..request.message.len()].copy_from_slice(request.message);
-        Response::Send(request.message.len())
-    }
-}
 
 /// The kernel would reset those that are left in the accept queue, though their queries have arrived.
 #[test]
@@ -29,10 +12,7 @@ fn all_who_have_connected_before_a_stop_are_answered() {
     let config = ListenConfig { connections: CLIENTS, connections_per_client: CLIENTS, ..ListenConfig::default() };
     let listener = Listener::bind("127.0.0.1:0".parse().expect("a literal"), &config.tcp).expect("loopback");
     let address = listener.local_addr().expect("bound");
-    let waker = Arc::new(Waker::new().expect("eventfd"));
-    let setup = WorkerSetup { responder: Echo::default(), counters: Arc::default(), waker };
-    let shared = SharedCounts::new(CLIENTS, 1);
-    let mut worker = TcpWorker::new(setup, vec![listener], Route::Own, shared, &config).expect("epoll");
+    let mut worker = worker(vec![listener], Route::Own, waker(), &SharedCounts::new(CLIENTS, 1), &config);
     let query = [&[0, 12][..], b"twelve bytes"].concat();
     let mut clients: Vec<TcpStream> = (0..CLIENTS).map(|_| TcpStream::connect(address).expect("loopback")).collect();
     clients.iter_mut().for_each(|client| client.write_all(&query).expect("loopback"));

@@ -117,7 +117,7 @@ impl RefreshScheduler {
             }
         }
         self.primary_has_room(primary);
-        let is_retried = self.primaries[primary.0 as usize].loses_transfers(now_s);
+        let loses_transfers = self.primaries[primary.0 as usize].loses_transfers(now_s);
         let is_expected = self.contains(zone) && self.transfer_primary(zone.index) == Some(primary);
         let Some(slot) = self.slot(zone).filter(|slot| is_expected && slot.state == ZoneState::Transferring) else {
             return false;
@@ -133,7 +133,7 @@ impl RefreshScheduler {
             // RFC 1995 2: it has no later version. Several servers may have its address: another one has answered the SOA query.
             TransferResult::Current { .. } => self.transfer_failed(zone.index, CheckFailure::OlderSerial, now_s),
             TransferResult::ZoneFailed => self.transfer_failed(zone.index, CheckFailure::Transfer, now_s),
-            TransferResult::PrimaryFailed if is_retried => {
+            TransferResult::PrimaryFailed if loses_transfers => {
                 self.transfer_failed(zone.index, CheckFailure::Unreachable, now_s);
             }
             TransferResult::PrimaryFailed | TransferResult::NotStarted => {

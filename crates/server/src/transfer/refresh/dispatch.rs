@@ -298,7 +298,7 @@ impl RefreshScheduler {
         self.retries.remove(&(before_s, primary));
         let state = &mut self.primaries[primary.0 as usize];
         self.retries.insert((state.retry_at_s, primary));
-        let is_retried = state.loses_transfers(now_s);
+        let loses_transfers = state.loses_transfers(now_s);
         let waiting: Vec<QueueEntry> = state.transfers.iter_mut().flat_map(TransferQueue::take_all).collect();
         self.give_up_forced(primary);
         for Reverse((.., index)) in waiting {
@@ -309,7 +309,7 @@ impl RefreshScheduler {
             }
             slot.state = ZoneState::Idle;
             let lane = slot.lane;
-            match is_retried {
+            match loses_transfers {
                 true => self.transfer_failed(index, CheckFailure::Unreachable, now_s),
                 false => self.enqueue(index, lane),
             }

@@ -1,6 +1,7 @@
 //! Limits on QUIC connections: transfers per client, memory, their number, and which connection is closed first.
 
-use super::{DatagramQueue, QuicEndpoint, transmit};
+use super::turns::transmit;
+use super::{DatagramQueue, QuicEndpoint};
 use crate::listen::Responder;
 use crate::listen::limits::TRANSFERS_PER_CLIENT;
 use crate::listen::panic_guard::catch_panic;

@@ -224,12 +224,17 @@ impl World {
         count
     }
 
+    /// Delivers what both sides have to send; a millisecond passes. Returns the number of datagrams.
+    pub(super) fn step(&mut self) -> usize {
+        let moved = self.deliver_to_server() + self.deliver_to_clients();
+        self.now += Duration::from_millis(1);
+        moved
+    }
+
     /// Delivers datagrams until nobody has more to send. The time passes by a millisecond per round.
     pub(super) fn run(&mut self) {
         for _ in 0..5000 {
-            let moved = self.deliver_to_server() + self.deliver_to_clients();
-            self.now += Duration::from_millis(1);
-            if moved == 0 && self.server.next_round(self.now) != Some(self.now) {
+            if self.step() == 0 && self.server.next_round(self.now) != Some(self.now) {
                 return;
             }
         }

@@ -3,7 +3,6 @@
 use super::client::{StreamEnd, World};
 use super::{QUERY, TRANSFER, TRANSFERRED, message, records};
 use std::net::SocketAddr;
-use std::time::Duration;
 
 /// RFC 9250 5.6, 5.7: each response is sent as soon as possible, between those of other streams.
 #[test]
@@ -19,9 +18,7 @@ fn rfc_9250_5_7_concurrent_transfers_are_complete_and_delay_no_response() {
         if is_over(&world, query) {
             break;
         }
-        world.deliver_to_server();
-        world.deliver_to_clients();
-        world.now += Duration::from_millis(1);
+        world.step();
     }
     assert!(is_over(&world, query), "no response beside transfers");
     assert!(!transfers.iter().any(|id| is_over(&world, *id)), "it came first");
@@ -40,9 +37,7 @@ fn rfc_9250_5_6_concurrent_transfers_share_the_connection() {
     let transfers = [(); 3].map(|()| world.ask(client, &message(QUERY, TRANSFER, 0)));
     let mut received = [0; 3];
     for _ in 0..5000 {
-        world.deliver_to_server();
-        world.deliver_to_clients();
-        world.now += Duration::from_millis(1);
+        world.step();
         let streams = transfers.map(|id| world.clients[client].received.get(&id));
         received = streams.map(|stream| stream.map_or(0, |(octets, _)| octets.len()));
         if streams.iter().flatten().any(|(_, end)| *end == StreamEnd::Finished) {
