@@ -70,6 +70,18 @@ pub enum ControlRequest {
     },
 }
 
+impl ControlRequest {
+    /// How long to wait for octets of the response; `None` if the daemon may work for any time, or changes something.
+    fn max_wait(&self) -> Option<Duration> {
+        match self {
+            ControlRequest::Metrics | ControlRequest::ZoneStatus { .. } | ControlRequest::ZoneExport { .. } => {
+                Some(MAX_READING_WAIT)
+            }
+            _ => None,
+        }
+    }
+}
+
 /// What can be done about a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -107,6 +119,8 @@ pub enum ControlResponse {
         done: usize,
         /// Why it cannot be done for the others.
         failures: Vec<ZoneFailure>,
+        /// Why a restart may undo it.
+        unsaved: Option<String>,
     },
     /// Metrics in the text format of Prometheus.
     Metrics(String),
@@ -159,6 +173,9 @@ pub const END_OF_TEXT: u8 = 0;
 /// Maximum length of a request in octets: enough for some thousand names on a command line.
 pub const MAX_REQUEST_LEN: u64 = 1 << 20;
 
+/// How long a client waits for the next octets of a response to a request that only reads something: the daemon may be stopped.
+const MAX_READING_WAIT: Duration = Duration::from_millis(if cfg!(test) { 100 } else { 30_000 });
+
 /// How long a client may take to send its request, and to read each part of the response.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -195,12 +212,24 @@ pub fn request_text(
 }
 
 fn exchange(mut stream: UnixStream, request: &ControlRequest) -> io::Result<(ControlResponse, BufReader<UnixStream>)> {
+    stream.set_read_timeout(request.max_wait())?;
     stream.write_all(&json_line(request)?)?;
     let (mut stream, mut response) = (BufReader::new(stream), String::new());
-    stream.read_line(&mut response)?;
+    stream.read_line(&mut response).map_err(described)?;
     match response.is_empty() {
         true => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it closed the connection")),
         false => Ok((serde_json::from_str(&response)?, stream)),
+    }
+}
+
+/// A time-out in words: the error of the system is "resource temporarily unavailable".
+pub fn described(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => {
+            let text = format!("nothing came for {MAX_READING_WAIT:?}: the process may be stopped");
+            io::Error::new(io::ErrorKind::TimedOut, text)
+        }
+        _ => error,
     }
 }
 
@@ -389,7 +418,9 @@ mod tests {
     fn serve(control: ControlSocket, reload: impl FnMut() -> ControlResponse + Send + 'static) {
         let control = Arc::new(control);
         let other = control.clone();
-        thread::spawn(move || control.serve(|_| (ControlResponse::ZoneAction { done: 1, failures: Vec::new() }, None)));
+        thread::spawn(move || {
+            control.serve(|_| (ControlResponse::ZoneAction { done: 1, failures: Vec::new(), unsaved: None }, None))
+        });
         thread::spawn(move || other.serve_reloads(reload));
     }
 
@@ -453,6 +484,14 @@ mod tests {
             BufReader::new(stream).read_line(&mut response).expect("a response");
             assert!(response.contains("reloaded"), "{response}");
         }
+    }
+
+    #[test]
+    fn nobody_waits_for_ever_to_read_metrics() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let _stopped = UnixListener::bind(folder.path().join(CONTROL_SOCKET)).expect("a fresh folder");
+        let error = request(folder.path(), &ControlRequest::Metrics).expect_err("nobody answers");
+        assert!(error.to_string().contains("the process may be stopped"), "{error}");
     }
 
     #[test]

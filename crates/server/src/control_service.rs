@@ -1,30 +1,24 @@
 //! Responds to the clients of the control socket. Each of its threads has one [`ControlService`].
 
-use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvError, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{RecvError, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
 use answer::{OccasionalReader, Served};
-use tracing::error;
 use wire::Name;
 use zone::export::TextExport;
 
 use crate::added_zones::Edit;
 use crate::control::{ControlRequest, ControlResponse, STATUS_PAGE, ZoneAction, ZoneFailure};
-use crate::frozen_zones::{FROZEN_ZONES, FrozenZonesFile};
+use crate::frozen_zones::FrozenZones;
 use crate::listen::CounterReader;
 use crate::metrics;
 use crate::transfer::engine::TransferCommand;
 use crate::transfer::network::TransferHandle;
 use crate::transfer::refresh::RefreshStatus;
-use crate::write_help::write_help;
 use crate::writer::{ControlEvent, ControlResults, EditRequest, StatusPage, StatusRequest, WriterHandle};
 use crate::zone_id::ZoneId;
 use crate::zone_status::{ZoneStatus, rfc3339};
 use crate::zones::ControlRefused;
-use crate::zones::work_pool::spawn_one;
 
 /// What one thread needs to respond.
 pub struct ControlService {
@@ -32,51 +26,8 @@ pub struct ControlService {
     transfers: TransferHandle,
     /// What is served: reading it needs no writer.
     served: OccasionalReader<Served>,
-    frozen_zones: Arc<FrozenZones>,
+    frozen_zones: FrozenZones,
     counters: CounterReader,
-}
-
-/// Keeps the frozen zones over a restart.
-pub struct FrozenZones {
-    file: FrozenZonesFile,
-    writer: WriterHandle,
-    /// A thread is about to store them.
-    is_requested: AtomicBool,
-}
-
-impl FrozenZones {
-    /// The zones that this writer says are frozen, in this file.
-    pub fn new(file: FrozenZonesFile, writer: WriterHandle) -> FrozenZones {
-        FrozenZones { file, writer, is_requested: AtomicBool::new(false) }
-    }
-
-    /// Stores them soon, on a thread made for that: a frozen zone was removed, and another one of its name must not be frozen after a restart.
-    pub fn store_soon(self: &Arc<FrozenZones>) {
-        if self.is_requested.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        let store = self.clone();
-        let started = spawn_one("frozen-zones", move || {
-            // Before the writer is asked: what changes after its answer is stored by another thread.
-            store.is_requested.store(false, Ordering::Relaxed);
-            // An error is in the log, and a zone more than there should be in the file until the next attempt.
-            _ = store.store();
-        });
-        if let Err(error) = started {
-            self.is_requested.store(false, Ordering::Relaxed);
-            error!("cannot start a thread to write `{FROZEN_ZONES}`: {error}");
-        }
-    }
-
-    fn store(&self) -> io::Result<()> {
-        let names = || self.writer.ask(|reply| ControlEvent::FrozenZones { reply }).recv().ok();
-        self.file.write(names).inspect_err(|error| {
-            error!(
-                help = write_help(error, "the state-dir"),
-                "`{FROZEN_ZONES}` in the state-dir cannot be written: {error}; a restart will not know which zones are frozen now"
-            );
-        })
-    }
 }
 
 impl ControlService {
@@ -85,7 +36,7 @@ impl ControlService {
         writer: WriterHandle,
         transfers: TransferHandle,
         served: OccasionalReader<Served>,
-        frozen_zones: Arc<FrozenZones>,
+        frozen_zones: FrozenZones,
         counters: CounterReader,
     ) -> ControlService {
         ControlService { writer, transfers, served, frozen_zones, counters }
@@ -188,11 +139,7 @@ impl ControlService {
         let (mut done, mut failures) = (0, Vec::new());
         let visited = self.visit_pages(zones, |page| {
             failures.extend(page.failures);
-            let not_served = page.not_served.into_iter().filter(|_| !is_all);
-            failures.extend(not_served.map(|status| ZoneFailure {
-                zone: status.name,
-                reason: "the zone is not served: `zonda zone status` shows why".into(),
-            }));
+            failures.extend(page.not_served.into_iter().filter(|_| !is_all).map(not_served));
             let results = match action {
                 ZoneAction::Refresh => self.transfer(TransferCommand::Refresh, &page.zones),
                 ZoneAction::Retransfer => self.transfer(TransferCommand::Retransfer, &page.zones),
@@ -216,7 +163,7 @@ impl ControlService {
         }
         match action {
             ZoneAction::Refresh | ZoneAction::Retransfer | ZoneAction::Notify => {
-                ControlResponse::ZoneAction { done, failures }
+                ControlResponse::ZoneAction { done, failures, unsaved: None }
             }
             ZoneAction::Freeze | ZoneAction::Thaw => self.frozen(done, failures),
         }
@@ -224,13 +171,11 @@ impl ControlService {
 
     /// The response once zones are frozen or thawed. The list is stored even if that changed none of them: the last attempt may have failed.
     fn frozen(&self, done: usize, failures: Vec<ZoneFailure>) -> ControlResponse {
-        match self.frozen_zones.store() {
-            Ok(()) => ControlResponse::ZoneAction { done, failures },
-            Err(error) => ControlResponse::Refused(format!(
-                "{done} zones are frozen or thawed, but not after a restart: `{FROZEN_ZONES}` in the state-dir cannot be written: {error}; {}, then repeat the command",
-                write_help(&error, "the state-dir")
-            )),
-        }
+        let stored = self.frozen_zones.store(MAX_SAVE_WAIT);
+        let unsaved = stored.err().map(|reason| {
+            format!("{done} zones are frozen or thawed, but not after a restart: {reason}, then repeat the command")
+        });
+        ControlResponse::ZoneAction { done, failures, unsaved }
     }
 
     /// Sends commands to the transfer thread.
@@ -276,23 +221,32 @@ impl ControlService {
             Ok(edit) => edits.push(edit),
             Err(failure) => failures.push(failure),
         });
-        let (mut done, mut unsaved) = (0, None);
+        let (mut done, mut unsaved, mut max_wait) = (0, None, MAX_SAVE_WAIT);
         while !edits.is_empty() {
             let rest = edits.split_off(edits.len().min(EDITS_AT_ONCE));
             let (count, (sender, failed), (saved, is_saved)) = (edits.len(), sync_channel(1), sync_channel(1));
             self.writer.request_edits(EditRequest { edits, failures: sender, saved });
-            let (Ok(failed), Ok(saved)) = (failed.recv(), is_saved.recv()) else { return writer_is_gone() };
+            let Ok(failed) = failed.recv() else { return writer_is_gone() };
+            let saved = match is_saved.recv_timeout(max_wait) {
+                Err(RecvTimeoutError::Disconnected) => return writer_is_gone(),
+                Err(RecvTimeoutError::Timeout) => {
+                    // All that follow wait for the same disk.
+                    max_wait = Duration::ZERO;
+                    Err(format!("the disk of the state-dir has not answered for {} s", MAX_SAVE_WAIT.as_secs()))
+                }
+                Ok(saved) => saved,
+            };
             done += count - failed.len();
             failures.extend(failed);
             unsaved = saved.err().or(unsaved);
             edits = rest;
         }
-        match unsaved {
-            Some(reason) => ControlResponse::Refused(format!(
-                "{done} zones are changed but not saved, they may be lost with a restart; zonda tries again every 10 s: {reason}"
-            )),
-            None => ControlResponse::ZoneAction { done, failures },
-        }
+        let unsaved = unsaved.map(|reason| {
+            format!(
+                "{done} zones are changed but not saved, they may be lost with a restart; zonda goes on trying: {reason}"
+            )
+        });
+        ControlResponse::ZoneAction { done, failures, unsaved }
     }
 
     //----------- rollback -----------------------------------------------------
@@ -301,7 +255,9 @@ impl ControlService {
         if zones.is_empty() {
             return ControlResponse::Refused("name the zones to roll back".into());
         }
-        let Ok(StatusPage { zones, mut failures, .. }) = self.named_zones(zones) else { return writer_is_gone() };
+        let Ok(page) = self.named_zones(zones) else { return writer_is_gone() };
+        let StatusPage { zones, mut failures, .. } = page;
+        failures.extend(page.not_served.into_iter().map(not_served));
         let (mut done, mut frozen) = (0, 0);
         for zone in zones {
             match self.roll_back_one(&zone, to) {
@@ -313,13 +269,13 @@ impl ControlService {
                 Ok(Err(reason)) => failures.push(ZoneFailure { zone: zone.1.name, reason: reason.to_string() }),
             }
         }
-        match self.frozen_zones.store() {
-            Err(error) if frozen > 0 => ControlResponse::Refused(format!(
-                "{done} zones are rolled back, but {frozen} of them are not frozen after a restart, when a later version may replace them: `{FROZEN_ZONES}` in the state-dir cannot be written: {error}; {}, then use `zonda zone freeze`",
-                write_help(&error, "the state-dir")
-            )),
-            _ => ControlResponse::ZoneAction { done, failures },
-        }
+        let stored = if frozen > 0 { self.frozen_zones.store(MAX_SAVE_WAIT) } else { Ok(()) };
+        let unsaved = stored.err().map(|reason| {
+            format!(
+                "{done} zones are rolled back, but {frozen} of them are not frozen after a restart, when a later version may replace them: {reason}, then use `zonda zone freeze`"
+            )
+        });
+        ControlResponse::ZoneAction { done, failures, unsaved }
     }
 
     /// Serves an earlier version again; returns whether the zone is frozen for that.
@@ -376,8 +332,11 @@ impl ControlService {
     }
 }
 
-/// How long to wait for the storage thread, whose disk may hang.
+/// How long to wait for figures of the storage thread, whose disk may hang.
 const MAX_DISK_WAIT: Duration = Duration::from_secs(1);
+
+/// How long a command waits until what it changed is on disk.
+const MAX_SAVE_WAIT: Duration = Duration::from_secs(5);
 
 /// Requests a reload and waits for its report.
 fn reload(writer: &WriterHandle) -> ControlResponse {
@@ -409,6 +368,10 @@ fn parse_removal(zone: String) -> Result<Edit, ZoneFailure> {
 fn parse_name(zone: String) -> Result<Name, ZoneFailure> {
     let name = zone.parse::<Name>().map(|name| name.to_lowercase());
     name.map_err(|error| ZoneFailure { zone, reason: format!("this is not a domain name: {error}") })
+}
+
+fn not_served(status: ZoneStatus) -> ZoneFailure {
+    ZoneFailure { zone: status.name, reason: "the zone is not served: `zonda zone status` shows why".into() }
 }
 
 /// There is no writer any more.

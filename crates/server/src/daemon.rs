@@ -3,7 +3,9 @@
 //! The main thread waits for signals. The writer thread owns the zones and publishes them (`writer.rs`), pool threads read
 //! zone files for it, listener threads answer queries, and others serve the control socket and write the log.
 
+use std::collections::HashSet;
 use std::io;
+use std::iter;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,16 +15,18 @@ use std::time::Duration;
 
 use netio::signal::{Signal, Signals};
 use tracing::{error, info, warn};
+use wire::Name;
 use wire::message::Rcode;
+use zone::Finding;
 
 use crate::cli;
 use crate::command::{print_findings, read_config};
 use crate::config::value::{FilePath, TlsEndpoint};
-use crate::config::{Config, Server, octet_limit};
+use crate::config::{Config, LogFormat, LogLevel, Server, octet_limit};
 use crate::control::{self, ControlRequest, ControlSocket};
-use crate::control_service::{ControlService, FrozenZones};
+use crate::control_service::ControlService;
 use crate::essential_thread;
-use crate::frozen_zones::{self, FROZEN_ZONES, FrozenZonesFile};
+use crate::frozen_zones::{self, FrozenZones};
 use crate::listen::{self, EventSinks, ListenError, ListenerThreads, Listeners, ZoneResponder};
 use crate::listener_setup::{addresses, listen_config, needed_files};
 use crate::log::{self, Log};
@@ -37,7 +41,7 @@ use crate::storage::{StorageThread, StoreLimits};
 use crate::systemd_notify::Notifier;
 use crate::tls::{DaemonTls, TlsFileError};
 use crate::write_help::write_help;
-use crate::writer::{self, EventQueue, Writer, WriterError, WriterHandle, WriterSetup, log_finding};
+use crate::writer::{self, ControlEvent, EventQueue, Writer, WriterError, WriterHandle, WriterSetup, log_finding};
 use crate::zones::check_command;
 use crate::zones::journal::{NoJournal, ZoneJournal};
 
@@ -80,7 +84,7 @@ pub fn serve(arguments: &cli::ServeArguments) -> ExitCode {
     let config = match read_config(&sources) {
         Ok(config) => config,
         Err(mistakes) => {
-            print_findings(&mistakes);
+            report_mistakes(&mistakes, &sources);
             return ExitCode::FAILURE;
         }
     };
@@ -94,6 +98,17 @@ pub fn serve(arguments: &cli::ServeArguments) -> ExitCode {
     };
     log::flush();
     status
+}
+
+/// Prints what is wrong with the configuration: in the log's form where a program reads it, and else as `zonda check` does.
+fn report_mistakes(mistakes: &[Finding], sources: &Sources) {
+    let format = sources.log_format.unwrap_or(LogFormat::Text);
+    if format == LogFormat::Text && !log::is_journal() {
+        return print_findings(mistakes);
+    }
+    Log::start(LogLevel::Info, format);
+    mistakes.iter().for_each(|mistake| log_finding(&FindingReport::new(mistake, None)));
+    log::flush();
 }
 
 /// Starts in this order: what needs root first, then drop privileges, and only then open the state-dir and read zones.
@@ -113,15 +128,15 @@ fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<
     let state_dir = open_state_dir(&config.server, &state_dir)?.map(Arc::new);
     let (handle, queue) = writer::queue(MAX_WAITING_RELOADS);
     let (journal, storage) = open_journal(&config, state_dir.as_deref(), &queue)?;
-    let frozen_zones = state_dir.as_ref().map(|state_dir| state_dir.file(FROZEN_ZONES)).unwrap_or_default();
-    let frozen_before = frozen_zones::read(&frozen_zones)
-        .map_err(|error| StartError::System("`frozen-zones` in the state-dir cannot be read", error))?;
-    let frozen_zones = Arc::new(FrozenZones::new(FrozenZonesFile::new(frozen_zones), handle.clone()));
+    let frozen_zones = state_dir.as_deref().map(|state_dir| open_frozen_zones(state_dir, &handle)).transpose()?;
     let control = state_dir.clone().map(|state_dir| open_control_socket(&config.server, state_dir)).transpose()?;
     let control = control.flatten().map(Arc::new);
     let mut writer = Writer::new(WriterSetup { config, sources, log, tls, queue, journal })?;
-    let removed_from = frozen_zones.clone();
-    writer.freeze_later(frozen_before, move || removed_from.store_soon());
+    let frozen_zones = frozen_zones.map(|(frozen_before, frozen_zones)| {
+        let removed_from = frozen_zones.clone();
+        writer.freeze_later(frozen_before, move || removed_from.store_soon());
+        frozen_zones
+    });
     match &state_dir {
         Some(state_dir) => writer.open_added_zones(StateFolder::of_state_dir(state_dir)),
         None => writer.keep_stored_zones(),
@@ -134,11 +149,12 @@ fn run(signals: &Signals, sources: Sources, config: Config, log: Log) -> Result<
     let threads = listeners
         .serve(|| ZoneResponder::new(writer.subscribe(), sinks.clone()))
         .map_err(|error| StartError::System("cannot start the listeners", error))?;
-    let service = || {
-        let (reader, frozen_zones) = (writer.occasional_reader(), frozen_zones.clone());
-        ControlService::new(handle.clone(), writer.transfers(), reader, frozen_zones, threads.counters().clone())
+    let service = |frozen_zones| {
+        let (transfers, reader) = (writer.transfers(), writer.occasional_reader());
+        ControlService::new(handle.clone(), transfers, reader, frozen_zones, threads.counters().clone())
     };
-    let services: Vec<ControlService> = (0..control::CLIENTS + control::RELOADS).map(|_| service()).collect();
+    let services = iter::repeat_n(frozen_zones, control::CLIENTS + control::RELOADS);
+    let services: Vec<ControlService> = services.flatten().map(service).collect();
     essential_thread::spawn("writer", move || writer.run())
         .map_err(|error| StartError::System("cannot start a thread", error))?;
     if let Some(control) = &control {
@@ -206,9 +222,14 @@ fn prepare_state_dir(server: &Server) -> Result<PathBuf, StartError> {
     let user = privileges::configured_user(server)?;
     let prepared = user.map_or(Ok(()), |user| state_dir::prepare(&path, &user));
     match prepared {
-        Err(error) if server.state_dir.is_some() => Err(error.into()),
+        Err(error) if has_own_state_dir(server) => Err(error.into()),
         _ => Ok(path),
     }
+}
+
+/// Whether the state-dir is for this daemon alone. The default one may be shared by daemons of different configurations.
+fn has_own_state_dir(server: &Server) -> bool {
+    server.state_dir.is_some() || state_dir::is_given_by_systemd()
 }
 
 /// Binds the sockets, and reads the certificates and keys, which root alone may be allowed to.
@@ -234,9 +255,9 @@ fn log_addresses(addresses: &[SocketAddr], what: &str) {
     }
 }
 
-/// Opens the state-dir. Only one that is configured must exist.
+/// Opens the state-dir. Only one of its own must be usable.
 fn open_state_dir(server: &Server, path: &Path) -> Result<Option<StateDir>, StartError> {
-    let state_dir = or_warn(server, StateDir::open(path))?;
+    let state_dir = or_warn(!has_own_state_dir(server), StateDir::open(path))?;
     if let Some(state_dir) = &state_dir {
         prepare_check_folder(state_dir);
     }
@@ -256,34 +277,43 @@ fn prepare_check_folder(state_dir: &StateDir) {
     }
 }
 
-/// Opens the control socket in the state-dir.
+/// The zones that were frozen before the start, and what stores those that are.
+fn open_frozen_zones(state_dir: &StateDir, handle: &WriterHandle) -> Result<(HashSet<Name>, FrozenZones), StartError> {
+    let unreadable = |error| StartError::System("`frozen-zones` in the state-dir cannot be read", error);
+    let folder = StateFolder::of_state_dir(state_dir).map_err(unreadable)?;
+    let before = frozen_zones::read(&folder).map_err(unreadable)?;
+    let handle = handle.clone();
+    let names = move || handle.ask(|reply| ControlEvent::FrozenZones { reply }).recv().ok();
+    let frozen_zones = FrozenZones::start(folder, names);
+    Ok((before, frozen_zones.map_err(|error| StartError::System("cannot start a thread", error))?))
+}
+
+/// Opens the control socket in the state-dir. Without one, as on a disk that is full, zones are served all the same, unless `state-dir` is set.
 fn open_control_socket(server: &Server, state_dir: Arc<StateDir>) -> Result<Option<ControlSocket>, StartError> {
     let path = state_dir.path().to_owned();
     let opened = ControlSocket::open(state_dir, server.control_by_group);
-    or_warn(server, opened.map_err(|error| StateDirError::Unusable(path, error)))
+    or_warn(server.state_dir.is_none(), opened.map_err(|error| StateDirError::Unusable(path, error)))
 }
 
-/// Without the default state-dir there is no `zonda reload`, but SIGHUP.
-fn or_warn<T>(server: &Server, opened: Result<T, StateDirError>) -> Result<Option<T>, StartError> {
+/// Without a control socket there is no `zonda reload`, but SIGHUP.
+fn or_warn<T>(is_optional: bool, opened: Result<T, StateDirError>) -> Result<Option<T>, StartError> {
     match opened {
         Ok(opened) => Ok(Some(opened)),
-        Err(error) if server.state_dir.is_some() => Err(error.into()),
-        Err(error) => {
+        Err(error) if is_optional => {
             warn!("`zonda reload` cannot reach this daemon, only SIGHUP: {error}");
             Ok(None)
         }
+        Err(error) => Err(error.into()),
     }
 }
 
-/// Opens the journal in a state-dir that is for this daemon: the default one may be shared by different configurations, of which
-/// each would remove the zones of the others.
+/// Opens the journal in a state-dir of its own: of the daemons that share the default one, each would remove the zones of the others.
 fn open_journal(
     config: &Config,
     state_dir: Option<&StateDir>,
     queue: &EventQueue,
 ) -> Result<(Box<dyn ZoneJournal>, Option<StorageThread>), StartError> {
-    let is_own = config.server.state_dir.is_some() || state_dir::is_given_by_systemd();
-    let Some(state_dir) = state_dir.filter(|_| is_own) else {
+    let Some(state_dir) = state_dir.filter(|_| has_own_state_dir(&config.server)) else {
         if config.zones.iter().any(|zone| zone.source.is_changed_here()) {
             let help = "set `state-dir` in [server]";
             warn!(help, "transfers, updates and serials by `serial-policy` are not kept when zonda is restarted");

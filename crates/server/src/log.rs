@@ -223,7 +223,7 @@ fn priority(level: Level) -> &'static str {
 }
 
 /// Whether standard error is the journal of systemd: `$JOURNAL_STREAM` has its device and inode (systemd.exec(5)).
-fn is_journal() -> bool {
+pub fn is_journal() -> bool {
     let name = |file: fs::Metadata| format!("{}:{}", file.dev(), file.ino());
     let stream = fs::metadata("/proc/self/fd/2").map(name);
     stream.is_ok_and(|stream| std::env::var("JOURNAL_STREAM").is_ok_and(|journal| journal == stream))

@@ -10,10 +10,15 @@ use crate::config::value::BoundedText;
 
 /// Privileges cannot be dropped to the configured user.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "cannot become the user {0}: {1}; start as root, or remove `user` from the configuration and set `User=` and `Group=` in the systemd unit"
-)]
+#[error("cannot become the user {0}: {1}; {help}", help = user_help(.1))]
 pub struct UserError(String, io::Error);
+
+fn user_help(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => "correct `user` in the configuration, or create it",
+        _ => "start as root, or remove `user` from the configuration and set `User=` and `Group=` in the systemd unit",
+    }
+}
 
 /// The configured user and group, if any.
 pub fn configured_user(server: &Server) -> Result<Option<Identity>, UserError> {

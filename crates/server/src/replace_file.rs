@@ -6,6 +6,9 @@ use std::io;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
+use crate::state_dir::sync_folder;
+use crate::storage::disk::{Disk, DiskFile};
+
 /// Writes `.NAME.new` beside the file, and puts it in its place once it is on disk. The name of no zone begins with a dot, so that
 /// the new file of the zone `x` is never the file of the zone `x.new`.
 pub fn replace_file(path: &Path, mode: u32, write: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
@@ -30,10 +33,21 @@ pub fn replace_file(path: &Path, mode: u32, write: impl FnOnce(&File) -> io::Res
     sync_folder(path)
 }
 
-/// Makes the name of a file in its folder durable: without that, a power failure may leave no file.
-pub fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+/// As [`replace_file`], in a folder of the state-dir.
+pub fn replace_in(folder: &impl Disk, name: &str, text: &[u8]) -> io::Result<()> {
+    let new = format!(".{name}.new");
+    match folder.remove(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => (),
+    }
+    let file = folder.create(&new)?;
+    let written = file.write_at(text, 0).and_then(|()| file.sync());
+    let renamed = written.and_then(|()| folder.rename(&new, name));
+    if renamed.is_err() {
+        _ = folder.remove(&new);
+    }
+    renamed?;
+    folder.sync_directory()
 }
 
 #[cfg(test)]

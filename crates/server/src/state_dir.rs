@@ -15,9 +15,7 @@ use std::path::{Path, PathBuf};
 use netio::file::{is_link_loop, open_directory, open_no_link};
 use netio::privilege::{Identity, current_user};
 
-use crate::frozen_zones::FROZEN_ZONES;
 use crate::printable::printable_path;
-use crate::replace_file::sync_folder;
 use crate::write_help::write_help;
 
 /// Why a state-dir cannot be used. The message says what to do.
@@ -50,8 +48,8 @@ pub enum StateDirError {
     },
     /// Another user could replace what is in it.
     #[error(
-        "the state-dir {path} can be changed by others (owner {owner}, mode {mode:o}); give it to the user that zonda runs as \
-         or set `state-dir`", path = printable_path(.path)
+        "the state-dir {path} can be changed by others (owner {owner}, mode {mode:o}); {help}, or set `state-dir`",
+        path = printable_path(.path), help = not_ours_help(*.mode)
     )]
     NotOurs {
         /// The folder.
@@ -66,8 +64,17 @@ pub enum StateDirError {
     InUse(PathBuf, String),
 }
 
+fn not_ours_help(mode: u32) -> &'static str {
+    match mode & WRITABLE_BY_ALL {
+        0 => "give it to the user that zonda runs as",
+        _ => "take that right away (`chmod o-w`)",
+    }
+}
+
 /// The control socket in the state-dir.
 pub const CONTROL_SOCKET: &str = "control.sock";
+/// The names of frozen zones, one per line.
+pub const FROZEN_ZONES: &str = "frozen-zones";
 /// The zones of `zonda zone add`.
 pub const ADDED_ZONES: &str = "added-zones";
 /// A copy of that file with its damaged lines.
@@ -263,20 +270,26 @@ impl StateDir {
     /// The folder for files that check commands read, which is empty: a daemon that was killed may have left some. Other processes can use
     /// its path.
     pub fn check_folder(&self) -> io::Result<PathBuf> {
-        let path = self.file(CHECKS);
+        let folder = self.own_folder(CHECKS)?;
+        for entry in fs::read_dir(within(&folder, "."))? {
+            fs::remove_file(entry?.path())?;
+        }
+        fs::canonicalize(self.file(CHECKS))
+    }
+
+    /// The folder with this name, which is created if it is missing. It is no link, and nobody else can change it.
+    pub fn own_folder(&self, name: &str) -> io::Result<File> {
+        let path = self.file(name);
         match DirBuilder::new().mode(0o700).create(&path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => (),
         }
-        // Not a link to a folder of someone else's.
         let folder = open_directory(&path)?;
-        if folder.metadata()?.uid() != current_user() {
-            return Err(io::Error::other("it is not a folder of this user"));
+        let metadata = folder.metadata()?;
+        if metadata.uid() != current_user() || metadata.mode() & (WRITABLE_BY_GROUP | WRITABLE_BY_ALL) != 0 {
+            return Err(io::Error::other(format!("the folder `{name}` can be changed by others; remove it")));
         }
-        for entry in fs::read_dir(within(&folder, "."))? {
-            fs::remove_file(entry?.path())?;
-        }
-        fs::canonicalize(path)
+        Ok(folder)
     }
 
     /// The path of a file in the folder, valid whatever is renamed meanwhile, and short enough for a socket.
@@ -291,6 +304,12 @@ fn create_folders(path: &Path) -> io::Result<()> {
     let missing: Vec<&Path> = path.ancestors().take_while(is_missing).collect();
     DirBuilder::new().recursive(true).mode(0o750).create(path)?;
     missing.into_iter().try_for_each(sync_folder)
+}
+
+/// Makes the name of a file in its folder durable: without that, a power failure may leave no file.
+pub fn sync_folder(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 /// The path of a file in an open folder.

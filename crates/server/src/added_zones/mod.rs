@@ -11,8 +11,9 @@ use std::io;
 
 use tracing::warn;
 
+use crate::replace_file::replace_in;
 use crate::state_dir::{ADDED_ZONES, DAMAGED_ZONES};
-use crate::storage::disk::{Disk, DiskFile, read_full};
+use crate::storage::disk::{Disk, DiskFile, read_all};
 use crate::write_help::write_help;
 pub use line_format::{AddedZones, Addition, Contents, Edit, is_storable};
 use line_format::{complete_len, replay, text_of};
@@ -39,7 +40,7 @@ impl<D: Disk> AddedZonesFile<D> {
     /// Opens the file and returns the zones in it. It is written anew: a process that was killed, or whose last sync failed, may have left
     /// lines that can be read and are not on disk.
     pub fn open(state_dir: D) -> io::Result<(AddedZonesFile<D>, Contents)> {
-        let text = read(&open_or_create(&state_dir)?)?;
+        let text = read_all(&open_or_create(&state_dir)?)?;
         let contents = replay(&text)?;
         let rewritten = keep_and_rewrite(&state_dir, &text, &contents);
         if let Err(error) = &rewritten {
@@ -48,7 +49,7 @@ impl<D: Disk> AddedZonesFile<D> {
         }
         // Whichever file is there now has all zones.
         let file = open_or_create(&state_dir)?;
-        let saved_len = complete_len(&read(&file)?) as u64;
+        let saved_len = complete_len(&read_all(&file)?) as u64;
         let is_synced = rewritten.is_ok();
         Ok((AddedZonesFile { state_dir, file, saved_len, is_synced, rewritten_len: saved_len }, contents))
     }
@@ -80,7 +81,7 @@ impl<D: Disk> AddedZonesFile<D> {
 
     /// Replaces the file by one with its zones after more lines.
     fn write_anew(&mut self, lines: &str) -> io::Result<()> {
-        let mut text = read(&self.file)?;
+        let mut text = read_all(&self.file)?;
         text.truncate(self.saved_len as usize);
         text.extend_from_slice(lines.as_bytes());
         keep_and_rewrite(&self.state_dir, &text, &replay(&text)?)?;
@@ -94,7 +95,7 @@ impl<D: Disk> AddedZonesFile<D> {
         }
         // Not before it has doubled again, even if this fails.
         self.rewritten_len = self.saved_len;
-        let text = read(&open_or_create(&self.state_dir)?)?;
+        let text = read_all(&open_or_create(&self.state_dir)?)?;
         let contents = replay(&text)?;
         let rewritten = keep_and_rewrite(&self.state_dir, &text, &contents);
         // Either file has all zones, and only whole lines. After an error, a power failure may bring the other one back.
@@ -127,38 +128,12 @@ fn open_or_create<D: Disk>(state_dir: &D) -> io::Result<D::File> {
     }
 }
 
-/// All of a file.
-fn read(file: &impl DiskFile) -> io::Result<Vec<u8>> {
-    let mut text = vec![0; file.length()? as usize];
-    let len = read_full(file, &mut text, 0)?;
-    text.truncate(len);
-    Ok(text)
-}
-
 /// Writes the file anew. One with damaged lines is kept under another name, or as it is if that fails.
 fn keep_and_rewrite(state_dir: &impl Disk, text: &[u8], contents: &Contents) -> io::Result<()> {
     if contents.is_damaged {
-        replace(state_dir, DAMAGED_ZONES, text)?;
+        replace_in(state_dir, DAMAGED_ZONES, text)?;
     }
-    replace(state_dir, ADDED_ZONES, text_of(&contents.zones).as_bytes())
-}
-
-/// Replaces a file as a whole: a start after a crash finds the old contents or the new ones.
-fn replace(state_dir: &impl Disk, name: &str, text: &[u8]) -> io::Result<()> {
-    let new = format!(".{name}.new");
-    match state_dir.remove(&new) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => (),
-    }
-    let file = state_dir.create(&new)?;
-    let written = file.write_at(text, 0).and_then(|()| file.sync());
-    let renamed = written.and_then(|()| state_dir.rename(&new, name));
-    if renamed.is_err() {
-        // It may be incomplete, on a full disk for example.
-        _ = state_dir.remove(&new);
-    }
-    renamed?;
-    state_dir.sync_directory()
+    replace_in(state_dir, ADDED_ZONES, text_of(&contents.zones).as_bytes())
 }
 
 fn warn_not_rewritten(error: &io::Error) {

@@ -37,6 +37,9 @@ pub(super) fn report_failures(failures: &[ZoneFailure]) -> ExitCode {
 pub(super) struct ActionReport {
     pub(super) done: usize,
     pub(super) failures: Vec<ZoneFailure>,
+    /// Why a restart may undo it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) unsaved: Option<String>,
 }
 
 /// Prints the result of an action; returns the exit status.
@@ -45,5 +48,8 @@ pub(super) fn report(result: ActionReport, is_json: bool) -> ExitCode {
     if is_json {
         print(&json(&result));
     }
-    status
+    match &result.unsaved {
+        Some(reason) => fail(reason),
+        None => status,
+    }
 }

@@ -73,12 +73,13 @@ fn act(action: ZoneAction, arguments: &ZoneActionArguments) -> ExitCode {
 }
 
 fn run_action(daemon: &RunningDaemon, action: &ControlRequest, is_json: bool) -> ExitCode {
-    let (done, failures) = match request(daemon, action) {
-        Ok(ControlResponse::ZoneAction { done, failures }) => (done, failures),
-        Ok(response) => return unexpected(&response),
-        Err(status) => return status,
-    };
-    report(ActionReport { done, failures }, is_json)
+    match request(daemon, action) {
+        Ok(ControlResponse::ZoneAction { done, failures, unsaved }) => {
+            report(ActionReport { done, failures, unsaved }, is_json)
+        }
+        Ok(response) => unexpected(&response),
+        Err(status) => status,
+    }
 }
 
 //----------- export -----------------------------------------------------------
@@ -108,15 +109,17 @@ fn copy_text(daemon: &RunningDaemon, zone: &Name) -> io::Result<ExitCode> {
     }
 }
 
+const CUT_OFF: &str = "zonda closed the connection before its end: it has ended, or the text was not read for 5 s (help: write it to a file)";
+
 /// Copies text up to [`END_OF_TEXT`]. Fails if that is missing.
 fn copy_up_to_end(mut text: impl BufRead, mut out: impl Write) -> io::Result<()> {
     loop {
         let octets = match text.fill_buf() {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            octets => octets?,
+            octets => octets.map_err(control::described)?,
         };
         if octets.is_empty() {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "zonda closed the connection before its end"));
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, CUT_OFF));
         }
         let end = octets.iter().position(|octet| *octet == END_OF_TEXT);
         let len = end.unwrap_or(octets.len());

@@ -68,16 +68,21 @@ fn edit<T>(
     len: impl Fn(&T) -> usize,
     make: impl Fn(Vec<T>) -> ControlRequest,
 ) -> ExitCode {
-    let mut result = ActionReport { done: 0, failures: Vec::new() };
+    let mut result = ActionReport { done: 0, failures: Vec::new(), unsaved: None };
     for batch in batches(zones, len) {
-        match request(daemon, &make(batch)) {
-            Ok(ControlResponse::ZoneAction { done, failures }) => {
+        let failed = match request(daemon, &make(batch)) {
+            Ok(ControlResponse::ZoneAction { done, failures, unsaved }) => {
                 result.done += done;
                 result.failures.extend(failures);
+                result.unsaved = unsaved.or(result.unsaved);
+                continue;
             }
-            Ok(response) => return unexpected(&response),
-            Err(status) => return status,
-        }
+            Ok(response) => unexpected(&response),
+            Err(status) => status,
+        };
+        // Zones of the batches before were changed.
+        report(result, is_json);
+        return failed;
     }
     report(result, is_json)
 }

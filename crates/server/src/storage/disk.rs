@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use netio::file::{free_space, open_directory, open_no_link};
@@ -65,16 +65,7 @@ pub struct StateFolder {
 impl StateFolder {
     /// Opens the folder with this name in the state-dir, and creates it if it is missing.
     pub fn open(state_dir: &StateDir, name: &str) -> io::Result<StateFolder> {
-        let path = state_dir.file(name);
-        match fs::DirBuilder::new().mode(0o700).create(&path) {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
-            _ => (),
-        }
-        let folder = open_directory(&path)?;
-        let metadata = folder.metadata()?;
-        if metadata.uid() != current_user() || metadata.mode() & 0o022 != 0 {
-            return Err(io::Error::other(format!("the folder `{name}` can be changed by others; remove it")));
-        }
+        let folder = state_dir.own_folder(name)?;
         // The new folder itself must survive a crash.
         open_directory(&state_dir.file("."))?.sync_all()?;
         StateFolder::new(folder, &state_dir.path().join(name))
@@ -200,6 +191,14 @@ pub(crate) fn read_full(file: &impl DiskFile, out: &mut [u8], offset: u64) -> io
         }
     }
     Ok(done)
+}
+
+/// All of a file.
+pub(crate) fn read_all(file: &impl DiskFile) -> io::Result<Vec<u8>> {
+    let mut octets = vec![0; file.length()? as usize];
+    let len = read_full(file, &mut octets, 0)?;
+    octets.truncate(len);
+    Ok(octets)
 }
 
 #[cfg(test)]

@@ -154,6 +154,8 @@ fn a_member_without_a_template_is_explained() {
     assert_eq!((&x["state"], &x["catalogs"][0]["groups"][0]), (&"not-served".into(), &"nobody".into()), "{x}");
     let problem = x["catalogs"][0]["problem"].as_str().expect("a problem");
     assert_eq!(problem, "there is no template default: add [template.default]");
+    let rolled_back = folder.zone(&["rollback", "x"]);
+    assert!(rolled_back.status == 1 && rolled_back.err.contains("the zone is not served"), "{rolled_back:?}");
     let text = folder.zone(&["status", "x"]).out;
     assert!(
         text.contains("x.: not served; listed in c., group nobody, not served as its member: there is no"),

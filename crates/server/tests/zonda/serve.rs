@@ -251,18 +251,56 @@ fn a_start_without_random_numbers_says_so() {
     assert!(outcome.err.contains("(help: a container or chroot needs this device)"), "{}", outcome.err);
 }
 
+/// systemd and other programs that start it read the log.
 #[test]
-fn a_state_dir_is_not_shared_and_the_default_is_optional() {
+fn mistakes_in_the_configuration_are_in_the_log_if_that_is_json() {
+    let folder = TestFolder::new();
+    folder.write("zonda.toml", "[server]\nworkres = 1\n");
+    let outcome = folder.run(&["serve", "--config", "zonda.toml", "--log-format", "json"]);
+    assert_eq!(outcome.status, 1);
+    let line: serde_json::Value = serde_json::from_str(outcome.err.trim_end()).expect("one line of JSON");
+    let message = line["message"].as_str().unwrap_or_default();
+    assert!(line["level"] == "ERROR" && message.contains("did you mean `workers`?"), "{line}");
+}
+
+/// Without it, zones would be served from their older files.
+#[test]
+fn a_state_dir_of_systemd_must_be_usable() {
+    let folder = TestFolder::new();
+    folder.write_zone("example.com", 1, "192.0.2.1");
+    let state_dir = folder.path().join("state/zonda");
+    std::fs::create_dir_all(&state_dir).expect("a folder");
+    std::fs::set_permissions(&state_dir, PermissionsExt::from_mode(0o777)).expect("it is ours");
+    let outcome = folder.run(&["serve", "--listen", "127.0.0.1:0", "zones"]);
+    assert_eq!(outcome.status, 1, "{}", outcome.err);
+    assert!(outcome.err.contains("can be changed by others") && outcome.err.contains("chmod o-w"), "{}", outcome.err);
+}
+
+#[test]
+fn a_state_dir_is_not_shared() {
     let folder = TestFolder::new();
     folder.write_zone("example.com", 1, "192.0.2.1");
     folder.write("zonda.toml", "[server]\nlisten = [\"127.0.0.1:0\"]\nstate-dir = \"state/zonda\"\n");
     let first = folder.serve(&["zones"]);
-    let refused = folder.run(&["serve", "--config", "zonda.toml"]);
-    assert_eq!(refused.status, 1);
-    assert!(refused.err.contains("another zonda (process"), "{}", refused.err);
-    let second = folder.serve(&["zones"]);
-    second.wait_for_log("`zonda reload` cannot reach this daemon");
-    assert!(first.ask("www.example.com").has("192.0.2.1") && second.ask("www.example.com").has("192.0.2.1"));
+    for arguments in [&["serve", "--config", "zonda.toml"][..], &["serve", "--listen", "127.0.0.1:0", "zones"]] {
+        let refused = folder.run(arguments);
+        assert_eq!(refused.status, 1);
+        assert!(refused.err.contains("another zonda (process"), "{}", refused.err);
+    }
+    assert!(first.ask("www.example.com").has("192.0.2.1"));
+}
+
+/// Neither configured nor given by systemd.
+#[test]
+fn the_default_state_dir_is_optional() {
+    let folder = TestFolder::new();
+    folder.write_zone("example.com", 1, "192.0.2.1");
+    // In its place is a file.
+    folder.write("default", "");
+    let Some(daemon) = folder.serve_without_state_dir(&["zones"]) else {
+        return report_skipped("root may not hide the default state-dir here");
+    };
+    assert!(daemon.ask("www.example.com").has("192.0.2.1"));
 }
 
 #[test]

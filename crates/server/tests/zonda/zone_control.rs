@@ -63,6 +63,9 @@ fn a_repeated_command_stores_which_zones_are_frozen() {
             let unstored = folder.zone(&[command, zones]);
             assert!(unstored.status == 1 && unstored.err.contains("not after a restart"), "{unstored:?}");
         }
+        let of_two = folder.zone(&[command, "a.example", "typo.example", "--json"]);
+        assert!(of_two.err.contains("typo.example") && of_two.err.contains("not after a restart"), "{of_two:?}");
+        assert!(of_two.out.contains("\"unsaved\"") && of_two.out.contains("\"done\": 1"), "{of_two:?}");
         assert_eq!(is_frozen(), now_frozen, "the daemon does what it can");
         std::fs::remove_dir(&obstacle).expect("a folder");
         assert_eq!(zone(&folder, &[command]).status, 0);
