@@ -70,15 +70,14 @@ impl Sources {
         for zone in &self.zones.named {
             reader.add_argument(zone.name.clone(), &zone.file);
         }
-        let mut empty_folders = Vec::new();
         for path in &self.zones.paths {
             match add_path(&mut reader, path) {
-                Ok(0) => empty_folders.push(path.clone()),
+                Ok(0) => reader.add_empty_source(path.clone()),
                 Ok(_) => (),
                 Err(diagnostic) => reader.add_finding(diagnostic),
             }
         }
-        let mut config = Config { empty_folders, ..reader.finish()? };
+        let mut config = reader.finish()?;
         if !self.listen.is_empty() {
             config.server.listen.clone_from(&self.listen);
         }

@@ -30,18 +30,15 @@ mod zone_log;
 mod zone_requests;
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
 use answer::{OccasionalReader, Served, Subscriber};
 use tracing::{error, info};
-use wire::Name;
 
-use crate::added_zones::{AddedZones, Saver};
 use crate::catalogs::Catalogs;
 use crate::clock;
-use crate::config::{Config, Endpoint, Server, Templates};
+use crate::config::{Config, Endpoint};
 use crate::log::Log;
 use crate::printable::printable_path;
 use crate::sources::Sources;
@@ -52,10 +49,11 @@ use crate::zones::answer_config::key_ring;
 use crate::zones::journal::ZoneJournal;
 use crate::zones::load_progress::ProgressDisplay;
 use crate::zones::{ZoneRegistry, read_pool::STUCK_AFTER};
+use added_zones::Additions;
 use event_queue::WriterEvent;
 use memory_return::MemoryReturn;
 use own_addresses::OwnAddresses;
-use reload::{ApplyingReload, Reload};
+use reload::{Reload, Reloads};
 use secondaries::Secondaries;
 use transfer_burst::TransferBurst;
 use transfer_hooks::TransferHooks;
@@ -87,39 +85,17 @@ pub struct Writer {
     secondaries: Secondaries,
     updates: Updates,
     catalogs: Catalogs,
-    /// The number of the last addition by `zonda zone add`.
-    last_addition: u32,
-    /// Zones that were added before the start and are not served, as their template is gone.
-    unrestored: AddedZones,
+    additions: Additions,
     /// Whether all zones are loaded that the start loads, and stored zones are to be forgotten that no catalog adds.
     has_started: bool,
-    /// Whether stored zones that nothing adds are kept until another start: see [`Writer::keep_stored_zones`].
-    keeps_stored: bool,
-    /// Keeps the zones of `zonda zone add`; none without a state-dir.
-    saver: Option<Saver>,
-    /// The templates and catalogs of the configuration that is being applied.
-    new_catalogs: Option<(Templates, Vec<Name>)>,
     /// Is called when frozen zones were removed.
     frozen_removed: Box<dyn Fn() + Send>,
-    /// Where every reload reads the configuration from.
-    sources: Sources,
-    /// The settings in force: where a change needs a restart, the old value.
-    server: Server,
-    /// The folders on the command line without a zone file when the configuration was last read.
-    empty_folders: Vec<PathBuf>,
+    reloads: Reloads,
     log: Log,
     /// Certificates, which every reload reads again.
     tls: DaemonTls,
     notifier: Notifier,
     queue: EventQueue,
-    /// The requests that the configuration being read is for.
-    reading_for: Option<Vec<ReloadRequest>>,
-    /// The reload whose configuration is being applied.
-    applying: Option<ApplyingReload>,
-    /// Requests that came since that began: they need the configuration to be read again.
-    requests: Vec<ReloadRequest>,
-    /// Reloads whose configuration is read, and the load at the start.
-    reloads: Vec<Reload>,
     display: Option<ProgressDisplay>,
     zone_log: ZoneLog,
     next_tick: Instant,
@@ -198,28 +174,23 @@ impl Writer {
         catalogs.configure(&config.templates, &config.catalogs, &zones);
         let now = clock::now();
         Ok(Writer {
-            reloads: vec![Reload::at_start(zones.latest_reload(), now)],
+            reloads: Reloads::at_start(
+                sources,
+                config.server,
+                config.empty_sources,
+                Reload::at_start(zones.latest_reload(), now),
+            ),
             zones,
             secondaries,
             updates: Updates::new(tls.peers().clone(), exchanges),
             catalogs,
-            saver: None,
-            last_addition: 0,
-            unrestored: AddedZones::default(),
+            additions: Additions::default(),
             has_started: false,
-            keeps_stored: false,
-            new_catalogs: None,
             frozen_removed: Box::new(|| ()),
-            sources,
-            server: config.server,
-            empty_folders: config.empty_folders,
             log,
             tls,
             notifier: Notifier::from_environment(),
             queue,
-            reading_for: None,
-            applying: None,
-            requests: Vec::new(),
             display: None,
             zone_log: ZoneLog::default(),
             next_tick: now,
@@ -331,7 +302,7 @@ impl Writer {
             return Some(clock::now());
         }
         let is_busy = !self.zones.is_idle() || self.zones.has_unsynced_changes() || self.stopping.is_some();
-        let needs_ticks = is_busy || !self.reloads.is_empty() || self.memory_return.is_pending();
+        let needs_ticks = is_busy || !self.reloads.running.is_empty() || self.memory_return.is_pending();
         let tick = needs_ticks.then_some(self.next_tick);
         tick.into_iter()
             .chain(self.zones.publisher.due())
@@ -349,7 +320,7 @@ impl Writer {
         }
         self.zones.refuse_overdue_changes(now);
         self.reclaim();
-        if self.reloads.is_empty() {
+        if self.reloads.running.is_empty() {
             self.display = None;
             return;
         }

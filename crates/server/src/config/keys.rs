@@ -19,7 +19,8 @@ key_table! {
         /// More configuration files to read after this one.
         ///
         /// The last part of a path may contain `*` (any characters) and `?` (one character); matching files are read in the
-        /// order of their names, and no match is not an error. An included file may set every key but `include`.
+        /// order of their names. It is no error if none matches, or if the folder does not exist; a reload is refused if none matches any more.
+        /// An included file may set every key but `include`.
         Reload "include" include: Vec<Spanned<FilePath>> = "[]";
 
         /// Files that list zones, one zone per line: `NAME [TEMPLATE]`.
@@ -56,10 +57,10 @@ key_table! {
         /// The private key of `tls-cert` in PEM.
         Reload "tls-key" tls_key: Option<FilePath> = "";
 
-        /// Whether to make a self-signed certificate at the start, for trials, instead of `tls-cert` and `tls-key`.
+        /// Whether to make a self-signed certificate, for trials, instead of `tls-cert` and `tls-key`.
         ///
         /// The log has its pin, for the `tls-pin` of a client.
-        Restart "tls-self-signed" tls_self_signed: bool = "false";
+        Reload "tls-self-signed" tls_self_signed: bool = "false";
 
         /// The processor time of TLS handshakes, in percent of one processor. QUIC handshakes have another share of the same size.
         ///
@@ -99,6 +100,8 @@ key_table! {
         ///
         /// Without this key it is `$STATE_DIRECTORY` if systemd sets that, `/var/lib/zonda` for root, else `$XDG_STATE_HOME/zonda` or
         /// `~/.local/state/zonda`. Without this key and without systemd there is no journal: transferred zones are not kept over a restart.
+        ///
+        /// Until a restart, `zonda reload`, `zonda zone` and `zonda metrics` need `--state-dir` with the old folder.
         Restart "state-dir" state_dir: Option<FilePath> = "";
 
         /// Whether members of the group that zonda runs as may use the control socket, besides root and the user that it runs as.
@@ -121,7 +124,8 @@ key_table! {
 
         /// Whether a reload may remove the last zone, or the last zone file of a folder on the command line.
         ///
-        /// If it may not, such a reload is refused: usually a file was truncated or a folder is not mounted.
+        /// If it may not, such a reload is refused: usually a file was truncated or a folder is not mounted. It is also refused if a folder on the
+        /// command line, or a pattern of `include` or `zone-list`, has no file any more.
         Reload "allow-no-zones" allow_no_zones: bool = "false";
 
         /// The name of this server for clients that ask with the NSID option (RFC 5001); empty disables NSID.

@@ -12,7 +12,7 @@ const INTRODUCTION: &str = "\
 An unknown key is an error. `zonda check` finds all mistakes in one run; `zonda config` prints the effective configuration. \
 Relative paths start at the folder of the file that contains them.
 
-SIGHUP and `zonda reload` read the files again. If there are mistakes, nothing changes. \
+SIGHUP and `zonda reload` read the files again. If there are mistakes, nothing changes, but a certificate or key that cannot be used only keeps its predecessor in use. \
 A changed key takes effect at once, unless its description says that it needs a restart; `zonda reload` names the keys that wait for one.";
 
 const EXAMPLE: &str = r#"include = ["zones.d/*.toml"]

@@ -55,8 +55,8 @@ pub struct Config {
     pub catalogs: Vec<Name>,
     /// The files read, as they were named.
     pub files: Vec<Arc<str>>,
-    /// The folders on the command line that hold no zone file.
-    pub empty_folders: Vec<PathBuf>,
+    /// The folders on the command line that hold no zone file, and the patterns of `include` and `zone-list` that match no file.
+    pub empty_sources: Vec<PathBuf>,
     /// Findings that are not errors.
     pub warnings: Vec<Finding>,
 }

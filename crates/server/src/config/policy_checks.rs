@@ -108,6 +108,9 @@ impl ConfigReader {
         let has_two_certificates = *tls_self_signed && tls_cert.is_some();
         // RFC 9250 4.1.1: port 53 is never used, so that QUIC is not taken for DNS over UDP.
         let has_dns_port = listen_quic.iter().any(|TlsEndpoint(address)| address.port() == DNS_PORT);
+        let has_listeners = !listen_tls.is_empty() || !listen_quic.is_empty();
+        let certificates = [("tls-cert", tls_cert.is_some()), ("tls-self-signed", *tls_self_signed)];
+        let unused = certificates.into_iter().find(|(_, is_set)| *is_set && !has_listeners);
         let secrets = [("tls-key", tls_key.clone()), ("tls-ticket-keys", tls_ticket_keys.clone())];
         if has_two_certificates {
             let message = "`tls-self-signed` and `tls-cert` are two certificates";
@@ -119,6 +122,12 @@ impl ConfigReader {
         }
         if let Some((key, missing)) = incomplete {
             self.add_error(self.position_of(key), format!("`{key}` needs {missing}"), format!("set {missing} too"));
+        }
+        if let Some((key, _)) = unused {
+            let message = format!("neither `listen-tls` nor `listen-quic` is set: `{key}` has no effect");
+            let help = format!("set one of them, or remove `{key}`");
+            let (severity, position) = (Severity::Warning, self.position_of(key));
+            self.findings.add_with(severity, || Finding { severity, position, message, help });
         }
         for (key, file) in secrets {
             if let Some(FilePath(file)) = file {

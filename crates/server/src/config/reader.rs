@@ -51,6 +51,8 @@ pub struct ConfigReader {
     pub(super) files: Vec<Arc<str>>,
     /// The TOML files among them.
     toml_files: HashSet<FileId>,
+    /// See [`super::Config::empty_sources`].
+    pub(super) empty_sources: Vec<PathBuf>,
     pub(super) findings: Findings,
 }
 
@@ -137,6 +139,11 @@ impl ConfigReader {
         self.zones.push(PendingZone { name, pattern, shared, file, line: 0 });
     }
 
+    /// Notes a folder without a zone file.
+    pub fn add_empty_source(&mut self, folder: PathBuf) {
+        self.empty_sources.push(folder);
+    }
+
     /// Adds a finding of the caller.
     pub fn add_finding(&mut self, finding: Finding) {
         self.findings.add_with(finding.severity, || finding);
@@ -205,7 +212,9 @@ impl ConfigReader {
         let mut files = Vec::new();
         for entry in entries {
             let pattern = || quoted(&entry.as_ref().to_string());
-            match matching_files(&source.folder.join(&entry.as_ref().0)) {
+            let path = source.folder.join(&entry.as_ref().0);
+            match matching_files(&path) {
+                Ok(found) if found.is_empty() => self.empty_sources.push(path),
                 Ok(found) => {
                     let is_toml = |path: &PathBuf| file_id(path).is_some_and(|id| self.toml_files.contains(&id));
                     let (toml_files, found): (Vec<PathBuf>, Vec<PathBuf>) = found.into_iter().partition(is_toml);

@@ -87,8 +87,8 @@ impl ConfigReader {
             templates,
             catalogs,
             files: self.files,
+            empty_sources: self.empty_sources,
             warnings: findings,
-            ..Config::default()
         })
     }
 

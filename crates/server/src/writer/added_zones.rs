@@ -24,6 +24,19 @@ pub struct EditRequest {
     pub saved: SyncSender<Result<(), String>>,
 }
 
+/// The zones of `zonda zone add`.
+#[derive(Default)]
+pub(super) struct Additions {
+    /// Keeps them; none without a state-dir.
+    saver: Option<Saver>,
+    /// The number of the last one.
+    last: u32,
+    /// Those that were added before the start and are not served, as their template is gone.
+    unrestored: AddedZones,
+    /// Whether stored zones that nothing adds are kept until another start: see [`Writer::keep_stored_zones`].
+    pub(super) keeps_stored: bool,
+}
+
 impl Writer {
     /// Adds the zones that were added before the start, and keeps those that will be.
     pub fn open_added_zones(&mut self, state_dir: io::Result<impl Disk>) {
@@ -46,7 +59,7 @@ impl Writer {
 
     /// As [`Writer::open_added_zones`], with a file that is open already.
     pub(super) fn use_added_zones(&mut self, saver: Saver, contents: Contents) {
-        self.saver = Some(saver);
+        self.additions.saver = Some(saver);
         if contents.is_damaged {
             self.keep_stored_zones();
         }
@@ -55,21 +68,21 @@ impl Writer {
 
     /// Not all zones that were added are in the registry: what is stored of them must not be forgotten.
     pub fn keep_stored_zones(&mut self) {
-        self.keeps_stored = true;
+        self.additions.keeps_stored = true;
     }
 
     fn restore_added(&mut self, zones: AddedZones) {
         let count = zones.len();
         let mut forgotten = Vec::new();
         for (name, addition) in zones {
-            self.last_addition = self.last_addition.max(addition.number);
+            self.additions.last = self.additions.last.max(addition.number);
             if self.zones.find(name.as_ref()).is_some() {
                 forgotten.push(name);
             } else if let Err(reason) = self.add_zone(&name, &addition) {
                 // It is kept in the file, and what is stored of it: the template may come back.
                 self.keep_stored_zones();
                 error!(zone = %name, "a zone that was added is not served: {reason}");
-                self.unrestored.insert(name, addition);
+                self.additions.unrestored.insert(name, addition);
             }
         }
         if count > 0 {
@@ -83,12 +96,12 @@ impl Writer {
     /// Adds the zones whose template has come back with a configuration.
     pub(super) fn restore_again(&mut self) {
         let mut forgotten = Vec::new();
-        for (name, addition) in std::mem::take(&mut self.unrestored) {
+        for (name, addition) in std::mem::take(&mut self.additions.unrestored) {
             let origin = self.zones.find(name.as_ref()).and_then(|id| self.zones.origin(id));
             if origin == Some(&ZoneOrigin::Configured) {
                 forgotten.push(name);
             } else if self.add_zone(&name, &addition).is_err() {
-                self.unrestored.insert(name, addition);
+                self.additions.unrestored.insert(name, addition);
             }
         }
         self.forget_taken_over(forgotten);
@@ -99,7 +112,7 @@ impl Writer {
         for zone in &zones {
             warn!(zone = %zone, "the zone is configured now: that it was added with `zonda zone add` is forgotten");
         }
-        if let Some(saver) = self.saver.as_ref().filter(|_| !zones.is_empty()) {
+        if let Some(saver) = self.additions.saver.as_ref().filter(|_| !zones.is_empty()) {
             saver.save(SaveRequest { edits: zones.into_iter().map(Edit::Remove).collect(), reply: None });
         }
     }
@@ -110,11 +123,11 @@ impl Writer {
         let mut failed = Vec::new();
         let mut done = Vec::with_capacity(edits.len());
         // The time, so that a zone whose removal is forgotten does not get an earlier number.
-        self.last_addition = self.last_addition.max(clock::real_s());
+        self.additions.last = self.additions.last.max(clock::real_s());
         for mut edit in edits {
             let (name, result) = match &mut edit {
                 Edit::Add(name, addition) => {
-                    addition.number = self.last_addition;
+                    addition.number = self.additions.last;
                     (&*name, self.add_zone(name, addition))
                 }
                 Edit::Remove(name) => (&*name, self.remove_zone(name)),
@@ -126,7 +139,7 @@ impl Writer {
         }
         // A client that has left gets no reply.
         _ = failures.send(failed);
-        match &self.saver {
+        match &self.additions.saver {
             _ if done.is_empty() => _ = saved.send(Ok(())),
             Some(saver) => saver.save(SaveRequest { edits: done, reply: Some(saved) }),
             None => _ = saved.send(Err("the state-dir cannot be used; the log of the start says why".into())),
@@ -145,22 +158,22 @@ impl Writer {
             return Err("the name of a template must not be empty or contain spaces".into());
         }
         let source = self.catalogs.templates().usable(template)?.clone();
-        self.unrestored.remove(name);
+        self.additions.unrestored.remove(name);
         self.zones.add_numbered(name.clone(), &source, ZoneOrigin::Added { template: template.clone() }, *number);
         Ok(())
     }
 
     fn remove_zone(&mut self, name: &Name) -> Result<(), String> {
-        if self.unrestored.remove(name).is_some() {
+        if self.additions.unrestored.remove(name).is_some() {
             self.zones.forget_stored_zone(name.as_ref());
             return Ok(());
         }
         let id = self.zones.find(name.as_ref()).ok_or("this is not a zone of this server")?;
         match self.zones.origin(id) {
             Some(ZoneOrigin::Added { .. }) => {
-                if self.zones.addition(id) == self.last_addition {
+                if self.zones.addition(id) == self.additions.last {
                     // It gets another number if it is added again.
-                    self.last_addition += 1;
+                    self.additions.last += 1;
                 }
                 self.zones.remove(id)
             }

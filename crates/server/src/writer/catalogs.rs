@@ -23,7 +23,7 @@ impl Writer {
         if self.has_started && !is_busy && self.catalogs.are_settled() {
             self.has_started = false;
             // Members that lack their template are kept as well: it may come back.
-            if !self.keeps_stored && !self.catalogs.lack_templates() {
+            if !self.additions.keeps_stored && !self.catalogs.lack_templates() {
                 self.zones.forget_stored_zones();
             }
         }
@@ -32,7 +32,7 @@ impl Writer {
 
     /// Takes the templates and catalogs of a configuration that is applied.
     pub(super) fn configure_catalogs(&mut self) {
-        if let Some((templates, catalogs)) = self.new_catalogs.take() {
+        if let Some((templates, catalogs)) = self.reloads.new_catalogs.take() {
             self.catalogs.configure(&templates, &catalogs, &self.zones);
             self.restore_again();
         }

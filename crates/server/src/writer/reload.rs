@@ -6,22 +6,66 @@
 use std::collections::BTreeMap;
 use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use tracing::{error, info, warn};
+use wire::Name;
 use zone::{FilePosition, Finding, Severity};
 
 use super::{ReloadRequest, Writer, WriterEvent};
 use crate::clock;
 use crate::config::key_spec::KeyTable;
-use crate::config::{Config, Server};
+use crate::config::{Config, Server, Templates};
 use crate::printable::path_text;
 use crate::report::{Change, FindingReport, Report, ZoneReport};
+use crate::sources::Sources;
 use crate::tls::ReadTls;
 use crate::transfer::engine::TransferCommand;
 use crate::zones::answer_config::key_ring;
 use crate::zones::work_pool::spawn_one;
 use answer::KeyRing;
+
+/// All reloads, and what the next one begins from.
+pub(super) struct Reloads {
+    /// Where every reload reads the configuration from.
+    sources: Sources,
+    /// The settings in force: where a change needs a restart, the old value.
+    server: Server,
+    /// Those of the last configuration that was applied.
+    empty_sources: Vec<PathBuf>,
+    /// Requests that came since the configuration was read: they need it to be read again.
+    requests: Vec<ReloadRequest>,
+    /// The requests that the configuration being read is for.
+    reading_for: Option<Vec<ReloadRequest>>,
+    /// The reload whose configuration is being applied.
+    applying: Option<ApplyingReload>,
+    /// The templates and catalogs of that configuration.
+    pub(super) new_catalogs: Option<(Templates, Vec<Name>)>,
+    /// Reloads whose configuration is read, and the load at the start.
+    pub(super) running: Vec<Reload>,
+}
+
+impl Reloads {
+    /// While the start loads zones.
+    pub(super) fn at_start(sources: Sources, server: Server, empty_sources: Vec<PathBuf>, start: Reload) -> Reloads {
+        let (requests, running) = (Vec::new(), vec![start]);
+        Reloads {
+            sources,
+            server,
+            empty_sources,
+            requests,
+            reading_for: None,
+            applying: None,
+            new_catalogs: None,
+            running,
+        }
+    }
+
+    fn are_done(&self) -> bool {
+        self.running.is_empty() && self.reading_for.is_none() && self.applying.is_none()
+    }
+}
 
 /// A reload in progress, or the load at the start.
 pub(super) struct Reload {
@@ -47,10 +91,10 @@ pub(super) struct ApplyingReload {
 impl Writer {
     pub(super) fn request_reload(&mut self, request: ReloadRequest) {
         // Requests without a reply are alike: one is enough.
-        if request.reply.is_some() || self.requests.is_empty() {
-            self.requests.push(request);
+        if request.reply.is_some() || self.reloads.requests.is_empty() {
+            self.reloads.requests.push(request);
         }
-        if self.reading_for.is_none() && self.applying.is_none() {
+        if self.reloads.reading_for.is_none() && self.reloads.applying.is_none() {
             self.read_configuration();
         }
     }
@@ -61,8 +105,8 @@ impl Writer {
         if !self.is_starting() {
             self.notifier.reloading();
         }
-        self.reading_for = Some(std::mem::take(&mut self.requests));
-        let (sources, tls, events) = (self.sources.clone(), self.tls.clone(), self.queue.sender.clone());
+        self.reloads.reading_for = Some(std::mem::take(&mut self.reloads.requests));
+        let (sources, tls, events) = (self.reloads.sources.clone(), self.tls.clone(), self.queue.sender.clone());
         let read = move || {
             let read = || {
                 let config = sources.read()?;
@@ -81,7 +125,7 @@ impl Writer {
 
     /// Begins to apply a configuration that was read.
     pub(super) fn begin_reload(&mut self, read: Result<(Config, ReadTls), Vec<Finding>>) {
-        let requests = self.reading_for.take().unwrap_or_default();
+        let requests = self.reloads.reading_for.take().unwrap_or_default();
         let begun = requests.first().map_or_else(clock::now, |request| request.requested_at);
         let accepted = read.and_then(|(config, tls)| match self.lost_zones(&config) {
             Some(mistake) => Err(iter::once(mistake).chain(tls.into_findings()).collect()),
@@ -91,13 +135,13 @@ impl Writer {
             Ok((config, tls)) => {
                 let report = self.apply_config(config, tls);
                 report.configuration.iter().for_each(log_finding);
-                self.applying = Some(ApplyingReload { requests, report, begun });
+                self.reloads.applying = Some(ApplyingReload { requests, report, begun });
             }
             Err(mistakes) => {
                 let configuration = mistakes.iter().map(|mistake| FindingReport::new(mistake, None)).collect();
                 let report = Report { configuration, ..Report::default() };
                 report.configuration.iter().for_each(log_finding);
-                self.reloads.push(Reload::new(requests, report, begun, None));
+                self.reloads.running.push(Reload::new(requests, report, begun, None));
                 self.read_again();
             }
         }
@@ -106,34 +150,35 @@ impl Writer {
     /// The configuration is applied: from now on the reload waits for its zones.
     pub(super) fn end_configuration(&mut self, zones: Vec<ZoneReport>) {
         self.configure_catalogs();
-        let Some(ApplyingReload { requests, report, begun }) = self.applying.take() else { return };
+        let Some(ApplyingReload { requests, report, begun }) = self.reloads.applying.take() else { return };
         zones.iter().for_each(|zone| self.zone_log.add(zone));
         self.memory_return.note_load(clock::now());
         let report = Report { zones, ..report };
-        self.reloads.push(Reload::new(requests, report, begun, Some(self.zones.latest_reload())));
+        self.reloads.running.push(Reload::new(requests, report, begun, Some(self.zones.latest_reload())));
         self.read_again();
     }
 
     /// Reads the configuration for the requests that came meanwhile.
     fn read_again(&mut self) {
-        if !self.requests.is_empty() {
+        if !self.reloads.requests.is_empty() {
             self.read_configuration();
         }
     }
 
-    /// An error if a valid configuration has lost zones, probably by mistake: a folder became empty, or no zone is left.
+    /// An error if a valid configuration has lost zones, probably by mistake: a folder became empty, a pattern matches nothing any more,
+    /// or no zone is left.
     fn lost_zones(&self, config: &Config) -> Option<Finding> {
         const HELP: &str =
             "put back what is missing; to remove the zones, set `allow-no-zones = true` in [server], or restart";
-        let (served, not_served) = self.zones.counts();
-        if config.server.allow_no_zones || served + not_served == 0 {
+        let configured = self.zones.configured_count();
+        if config.server.allow_no_zones || configured == 0 {
             return None;
         }
-        let mut emptied = config.empty_folders.iter().filter(|folder| !self.empty_folders.contains(folder));
+        let mut emptied = config.empty_sources.iter().filter(|source| !self.reloads.empty_sources.contains(source));
         let (file, message) = match emptied.next() {
-            Some(folder) => (path_text(folder).into(), "there is no zone file left in this folder".into()),
+            Some(source) => (path_text(source).into(), "there is no file left to read here".into()),
             None if config.zones.is_empty() => {
-                let message = format!("no zone is left of the {} that are configured now", served + not_served);
+                let message = format!("no zone is left of the {configured} that are configured now");
                 (config.files.first().cloned().unwrap_or_default(), message)
             }
             None => return None,
@@ -144,7 +189,7 @@ impl Writer {
 
     fn apply_config(&mut self, config: Config, tls: ReadTls) -> Report {
         let unkept = self.unkept_updates(&config);
-        self.empty_folders = config.empty_folders;
+        self.reloads.empty_sources = config.empty_sources;
         let tls = self.tls.replace(tls);
         if tls.are_peers_changed {
             self.secondaries.send(TransferCommand::TlsReplaced);
@@ -153,7 +198,7 @@ impl Writer {
         let configuration = findings.map(|finding| FindingReport::new(&finding, None)).collect();
         let waiting_for_restart = self.apply_settings(config.server, key_ring(&config.keys));
         self.zones.set_keys(&config.keys);
-        self.new_catalogs = Some((config.templates, config.catalogs));
+        self.reloads.new_catalogs = Some((config.templates, config.catalogs));
         self.zones.begin_configure(config.zones);
         Report { configuration, waiting_for_restart, ..Report::default() }
     }
@@ -178,7 +223,7 @@ impl Writer {
 
     /// Applies the settings that need no restart; returns the changed keys that need one.
     fn apply_settings(&mut self, new: Server, keys: KeyRing) -> Vec<String> {
-        let waiting = self.server.waiting_for_restart(&new);
+        let waiting = self.reloads.server.waiting_for_restart(&new);
         self.log.set_level(new.log_level);
         self.zones.apply_settings(&new, keys);
         waiting
@@ -187,7 +232,7 @@ impl Writer {
     //----------- zones --------------------------------------------------------
 
     fn is_starting(&self) -> bool {
-        self.reloads.iter().any(|reload| reload.is_start)
+        self.reloads.running.iter().any(|reload| reload.is_start)
     }
 
     /// Logs the result of loading a zone. At the start, zones without findings are not logged.
@@ -198,14 +243,14 @@ impl Writer {
         if !(is_expected && self.is_starting()) {
             self.zone_log.add(&report);
         }
-        self.reloads.iter_mut().for_each(|reload| reload.add([report.clone()]));
+        self.reloads.running.iter_mut().for_each(|reload| reload.add([report.clone()]));
     }
 
     /// Ends the reloads that wait for nothing more.
     pub(super) fn finish_reloads(&mut self) {
         let zones = &self.zones;
         let is_complete = |reload: &mut Reload| reload.number.is_none_or(|number| zones.is_complete(number));
-        let complete: Vec<Reload> = self.reloads.extract_if(.., is_complete).collect();
+        let complete: Vec<Reload> = self.reloads.running.extract_if(.., is_complete).collect();
         if complete.is_empty() {
             return;
         }
@@ -244,7 +289,7 @@ impl Writer {
             warn!("waiting for a restart: {}", report.waiting_for_restart.join(", "));
         }
         info!(served, not_served, seconds = report.seconds, "{outcome}");
-        if self.reloads.is_empty() && self.reading_for.is_none() && self.applying.is_none() {
+        if self.reloads.are_done() {
             self.notifier.ready(&format!("{outcome}: {served} zones served, {not_served} not"));
         }
         // A client that has left gets no reply.

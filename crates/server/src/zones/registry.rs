@@ -145,6 +145,11 @@ impl ZoneRegistry {
         (self.served, self.zones.len() - self.served)
     }
 
+    /// How many zones have no other origin than the configuration.
+    pub fn configured_count(&self) -> usize {
+        self.zones.len() - self.origins.other_count()
+    }
+
     /// Publishes the settings that concern answers.
     pub fn apply_settings(&mut self, server: &Server, keys: KeyRing) {
         let config = answer_config(server, keys, &self.cookie_secret);

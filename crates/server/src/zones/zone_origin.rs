@@ -85,6 +85,11 @@ impl OriginTable {
         self.number(slot) == CONFIGURED
     }
 
+    /// How many slots have a zone that is not configured.
+    pub fn other_count(&self) -> usize {
+        self.by_slot.iter().filter(|number| **number != CONFIGURED).count()
+    }
+
     /// Sets the origin of the zone in a slot.
     pub fn set(&mut self, slot: usize, origin: ZoneOrigin) {
         if std::mem::discriminant(self.of(slot)) != std::mem::discriminant(&origin)

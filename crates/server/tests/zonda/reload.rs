@@ -159,7 +159,7 @@ fn an_emptied_folder_keeps_its_zones() {
     for _ in 0..2 {
         let outcome = folder.run(&["reload"]);
         assert_eq!(outcome.status, 1);
-        assert!(outcome.out.starts_with("more: error: there is no zone file left in this folder"), "{}", outcome.out);
+        assert!(outcome.out.starts_with("more: error: there is no file left to read here"), "{}", outcome.out);
         assert!(daemon.ask("www.c.example").has("192.0.2.3"));
     }
     std::fs::rename(folder.path().join("c"), &file).expect("it was there");
@@ -167,6 +167,31 @@ fn an_emptied_folder_keeps_its_zones() {
     assert!(folder.run(&["reload"]).out.starts_with("more: error: this cannot be read"));
     std::fs::rename(folder.path().join("gone"), folder.path().join("more")).expect("it was there");
     assert!(folder.run(&["reload"]).out.contains("0 zones changed, 3 unchanged"));
+}
+
+/// As a folder of zone files: the zones, and the updates to them, would be gone with a mount.
+#[test]
+fn a_pattern_that_matches_nothing_any_more_keeps_its_zones() {
+    let folder = two_zones();
+    folder.write("zones.d/c.toml", "[[zone]]\nname = \"c.example\"\nfile = \"c.zone\"\n");
+    folder.write("zones.d/c.zone", &zone_text(1, "192.0.2.3"));
+    folder.write("lists/own.list", "d.example listed\n");
+    folder.write("zones/d.example.zone", &zone_text(1, "192.0.2.4"));
+    let patterns = "include = [\"zones.d/*.toml\", \"never/*.toml\"]\nzone-list = [\"lists/*.list\"]\n";
+    let template = "[template.listed]\nfile = \"zones/{name}.zone\"\n";
+    folder.write("zonda.toml", &[patterns, CONFIG, template].concat());
+    let daemon = folder.serve_with_config();
+    assert!(daemon.ask("www.c.example").has("192.0.2.3") && daemon.ask("www.d.example").has("192.0.2.4"));
+    for (name, pattern) in [("zones.d", "zones.d/*.toml"), ("lists", "lists/*.list")] {
+        let gone = folder.path().join("gone");
+        std::fs::rename(folder.path().join(name), &gone).expect("it was there");
+        let outcome = folder.reload();
+        let expected = format!("{pattern}: error: there is no file left to read here");
+        assert!(outcome.status == 1 && outcome.out.starts_with(&expected), "{outcome:?}");
+        assert!(daemon.ask("www.c.example").has("192.0.2.3") && daemon.ask("www.d.example").has("192.0.2.4"));
+        std::fs::rename(&gone, folder.path().join(name)).expect("it was there");
+        assert_eq!(folder.reload().status, 0);
+    }
 }
 
 #[test]

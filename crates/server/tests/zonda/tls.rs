@@ -163,6 +163,29 @@ fn a_refused_reload_changes_no_certificate() {
     assert_eq!(transfer("example.com.", address, &TlsPeers::new(None), &pinned(new.pin)), Ok(1));
 }
 
+/// The trial is over: a reload takes the certificate.
+#[test]
+fn a_certificate_replaces_a_self_signed_one_without_a_restart() {
+    let (folder, certificates) = (TestFolder::new(), TestCertificates::new());
+    let own = certificates.issue("own", &["ns1.example.net"]);
+    for (name, file) in [("cert.pem", &own.certificate), ("key.pem", &own.key)] {
+        folder.write(name, &fs::read_to_string(file).expect("a file of the test"));
+    }
+    folder.write_zone("example.com", 1, "192.0.2.1");
+    let config = |certificate: &str| {
+        let zone = "name = \"example.com\"\nfile = \"zones/{name}.zone\"\nallow-transfer = [{ tls = true }]\n";
+        folder
+            .write("zonda.toml", &format!("[server]\nlisten-tls = [\"127.0.0.1:0\"]\n{certificate}\n[[zone]]\n{zone}"));
+    };
+    config("tls-self-signed = true");
+    let daemon = folder.serve_with_config();
+    let address = daemon.wait_for_address("listening for TLS");
+    config("tls-cert = \"cert.pem\"\ntls-key = \"key.pem\"");
+    let reloaded = folder.reload();
+    assert!(reloaded.status == 0 && !reloaded.out.contains("restart"), "{reloaded:?}");
+    assert_eq!(transfer("example.com.", address, &TlsPeers::new(None), &pinned(own.pin)), Ok(1));
+}
+
 /// A primary with this key.
 fn pinned(pin: [u8; 32]) -> RemoteTls {
     RemoteTls { pin: Some(KeyPin(pin)), ..RemoteTls::default() }
