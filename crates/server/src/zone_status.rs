@@ -26,7 +26,7 @@ pub struct ZoneStatus {
     /// When a primary is asked next (RFC 3339); absent while one is being asked.
     pub refresh_at: Option<String>,
     /// The last transfer into this server.
-    pub last_transfer: Option<TransferReport>,
+    pub last_transfer: Option<LastTransfer>,
     /// Whether an operator has frozen it: neither its file nor transfers nor updates change it.
     #[serde(rename = "frozen", default)]
     pub is_frozen: bool,
@@ -76,10 +76,10 @@ pub enum ZoneServingState {
     NotServed,
 }
 
-/// A transfer into this server.
+/// The latest transfer of a zone into this server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct TransferReport {
+pub struct LastTransfer {
     /// `axfr` or `ixfr`; what was asked for if it failed.
     pub kind: String,
     /// The primary.
@@ -200,9 +200,9 @@ impl fmt::Display for CatalogListing {
     }
 }
 
-impl fmt::Display for TransferReport {
+impl fmt::Display for LastTransfer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let TransferReport { kind, primary, ended_at, .. } = self;
+        let LastTransfer { kind, primary, ended_at, .. } = self;
         write!(f, "{} from {} at {}", Printable(kind), Printable(primary), Printable(ended_at))?;
         match &self.failure {
             Some(failure) => write!(f, " failed: {}", Printable(failure)),
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn the_manual_explains_every_key_of_a_status() {
-        let report = TransferReport { failure: Some("reset".into()), ..transfer() };
+        let report = LastTransfer { failure: Some("reset".into()), ..transfer() };
         let problem = Some("reset".to_owned());
         let listing = CatalogListing { catalog: "c.".into(), groups: Vec::new(), problem: problem.clone() };
         let journal = Some(ZoneUsage { image_octets: 1, change_octets: 2, history_octets: 3 });
@@ -298,8 +298,8 @@ mod tests {
         }
     }
 
-    fn transfer() -> TransferReport {
-        TransferReport {
+    fn transfer() -> LastTransfer {
+        LastTransfer {
             kind: "ixfr".into(),
             primary: "192.0.2.1:53".into(),
             ended_at: rfc3339(0),
@@ -314,7 +314,7 @@ mod tests {
 
     #[test]
     fn a_status_is_one_line() {
-        let report = TransferReport { failure: Some("the primary says REFUSED\n".into()), ..transfer() };
+        let report = LastTransfer { failure: Some("the primary says REFUSED\n".into()), ..transfer() };
         let status = ZoneStatus { last_transfer: Some(report), ..status() };
         assert_eq!(
             status.to_string(),

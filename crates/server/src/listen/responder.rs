@@ -1,8 +1,8 @@
 //! What answers the queries of a thread, and passes on what is not answered at once.
 
 use super::counters::ListenerCounters;
+use super::denied_request_log::DeniedRequestLog;
 use super::late_reply::{IncomingUpdate, LateReply};
-use super::refusal_log::RefusalLog;
 use answer::{
     PendingNotify, ReceivedNotify, ReceivedUpdate, Request, Response, ResponseStream, Served, Subscriber, WorkerState,
 };
@@ -40,13 +40,13 @@ pub struct ZoneResponder {
     subscriber: Subscriber<Served>,
     worker: WorkerState,
     sinks: EventSinks,
-    refusal_log: RefusalLog,
+    denied_request_log: DeniedRequestLog,
 }
 
 impl ZoneResponder {
     /// A responder for one thread.
     pub fn new(subscriber: Subscriber<Served>, sinks: EventSinks) -> ZoneResponder {
-        ZoneResponder { subscriber, worker: WorkerState::new(), sinks, refusal_log: RefusalLog::default() }
+        ZoneResponder { subscriber, worker: WorkerState::new(), sinks, denied_request_log: DeniedRequestLog::default() }
     }
 }
 
@@ -82,7 +82,7 @@ impl Responder for ZoneResponder {
     #[inline]
     fn log_refused(&mut self) {
         if let Some(refused) = self.worker.take_refused() {
-            self.refusal_log.write(&refused);
+            self.denied_request_log.write(&refused);
         }
     }
 

@@ -20,7 +20,7 @@ pub struct RecoveredZones {
 }
 
 /// What is stored of a zone.
-pub struct RecoveredZone {
+pub struct RestorableZone {
     /// Its number.
     pub number: StoredZone,
     /// The serial of its newest version.
@@ -79,7 +79,7 @@ impl RecoveredZones {
     }
 
     /// Takes the zone with this name.
-    pub fn take(&mut self, apex: NameRef<'_>) -> Option<RecoveredZone> {
+    pub fn take(&mut self, apex: NameRef<'_>) -> Option<RestorableZone> {
         if self.by_name.is_empty() {
             return None;
         }
@@ -87,7 +87,7 @@ impl RecoveredZones {
         let is_same = |number: &StoredZone| recovery.zone(*number).is_some_and(|zone| zone.name == apex);
         let (number, _) = self.by_name.find_entry(self.hasher.hash_one(apex.wire()), is_same).ok()?.remove();
         let zone = recovery.zone(number)?;
-        let recovered = RecoveredZone { number, serial: zone.serial?, timers: zone.timers };
+        let recovered = RestorableZone { number, serial: zone.serial?, timers: zone.timers };
         if self.by_name.is_empty() {
             *self = RecoveredZones::default();
         }

@@ -15,7 +15,7 @@ use zone::image::{self, ImageError};
 use zone::{CheckMode, Zone};
 
 use super::EventSink;
-use super::recovered_zones::RecoveredZone;
+use super::recovered_zones::RestorableZone;
 use crate::storage::disk::{Disk, DiskFile};
 use crate::storage::{ChangeReader, ImageReadError, ImageReader, StorageHandle, Store, StoredZone};
 use crate::zone_id::ZoneId;
@@ -138,7 +138,7 @@ pub struct RestoreJob {
     /// Its name.
     pub apex: Name,
     /// What is stored of it.
-    pub recovered: RecoveredZone,
+    pub recovered: RestorableZone,
     /// How many octets of earlier changes are wanted.
     pub max_history_len: u64,
     /// How many attempts have failed.

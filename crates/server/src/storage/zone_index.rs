@@ -25,7 +25,7 @@ impl Location {
 
 /// One zone.
 #[derive(Default)]
-pub(super) struct ZoneSlot {
+pub(super) struct IndexSlot {
     pub(super) image: Location,
     pub(super) timers: Location,
     /// The serial that the last image or change leads to, durable or not. Void without `has_version`.
@@ -35,7 +35,7 @@ pub(super) struct ZoneSlot {
     packed: u32,
 }
 
-const _: () = assert!(size_of::<ZoneSlot>() <= 24, "a million zones take 24 MB");
+const _: () = assert!(size_of::<IndexSlot>() <= 24, "a million zones take 24 MB");
 
 const NAME_SHIFT: u32 = 24;
 const HAS_VERSION: u32 = 1 << 23;
@@ -52,7 +52,7 @@ struct LargeImage {
     len: u32,
 }
 
-impl ZoneSlot {
+impl IndexSlot {
     pub(super) fn name_len(&self) -> u8 {
         (self.packed >> NAME_SHIFT) as u8
     }
@@ -105,7 +105,7 @@ pub(super) struct ChangeEntry {
 /// All zones.
 #[derive(Default)]
 pub(super) struct ZoneIndex {
-    pub(super) zones: Vec<ZoneSlot>,
+    pub(super) zones: Vec<IndexSlot>,
     large_images: HashMap<u32, LargeImage>,
     /// The changes of the zones that have any.
     changes: HashMap<u32, Box<ZoneChanges>>,
@@ -126,10 +126,10 @@ pub(super) const IMAGE_REFERENCE_LEN: usize = 8;
 
 impl ZoneIndex {
     /// The slot of a zone.
-    pub(super) fn slot(&mut self, zone: u32) -> &mut ZoneSlot {
+    pub(super) fn slot(&mut self, zone: u32) -> &mut IndexSlot {
         let index = zone as usize;
         if index >= self.zones.len() {
-            self.zones.resize_with(index + 1, ZoneSlot::default);
+            self.zones.resize_with(index + 1, IndexSlot::default);
         }
         &mut self.zones[index]
     }
@@ -259,7 +259,7 @@ impl ZoneIndex {
 
     /// Asks for the image again: it could not be written.
     pub(super) fn ask_again(&mut self, zone: u32) {
-        if self.zones.get(zone as usize).is_some_and(ZoneSlot::is_due) {
+        if self.zones.get(zone as usize).is_some_and(IndexSlot::is_due) {
             self.due.push(zone);
         }
     }
@@ -350,7 +350,7 @@ impl ZoneIndex {
 
     /// The zones with records in this segment.
     pub(super) fn zones_in(&self, segment: u32) -> Vec<u32> {
-        let is_in = |zone: u32, slot: &ZoneSlot| {
+        let is_in = |zone: u32, slot: &IndexSlot| {
             let mut changes = self.changes(zone).into_iter().flat_map(|changes| &changes.entries);
             slot.image.segment == segment
                 || slot.timers.segment == segment
@@ -391,7 +391,7 @@ impl ZoneIndex {
         let changes =
             changes.map(|changes| size_of::<ZoneChanges>() + changes.entries.capacity() * size_of::<ChangeEntry>());
         let large_images = self.large_images.capacity() * size_of::<(u32, LargeImage)>();
-        self.zones.capacity() * size_of::<ZoneSlot>() + large_images + changes.sum::<usize>()
+        self.zones.capacity() * size_of::<IndexSlot>() + large_images + changes.sum::<usize>()
     }
 }
 

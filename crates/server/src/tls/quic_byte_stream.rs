@@ -48,7 +48,7 @@ pub(super) struct QuicByteStream {
     is_established: bool,
     /// Why the connection has ended.
     lost: Option<String>,
-    exchanges: HashMap<StreamId, Exchange>,
+    exchanges: HashMap<StreamId, StreamExchange>,
     /// Streams with something to read, each once. They are read in turns.
     readable: VecDeque<StreamId>,
     /// Complete messages with their lengths, from `taken` on.
@@ -61,7 +61,7 @@ pub(super) struct QuicByteStream {
 }
 
 /// A query and its response.
-struct Exchange {
+struct StreamExchange {
     id: [u8; ID_LEN],
     /// What flow control did not let pass yet.
     output: Bytes,
@@ -300,7 +300,7 @@ impl ByteStream for QuicByteStream {
             let mut output = message.to_vec();
             let id = output[PREFIX_LEN..].first_chunk_mut::<ID_LEN>().map_or([0; ID_LEN], std::mem::take);
             used += message.len();
-            self.exchanges.insert(stream, Exchange { id, output: output.into(), input: Vec::new() });
+            self.exchanges.insert(stream, StreamExchange { id, output: output.into(), input: Vec::new() });
             self.write_stream(stream);
         }
         self.transmit()?;

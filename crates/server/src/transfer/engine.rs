@@ -40,7 +40,7 @@ pub use events::{RequestedTransfer, TransferEvent, TransferIo, TransferReport};
 use fastrand::Rng;
 use link_schedule::LinkSchedule;
 use notify_streams::StreamTarget;
-use refusal_log::RefusalLog;
+use refusal_log::PeerRefusalLog;
 
 /// The limits of the engine.
 #[derive(Clone, Copy, Debug)]
@@ -94,7 +94,7 @@ pub struct TransferEngine<T> {
     by_connection: HashMap<ConnectionId, PrimaryId>,
     next_connection: u64,
     stream_targets: HashMap<PrimaryId, StreamTarget>,
-    refusal_log: RefusalLog,
+    refusal_log: PeerRefusalLog,
     check_failures: CheckFailures,
     clock_steps: ClockSteps,
     /// The zone whose times by the new clock are reported next, after the clock was set.
@@ -120,7 +120,7 @@ impl<T: TransferSink> TransferEngine<T> {
             by_connection: HashMap::new(),
             next_connection: 0,
             stream_targets: HashMap::new(),
-            refusal_log: RefusalLog::default(),
+            refusal_log: PeerRefusalLog::default(),
             check_failures: CheckFailures::default(),
             clock_steps: ClockSteps::default(),
             next_reported: None,

@@ -27,7 +27,7 @@ use super::refresh::RefreshStatus;
 use super::session::TransferSink;
 use crate::zone_id::ZoneId;
 use byte_stream::{Connector, ResponsePart};
-use sockets::{Sockets, Token};
+use sockets::{Token, TransferSockets};
 
 /// Commands that may wait. The memory for them is in use from the start.
 const QUEUE: usize = 4 * COMMANDS_PER_TURN;
@@ -128,7 +128,7 @@ pub(crate) fn command_queue() -> io::Result<(TransferHandle, Receiver<NetworkCom
 /// The state of the transfer thread.
 pub struct TransferNetwork<T> {
     engine: TransferEngine<T>,
-    sockets: Sockets<T>,
+    sockets: TransferSockets<T>,
     commands: Receiver<NetworkCommand>,
     waker: Arc<Waker>,
     clock_changes: Option<ClockChanges>,
@@ -147,7 +147,7 @@ impl<T: TransferSink + Send + 'static> TransferNetwork<T> {
     ) -> io::Result<(TransferNetwork<T>, TransferHandle)> {
         let (handle, commands) = command_queue()?;
         let waker = handle.waker.clone();
-        let sockets = Sockets::new(connector, Box::new(make_sink), Box::new(on_event))?;
+        let sockets = TransferSockets::new(connector, Box::new(make_sink), Box::new(on_event))?;
         sockets.poll.add(&*waker, Token::Waker.to_u64(), Interest::Readable)?;
         let clock_changes = ClockChanges::new().ok();
         if let Some(changes) = &clock_changes {

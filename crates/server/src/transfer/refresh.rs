@@ -34,7 +34,7 @@ use fastrand::Rng;
 use primary_state::{PrimaryState, QueueEntry, queue_entry};
 use quick_checks::QuickChecks;
 use restored_checks::RestoredChecks;
-use zone_slot::{Flags, Lane, NO_PRIMARY, Need, ZoneSlot, ZoneState};
+use zone_slot::{Flags, NO_PRIMARY, Need, RefreshLane, RefreshSlot, ZoneState};
 
 /// How much may be in flight.
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +85,7 @@ struct Check {
     pending: u16,
     /// Those whose answers the decision waits for.
     awaited: u16,
-    best: Option<(u32, Candidate)>,
+    best: Option<(u32, TransferCandidate)>,
     /// When the zone expires by the EXPIRE options of the answers with the serial that is served: they count from their arrival.
     expires_at_s: Option<u32>,
     /// One of them had no such option: the zone lives for as long as its SOA record says (RFC 1034 4.3.5).
@@ -97,7 +97,7 @@ struct Check {
 
 /// A primary that a zone may be transferred from.
 #[derive(Clone, Copy)]
-struct Candidate {
+struct TransferCandidate {
     primary: PrimaryId,
     /// Whether a transfer from it has failed since the check began.
     has_failed: bool,
@@ -105,7 +105,7 @@ struct Candidate {
 
 /// The scheduler of all secondary zones.
 pub struct RefreshScheduler {
-    slots: Vec<ZoneSlot>,
+    slots: Vec<RefreshSlot>,
     generations: SlotGenerations,
     /// When each zone is checked or expires: whichever comes first, as a zone that expires is checked as well.
     timers: ZoneTimers,
@@ -202,13 +202,13 @@ impl RefreshScheduler {
         self.remove_index(zone.index);
         let index = zone.index as usize;
         if self.slots.len() <= index {
-            self.slots.resize(index + 1, ZoneSlot::VACANT);
+            self.slots.resize(index + 1, RefreshSlot::VACANT);
         }
-        self.slots[index] = ZoneSlot { group, state: ZoneState::Idle, ..ZoneSlot::VACANT };
+        self.slots[index] = RefreshSlot { group, state: ZoneState::Idle, ..RefreshSlot::VACANT };
         self.generations.begin(zone);
         match version {
             Some(version) => self.restore(zone, version, limits.timers, now_s),
-            None => self.enqueue(zone.index, Lane::NotServed),
+            None => self.enqueue(zone.index, RefreshLane::NotServed),
         }
     }
 
@@ -235,7 +235,7 @@ impl RefreshScheduler {
         let may_wait = soon_s < slot.expires_at_s.saturating_sub(timers.retry_s);
         let check_at_s = if due_s <= now_s && may_wait { soon_s } else { due_s.min(soon_s) };
         if check_at_s <= now_s {
-            self.enqueue(zone.index, Lane::Refresh);
+            self.enqueue(zone.index, RefreshLane::Refresh);
         } else {
             self.set_timer(zone.index, Some(check_at_s));
         }
@@ -263,7 +263,7 @@ impl RefreshScheduler {
             // Results of the former primaries are ignored.
             slot.state = ZoneState::Idle;
             self.leave_queue(former);
-            self.enqueue(zone.index, Lane::Urgent);
+            self.enqueue(zone.index, RefreshLane::Urgent);
         } else {
             slot.flags.set(Flags::CHECK_AGAIN);
         }
@@ -286,7 +286,7 @@ impl RefreshScheduler {
         let Some(slot) = self.slots.get_mut(index as usize).filter(|slot| slot.state != ZoneState::Vacant) else {
             return;
         };
-        let former = std::mem::replace(slot, ZoneSlot::VACANT);
+        let former = std::mem::replace(slot, RefreshSlot::VACANT);
         self.intervals.release(former.intervals);
         self.timers.clear(index);
         self.checks.remove(&index);
@@ -301,7 +301,7 @@ impl RefreshScheduler {
 
     /// A zone was as this slot. If it waited, its entry in the queue is stale from now on. A group whose primaries are dead takes
     /// none of its entries: so those that are stale are dropped once they are the majority, which costs little per entry.
-    fn leave_queue(&mut self, former: ZoneSlot) {
+    fn leave_queue(&mut self, former: RefreshSlot) {
         if former.state != ZoneState::Waiting {
             return;
         }
@@ -424,7 +424,7 @@ impl RefreshScheduler {
         }
     }
 
-    fn slot(&mut self, zone: ZoneId) -> Option<&mut ZoneSlot> {
+    fn slot(&mut self, zone: ZoneId) -> Option<&mut RefreshSlot> {
         let is_current = self.generations.is_current(zone);
         self.slots.get_mut(zone.index as usize).filter(|slot| is_current && slot.state != ZoneState::Vacant)
     }
@@ -481,7 +481,7 @@ impl RefreshScheduler {
         slot.flags.has(Flags::HAS_DATA).then_some(StoredTimers { check_at_s, expires_at_s: slot.expires_at_s })
     }
 
-    fn enqueue(&mut self, index: u32, lane: Lane) {
+    fn enqueue(&mut self, index: u32, lane: RefreshLane) {
         let former = self.slots[index as usize];
         let (group, need) = (former.group, former.need());
         if former.flags.has(Flags::FORCED) {
@@ -500,9 +500,9 @@ impl RefreshScheduler {
 
     /// The entry of a zone in the queue for its check or its transfer. The order among urgent and unserved zones is that of arrival; served
     /// zones go by expiry, the earliest first.
-    fn next_entry(&mut self, index: u32, lane: Lane) -> QueueEntry {
+    fn next_entry(&mut self, index: u32, lane: RefreshLane) -> QueueEntry {
         let expires_at_s = self.slots[index as usize].expires_at_s;
-        let order = if lane == Lane::Refresh { expires_at_s.into() } else { self.arrivals };
+        let order = if lane == RefreshLane::Refresh { expires_at_s.into() } else { self.arrivals };
         self.arrivals += 1;
         queue_entry(lane, order, index)
     }

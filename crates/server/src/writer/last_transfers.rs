@@ -106,7 +106,7 @@ struct Trouble {
 
 impl LastTransfers {
     /// The last transfer of a zone, and why it is not current.
-    pub(super) fn get(&self, zone: ZoneId) -> (Option<zone_status::TransferReport>, Option<String>) {
+    pub(super) fn get(&self, zone: ZoneId) -> (Option<zone_status::LastTransfer>, Option<String>) {
         let slot = self.slots.get(zone.index as usize).filter(|slot| slot.is_of(zone));
         let Some(slot) = slot else { return (None, None) };
         let trouble = self.troubles.get(&zone.index);
@@ -196,9 +196,9 @@ impl LastTransfers {
         }
     }
 
-    fn report(&self, zone: ZoneId, slot: &Slot, failure: Option<String>) -> zone_status::TransferReport {
+    fn report(&self, zone: ZoneId, slot: &Slot, failure: Option<String>) -> zone_status::LastTransfer {
         let counts = self.large.get(&zone.index).copied().unwrap_or(slot.counts.into());
-        zone_status::TransferReport {
+        zone_status::LastTransfer {
             kind: if slot.counts.messages & IS_IXFR == 0 { "axfr" } else { "ixfr" }.into(),
             primary: self.primaries.get(counts.primary).map(SocketAddr::to_string).unwrap_or_default(),
             ended_at: rfc3339(slot.ended_at_s.into()),

@@ -15,7 +15,7 @@ use crate::config::ZonePolicy;
 use crate::transfer::engine::TransferReport;
 use crate::transfer::session::{SinkError, TransferSink};
 use crate::zone_id::ZoneId;
-use crate::zones::acceptance::{self, Candidate, Rejection, Remark, VersionOrigin};
+use crate::zones::acceptance::{self, CandidateVersion, Rejection, Remark, VersionOrigin};
 
 /// Receives a transfer, and says which versions are accepted.
 pub struct ZoneReceiver {
@@ -163,7 +163,7 @@ impl ZoneReceiver {
         }
         version.findings.extend(odd);
         let origin = if is_full { VersionOrigin::Whole } else { VersionOrigin::Changes };
-        let checked = acceptance::check_all(Candidate { base, version: &version.zone, origin }, policy);
+        let checked = acceptance::check_all(CandidateVersion { base, version: &version.zone, origin }, policy);
         version.remarks.extend(checked.map_err(|rejection| match rejection {
             Rejection::Digest if !is_full => ReceivedError::LeadsElsewhere(rejection),
             rejection => rejection.into(),

@@ -73,7 +73,7 @@ impl Secondaries {
     }
 
     /// The last transfer of a zone, and why it is not current.
-    pub(super) fn last(&self, zone: ZoneId) -> (Option<zone_status::TransferReport>, Option<String>) {
+    pub(super) fn last(&self, zone: ZoneId) -> (Option<zone_status::LastTransfer>, Option<String>) {
         self.last.get(zone)
     }
 

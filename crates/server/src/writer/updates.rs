@@ -27,7 +27,7 @@ pub(super) struct Updates {
 }
 
 /// An update with more records, prerequisites included, is prepared in the pool: this many take the writer some 100 us.
-const MAX_INLINE_RECORDS: usize = 100;
+const MAX_INLINE_UPDATE: usize = 100;
 
 impl Updates {
     /// Nothing was received yet. `exchanges` reaches the primaries, whose TLS settings `tls` numbers.
@@ -98,7 +98,7 @@ impl Writer {
             Err(error) => return answer.refuse(Rcode::FORMERR, &error.to_string()),
         };
         answer.log.count(&message);
-        let is_large = message.answer.len() + message.authority.len() > MAX_INLINE_RECORDS;
+        let is_large = message.answer.len() + message.authority.len() > MAX_INLINE_UPDATE;
         let serial_policy = policy.serial_policy;
         let compute = Box::new(move |zone: &zone::Zone| {
             let client = client.as_client();

@@ -21,7 +21,7 @@ use crate::config::{DnssecPolicy, ZoneLimits, ZonePolicy};
 
 /// A version that is to be published.
 #[derive(Clone, Copy)]
-pub struct Candidate<'z> {
+pub struct CandidateVersion<'z> {
     /// The version served now.
     pub base: Option<&'z Zone>,
     /// The new version.
@@ -133,7 +133,7 @@ pub fn command_lane(policy: &ZonePolicy) -> Option<u64> {
 }
 
 /// Checks a version, also by the external command; returns remarks about it, or why it is refused.
-pub fn check_all(candidate: Candidate<'_>, policy: &ZonePolicy) -> Result<Vec<Remark>, Rejection> {
+pub fn check_all(candidate: CandidateVersion<'_>, policy: &ZonePolicy) -> Result<Vec<Remark>, Rejection> {
     let remarks = check(candidate, policy)?;
     run_command(candidate.version, policy)?;
     Ok(remarks)
@@ -148,7 +148,7 @@ pub fn run_command(version: &Zone, policy: &ZonePolicy) -> Result<(), Rejection>
 }
 
 /// As [`check_all`], but without the external command.
-pub fn check(candidate: Candidate<'_>, policy: &ZonePolicy) -> Result<Vec<Remark>, Rejection> {
+pub fn check(candidate: CandidateVersion<'_>, policy: &ZonePolicy) -> Result<Vec<Remark>, Rejection> {
     let mut remarks = check_limits(candidate, &policy.limits)?;
     remarks.extend(check_digest(candidate, policy.zonemd)?);
     remarks.extend(check_signatures(candidate, policy.dnssec)?);
@@ -195,7 +195,7 @@ pub fn apply(
 ) -> Result<AcceptedChange, ChangeRejection> {
     let applied = base.apply(change, rules).map_err(ChangeRejection::Invalid)?;
     let (applied, stale) = without_stale_digest(base, applied);
-    let candidate = Candidate { base: Some(base), version: &applied.zone, origin: VersionOrigin::Changes };
+    let candidate = CandidateVersion { base: Some(base), version: &applied.zone, origin: VersionOrigin::Changes };
     let remarks = check_all(candidate, policy).map_err(ChangeRejection::Rejected)?;
     Ok(AcceptedChange { applied, remarks: stale.into_iter().chain(remarks).collect() })
 }
@@ -236,7 +236,10 @@ impl Limit {
     }
 }
 
-fn check_limits(Candidate { base, version, .. }: Candidate<'_>, limits: &ZoneLimits) -> Result<Vec<Remark>, Rejection> {
+fn check_limits(
+    CandidateVersion { base, version, .. }: CandidateVersion<'_>,
+    limits: &ZoneLimits,
+) -> Result<Vec<Remark>, Rejection> {
     let ZoneLimits { max_records, max_bytes, max_shrink_percent, nsec3_max_iterations, .. } = *limits;
     let mut remarks = Vec::new();
     if let Denial::Nsec3(chain) = version.denial() {
@@ -269,7 +272,7 @@ fn check_limits(Candidate { base, version, .. }: Candidate<'_>, limits: &ZoneLim
 }
 
 /// RFC 8976 4: compares the digest of the zone with its ZONEMD records. A zone without such records passes.
-fn check_digest(candidate: Candidate<'_>, mode: ZonemdMode) -> Result<Option<Remark>, Rejection> {
+fn check_digest(candidate: CandidateVersion<'_>, mode: ZonemdMode) -> Result<Option<Remark>, Rejection> {
     match (mode, candidate.origin) {
         (ZonemdMode::Off, _) | (ZonemdMode::FullTransfers, VersionOrigin::Changes) => return Ok(None),
         (ZonemdMode::FullTransfers | ZonemdMode::Always, _) => (),
@@ -284,7 +287,7 @@ fn check_digest(candidate: Candidate<'_>, mode: ZonemdMode) -> Result<Option<Rem
 
 /// RFC 4035 5.3: whether validators accept the zone.
 fn check_signatures(
-    Candidate { base, version, .. }: Candidate<'_>,
+    CandidateVersion { base, version, .. }: CandidateVersion<'_>,
     policy: DnssecPolicy,
 ) -> Result<Option<Remark>, Rejection> {
     let is_refused = match policy.check {

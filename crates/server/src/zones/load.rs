@@ -12,7 +12,7 @@ use zone::load::{LoadOptions, LoadOutcome, SerialRules};
 use zone::text::{ErrorText, IncludedFile, ReadAt, RecordLimits};
 use zone::{CheckMode, FilePosition, Finding, Severity, Zone, text};
 
-use super::acceptance::{self, Candidate, Rejection, Remark, VersionOrigin};
+use super::acceptance::{self, CandidateVersion, Rejection, Remark, VersionOrigin};
 use super::change_detection::{FilesRead, Fingerprint};
 use super::load_progress::ReadProgress;
 use super::read_pool::{ReadLimits, TooLarge};
@@ -98,7 +98,7 @@ fn without_panic(path: &Path, load: impl FnOnce() -> LoadedZone) -> LoadedZone {
 /// Refuses a zone that may not be published; a finding says why. The external command comes later, as it may take long.
 fn check_acceptance(base: Option<&Zone>, read: &mut LoadOutcome, policy: &ZonePolicy) {
     let Some(version) = &read.zone else { return };
-    match acceptance::check(Candidate { base, version, origin: VersionOrigin::Whole }, policy) {
+    match acceptance::check(CandidateVersion { base, version, origin: VersionOrigin::Whole }, policy) {
         Ok(remarks) => read.findings.extend(remarks.iter().map(|remark| warning(read.files[0].clone(), remark))),
         Err(rejection) => {
             read.findings.insert(0, refusal(read.files[0].clone(), &rejection));

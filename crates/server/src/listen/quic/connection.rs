@@ -7,9 +7,9 @@ use super::super::outgoing_transfer::OutgoingTransfer;
 use super::super::panic_guard::catch_panic;
 use super::super::tcp_responder::{Client, Encryption, TcpResponder};
 use super::DoqError;
+use super::frame_memory::{FrameMemory, StreamFrames};
 use super::late_streams::LateStreams;
 use super::query_stream::{FramingError, QueryStream};
-use super::receive_memory::{ReceiveMemory, StreamFrames};
 use super::transport::{FIRST_STREAMS, SEND_WINDOW, STREAMS};
 use crate::tls::{ClientCertificate, RETIRED_IDS, ServerTls};
 use answer::has_keepalive;
@@ -51,7 +51,7 @@ pub(super) struct QuicConnection {
     streams: Vec<Stream>,
     /// The index of the stream that is served first when several have something to write.
     next_to_write: usize,
-    receive_memory: ReceiveMemory,
+    frame_memory: FrameMemory,
     /// Queries that became complete.
     queries: u64,
     /// There is work without another packet.
@@ -107,7 +107,7 @@ impl QuicConnection {
             client: None,
             streams: Vec::new(),
             next_to_write: 0,
-            receive_memory: ReceiveMemory::default(),
+            frame_memory: FrameMemory::default(),
             queries: 0,
             wants_turn: false,
         }
@@ -170,7 +170,7 @@ impl QuicConnection {
             stream.frames.end_turn(is_complete);
         }
         let frames = self.inner.stats().frame_rx;
-        self.receive_memory.end_turn(frames.crypto);
+        self.frame_memory.end_turn(frames.crypto);
         // A client may retire one for each query besides.
         if frames.retire_connection_id > RETIRED_IDS + self.queries && !self.inner.is_closed() {
             self.close(DoqError::ExcessiveLoad, turn);
@@ -426,7 +426,7 @@ impl QuicConnection {
     fn forget<R: Responder>(&mut self, id: StreamId, turn: &mut Turn<'_, R>) -> bool {
         let Some(at) = self.find(id) else { return false };
         let stream = self.streams.swap_remove(at);
-        self.receive_memory.end_stream(&stream.frames);
+        self.frame_memory.end_stream(&stream.frames);
         self.end(&stream, turn);
         matches!(stream.state, StreamState::Sent)
     }
@@ -459,7 +459,7 @@ impl QuicConnection {
         let written: usize = self.streams.iter().map(|stream| stream.unacknowledged).sum();
         let kept: usize = self.streams.iter().map(|stream| size_of::<Stream>() + stream.memory()).sum();
         let more_streams = if self.may_open_more() && !self.is_idle() { MORE_STREAMS_MEMORY } else { 0 };
-        kept + written.min(SEND_WINDOW as usize) + more_streams + self.receive_memory.octets()
+        kept + written.min(SEND_WINDOW as usize) + more_streams + self.frame_memory.octets()
     }
 
     /// Whether the client may open more than the first streams.

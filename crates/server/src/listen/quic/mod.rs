@@ -6,11 +6,11 @@
 mod connection;
 mod connection_table;
 mod endpoint;
+mod frame_memory;
 mod initial_queue;
 mod key_exchange_queue;
 mod late_streams;
 mod query_stream;
-mod receive_memory;
 #[cfg(test)]
 mod tests;
 mod tls_session;

@@ -20,16 +20,16 @@ const SIGNATURE_HELP: &str =
     "see whether both servers have the same key, with the same secret and algorithm, and the same time";
 
 /// Limits these lines.
-pub(super) struct RefusalLog {
+pub(super) struct PeerRefusalLog {
     notify: RateLimitedLog,
     soa: RateLimitedLog,
     ixfr: RateLimitedLog,
 }
 
-impl Default for RefusalLog {
-    fn default() -> RefusalLog {
+impl Default for PeerRefusalLog {
+    fn default() -> PeerRefusalLog {
         let [notify, soa, ixfr] = [(); 3].map(|()| RateLimitedLog::new(LINES, INTERVAL));
-        RefusalLog { notify, soa, ixfr }
+        PeerRefusalLog { notify, soa, ixfr }
     }
 }
 

@@ -62,10 +62,10 @@ impl Token {
 pub(super) type SinkMaker<T> = Box<dyn FnMut(RequestedTransfer<'_>) -> T + Send>;
 
 /// All sockets, and what the engine's results are passed to.
-pub(super) struct Sockets<T> {
+pub(super) struct TransferSockets<T> {
     pub(super) poll: Poll,
     connector: Box<dyn Connector>,
-    pub(super) streams: HashMap<ConnectionId, Stream>,
+    pub(super) streams: HashMap<ConnectionId, PrimaryStream>,
     /// Connections that failed at once.
     pub(super) failed: Vec<(ConnectionId, String)>,
     pub(super) probes: HashMap<PrimaryId, ClientSocket>,
@@ -91,19 +91,19 @@ struct NotifySocket {
 }
 
 /// A connection.
-pub(super) struct Stream {
+pub(super) struct PrimaryStream {
     pub(super) stream: Box<dyn ByteStream>,
     pub(super) interest: Interest,
     pub(super) is_established: bool,
 }
 
-impl<T> Sockets<T> {
+impl<T> TransferSockets<T> {
     pub(super) fn new(
         connector: Box<dyn Connector>,
         make_sink: SinkMaker<T>,
         on_event: Box<dyn FnMut(TransferEvent<T>) + Send>,
-    ) -> io::Result<Sockets<T>> {
-        Ok(Sockets {
+    ) -> io::Result<TransferSockets<T>> {
+        Ok(TransferSockets {
             poll: Poll::new()?,
             connector,
             streams: HashMap::new(),
@@ -175,12 +175,12 @@ impl<T> Sockets<T> {
         let stream = self.connector.connect(config)?;
         let interest = stream.interest(false);
         self.poll.add(stream.socket(), Token::Connection(id).to_u64(), interest)?;
-        self.streams.insert(id, Stream { stream, interest, is_established: false });
+        self.streams.insert(id, PrimaryStream { stream, interest, is_established: false });
         Ok(())
     }
 }
 
-impl<T: TransferSink> TransferIo for Sockets<T> {
+impl<T: TransferSink> TransferIo for TransferSockets<T> {
     type Sink = T;
 
     fn send_probe(&mut self, primary: PrimaryId, config: &PeerConfig, datagram: &[u8]) {
@@ -238,7 +238,7 @@ mod tests {
     /// Otherwise each reload with another `source` takes a descriptor for good.
     #[test]
     fn sockets_for_notify_of_former_source_addresses_are_closed() {
-        let sockets = Sockets::<()>::new(Box::new(TcpConnector), Box::new(|_| ()), Box::new(|_| ()));
+        let sockets = TransferSockets::<()>::new(Box::new(TcpConnector), Box::new(|_| ()), Box::new(|_| ()));
         let mut sockets = sockets.expect("a descriptor");
         let to = PeerConfig::plain("127.0.0.1:53".parse().expect("an address"));
         let from = |last: u8| PeerConfig { source: Some([127, 0, 4, last].into()), ..to.clone() };

@@ -5,8 +5,8 @@ use wire::serial::is_later;
 use super::super::primary::PrimaryId;
 use super::super::soa_timers::{SoaTimers, StoredTimers, jittered};
 use super::actions::{CheckFailure, ProbeResult, RefreshAction, TransferResult};
-use super::zone_slot::{Flags, Lane, NO_PRIMARY, ZoneSlot, ZoneState};
-use super::{Candidate, Check, RefreshScheduler};
+use super::zone_slot::{Flags, NO_PRIMARY, RefreshLane, RefreshSlot, ZoneState};
+use super::{Check, RefreshScheduler, TransferCandidate};
 use crate::zone_id::ZoneId;
 
 /// The longest time between attempts to get the first version of a zone: 2^10 s, about 17 minutes.
@@ -32,7 +32,7 @@ impl RefreshScheduler {
             check.add(
                 serial,
                 expire_s.map(|s| now_s.saturating_add(s.max(1))),
-                Candidate { primary, has_failed },
+                TransferCandidate { primary, has_failed },
                 slot,
             );
             let is_announced = slot.flags.has(Flags::ANNOUNCED) && !is_later(slot.primary_serial, serial);
@@ -60,7 +60,7 @@ impl RefreshScheduler {
     }
 
     /// The zone, if its primaries are being asked, and the bit of this primary in the sets of its check.
-    fn probed_zone(&mut self, zone: ZoneId, primary: PrimaryId) -> Option<(ZoneSlot, u16)> {
+    fn probed_zone(&mut self, zone: ZoneId, primary: PrimaryId) -> Option<(RefreshSlot, u16)> {
         let slot = *self.slot(zone).filter(|slot| slot.state == ZoneState::Probing)?;
         let position = self.position(slot.group, primary)?;
         Some((slot, 1 << position))
@@ -69,7 +69,7 @@ impl RefreshScheduler {
     /// The primaries that are waited for have answered: the highest serial wins.
     fn decide(&mut self, index: u32, now_s: u32) {
         let Some(check) = self.checks.remove(&index) else { return };
-        let Some((serial, Candidate { primary, has_failed })) = check.best else {
+        let Some((serial, TransferCandidate { primary, has_failed })) = check.best else {
             return self.check_failed(index, CheckFailure::NoAnswer, now_s);
         };
         let slot = &mut self.slots[index as usize];
@@ -203,7 +203,7 @@ impl RefreshScheduler {
         self.delivery_ended(delivery);
         if needs_whole_zone && is_first_time {
             self.slots[zone.index as usize].flags.set(Flags::WHOLE);
-            self.enqueue(zone.index, Lane::Urgent);
+            self.enqueue(zone.index, RefreshLane::Urgent);
         } else if !self.try_another_primary(zone.index) {
             self.check_failed(zone.index, CheckFailure::Transfer, now_s);
         }
@@ -215,7 +215,7 @@ impl RefreshScheduler {
         slot.state = ZoneState::Idle;
         let delivery = slot.delivery;
         self.delivery_ended(delivery);
-        self.enqueue(zone.index, Lane::Urgent);
+        self.enqueue(zone.index, RefreshLane::Urgent);
     }
 
     /// A primary has the version that is served, which expires there at this time.
@@ -270,7 +270,7 @@ impl RefreshScheduler {
         let has_other = group.primaries.iter().enumerate().any(is_left);
         if has_other {
             slot.state = ZoneState::Idle;
-            self.enqueue(index, Lane::Urgent);
+            self.enqueue(index, RefreshLane::Urgent);
         }
         has_other
     }
@@ -322,7 +322,7 @@ impl RefreshScheduler {
             return;
         }
         if slot.flags.take(Flags::CHECK_AGAIN) || is_announced {
-            self.enqueue(index, Lane::Urgent);
+            self.enqueue(index, RefreshLane::Urgent);
         } else {
             slot.flags.clear(Flags::ANNOUNCED);
         }
@@ -331,7 +331,7 @@ impl RefreshScheduler {
 
 impl Check {
     /// Adds the serial of a primary: the highest wins; among equals the first, but not one whose transfer just failed.
-    fn add(&mut self, serial: u32, expires_at_s: Option<u32>, candidate: Candidate, slot: ZoneSlot) {
+    fn add(&mut self, serial: u32, expires_at_s: Option<u32>, candidate: TransferCandidate, slot: RefreshSlot) {
         let is_newer_than_served = !slot.is_served() || is_later(serial, slot.serial);
         let is_better = self.best.is_none_or(|(best, of)| match (candidate.has_failed, of.has_failed) {
             (false, true) => is_newer_than_served,

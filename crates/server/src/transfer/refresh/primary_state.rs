@@ -6,17 +6,17 @@ use std::collections::{BinaryHeap, VecDeque};
 use super::super::primary::GroupId;
 use super::RefreshLimits;
 use super::delivery::Delivery;
-use super::zone_slot::{Lane, Need};
+use super::zone_slot::{Need, RefreshLane};
 use fastrand::Rng;
 
 /// A zone in a queue: its lane, the high and the low part of its order, its index. See [`queue_entry`].
-pub(super) type QueueEntry = Reverse<(Lane, u16, u32, u32)>;
+pub(super) type QueueEntry = Reverse<(RefreshLane, u16, u32, u32)>;
 
 const _: () = assert!(size_of::<QueueEntry>() <= 12, "a million zones may wait");
 
 /// The entry of a zone: more urgent ones first, then the lower `order`, which is the arrival or the expiry. It has 48 bits: a million arrivals
 /// per second for nine years.
-pub(super) fn queue_entry(lane: Lane, order: u64, index: u32) -> QueueEntry {
+pub(super) fn queue_entry(lane: RefreshLane, order: u64, index: u32) -> QueueEntry {
     Reverse((lane, (order >> 32) as u16, order as u32, index))
 }
 

@@ -7,7 +7,7 @@ use wire::serial::is_later;
 use super::super::primary::{GroupId, PeerConfig, PrimaryId};
 use super::RefreshScheduler;
 use super::actions::RefreshAction;
-use super::zone_slot::{Flags, Lane, ZoneState};
+use super::zone_slot::{Flags, RefreshLane, ZoneState};
 use crate::zone_id::ZoneId;
 
 /// Due timers handled per call, so that a million zones that are due at once do not stop everything else.
@@ -33,7 +33,7 @@ impl RefreshScheduler {
             if serial.is_some() {
                 slot.flags.set(Flags::ANNOUNCED);
             }
-            self.enqueue(zone.index, Lane::Urgent);
+            self.enqueue(zone.index, RefreshLane::Urgent);
         } else {
             slot.flags.set(if serial.is_some() { Flags::ANNOUNCED } else { Flags::CHECK_AGAIN });
         }
@@ -93,7 +93,7 @@ impl RefreshScheduler {
     fn check_now(&mut self, zone: ZoneId) {
         let Some(slot) = self.slot(zone) else { return };
         if matches!(slot.state, ZoneState::Idle | ZoneState::Waiting) {
-            self.enqueue(zone.index, Lane::Urgent);
+            self.enqueue(zone.index, RefreshLane::Urgent);
         } else {
             slot.flags.set(Flags::CHECK_AGAIN);
         }
@@ -118,7 +118,7 @@ impl RefreshScheduler {
             if slot.is_served() && slot.expires_at_s <= now_s {
                 self.expire(due.zone);
             } else if slot.state == ZoneState::Idle {
-                self.enqueue(due.zone, if slot.is_served() { Lane::Refresh } else { Lane::NotServed });
+                self.enqueue(due.zone, if slot.is_served() { RefreshLane::Refresh } else { RefreshLane::NotServed });
             }
         }
     }
@@ -131,7 +131,7 @@ impl RefreshScheduler {
         let is_free = matches!(slot.state, ZoneState::Idle | ZoneState::Waiting);
         self.actions.push_back(RefreshAction::Expire { zone });
         if is_free {
-            self.enqueue(index, Lane::NotServed);
+            self.enqueue(index, RefreshLane::NotServed);
         }
     }
 }

@@ -5,7 +5,7 @@ use super::delivery::Delivery;
 
 /// A zone, without its timers, which are in `ZoneTimers`, and without its generation.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ZoneSlot {
+pub(super) struct RefreshSlot {
     /// The serial that is served.
     pub(super) serial: u32,
     /// The highest serial that a primary has reported or announced.
@@ -19,7 +19,7 @@ pub(super) struct ZoneSlot {
     /// Which primary of the group the current transfer is from; [`NO_PRIMARY`] if it is none of them.
     pub(super) primary: u8,
     pub(super) state: ZoneState,
-    pub(super) lane: Lane,
+    pub(super) lane: RefreshLane,
     /// Failed checks in a row.
     pub(super) failures: u8,
     pub(super) flags: Flags,
@@ -27,7 +27,7 @@ pub(super) struct ZoneSlot {
     pub(super) delivery: Delivery,
 }
 
-const _: () = assert!(size_of::<ZoneSlot>() <= 28, "a million zones take 28 MB");
+const _: () = assert!(size_of::<RefreshSlot>() <= 28, "a million zones take 28 MB");
 
 /// The zone has no version.
 pub(super) const NO_INTERVALS: u32 = u32::MAX;
@@ -67,7 +67,7 @@ impl Need {
 
 /// Which zones go first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Lane {
+pub(super) enum RefreshLane {
     /// A NOTIFY or a command: always before refreshes.
     Urgent,
     /// Nothing is served: the zone is new or expired.
@@ -115,8 +115,8 @@ impl Flags {
     }
 }
 
-impl ZoneSlot {
-    pub(super) const VACANT: ZoneSlot = ZoneSlot {
+impl RefreshSlot {
+    pub(super) const VACANT: RefreshSlot = RefreshSlot {
         serial: 0,
         primary_serial: 0,
         intervals: NO_INTERVALS,
@@ -125,7 +125,7 @@ impl ZoneSlot {
         failed: 0,
         primary: NO_PRIMARY,
         state: ZoneState::Vacant,
-        lane: Lane::Refresh,
+        lane: RefreshLane::Refresh,
         failures: 0,
         flags: Flags(0),
         delivery: Delivery::TO_WRITER,
@@ -137,7 +137,7 @@ impl ZoneSlot {
     }
 
     /// It waits from now on, with its need.
-    pub(super) fn wait(&mut self, lane: Lane) {
+    pub(super) fn wait(&mut self, lane: RefreshLane) {
         (self.state, self.lane) = (ZoneState::Waiting, lane);
         match self.need() {
             Need::Check => self.flags.clear(Flags::NEEDS_TRANSFER),
@@ -151,7 +151,7 @@ impl ZoneSlot {
     }
 
     /// Whether its entry of this lane in the queue of this group counts.
-    pub(super) fn is_waiting_in(&self, group: GroupId, need: Need, lane: Lane) -> bool {
+    pub(super) fn is_waiting_in(&self, group: GroupId, need: Need, lane: RefreshLane) -> bool {
         self.state == ZoneState::Waiting && self.waits_with() == need && self.lane == lane && self.group == group
     }
 

@@ -7,15 +7,15 @@ use answer::{RefusalReason, RefusedRequest};
 use crate::rate_limited_log::RateLimitedLog;
 
 /// Writes a few lines per thread and interval, since anybody can cause them.
-pub(super) struct RefusalLog(RateLimitedLog);
+pub(super) struct DeniedRequestLog(RateLimitedLog);
 
-impl Default for RefusalLog {
-    fn default() -> RefusalLog {
-        RefusalLog(RateLimitedLog::new(10, Duration::from_secs(10)))
+impl Default for DeniedRequestLog {
+    fn default() -> DeniedRequestLog {
+        DeniedRequestLog(RateLimitedLog::new(10, Duration::from_secs(10)))
     }
 }
 
-impl RefusalLog {
+impl DeniedRequestLog {
     /// One line; `left_out` counts the lines that the rate limit has left out.
     #[cold]
     pub(super) fn write(&mut self, refused: &RefusedRequest) {

@@ -60,13 +60,13 @@ impl StreamFrames {
 
 /// What other frames of a connection may keep: CRYPTO frames, and those of streams that are over.
 #[derive(Default)]
-pub(super) struct ReceiveMemory {
+pub(super) struct FrameMemory {
     /// The entries of the streams that had the most: no more than may be open at once, whose entries later streams get.
     over: Vec<usize>,
     crypto_frames: usize,
 }
 
-impl ReceiveMemory {
+impl FrameMemory {
     /// A stream is over.
     pub(super) fn end_stream(&mut self, frames: &StreamFrames) {
         let entries = frames.entries();
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn the_entries_of_streams_that_are_over_stay() {
-        let mut memory = ReceiveMemory::default();
+        let mut memory = FrameMemory::default();
         (0..1000).for_each(|_| memory.end_stream(&stream(4, 0)));
         assert_eq!(memory.octets(), 0);
         (0..1000).for_each(|_| memory.end_stream(&stream(6, 0)));
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn crypto_frames_after_the_handshake_are_counted() {
-        let mut memory = ReceiveMemory::default();
+        let mut memory = FrameMemory::default();
         memory.end_turn(HANDSHAKE_FRAMES);
         assert_eq!(memory.octets(), 0);
         memory.end_turn(26);
