@@ -11,7 +11,7 @@ use super::Responder;
 use super::buffer::Buffer;
 use super::outgoing_transfer::OutgoingTransfer;
 use super::proxy::{self, ProxyError, ProxyHeader};
-use super::tcp_responder::{Client, Encryption, TcpResponder};
+use super::stream_responder::{Client, Encryption, StreamResponder};
 use super::tls_connection::TlsConnection;
 use crate::tls::TlsStream;
 use netio::epoll::Interest;
@@ -174,7 +174,11 @@ impl TcpConnection {
 
     /// One turn: one read (into `input` if no message has begun), answers, one write. Returns whether it made progress, that is,
     /// whether something was answered or accepted by the kernel. Any error ends the connection.
-    pub(super) fn turn<R: Responder>(&mut self, responder: &mut TcpResponder<R>, input: &mut [u8]) -> io::Result<bool> {
+    pub(super) fn turn<R: Responder>(
+        &mut self,
+        responder: &mut StreamResponder<R>,
+        input: &mut [u8],
+    ) -> io::Result<bool> {
         responder.output.clear();
         responder.begin_turn();
         let flushed = self.flush_tls()?;
@@ -243,7 +247,7 @@ impl TcpConnection {
         Ok(Some(header))
     }
 
-    fn idle_turn<R: Responder>(&mut self, responder: &mut TcpResponder<R>, input: &mut [u8]) -> io::Result<bool> {
+    fn idle_turn<R: Responder>(&mut self, responder: &mut StreamResponder<R>, input: &mut [u8]) -> io::Result<bool> {
         let Some(input) = self.receive(input)? else { return Ok(false) };
         let (used, transfer) = self.answer_messages(responder, input)?;
         let answers = responder.output.filled();
@@ -258,7 +262,7 @@ impl TcpConnection {
 
     fn active_turn<R: Responder>(
         &mut self,
-        responder: &mut TcpResponder<R>,
+        responder: &mut StreamResponder<R>,
         active: &mut ActiveState,
         input: &mut [u8],
     ) -> io::Result<bool> {
@@ -293,7 +297,7 @@ impl TcpConnection {
     /// for up to 11 octets: no proxy must wait for the rest of 3338 octets.
     fn answer_messages<R: Responder>(
         &mut self,
-        responder: &mut TcpResponder<R>,
+        responder: &mut StreamResponder<R>,
         input: &[u8],
     ) -> io::Result<(usize, Option<Box<OutgoingTransfer>>)> {
         let (used, transfer) =
@@ -341,7 +345,7 @@ impl TcpConnection {
     }
 
     /// Measures the kernel's memory if it may be much; frees the state of an idle connection.
-    fn finish_turn<R>(&mut self, responder: &mut TcpResponder<R>) {
+    fn finish_turn<R>(&mut self, responder: &mut StreamResponder<R>) {
         let picked = responder.memory_sampler.pick(responder.output.filled().len());
         if picked || self.active().is_some_and(|active| active.kernel_memory > 0 || !active.output.is_empty()) {
             self.measure_kernel_memory();

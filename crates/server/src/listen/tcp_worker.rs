@@ -15,8 +15,8 @@ use super::handshake_queue::HandshakeQueue;
 use super::limits::{HANDSHAKE_TIMEOUT, MAX_WAIT};
 use super::panic_guard::catch_panic;
 use super::proxy::{Proxies, ProxyError};
+use super::stream_responder::StreamResponder;
 use super::tcp_connection::{READ_LEN, TcpConnection};
-use super::tcp_responder::TcpResponder;
 use super::worker_setup::WorkerSetup;
 use super::{ListenConfig, Responder};
 use crate::rate_limited_log::RateLimitedLog;
@@ -59,7 +59,7 @@ pub(super) struct TcpWorker<R> {
     /// When to poll the listeners again.
     starved_until_ms: Option<u32>,
     pub(super) pool: ConnectionPool,
-    pub(super) responder: TcpResponder<R>,
+    pub(super) responder: StreamResponder<R>,
     /// The read buffer of all idle connections.
     input: Box<[u8]>,
     /// Maximum memory of the connections besides what each idle one takes, in octets.
@@ -108,7 +108,7 @@ impl<R: Responder> TcpWorker<R> {
             pool: ConnectionPool::new(shared),
             counters: setup.counters.clone(),
             waker: setup.waker.clone(),
-            responder: TcpResponder::new(setup, options.idle_timeout),
+            responder: StreamResponder::new(setup, options.idle_timeout),
             input: vec![0; input_len].into(),
             memory_limit: options.memory_limit,
             now_ms: now_ms(),

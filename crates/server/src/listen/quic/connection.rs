@@ -5,7 +5,7 @@ use super::super::buffer::Buffer;
 use super::super::counters::ListenerCounters;
 use super::super::outgoing_transfer::OutgoingTransfer;
 use super::super::panic_guard::catch_panic;
-use super::super::tcp_responder::{Client, Encryption, TcpResponder};
+use super::super::stream_responder::{Client, Encryption, StreamResponder};
 use super::DoqError;
 use super::frame_memory::{FrameMemory, StreamFrames};
 use super::late_streams::LateStreams;
@@ -85,9 +85,9 @@ enum StreamState {
 }
 
 /// What a turn needs besides the connection.
-pub(super) struct Turn<'a, R> {
+pub(super) struct ConnectionTurn<'a, R> {
     pub(super) now: Instant,
-    pub(super) responder: &'a mut TcpResponder<R>,
+    pub(super) responder: &'a mut StreamResponder<R>,
     pub(super) late: &'a mut LateStreams,
     pub(super) counters: &'a ListenerCounters,
     pub(super) tls: &'a ServerTls,
@@ -115,7 +115,7 @@ impl QuicConnection {
 
     /// Handles what happened since the last turn. Returns whether there was progress: a query answered, or response octets
     /// accepted.
-    pub(super) fn turn<R: Responder>(&mut self, turn: &mut Turn<'_, R>) -> bool {
+    pub(super) fn turn<R: Responder>(&mut self, turn: &mut ConnectionTurn<'_, R>) -> bool {
         turn.responder.begin_turn();
         // RFC 9000 10.2: all streams end with the connection. None is answered after that, nor waits for a late response, which the
         // next connection with this index would get.
@@ -152,7 +152,7 @@ impl QuicConnection {
     }
 
     /// Handles that a stream is over. Returns whether it ended well.
-    fn end_stream<R: Responder>(&mut self, event: &StreamEvent, turn: &mut Turn<'_, R>) -> bool {
+    fn end_stream<R: Responder>(&mut self, event: &StreamEvent, turn: &mut ConnectionTurn<'_, R>) -> bool {
         match *event {
             StreamEvent::Finished { id } => self.forget(id, turn),
             StreamEvent::Stopped { id, .. } => self.cancel(id, DoqError::RequestCancelled, turn),
@@ -160,7 +160,7 @@ impl QuicConnection {
         }
     }
 
-    fn end_turn<R: Responder>(&mut self, turn: &mut Turn<'_, R>) {
+    fn end_turn<R: Responder>(&mut self, turn: &mut ConnectionTurn<'_, R>) {
         self.end_costly_streams(turn);
         if self.streams.is_empty() {
             self.streams = Vec::new();
@@ -205,7 +205,7 @@ impl QuicConnection {
     }
 
     /// Reads what has arrived of a query, and answers it when it is complete.
-    fn read<R: Responder>(&mut self, id: StreamId, turn: &mut Turn<'_, R>) -> bool {
+    fn read<R: Responder>(&mut self, id: StreamId, turn: &mut ConnectionTurn<'_, R>) -> bool {
         let Some(at) = self.find(id) else { return false };
         let Stream { state: StreamState::Query(query), frames, .. } = &mut self.streams[at] else { return false };
         let mut stream = self.inner.recv_stream(id);
@@ -240,7 +240,7 @@ impl QuicConnection {
 
     /// Ends the streams of queries that take too long, which other queries would keep open, of responses in too many pieces, and of
     /// transfers that are overdue.
-    fn end_costly_streams<R: Responder>(&mut self, turn: &mut Turn<'_, R>) {
+    fn end_costly_streams<R: Responder>(&mut self, turn: &mut ConnectionTurn<'_, R>) {
         let is_slow = |stream: &Stream| stream.is_query() && turn.now >= stream.begin + turn.idle_timeout;
         let is_overdue =
             |stream: &Stream| stream.transfer().is_some_and(|transfer| turn.responder.is_overdue(transfer));
@@ -252,7 +252,7 @@ impl QuicConnection {
     }
 
     /// Answers a complete query, now or when the handshake is complete.
-    fn answer<R: Responder>(&mut self, id: StreamId, query: Vec<u8>, turn: &mut Turn<'_, R>) -> bool {
+    fn answer<R: Responder>(&mut self, id: StreamId, query: Vec<u8>, turn: &mut ConnectionTurn<'_, R>) -> bool {
         let message = &query[PREFIX_LEN..];
         // RFC 9250 4.2.1: the message ID is 0. 5.5.2: there is no edns-tcp-keepalive option.
         if message.iter().take(2).any(|octet| *octet != 0) || has_keepalive(message) {
@@ -296,7 +296,12 @@ impl QuicConnection {
     }
 
     /// Writes the responder's output to a stream, and then a transfer.
-    fn respond<R: Responder>(&mut self, at: usize, transfer: Option<Box<OutgoingTransfer>>, turn: &mut Turn<'_, R>) {
+    fn respond<R: Responder>(
+        &mut self,
+        at: usize,
+        transfer: Option<Box<OutgoingTransfer>>,
+        turn: &mut ConnectionTurn<'_, R>,
+    ) {
         let output = turn.responder.output.filled();
         let stream = &mut self.streams[at];
         let accepted = self.inner.send_stream(stream.id).write(output).unwrap_or(0);
@@ -307,7 +312,7 @@ impl QuicConnection {
     }
 
     /// The handshake is complete: answers what waited for that.
-    fn established<R: Responder>(&mut self, turn: &mut Turn<'_, R>) -> bool {
+    fn established<R: Responder>(&mut self, turn: &mut ConnectionTurn<'_, R>) -> bool {
         let chain = self.inner.crypto_session().peer_identity();
         if let Some(chain) = chain.and_then(|chain| chain.downcast::<Vec<CertificateDer<'static>>>().ok()) {
             self.client = (!chain.is_empty()).then(|| turn.tls.client_certificate((*chain).into()));
@@ -317,7 +322,7 @@ impl QuicConnection {
     }
 
     /// Answers the queries that have waited. Returns whether any was answered.
-    fn answer_delayed<R: Responder>(&mut self, turn: &mut Turn<'_, R>) -> bool {
+    fn answer_delayed<R: Responder>(&mut self, turn: &mut ConnectionTurn<'_, R>) -> bool {
         let delayed = self.streams.iter_mut().filter_map(|stream| match &mut stream.state {
             StreamState::Delayed(query) => Some((stream.id, std::mem::take(query))),
             _ => None,
@@ -337,7 +342,7 @@ impl QuicConnection {
 
     /// Writes to all streams, beginning after the one that was the first to be served the last time: it may have taken all that the
     /// connection accepts.
-    fn write_all<R: Responder>(&mut self, turn: &mut Turn<'_, R>) -> bool {
+    fn write_all<R: Responder>(&mut self, turn: &mut ConnectionTurn<'_, R>) -> bool {
         let (first, count) = (self.next_to_write, self.streams.len());
         let mut served = None;
         for at in (0..count).map(|number| (first + number) % count) {
@@ -351,7 +356,7 @@ impl QuicConnection {
 
     /// Writes what the connection accepts of a response; one transfer per turn fills its buffer, while octets of the round are left.
     /// Returns whether any was accepted.
-    fn write<R: Responder>(&mut self, at: usize, turn: &mut Turn<'_, R>) -> bool {
+    fn write<R: Responder>(&mut self, at: usize, turn: &mut ConnectionTurn<'_, R>) -> bool {
         let stream = &mut self.streams[at];
         let StreamState::Response(output, transfer) = &mut stream.state else { return false };
         let mut progress = false;
@@ -394,19 +399,19 @@ impl QuicConnection {
     //---------- Ends
 
     /// RFC 9250 4.3.3: ends the connection because of a protocol error.
-    fn fail<R: Responder>(&mut self, turn: &mut Turn<'_, R>) -> bool {
+    fn fail<R: Responder>(&mut self, turn: &mut ConnectionTurn<'_, R>) -> bool {
         turn.counters.protocol_errors.add(1);
         self.close(DoqError::ProtocolError, turn);
         false
     }
 
-    pub(super) fn close<R: Responder>(&mut self, error: DoqError, turn: &mut Turn<'_, R>) {
+    pub(super) fn close<R: Responder>(&mut self, error: DoqError, turn: &mut ConnectionTurn<'_, R>) {
         self.inner.close(turn.now, error.into(), Bytes::new());
         self.drop_streams(turn);
     }
 
     /// RFC 9250 4.3.1, 4.3.2: abandons the transaction of a stream.
-    fn cancel<R: Responder>(&mut self, id: StreamId, error: DoqError, turn: &mut Turn<'_, R>) -> bool {
+    fn cancel<R: Responder>(&mut self, id: StreamId, error: DoqError, turn: &mut ConnectionTurn<'_, R>) -> bool {
         // They fail if the directions have ended.
         _ = self.inner.recv_stream(id).stop(error.into());
         _ = self.inner.send_stream(id).reset(error.into());
@@ -415,7 +420,7 @@ impl QuicConnection {
     }
 
     /// Ends the newest transfer, as the client has too many.
-    pub(super) fn refuse_transfer<R: Responder>(&mut self, turn: &mut Turn<'_, R>) {
+    pub(super) fn refuse_transfer<R: Responder>(&mut self, turn: &mut ConnectionTurn<'_, R>) {
         let transfers = self.streams.iter().filter(|stream| stream.transfer().is_some());
         if let Some(id) = transfers.map(|stream| stream.id).max() {
             self.cancel(id, DoqError::ExcessiveLoad, turn);
@@ -423,7 +428,7 @@ impl QuicConnection {
     }
 
     /// Forgets a stream that is over. Returns whether it ended well.
-    fn forget<R: Responder>(&mut self, id: StreamId, turn: &mut Turn<'_, R>) -> bool {
+    fn forget<R: Responder>(&mut self, id: StreamId, turn: &mut ConnectionTurn<'_, R>) -> bool {
         let Some(at) = self.find(id) else { return false };
         let stream = self.streams.swap_remove(at);
         self.frame_memory.end_stream(&stream.frames);
@@ -432,13 +437,13 @@ impl QuicConnection {
     }
 
     /// Forgets all streams, as the connection ends.
-    pub(super) fn drop_streams<R: Responder>(&mut self, turn: &mut Turn<'_, R>) {
+    pub(super) fn drop_streams<R: Responder>(&mut self, turn: &mut ConnectionTurn<'_, R>) {
         for stream in std::mem::take(&mut self.streams) {
             self.end(&stream, turn);
         }
     }
 
-    fn end<R: Responder>(&self, stream: &Stream, turn: &mut Turn<'_, R>) {
+    fn end<R: Responder>(&self, stream: &Stream, turn: &mut ConnectionTurn<'_, R>) {
         if let StreamState::Late(ticket) = stream.state {
             turn.late.forget(ticket);
             turn.responder.late.forget(ticket);
@@ -488,7 +493,7 @@ impl QuicConnection {
     }
 
     /// Whether a response comes later that is worth waiting for.
-    pub(super) fn awaits_late_response<R: Responder>(&self, responder: &TcpResponder<R>) -> bool {
+    pub(super) fn awaits_late_response<R: Responder>(&self, responder: &StreamResponder<R>) -> bool {
         let keeps_open = |stream: &Stream| match stream.state {
             StreamState::Late(ticket) => responder.late.keeps_open(ticket),
             _ => false,

@@ -9,11 +9,11 @@ mod turns;
 
 use super::super::counters::ListenerCounters;
 use super::super::panic_guard::catch_panic;
-use super::super::tcp_responder::TcpResponder;
+use super::super::stream_responder::StreamResponder;
 use super::super::worker_setup::WorkerSetup;
 use super::super::{QuicConfig, Responder};
 use super::DoqError;
-use super::connection::{QuicConnection, Turn};
+use super::connection::{ConnectionTurn, QuicConnection};
 use super::connection_table::ConnectionTable;
 use super::initial_queue::{InitialKeys, InitialQueue};
 use super::key_exchange_queue::{KeyExchangeQueue, Waiting};
@@ -76,7 +76,7 @@ pub(super) struct QuicEndpoint<R> {
     ready: BTreeSet<u32>,
     /// The first connection whose transfer gets a turn in the next round.
     next_transfer: u32,
-    responder: TcpResponder<R>,
+    responder: StreamResponder<R>,
     late: LateStreams,
     counters: Arc<ListenerCounters>,
     max_connections: usize,
@@ -106,7 +106,7 @@ impl<R: Responder> QuicEndpoint<R> {
         let share = (options.handshake_percent * 10 / options.workers.max(1)) as u32;
         Ok(QuicEndpoint {
             endpoint: Endpoint::new(endpoint_config(), Some(config.clone()), false, None),
-            responder: TcpResponder::new(setup, options.idle_timeout),
+            responder: StreamResponder::new(setup, options.idle_timeout),
             table: ConnectionTable::new(max_connections, shared.clients, options.idle_timeout, now),
             tls,
             tls_config,
@@ -357,8 +357,8 @@ impl<R: Responder> QuicEndpoint<R> {
     }
 
     /// What turns of connections need, each borrowed by itself.
-    fn parts(&mut self, may_fill: bool, now: Instant) -> (&mut Endpoint, &mut ConnectionTable, Turn<'_, R>) {
-        let turn = Turn {
+    fn parts(&mut self, may_fill: bool, now: Instant) -> (&mut Endpoint, &mut ConnectionTable, ConnectionTurn<'_, R>) {
+        let turn = ConnectionTurn {
             now,
             responder: &mut self.responder,
             late: &mut self.late,

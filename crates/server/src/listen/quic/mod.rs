@@ -1,7 +1,7 @@
 //! DNS over QUIC (RFC 9250): the listeners.
 //!
 //! [`QuicEndpoint`](endpoint::QuicEndpoint) is a state machine of datagrams and time around `quinn-proto`; [`QuicWorker`] is the
-//! thread with the sockets. Each stream has one query, which the responder of TCP connections answers.
+//! thread with the sockets. Each stream has one query, which a `StreamResponder` answers, as over TCP.
 
 mod connection;
 mod connection_table;

@@ -54,7 +54,7 @@ mod tests {
     use crate::clock::simulated;
     use crate::listen::limits::REPLACED_TRANSFER_MAX;
     use crate::listen::responder::{EventSinks, ZoneResponder};
-    use crate::listen::tcp_responder::{ROUND_TRANSFER_OCTETS, TURN_OCTETS};
+    use crate::listen::stream_responder::{ROUND_TRANSFER_OCTETS, TURN_OCTETS};
     use answer::{Acl, AclEntry, Publisher, Served, ServedZone, ZoneAcls, ZoneExtras, ZoneHistory, ZoneState};
     use std::io::{Read, Write};
     use std::time::Instant;

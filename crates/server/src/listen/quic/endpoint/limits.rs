@@ -6,7 +6,7 @@ use crate::listen::Responder;
 use crate::listen::limits::TRANSFERS_PER_CLIENT;
 use crate::listen::panic_guard::catch_panic;
 use crate::listen::quic::DoqError;
-use crate::listen::quic::connection::{QuicConnection, Turn};
+use crate::listen::quic::connection::{ConnectionTurn, QuicConnection};
 use quinn_proto::{ConnectionHandle, EndpointEvent};
 use std::time::Instant;
 
@@ -88,7 +88,12 @@ impl<R: Responder> QuicEndpoint<R> {
         self.change(index, now, |connection, turn| connection.close(error, turn));
     }
 
-    fn change(&mut self, index: u32, now: Instant, change: impl FnOnce(&mut QuicConnection, &mut Turn<'_, R>)) {
+    fn change(
+        &mut self,
+        index: u32,
+        now: Instant,
+        change: impl FnOnce(&mut QuicConnection, &mut ConnectionTurn<'_, R>),
+    ) {
         let (_, table, mut turn) = self.parts(false, now);
         table.update(index, now, |connection| (change(connection, &mut turn), false));
     }

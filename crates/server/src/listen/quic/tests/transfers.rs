@@ -1,7 +1,7 @@
 //! How the transfers of several connections share a round, and how many a client may have.
 
 use super::*;
-use crate::listen::tcp_responder::ROUND_TRANSFER_OCTETS;
+use crate::listen::stream_responder::ROUND_TRANSFER_OCTETS;
 use quinn_proto::StreamId;
 
 /// A client has received the whole response to a [`SMALL_TRANSFER`].

@@ -3,12 +3,12 @@
 use super::counters::ListenerCounters;
 use super::late_reply::LateReplies;
 use super::limits::REPLACED_TRANSFER_MAX;
+use super::memory_sampler::MemorySampler;
 use super::outgoing_transfer::OutgoingTransfer;
 use super::responder::{Responder, finish_notify, pass_on_update};
 use super::worker_setup::WorkerSetup;
 use crate::rate_limited_log::RateLimitedLog;
 use answer::{PendingUpdate, Request, Response, Transport};
-use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,7 +65,7 @@ impl Encryption<'_> {
 }
 
 /// Answers the messages of all connections of a thread.
-pub(super) struct TcpResponder<R> {
+pub(super) struct StreamResponder<R> {
     responder: R,
     pub(super) output: TurnOutput,
     pub(super) late: LateReplies,
@@ -85,12 +85,12 @@ pub(super) struct TcpResponder<R> {
     transfer_log: RateLimitedLog,
 }
 
-impl<R: Responder> TcpResponder<R> {
-    /// Announces `idle_timeout` until [`TcpResponder::announce_idle_timeout`] changes it.
-    pub(super) fn new(setup: WorkerSetup<R>, idle_timeout: Duration) -> TcpResponder<R> {
+impl<R: Responder> StreamResponder<R> {
+    /// Announces `idle_timeout` until [`StreamResponder::announce_idle_timeout`] changes it.
+    pub(super) fn new(setup: WorkerSetup<R>, idle_timeout: Duration) -> StreamResponder<R> {
         let WorkerSetup { responder, counters, waker } = setup;
         let idle_ds = u16::try_from(idle_timeout.as_millis() / 100).unwrap_or(u16::MAX);
-        TcpResponder {
+        StreamResponder {
             responder,
             output: TurnOutput::new(),
             late: LateReplies::new(waker),
@@ -294,35 +294,6 @@ impl TurnOutput {
     }
 }
 
-/// Picks the turns after which the kernel's memory for a connection is measured: one per 16 KiB written on average, so that it
-/// costs little, and at random, so that no client can avoid it.
-pub(super) struct MemorySampler {
-    key: RandomState,
-    picks: u64,
-    /// Octets to write before the next pick.
-    left: usize,
-}
-
-/// A turn that writes this much is always picked.
-const SAMPLE_MAX: usize = 32 << 10;
-
-impl MemorySampler {
-    fn new() -> MemorySampler {
-        MemorySampler { key: RandomState::new(), picks: 0, left: 0 }
-    }
-
-    /// Whether a turn that wrote `len` octets is picked.
-    pub(super) fn pick(&mut self, len: usize) -> bool {
-        if len <= self.left {
-            self.left -= len;
-            return false;
-        }
-        self.picks += 1;
-        self.left = self.key.hash_one(self.picks) as usize % SAMPLE_MAX;
-        true
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -349,10 +320,10 @@ mod tests {
         }
     }
 
-    fn responder() -> TcpResponder<Digesting> {
+    fn responder() -> StreamResponder<Digesting> {
         let waker = Arc::new(netio::epoll::Waker::new().expect("a descriptor"));
         let setup = WorkerSetup { responder: Digesting::default(), counters: Arc::default(), waker };
-        TcpResponder::new(setup, Duration::from_secs(1))
+        StreamResponder::new(setup, Duration::from_secs(1))
     }
 
     /// A query that was read after the round began may be from a client that has seen a later version.
@@ -405,14 +376,5 @@ mod tests {
             count += 1;
         }
         assert_eq!(count, TURN_OCTETS / (PREFIX_LEN + MESSAGE_MAX));
-    }
-
-    #[test]
-    fn memory_is_measured_about_every_16_kib() {
-        let mut sampler = MemorySampler::new();
-        let picked = (0..10_000).filter(|_| sampler.pick(1600)).count();
-        assert!((800..1200).contains(&picked), "{picked} of 16 MB");
-        assert!((0..100).all(|_| sampler.pick(SAMPLE_MAX)));
-        assert!(!(0..100).any(|_| sampler.pick(0)));
     }
 }
