@@ -7,7 +7,8 @@ use super::super::outgoing_transfer::OutgoingTransfer;
 use super::super::panic_guard::catch_panic;
 use super::super::stream_responder::{Client, Encryption, StreamResponder};
 use super::DoqError;
-use super::frame_memory::{FrameMemory, StreamFrames};
+use super::doq_stream::{DoqStream, StreamState};
+use super::frame_memory::FrameMemory;
 use super::late_streams::LateStreams;
 use super::query_stream::{FramingError, QueryStream};
 use super::transport::{FIRST_STREAMS, SEND_WINDOW, STREAMS};
@@ -27,17 +28,6 @@ use wire::{HEADER_LEN, Name, Rtype};
 /// to receive in. It stays, so that an idle connection has it reserved.
 const MORE_STREAMS_MEMORY: usize = (STREAMS - FIRST_STREAMS) as usize * (84 + 384);
 
-/// What `quinn-proto` keeps besides the octets for each piece of a response until it is acknowledged, in octets: an entry in a queue that
-/// doubles, and an allocation.
-const PIECE_MEMORY: usize = 96;
-/// Octets of a response above which a piece counts for nothing besides them.
-const PIECE_LEN: usize = 1024;
-/// A client whose flow control lets less pass at a time, on average, is refused: `quinn-proto` walks over all pieces of a stream for each that
-/// it sends. Other clients grant at least an eighth of a window of many KiB.
-const PIECE_MIN: usize = 64;
-/// Pieces of a stream that may be shorter.
-const FREE_PIECES: usize = 64;
-
 /// One connection.
 pub(super) struct QuicConnection {
     pub(super) inner: Connection,
@@ -48,7 +38,7 @@ pub(super) struct QuicConnection {
     index: u32,
     client: Option<Box<ClientCertificate>>,
     /// The streams that are not over; no more than the client may have open.
-    streams: Vec<Stream>,
+    streams: Vec<DoqStream>,
     /// The index of the stream that is served first when several have something to write.
     next_to_write: usize,
     frame_memory: FrameMemory,
@@ -56,32 +46,6 @@ pub(super) struct QuicConnection {
     queries: u64,
     /// There is work without another packet.
     pub(super) wants_turn: bool,
-}
-
-struct Stream {
-    id: StreamId,
-    state: StreamState,
-    /// When it was opened.
-    begin: Instant,
-    /// Octets written that may not be acknowledged.
-    unacknowledged: usize,
-    /// In how many pieces they were accepted.
-    pieces: usize,
-    /// What arrived of its query.
-    frames: StreamFrames,
-}
-
-enum StreamState {
-    /// The query is not complete.
-    Query(QueryStream),
-    /// A query that waits for the end of the handshake, or for the next turn.
-    Delayed(Vec<u8>),
-    /// The response comes later; its ticket.
-    Late(u32),
-    /// Octets that the connection has not accepted yet, and the transfer that follows them.
-    Response(Buffer, Option<Box<OutgoingTransfer>>),
-    /// Everything is written.
-    Sent,
 }
 
 /// What a turn needs besides the connection.
@@ -185,11 +149,7 @@ impl QuicConnection {
         while !self.inner.is_closed()
             && let Some(id) = self.inner.streams().accept(Dir::Bi)
         {
-            let state = StreamState::Query(QueryStream::default());
-            // No event reports the first frame.
-            let mut frames = StreamFrames::default();
-            frames.arrived();
-            self.streams.push(Stream { id, state, begin: now, unacknowledged: 0, pieces: 0, frames });
+            self.streams.push(DoqStream::new(id, now));
             readable.push(id);
         }
         if !self.may_open_more() && self.streams.len() >= FIRST_STREAMS as usize / 2 {
@@ -207,7 +167,7 @@ impl QuicConnection {
     /// Reads what has arrived of a query, and answers it when it is complete.
     fn read<R: Responder>(&mut self, id: StreamId, turn: &mut ConnectionTurn<'_, R>) -> bool {
         let Some(at) = self.find(id) else { return false };
-        let Stream { state: StreamState::Query(query), frames, .. } = &mut self.streams[at] else { return false };
+        let DoqStream { state: StreamState::Query(query), frames, .. } = &mut self.streams[at] else { return false };
         let mut stream = self.inner.recv_stream(id);
         let Ok(mut chunks) = stream.read(true) else { return false };
         let end = loop {
@@ -241,10 +201,10 @@ impl QuicConnection {
     /// Ends the streams of queries that take too long, which other queries would keep open, of responses in too many pieces, and of
     /// transfers that are overdue.
     fn end_costly_streams<R: Responder>(&mut self, turn: &mut ConnectionTurn<'_, R>) {
-        let is_slow = |stream: &Stream| stream.is_query() && turn.now >= stream.begin + turn.idle_timeout;
+        let is_slow = |stream: &DoqStream| stream.is_query() && turn.now >= stream.begin + turn.idle_timeout;
         let is_overdue =
-            |stream: &Stream| stream.transfer().is_some_and(|transfer| turn.responder.is_overdue(transfer));
-        let is_costly = |stream: &&Stream| is_slow(stream) || stream.has_many_pieces() || is_overdue(stream);
+            |stream: &DoqStream| stream.transfer().is_some_and(|transfer| turn.responder.is_overdue(transfer));
+        let is_costly = |stream: &&DoqStream| is_slow(stream) || stream.has_many_pieces() || is_overdue(stream);
         let costly: Vec<StreamId> = self.streams.iter().filter(is_costly).map(|stream| stream.id).collect();
         for id in costly {
             self.cancel(id, DoqError::ExcessiveLoad, turn);
@@ -305,8 +265,7 @@ impl QuicConnection {
         let output = turn.responder.output.filled();
         let stream = &mut self.streams[at];
         let accepted = self.inner.send_stream(stream.id).write(output).unwrap_or(0);
-        stream.unacknowledged += accepted;
-        stream.pieces += usize::from(accepted > 0);
+        stream.accepted.add(accepted);
         stream.state = StreamState::Response(Buffer::from(&output[accepted..]), transfer);
         self.write(at, turn);
     }
@@ -378,8 +337,7 @@ impl QuicConnection {
             match self.inner.send_stream(stream.id).write(output.octets()) {
                 Ok(accepted) => {
                     output.consume(accepted);
-                    stream.unacknowledged += accepted;
-                    stream.pieces += 1;
+                    stream.accepted.add(accepted);
                     progress = true;
                 }
                 // If the client has stopped the stream, the event that follows removes it.
@@ -443,7 +401,7 @@ impl QuicConnection {
         }
     }
 
-    fn end<R: Responder>(&self, stream: &Stream, turn: &mut ConnectionTurn<'_, R>) {
+    fn end<R: Responder>(&self, stream: &DoqStream, turn: &mut ConnectionTurn<'_, R>) {
         if let StreamState::Late(ticket) = stream.state {
             turn.late.forget(ticket);
             turn.responder.late.forget(ticket);
@@ -461,8 +419,8 @@ impl QuicConnection {
 
     /// Its memory besides what every connection has, in octets.
     pub(super) fn memory(&self) -> usize {
-        let written: usize = self.streams.iter().map(|stream| stream.unacknowledged).sum();
-        let kept: usize = self.streams.iter().map(|stream| size_of::<Stream>() + stream.memory()).sum();
+        let written: usize = self.streams.iter().map(|stream| stream.accepted.unacknowledged).sum();
+        let kept: usize = self.streams.iter().map(|stream| size_of::<DoqStream>() + stream.memory()).sum();
         let more_streams = if self.may_open_more() && !self.is_idle() { MORE_STREAMS_MEMORY } else { 0 };
         kept + written.min(SEND_WINDOW as usize) + more_streams + self.frame_memory.octets()
     }
@@ -494,40 +452,11 @@ impl QuicConnection {
 
     /// Whether a response comes later that is worth waiting for.
     pub(super) fn awaits_late_response<R: Responder>(&self, responder: &StreamResponder<R>) -> bool {
-        let keeps_open = |stream: &Stream| match stream.state {
+        let keeps_open = |stream: &DoqStream| match stream.state {
             StreamState::Late(ticket) => responder.late.keeps_open(ticket),
             _ => false,
         };
         self.streams.iter().any(keeps_open)
-    }
-}
-
-impl Stream {
-    /// Whether its query is not complete.
-    fn is_query(&self) -> bool {
-        matches!(self.state, StreamState::Query(_))
-    }
-
-    /// Whether its response was accepted in more pieces than a client may cause.
-    fn has_many_pieces(&self) -> bool {
-        self.pieces > FREE_PIECES + self.unacknowledged / PIECE_MIN
-    }
-
-    fn transfer(&self) -> Option<&OutgoingTransfer> {
-        match &self.state {
-            StreamState::Response(_, transfer) => transfer.as_deref(),
-            _ => None,
-        }
-    }
-
-    fn memory(&self) -> usize {
-        let waiting = match &self.state {
-            StreamState::Query(query) => query.memory(),
-            StreamState::Delayed(query) => query.capacity(),
-            StreamState::Response(output, _) => output.memory(),
-            StreamState::Late(_) | StreamState::Sent => 0,
-        };
-        waiting + self.frames.octets() + self.pieces.saturating_sub(self.unacknowledged / PIECE_LEN) * PIECE_MEMORY
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod connection;
 mod connection_table;
+mod doq_stream;
 mod endpoint;
 mod frame_memory;
 mod initial_queue;
