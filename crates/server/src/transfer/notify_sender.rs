@@ -5,7 +5,11 @@
 //! target: a newer version waits until that is answered, or takes its place when it would be sent again. So a zone that changes all the
 //! time floods no target, and one that answers over TCP only is found.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+mod target;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,12 +24,11 @@ use super::query::{Authenticity, OutgoingQuery, QueryKind};
 use crate::rate_limited_log::RateLimitedLog;
 use crate::zone_id::ZoneId;
 use fastrand::Rng;
+use target::{InFlight, Notice, Target};
 
 /// RFC 1996 3.6: the time until a NOTIFY is sent again, and at the end given up. The first ones are short, since most losses are
 /// single packets; all together 2 minutes.
 const TIMEOUTS_MS: [u64; 6] = [2000, 4000, 8000, 16_000, 32_000, 60_000];
-/// As many tries are over UDP; the others are over TCP, which may pass where datagrams are lost.
-const UDP_TRIES: usize = 3;
 /// The most messages in flight to one target, so that a small secondary is not flooded.
 const MAX_PER_TARGET: usize = 64;
 /// The most messages in flight to all.
@@ -111,33 +114,6 @@ impl Unanswered {
             }
         }
     }
-}
-
-struct Target {
-    config: PeerConfig,
-    /// The zones in `queued` without a message in flight, in order; those that are not in it any more are skipped.
-    order: VecDeque<u32>,
-    queued: HashMap<u32, Notice>,
-    in_flight: HashMap<u16, InFlight>,
-    is_ready: bool,
-    /// Set when a message was given up, until the target answers.
-    is_silent: bool,
-}
-
-struct Notice {
-    zone: ZoneId,
-    /// The RDATA of the SOA record.
-    soa: Arc<[u8]>,
-}
-
-struct InFlight {
-    zone: ZoneId,
-    soa: Arc<[u8]>,
-    query: OutgoingQuery,
-    tries: usize,
-    at_ms: u64,
-    /// A response that cannot be verified was reported.
-    has_unverified: bool,
 }
 
 /// The number of a message in flight: the target, the ID of its datagrams.
@@ -423,14 +399,7 @@ impl NotifySender {
         if index == self.targets.len() {
             self.targets.push(None);
         }
-        self.targets[index] = Some(Target {
-            config: config.clone(),
-            order: VecDeque::new(),
-            queued: HashMap::new(),
-            in_flight: HashMap::new(),
-            is_ready: false,
-            is_silent: false,
-        });
+        self.targets[index] = Some(Target::new(config.clone()));
         self.by_peer.insert(peer, index);
         self.by_address.insert((config.address, index));
         index
@@ -452,65 +421,3 @@ impl NotifySender {
         }
     }
 }
-
-impl InFlight {
-    fn transport(&self, id: NotifyId) -> NotifyTransport<'_> {
-        match self.tries > UDP_TRIES {
-            true => NotifyTransport::Stream { zone: self.zone, id },
-            false => NotifyTransport::Datagram(self.query.octets()),
-        }
-    }
-}
-
-impl Target {
-    /// Forgets zones that are not queued any more, once they are most: a target that does not answer may keep its queue for days, while
-    /// zones come and go.
-    fn drop_old_order(&mut self) {
-        if self.order.len() > 2 * self.queued.len() + MAX_PER_TARGET {
-            let mut seen = HashSet::new();
-            self.order.retain(|zone| self.queued.contains_key(zone) && seen.insert(*zone));
-        }
-    }
-
-    /// As many tries a first message counts as: only some are over UDP. A handshake takes longer than a datagram.
-    fn first_tries(&self) -> usize {
-        if self.config.tls == 0 { 1 } else { UDP_TRIES + 1 }
-    }
-
-    fn is_in_flight(&self, zone: u32) -> bool {
-        self.in_flight.values().any(|message| message.zone.index == zone)
-    }
-
-    /// A message is answered or given up: a newer one about its zone may follow.
-    fn end(&mut self, id: u16) -> Option<InFlight> {
-        let message = self.in_flight.remove(&id)?;
-        if self.queued.contains_key(&message.zone.index) {
-            self.order.push_back(message.zone.index);
-        }
-        Some(message)
-    }
-
-    /// Takes the oldest message out of the queue, one that waits for another in flight at last; returns its zone.
-    fn pop_oldest(&mut self) -> Option<u32> {
-        let waits = |zone: &u32| self.queued.contains_key(zone);
-        let oldest = self.order.iter().position(waits);
-        let ahead = self.order.drain(..oldest.map_or(self.order.len(), |at| at + 1)).next_back();
-        let zone = oldest.and(ahead).or_else(|| self.queued.keys().next().copied())?;
-        self.queued.remove(&zone);
-        Some(zone)
-    }
-
-    /// Forgets what is in flight about a zone.
-    fn forget_in_flight(&mut self, zone: u32, index: usize, timeouts: &mut BTreeSet<(u64, usize, u16)>) {
-        self.in_flight.retain(|id, message| {
-            let is_other = message.zone.index != zone;
-            if !is_other {
-                timeouts.remove(&(message.at_ms, index, *id));
-            }
-            is_other
-        });
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -16,6 +16,8 @@ mod restore;
 mod secondary;
 mod status;
 #[cfg(test)]
+mod stored_tests;
+#[cfg(test)]
 mod tests;
 
 use std::collections::HashSet;
