@@ -1,7 +1,9 @@
 //! The engine against simulated primaries, network and writer, in simulated time.
 
+mod clock_tests;
 mod faults;
 mod lost_transfers;
+mod notify_tests;
 mod sink;
 mod slow_primaries;
 mod tests;
@@ -405,6 +407,40 @@ impl Simulation {
         };
         let command = TransferCommand::Reconfigure { zone, primaries: primaries.into(), limits };
         self.engine.command(command, self.world.now);
+    }
+
+    /// All zones change at all their primaries, which send no NOTIFY.
+    fn raise_serials(&mut self) {
+        self.world.serials.values_mut().for_each(|serial| *serial += 1);
+    }
+
+    /// A command checks all zones.
+    fn refresh_all(&mut self) {
+        for (zone, ..) in &self.zones {
+            self.engine.command(TransferCommand::Refresh(*zone), self.world.now);
+        }
+    }
+
+    /// The primaries of a zone get these TLS settings.
+    fn use_tls(&mut self, number: usize, tls: u32) {
+        let (zone, _, primaries) = self.zones[number].clone();
+        let primaries: Vec<PeerConfig> = primaries.into_iter().map(|primary| PeerConfig { tls, ..primary }).collect();
+        let limits = SecondaryLimits::default();
+        let command = TransferCommand::Reconfigure { zone, primaries: primaries.into(), limits };
+        self.engine.command(command, self.world.now);
+    }
+
+    /// Sends a target NOTIFY about a version of a zone.
+    fn send_notify(&mut self, number: usize, serial: u32, target: PeerConfig) {
+        let (zone, apex, _) = self.zones[number].clone();
+        let (soa, targets) = ([&[0, 0][..], &serial.to_be_bytes(), &[0; 16]].concat().into(), [target].into());
+        self.engine.command(TransferCommand::SendNotify { zone, apex, soa, targets }, self.world.now);
+    }
+
+    /// Fails if a zone is not current.
+    #[track_caller]
+    fn assert_current(&self, why: &str) {
+        assert_eq!(self.outdated(), [] as [usize; 0], "{why}");
     }
 
     /// The zones that are not served with the highest serial of their primaries.

@@ -8,12 +8,10 @@ use super::*;
 fn rfc_1035_3_3_13_zones_of_a_primary_without_tcp_wait_for_retry() {
     let mut simulation = Simulation::new(200, &[&[1], &[2]], 1);
     simulation.run_until(10_000);
-    assert_eq!(simulation.outdated(), [] as [usize; 0]);
+    simulation.assert_current("before the fault");
     simulation.world.faults.insert(1, Fault::NoTcp);
-    simulation.world.serials.values_mut().for_each(|serial| *serial += 1);
-    for (zone, ..) in simulation.zones.clone() {
-        simulation.engine.command(TransferCommand::Refresh(zone), simulation.world.now);
-    }
+    simulation.raise_serials();
+    simulation.refresh_all();
     let mut probes_per_half = Vec::new();
     for half in 1..=2 {
         let before = simulation.world.probes;
@@ -25,7 +23,7 @@ fn rfc_1035_3_3_13_zones_of_a_primary_without_tcp_wait_for_retry() {
     assert_eq!(simulation.outdated().len(), 100);
     simulation.world.faults.clear();
     simulation.run_until(3_600_000 + 900_000);
-    assert_eq!(simulation.outdated(), [] as [usize; 0]);
+    simulation.assert_current("without the fault");
 }
 
 /// Zones that are current are confirmed by datagrams, and those that have another primary are transferred from that.
@@ -33,7 +31,7 @@ fn rfc_1035_3_3_13_zones_of_a_primary_without_tcp_wait_for_retry() {
 fn a_primary_without_tcp_delays_neither_the_checks_of_current_zones_nor_other_primaries() {
     let mut simulation = Simulation::new(200, &[&[1], &[1, 2]], 1);
     simulation.run_until(10_000);
-    assert_eq!(simulation.outdated(), [] as [usize; 0]);
+    simulation.assert_current("before the fault");
     simulation.world.faults.insert(1, Fault::NoTcp);
     for number in (0..20).step_by(2).chain((1..200).step_by(2)) {
         simulation.change(number, true);
@@ -49,17 +47,16 @@ fn a_primary_without_tcp_delays_neither_the_checks_of_current_zones_nor_other_pr
 #[test]
 fn a_refresh_by_command_tries_transfers_at_once() {
     let mut simulation = Simulation::new(1, &[&[1]], 1);
-    let (zone, ..) = simulation.zones[0];
     simulation.run_until(10_000);
     simulation.world.faults.insert(1, Fault::NoTcp);
-    simulation.world.serials.values_mut().for_each(|serial| *serial += 1);
+    simulation.raise_serials();
     for minute in 1..30 {
-        simulation.engine.command(TransferCommand::Refresh(zone), simulation.world.now);
+        simulation.refresh_all();
         simulation.run_until(minute * 60_000);
     }
     assert_eq!(simulation.outdated(), [0]);
     simulation.world.faults.clear();
-    simulation.engine.command(TransferCommand::Refresh(zone), simulation.world.now);
+    simulation.refresh_all();
     simulation.run_until(30 * 60_000 - 50_000);
-    assert_eq!(simulation.outdated(), [] as [usize; 0]);
+    simulation.assert_current("tried at once");
 }

@@ -31,9 +31,9 @@ fn a_primary_that_answers_checks_and_stalls_a_transfer_is_not_unreachable() {
     let mut simulation = Simulation::new(1, &[&[1]], 1);
     simulation.run_until(10_000);
     simulation.world.faults.insert(1, Fault::SlowTransfers);
-    simulation.world.serials.values_mut().for_each(|serial| *serial += 1);
+    simulation.raise_serials();
     let (zone, ..) = simulation.zones[0];
-    simulation.engine.command(TransferCommand::Refresh(zone), simulation.world.now);
+    simulation.refresh_all();
     simulation.run_until(30_000);
     assert_eq!(simulation.world.failures, ["the primary has sent nothing for 10 s"]);
     let failures = simulation.engine.status(zone).map(|status| status.failures);
@@ -45,17 +45,16 @@ fn a_primary_that_answers_checks_and_stalls_a_transfer_is_not_unreachable() {
 #[test]
 fn a_primary_that_is_slow_over_a_stream_delays_no_newer_version_of_another_one() {
     let mut simulation = Simulation::new(1, &[&[1, 2]], 1);
-    let (zone, ..) = simulation.zones[0];
     simulation.run_until(10_000);
     simulation.world.faults.insert(1, Fault::NoUdp);
-    simulation.engine.command(TransferCommand::Refresh(zone), simulation.world.now);
+    simulation.refresh_all();
     simulation.run_until(20_000);
-    assert_eq!(simulation.outdated(), [] as [usize; 0], "from now on, the first primary is asked over TCP");
+    simulation.assert_current("from now on, the first primary is asked over TCP");
     simulation.world.faults.insert(1, Fault::Off);
     *simulation.world.serials.get_mut(&(2, "zone0.example.".into())).expect("it has the zone") += 1;
-    simulation.engine.command(TransferCommand::Refresh(zone), simulation.world.now);
+    simulation.refresh_all();
     simulation.run_until(22_900);
     assert_eq!(simulation.outdated(), [0]);
     simulation.run_until(23_500);
-    assert_eq!(simulation.outdated(), [] as [usize; 0]);
+    simulation.assert_current("the newer version is transferred");
 }

@@ -58,13 +58,13 @@ fn a_reconfiguration_during_transfers_does_not_keep_a_primary_dead() {
         simulation.run_until(at_ms);
         (0..20).for_each(|number| simulation.reconfigure(number, 1000));
         simulation.run_until(10_000);
-        assert_eq!(simulation.outdated(), [] as [usize; 0], "reconfigured at {at_ms} ms");
+        simulation.assert_current(&format!("reconfigured at {at_ms} ms"));
         simulation.world.faults.insert(1, Fault::Dead);
         simulation.run_until(1_000_000);
         simulation.world.faults.clear();
-        simulation.world.serials.values_mut().for_each(|serial| *serial += 1);
+        simulation.raise_serials();
         simulation.run_until(2_500_000);
-        assert_eq!(simulation.outdated(), [] as [usize; 0], "reconfigured at {at_ms} ms");
+        simulation.assert_current(&format!("reconfigured at {at_ms} ms"));
     }
 }
 
@@ -74,7 +74,7 @@ fn rfc_1995_2_an_earlier_serial_in_response_to_ixfr_causes_no_axfr() {
     for primaries in [&[1, 2][..], &[1]] {
         let mut simulation = Simulation::new(10, &[primaries], 1);
         simulation.run_until(5_000);
-        assert_eq!(simulation.outdated(), [] as [usize; 0]);
+        simulation.assert_current("before the first fault");
         let whole_transfers = simulation.world.whole_transfers;
         simulation.world.faults.insert(1, Fault::OlderTransfers);
         (0..10).for_each(|number| simulation.change(number, true));
@@ -85,7 +85,7 @@ fn rfc_1995_2_an_earlier_serial_in_response_to_ixfr_causes_no_axfr() {
         assert!(simulation.world.failures.iter().all(|failure| failure.contains("is earlier than")));
         simulation.world.faults.clear();
         simulation.run_until(3_600_000);
-        assert_eq!(simulation.outdated(), [] as [usize; 0]);
+        simulation.assert_current("without the fault");
     }
 }
 
@@ -102,7 +102,7 @@ fn an_earlier_serial_in_response_to_axfr_is_not_received() {
     assert!(!failures.is_empty() && failures.iter().all(|failure| failure.contains("is earlier than")), "{failures:?}");
     simulation.world.faults.clear();
     simulation.run_until(3_600_000);
-    assert_eq!(simulation.outdated(), [] as [usize; 0]);
+    simulation.assert_current("without the fault");
 }
 
 /// One fault at one of two primaries never harms the zones of the other.
@@ -155,7 +155,7 @@ fn primaries_that_are_off_do_not_delay_transfers_from_others() {
     simulation.world.faults.clear();
     let now_ms = simulation.world.now.ms;
     simulation.run_until(now_ms + 600_000);
-    assert_eq!(simulation.outdated(), [] as [usize; 0]);
+    simulation.assert_current("all primaries are back");
 }
 
 /// A thousand zones come over few connections; a primary that closes after each answer gets one connection per zone.
@@ -176,10 +176,7 @@ fn connections_are_reused_where_the_primary_allows_it() {
 fn idle_connections_are_closed_and_encrypted_ones_later() {
     for (tls, open) in [(0, [0, 0]), (1, [1, 0])] {
         let mut simulation = Simulation::new(1, &[&[1]], 1);
-        let (zone, ..) = simulation.zones[0];
-        let primaries = [PeerConfig { tls, ..PeerConfig::plain(([192, 0, 2, 1], 53).into()) }].into();
-        let limits = SecondaryLimits::default();
-        simulation.engine.command(TransferCommand::Reconfigure { zone, primaries, limits }, simulation.world.now);
+        simulation.use_tls(0, tls);
         let ended_ms = (0..4000).find(|at_ms| {
             simulation.run_until(*at_ms);
             simulation.outdated().is_empty()
@@ -198,14 +195,11 @@ fn idle_connections_are_closed_and_encrypted_ones_later() {
 fn no_exchange_begins_on_a_connection_from_before_a_reload_of_tls() {
     for (is_replaced, opened) in [(false, 2), (true, 3)] {
         let mut simulation = Simulation::new(1, &[&[1]], 1);
-        let (zone, ..) = simulation.zones[0];
-        let primaries = [PeerConfig { tls: 1, ..PeerConfig::plain(([192, 0, 2, 1], 53).into()) }].into();
-        let limits = SecondaryLimits::default();
-        simulation.engine.command(TransferCommand::Reconfigure { zone, primaries, limits }, simulation.world.now);
+        simulation.use_tls(0, 1);
         // Transferred, and the connection is closed again. Then the next one is never idle for long.
         for turn in 0..40 {
             simulation.run_until(10_000 + turn * 100);
-            simulation.engine.command(TransferCommand::Refresh(zone), simulation.world.now);
+            simulation.refresh_all();
             if is_replaced && turn == 20 {
                 simulation.engine.command(TransferCommand::TlsReplaced, simulation.world.now);
             }
@@ -219,12 +213,9 @@ fn no_exchange_begins_on_a_connection_from_before_a_reload_of_tls() {
 fn checks_of_a_primary_with_tls_go_over_its_stream() {
     for (tls, opened) in [(0, 1), (1, 2)] {
         let mut simulation = Simulation::new(1, &[&[1]], 1);
-        let (zone, ..) = simulation.zones[0];
-        let primaries = [PeerConfig { tls, ..PeerConfig::plain(([192, 0, 2, 1], 53).into()) }].into();
-        let limits = SecondaryLimits::default();
-        simulation.engine.command(TransferCommand::Reconfigure { zone, primaries, limits }, simulation.world.now);
+        simulation.use_tls(0, tls);
         simulation.run_until(10_000);
-        simulation.engine.command(TransferCommand::Refresh(zone), simulation.world.now);
+        simulation.refresh_all();
         simulation.run_until(20_000);
         assert_eq!((simulation.outdated().len(), simulation.world.opened), (0, opened), "{tls}");
     }
@@ -254,7 +245,7 @@ fn a_primary_that_refuses_queries_when_it_sends_notify_is_asked_again_soon() {
         for host in 1..=2 {
             simulation.world.faults.insert(host, Fault::Refusing);
         }
-        simulation.world.serials.values_mut().for_each(|serial| *serial += 1);
+        simulation.raise_serials();
         for (zone, _, primaries) in simulation.zones.clone() {
             let (serial, from) = (Some(101), primaries[0].address.ip());
             simulation.engine.command(TransferCommand::NotifyReceived { zone, serial, from }, simulation.world.now);
@@ -263,7 +254,7 @@ fn a_primary_that_refuses_queries_when_it_sends_notify_is_asked_again_soon() {
         assert_eq!(simulation.outdated().len(), 20);
         simulation.world.faults.clear();
         simulation.run_until(10_000 + seconds * 1000 + 20_000);
-        assert_eq!(simulation.outdated(), [] as [usize; 0], "refusing for {seconds} s");
+        simulation.assert_current(&format!("refusing for {seconds} s"));
     }
 }
 
@@ -273,13 +264,11 @@ fn a_primary_that_refuses_queries_over_udp_is_asked_over_tcp() {
     let mut simulation = Simulation::new(40, &[&[1], &[1, 2]], 1);
     simulation.world.faults.insert(1, Fault::RefusesUdp);
     simulation.run_until(10_000);
-    assert_eq!(simulation.outdated(), [] as [usize; 0]);
-    simulation.world.serials.values_mut().for_each(|serial| *serial += 1);
-    for (zone, ..) in simulation.zones.clone() {
-        simulation.engine.command(TransferCommand::Refresh(zone), simulation.world.now);
-    }
+    simulation.assert_current("over TCP");
+    simulation.raise_serials();
+    simulation.refresh_all();
     simulation.run_until(12_000);
-    assert_eq!(simulation.outdated(), [] as [usize; 0]);
+    simulation.assert_current("after the change");
 }
 
 /// As for a primary with EDNS, two checks and one transfer of each zone.
@@ -291,10 +280,8 @@ fn rfc_6891_7_a_primary_that_answers_formerr_to_opt_is_asked_without() {
     }
     simulation.run_until(10_000);
     assert_eq!((simulation.outdated(), simulation.world.failures.len()), (vec![], 0));
-    simulation.world.serials.values_mut().for_each(|serial| *serial += 1);
-    for (zone, ..) in simulation.zones.clone() {
-        simulation.engine.command(TransferCommand::Refresh(zone), simulation.world.now);
-    }
+    simulation.raise_serials();
+    simulation.refresh_all();
     simulation.run_until(20_000);
     assert_eq!((simulation.outdated(), simulation.world.failures.len()), (vec![], 0));
 }
@@ -304,14 +291,14 @@ fn rfc_7766_5_a_primary_without_udp_is_asked_over_tcp() {
     let mut simulation = Simulation::new(40, &[&[1]], 1);
     simulation.world.faults.insert(1, Fault::NoUdp);
     simulation.run_until(10_000);
-    assert_eq!(simulation.outdated(), [] as [usize; 0]);
+    simulation.assert_current("over TCP");
     for (number, seconds) in [(3, 20), (4, 2)] {
         simulation.world.serials.insert((1, format!("zone{number}.example.")), 101);
         let (zone, ..) = simulation.zones[number];
         simulation.engine.command(TransferCommand::Refresh(zone), simulation.world.now);
         let now_ms = simulation.world.now.ms;
         simulation.run_until(now_ms + seconds * 1000);
-        assert_eq!(simulation.outdated(), [] as [usize; 0], "the second time at once");
+        simulation.assert_current("the second time at once");
     }
 }
 
@@ -410,153 +397,9 @@ fn the_log_says_why_a_zone_is_transferred_as_a_whole() {
     let log = text.clone();
     let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || log.clone()).finish();
     tracing::subscriber::with_default(subscriber, || simulation.run_until(700_000));
-    assert_eq!(simulation.outdated(), [] as [usize; 0]);
+    simulation.assert_current("as a whole");
     let log = String::from_utf8(text.0.lock().expect("no panic").clone()).expect("UTF-8");
     let reason =
         "IXFR failed, requesting the whole zone: the primary answers NOTIMP zone=zone0.example. primary=192.0.2.1:53";
     assert!(log.contains(reason), "{log}");
-}
-
-#[test]
-fn notify_reaches_its_targets_through_loss() {
-    let mut simulation = Simulation::new(20, &[&[1]], 3);
-    simulation.world.faults.insert(9, Fault::Lossy);
-    simulation.run_until(5000);
-    for number in 0..20 {
-        let (zone, apex, _) = simulation.zones[number].clone();
-        let soa: Arc<[u8]> = [&[0, 0][..], &101u32.to_be_bytes(), &[0; 16]].concat().into();
-        let targets: Arc<[PeerConfig]> = [PeerConfig::plain(([192, 0, 2, 9], 53).into())].into();
-        simulation.engine.command(TransferCommand::SendNotify { zone, apex, soa, targets }, simulation.world.now);
-    }
-    simulation.run_until(200_000);
-    let counters = simulation.engine.notify_counters();
-    assert_eq!(counters.answered + counters.given_up, 20);
-    assert!(counters.answered >= 10, "{counters:?}");
-}
-
-/// Its secondaries are to have the version that it is frozen with.
-#[test]
-fn what_is_announced_of_a_zone_goes_on_when_it_is_frozen() {
-    let mut simulation = Simulation::new(1, &[&[1]], 3);
-    simulation.run_until(5000);
-    let (zone, apex, _) = simulation.zones[0].clone();
-    let soa: Arc<[u8]> = [&[0, 0][..], &101u32.to_be_bytes(), &[0; 16]].concat().into();
-    let targets: Arc<[PeerConfig]> = [PeerConfig::plain(([192, 0, 2, 9], 53).into())].into();
-    for command in [TransferCommand::SendNotify { zone, apex, soa, targets }, TransferCommand::EndRefresh(zone)] {
-        simulation.engine.command(command, simulation.world.now);
-    }
-    simulation.run_until(200_000);
-    assert_eq!(simulation.engine.notify_counters().answered, 1);
-    assert!(simulation.engine.status(zone).is_none());
-}
-
-/// A target behind a firewall gets NOTIFY over TCP, and one with TLS settings over its stream only.
-#[test]
-fn notify_goes_over_a_stream_where_datagrams_do_not_arrive_or_are_not_wanted() {
-    for (fault, tls, seconds) in [(Fault::NoUdp, 0, 20), (Fault::None, 1, 1)] {
-        let mut simulation = Simulation::new(20, &[&[1]], 3);
-        simulation.world.faults.insert(9, fault);
-        simulation.run_until(5000);
-        let targets: Arc<[PeerConfig]> = [PeerConfig { tls, ..PeerConfig::plain(([192, 0, 2, 9], 53).into()) }].into();
-        for (zone, apex, _) in simulation.zones.clone() {
-            let soa: Arc<[u8]> = [&[0, 0][..], &101u32.to_be_bytes(), &[0; 16]].concat().into();
-            let targets = targets.clone();
-            simulation.engine.command(TransferCommand::SendNotify { zone, apex, soa, targets }, simulation.world.now);
-        }
-        simulation.run_until(5000 + seconds * 1000);
-        assert_eq!(simulation.engine.notify_counters().answered, 20, "{fault:?}, TLS {tls}");
-        assert!(simulation.world.opened <= 1 + 4, "{} connections", simulation.world.opened);
-        simulation.run_until(100_000);
-        assert_eq!(simulation.world.connections.len(), 0, "they are closed");
-    }
-}
-
-/// RFC 1996 3.6: each is sent until it is answered. The answer to an earlier version is none to a later one, which the target may never have read.
-#[test]
-fn a_notify_over_a_stream_is_repeated_until_it_is_answered_itself() {
-    for delay_ms in 0..80 {
-        let mut simulation = Simulation::new(1, &[&[1]], 3);
-        simulation.world.faults.insert(9, Fault::OnePerConnection);
-        simulation.run_until(5000);
-        let (zone, apex, _) = simulation.zones[0].clone();
-        let targets: Arc<[PeerConfig]> =
-            [PeerConfig { tls: 1, ..PeerConfig::plain(([192, 0, 2, 9], 53).into()) }].into();
-        for (serial, at_ms) in [(101u32, 5000 + delay_ms), (102, 100_000)] {
-            let soa: Arc<[u8]> = [&[0, 0][..], &serial.to_be_bytes(), &[0; 16]].concat().into();
-            let (apex, targets) = (apex.clone(), targets.clone());
-            simulation.engine.command(TransferCommand::SendNotify { zone, apex, soa, targets }, simulation.world.now);
-            simulation.run_until(at_ms);
-        }
-        assert!(simulation.world.notified.contains(&102), "{delay_ms} ms: {:?}", simulation.world.notified);
-    }
-}
-
-/// An operator or NTP sets the clock: no zone expires because of that, and none waits for years for its next check.
-#[test]
-fn setting_the_clock_neither_expires_zones_nor_delays_their_checks() {
-    const YEARS_S: i64 = 10 * 365 * 86_400;
-    for step_s in [YEARS_S, -600_000] {
-        let mut simulation = Simulation::new(40, &[&[1]], 3);
-        simulation.run_until(10_000);
-        assert_eq!(simulation.outdated().len(), 0);
-        simulation.world.clock_step_s = step_s;
-        simulation.world.set_time(10_000);
-        simulation.engine.step(simulation.world.now, &mut simulation.world);
-        let lifetimes = simulation.world.refreshed.values();
-        let lifetimes = lifetimes.map(|timers| i64::from(timers.expires_at_s) - i64::from(simulation.world.now.s));
-        let lifetimes: Vec<i64> = lifetimes.collect();
-        // RFC 7314 3.2: the EXPIRE option, which is computed from them, is right at once.
-        assert!(lifetimes.len() == 40 && lifetimes.iter().all(|s| (4900..=5000).contains(s)), "{lifetimes:?}");
-        simulation.run_until(21_000);
-        assert_eq!(simulation.world.expired.len(), 0, "{step_s}");
-        let status = simulation.engine.status(simulation.zones[0].0).expect("it is a zone");
-        let lifetime_s = i64::from(status.expires_at_s) - i64::from(simulation.world.now.s);
-        assert!((4000..=5000).contains(&lifetime_s), "{step_s}: expires in {lifetime_s} s by the new clock");
-        // No NOTIFY arrives: the next check must find the change.
-        let serials = &mut simulation.world.serials;
-        serials.values_mut().for_each(|serial| *serial += 1);
-        simulation.run_until(700_000);
-        assert_eq!(simulation.outdated(), [] as [usize; 0], "{step_s}");
-        let timers = simulation.world.refreshed.values().next().expect("all were refreshed");
-        assert!(timers.check_at_s.abs_diff(simulation.world.now.s) <= 600, "stored times are those of the new clock");
-        simulation.world.faults.insert(1, Fault::Dead);
-        simulation.run_until(700_000 + 6_000_000);
-        assert_eq!(simulation.world.expired.len(), 40, "{step_s}: zones still expire");
-    }
-}
-
-/// More zones than are reported at once; the clock is set again meanwhile.
-#[test]
-fn all_zones_have_times_by_the_new_clock_after_it_was_set() {
-    let mut simulation = Simulation::new(10_000, &[&[1]], 3);
-    simulation.run_until(100_000);
-    assert_eq!(simulation.outdated().len(), 0);
-    let before = simulation.world.refreshed.clone();
-    for step_s in [100_000, 300_000] {
-        simulation.world.clock_step_s = step_s;
-        simulation.world.set_time(100_000);
-        simulation.engine.step(simulation.world.now, &mut simulation.world);
-    }
-    simulation.run_until(100_000);
-    for (zone, timers) in &simulation.world.refreshed {
-        assert_eq!(timers.expires_at_s, before[zone].expires_at_s + 300_000);
-        assert_eq!(timers.check_at_s, before[zone].check_at_s + 300_000);
-    }
-    assert_eq!(before.len(), 10_000);
-}
-
-/// RFC 1034 4.3.5: the time of a suspend counts as any other time. Both clocks go on, and the engine gets no turn.
-#[test]
-fn zones_are_refreshed_or_expire_at_once_after_a_suspend() {
-    for (suspended_s, expired) in [(3000, 0), (86_400, 40)] {
-        let mut simulation = Simulation::new(40, &[&[1]], 3);
-        simulation.run_until(10_000);
-        simulation.world.serials.values_mut().for_each(|serial| *serial += 1);
-        let resumed_ms = 10_000 + suspended_s * 1000;
-        simulation.world.set_time(resumed_ms);
-        simulation.engine.step(simulation.world.now, &mut simulation.world);
-        assert_eq!(simulation.world.expired.len(), expired, "{suspended_s} s");
-        simulation.run_until(resumed_ms + 10_000);
-        assert_eq!((simulation.outdated().len(), simulation.world.expired.len()), (0, 0), "{suspended_s} s");
-    }
 }
