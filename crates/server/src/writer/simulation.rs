@@ -14,6 +14,7 @@ mod machine;
 mod network;
 mod operator;
 mod outage;
+mod process;
 mod tests;
 
 use std::collections::BTreeMap;
@@ -30,6 +31,7 @@ use configs::{CONFIGS, KEYS};
 use machine::{CLIENT, Machine, ReplyTo, WallClock};
 use network::{Arrival, Network, ProcessId, Sender, address};
 use operator::Operator;
+use process::Process;
 
 /// What time it is when a simulation starts: seconds since 1970.
 const START: Duration = Duration::from_secs(1_700_000_000);
@@ -365,7 +367,7 @@ impl World {
         Ok(())
     }
 
-    fn at_process(&mut self, id: ProcessId, act: impl FnOnce(&mut machine::Process, &mut Network)) {
+    fn at_process(&mut self, id: ProcessId, act: impl FnOnce(&mut Process, &mut Network)) {
         let machine = &self.machines[id.0];
         if machine.id() == id && machine.process.is_some() {
             let step_s = machine.clock.step_s;
@@ -382,7 +384,7 @@ impl World {
     fn at_client(
         &mut self,
         stream: u64,
-        act: impl FnOnce(&mut machine::Process, crate::transfer::link::ConnectionId, &mut Network),
+        act: impl FnOnce(&mut Process, crate::transfer::link::ConnectionId, &mut Network),
     ) {
         let Some(stream) = self.network.streams.get(&stream) else { return };
         let (client, connection) = (stream.client, stream.connection);

@@ -145,6 +145,14 @@ pub(crate) mod deferred {
         JOBS.replace(jobs)
     }
 
+    /// Calls `work`; the jobs that it has for pools are added to `jobs`.
+    pub fn collect<T>(jobs: &mut Vec<DeferredJob>, work: impl FnOnce() -> T) -> T {
+        replace(Some(std::mem::take(jobs)));
+        let result = work();
+        *jobs = replace(None).unwrap_or_default();
+        result
+    }
+
     pub fn is_active() -> bool {
         JOBS.with_borrow(Option::is_some)
     }

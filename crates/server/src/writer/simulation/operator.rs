@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 
 use super::lists::Lists;
-use super::machine::{Machine, SentEdit};
+use super::machine::Machine;
 use super::network::{Network, ProcessId};
+use super::process::SentEdit;
 use super::{PRIMARY, replace_text, zone_text};
 use crate::added_zones::Edit;
 use crate::report::Report;
