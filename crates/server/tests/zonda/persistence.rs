@@ -2,83 +2,17 @@
 
 use std::fs;
 use std::io::Write;
-use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use wire::message::Rcode;
 
-use crate::harness::{
-    Daemon, NOERROR, NXDOMAIN, REFUSED, SERVFAIL, TestFolder, eventually, report_skipped, uninterrupted,
+use crate::harness::{NOERROR, NXDOMAIN, REFUSED, SERVFAIL, TestFolder, report_skipped};
+use crate::persistent_servers::{
+    LARGE, SLOW, add, journal_files, primary, secondary, updated, updater, wait_for_journal, write_primary_config, zone,
 };
 use crate::update_client::{self, Client};
 use crate::zone_status::{serves, status, wait_for};
-
-/// A zone with these timers and addresses.
-pub fn zone(serial: u32, timers: &str, hosts: u32) -> String {
-    let head =
-        format!("$TTL 1h\n@ SOA ns.example.net. host.example.net. {serial} {timers} 300\n@ NS ns.example.net.\n");
-    (0..hosts).fold(head, |text, host| text + &format!("h{host} A 192.0.2.1\n"))
-}
-
-pub const SLOW: &str = "3600 3600 86400";
-
-pub fn primary(folder: &TestFolder) -> Daemon {
-    folder
-        .write("zonda.toml", "[[zone]]\nname = \"a.example\"\nfile = \"a.zone\"\nallow-transfer = [\"127.0.0.0/8\"]\n");
-    folder.serve_with_config()
-}
-
-/// Starts a secondary of the zones `a.example` and, if there are more, `b.example`...
-pub fn secondary(folder: &TestFolder, primary: &str, names: &[&str]) -> Daemon {
-    let limits = "min-refresh-s = 1\nmin-retry-s = 1\nmin-expire-s = 1\nallow-transfer = [\"127.0.0.0/8\"]\n";
-    let zones = names.iter().map(|name| format!("[[zone]]\nname = \"{name}\"\nprimaries = [\"{primary}\"]\n{limits}"));
-    folder.write("zonda.toml", &zones.collect::<String>());
-    folder.serve_with_config()
-}
-
-/// The files of the journal whose names begin with this.
-fn journal_files(folder: &TestFolder, prefix: &str) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder.path().join("state/zonda/journal")).expect("there is a journal");
-    let paths = entries.map(|entry| entry.expect("it can be listed").path());
-    paths.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix))).collect()
-}
-
-/// Waits until the journal contains these octets: the changes are synced.
-fn wait_for_journal(folder: &TestFolder, octets: &[u8]) {
-    let contains =
-        |path: &PathBuf| fs::read(path).expect("it is readable").windows(octets.len()).any(|part| part == octets);
-    assert!(eventually(|| journal_files(folder, "").iter().any(contains)), "not in the journal");
-}
-
-/// Adds `u{number}` to the zone, or `None` without a response.
-pub fn add(socket: &UdpSocket, number: u16) -> Option<u8> {
-    let record = update_client::add(&format!("u{number}.a.example"), 1);
-    socket.send(&update_client::update(number, vec![record]).to_wire()).ok()?;
-    let mut response = [0; 512];
-    loop {
-        let len = uninterrupted(|| socket.recv(&mut response)).ok()?;
-        if len > 3 && response[..2] == number.to_be_bytes() {
-            return Some(response[3] & 15);
-        }
-    }
-}
-
-pub fn updater(server: SocketAddr) -> UdpSocket {
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    socket.connect(server).expect("loopback");
-    socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
-    socket
-}
-
-/// A primary of `a.example` that anybody on this machine may update, in the state-dir that systemd gives.
-fn updated(folder: &TestFolder) {
-    folder.write("a.zone", &zone(1, SLOW, 1));
-    folder.write("b.zone", &zone(1, SLOW, 1));
-    let zones = "[[zone]]\nname = \"a.example\"\nfile = \"a.zone\"\nallow-update = [\"127.0.0.1\"]\n\
-                 allow-transfer = [\"127.0.0.1\"]\n[[zone]]\nname = \"b.example\"\nfile = \"b.zone\"\n";
-    folder.write("zonda.toml", zones);
-}
 
 #[test]
 fn a_kill_at_any_moment_loses_no_acknowledged_update() {
@@ -324,8 +258,7 @@ fn an_expired_zone_stays_expired() {
     let daemon = secondary(&second, &address, &["a.example"]);
     assert_eq!(daemon.ask("h0.a.example").rcode(), SERVFAIL);
     wait_for(&second, "expired", |status| status["state"] == "expired");
-    first
-        .write("zonda.toml", "[[zone]]\nname = \"a.example\"\nfile = \"a.zone\"\nallow-transfer = [\"127.0.0.0/8\"]\n");
+    write_primary_config(&first);
     let _primary = first.serve_at(&address);
     wait_for(&second, "confirmed", serves(1));
     assert!(daemon.ask("h0.a.example").has("192.0.2.1"));
@@ -350,9 +283,6 @@ fn a_zone_that_was_removed_starts_anew() {
     let daemon = secondary(&second, &address, &["a.example"]);
     assert_eq!(daemon.ask("h0.a.example").rcode(), SERVFAIL);
 }
-
-/// A file that takes long enough to read that the zone is stored.
-const LARGE: u32 = 30_000;
 
 #[test]
 fn a_large_zone_file_is_read_again_only_if_it_was_changed() {
@@ -425,94 +355,6 @@ fn serials_that_a_restart_forgets_are_warned_of() {
         daemon.wait_for_log("ready served");
         assert_eq!(daemon.log().contains(warning), is_warned, "{}", daemon.log());
     }
-}
-
-#[test]
-fn a_damaged_image_is_reported_and_the_zone_transferred_anew() {
-    let (first, second) = (TestFolder::new(), TestFolder::new());
-    first.write("a.zone", &zone(1, SLOW, 3));
-    let primary = primary(&first);
-    let address = primary.address.to_string();
-    let daemon = secondary(&second, &address, &["a.example"]);
-    wait_for_journal(&second, b"example");
-    // A later batch, without which the image may be one that a crash has cut.
-    first.write("a.zone", &zone(2, SLOW, 3));
-    assert_eq!(first.reload().status, 0);
-    assert_eq!(second.zone(&["refresh", "a.example"]).status, 0);
-    wait_for(&second, "transferred", serves(2));
-    daemon.stop();
-    for path in journal_files(&second, "journal-") {
-        let mut octets = fs::read(&path).expect("it is readable");
-        let place = octets.windows(7).position(|part| part == b"example");
-        // Somewhere in the image, after the name of the record.
-        if let Some(octet) = place.and_then(|place| octets.get_mut(place + 60)) {
-            *octet ^= 4;
-            fs::write(&path, octets).expect("it is writable");
-        }
-    }
-    let daemon = secondary(&second, &address, &["a.example"]);
-    daemon.wait_for_log("damaged");
-    wait_for(&second, "transferred again", serves(2));
-}
-
-/// The image of a large zone has a file of its own.
-#[test]
-fn the_log_says_what_is_removed_with_a_damaged_image() {
-    let folder = TestFolder::new();
-    let text = "x".repeat(60);
-    let zone = (0..30_000).fold(zone(1, SLOW, 0), |zone, host| zone + &format!("h{host} TXT {host}{text}\n"));
-    folder.write("a.zone", &zone);
-    let config = "[[zone]]\nname = \"a.example\"\nfile = \"a.zone\"\nallow-update = [\"127.0.0.1\"]\n";
-    folder.write("zonda.toml", config);
-    let daemon = folder.serve_with_config();
-    assert_eq!(add(&updater(daemon.address), 7), Some(NOERROR));
-    daemon.stop();
-    let path = journal_files(&folder, "image-").pop().expect("an image");
-    let mut octets = fs::read(&path).expect("it is readable");
-    let middle = octets.len() / 2;
-    octets[middle] ^= 4;
-    fs::write(&path, &octets).expect("it is writable");
-    let daemon = folder.serve_with_config();
-    let line = daemon.wait_for_log("the stored version of the zone cannot be used, and is removed");
-    let file = path.file_name().expect("a file").to_string_lossy().into_owned();
-    let (image, kept_as) = (format!("image=\"{file}\""), format!("kept_as=\"{file}.damaged\""));
-    for part in ["zone=a.example.", "serial=", &image, &kept_as, "changes=1", "is damaged at offset"] {
-        assert!(line.contains(part), "{part}: {line}");
-    }
-    assert_eq!(daemon.ask("u7.a.example").rcode(), NXDOMAIN);
-    assert_eq!(add(&updater(daemon.address), 8), Some(NOERROR), "the zone is stored anew");
-    daemon.stop();
-    assert!(fs::read(path.with_extension("damaged")).expect("it is kept") == octets);
-}
-
-#[test]
-fn a_journal_of_another_format_or_that_cannot_be_opened_prevents_the_start() {
-    let folder = TestFolder::new();
-    folder.write("a.zone", &zone(1, SLOW, LARGE));
-    folder.write("zonda.toml", "[[zone]]\nname = \"a.example\"\nfile = \"a.zone\"\n");
-    folder.serve_with_config().stop();
-    let path = journal_files(&folder, "journal-").pop().expect("a segment");
-    let good = fs::read(&path).expect("it is readable");
-    let arguments = ["serve", "--listen", "127.0.0.1:0", "--config", "zonda.toml"];
-    fs::write(&path, future_format(&good)).expect("it is writable");
-    let output = folder.run(&arguments);
-    assert!(output.status != 0 && output.err.contains("format version 2 is not supported"), "{}", output.err);
-    assert!(output.err.contains("move the folder away"), "{}", output.err);
-    fs::remove_dir_all(path.parent().expect("it is in a folder")).expect("it is ours");
-    fs::write(path.parent().expect("it is in a folder"), "not a folder").expect("a file");
-    let output = folder.run(&arguments);
-    assert!(output.status != 0 && output.err.contains("journal"), "{}", output.err);
-}
-
-/// The segment with the format version that a later version of the program may write, in both copies of the header.
-fn future_format(segment: &[u8]) -> Vec<u8> {
-    let mut octets = segment.to_vec();
-    for copy in octets.chunks_exact_mut(40).take(2) {
-        copy[8] += 1;
-        let checksum = crc32c::crc32c(&copy[..36]);
-        copy[36..].copy_from_slice(&checksum.to_le_bytes());
-    }
-    octets
 }
 
 /// RFC 2136 3.5: an update is on disk before it is acknowledged. A process that was started without a journal has none after a reload either.

@@ -1,7 +1,7 @@
 //! A secondary becomes a primary with a zone file: whether the file wins over updates is decided as for any other primary.
 
 use crate::harness::{Daemon, NOERROR, TestFolder};
-use crate::persistence::{SLOW, add, primary, secondary, updater, zone};
+use crate::persistent_servers::{SLOW, add, primary, secondary, updater, zone};
 use crate::zone_status::{serves, wait_for};
 
 const OF_FILE: &str = "[[zone]]\nname = \"a.example\"\nfile = \"a.zone\"\nallow-update = [\"127.0.0.1\"]\n";
