@@ -11,6 +11,7 @@ use std::sync::mpsc::{Receiver, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use wire::message::{Message, Opcode, Rcode};
+use wire::serial::of_soa;
 use wire::{AddressPrefix, Name, Rtype};
 use zone::load;
 use zone::text::{self, Source};
@@ -94,8 +95,7 @@ fn receive(stream: &mut TcpStream) -> io::Result<Message> {
 /// The serial in the SOA record of the first answer record.
 fn serial(message: &Message) -> u32 {
     let rdata = &message.answer.first().expect("an answer").rdata;
-    let serial = rdata.len() - 20;
-    u32::from_be_bytes(rdata[serial..serial + 4].try_into().expect("four octets"))
+    of_soa(rdata).expect("whole SOA RDATA")
 }
 
 fn served_serial(stream: &mut TcpStream) -> u32 {

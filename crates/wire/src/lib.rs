@@ -8,6 +8,7 @@ pub mod name;
 pub mod rdata;
 pub mod rtype;
 pub mod serial;
+pub mod soa;
 pub mod tsig;
 
 pub use address_prefix::AddressPrefix;

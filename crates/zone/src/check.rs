@@ -4,7 +4,7 @@ mod records;
 
 use std::collections::HashMap;
 
-use wire::{NameRef, Rtype};
+use wire::{NameRef, Rtype, soa};
 
 use crate::build_options::BuildOptions;
 use crate::canonical_key::CanonicalKey;
@@ -115,9 +115,9 @@ impl<'n> NodeCheck<'n> {
 
     /// RFC 1035 5.2: one SOA record. NSD refuses a zone that repeats it; several different ones are an error, see [`check_apex`].
     fn check_repeated_soa(&mut self, first: &StagedRecord<'_>) {
-        // Names without case (RFC 4343 3), and five numbers of four octets.
+        // Names without case (RFC 4343 3); the numbers may have octets that are letters.
         let is_same = |raw: &&StagedRecord<'_>| {
-            raw.rdata.eq_ignore_ascii_case(first.rdata) && raw.rdata.last_chunk::<20>() == first.rdata.last_chunk()
+            raw.rdata.eq_ignore_ascii_case(first.rdata) && soa::numbers(raw.rdata) == soa::numbers(first.rdata)
         };
         if let Some(again) = self.of_type(Rtype::SOA).skip(1).find(is_same) {
             self.report(&check_list::REPEATED_SOA, again);

@@ -74,9 +74,6 @@ const IN_ZONE: u16 = 0x8000;
 const ENDS_IN_POINTER: u16 = 0x4000;
 const LEN: u16 = 0x3fff;
 
-/// The octets of a SOA record after its names (RFC 1035 3.3.13); other types with two names have nothing after them.
-const SOA_NUMBERS_LEN: usize = 20;
-
 // The bases of relocatable pointers.
 const BASE_APEX: u8 = 0;
 const BASE_OWNER: u8 = 1;

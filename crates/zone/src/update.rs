@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use wire::message::{Rcode, Record};
 use wire::serial::{is_later, of_soa};
-use wire::{Class, Message, Name, NameRef, Rtype, rdata};
+use wire::{Class, Message, Name, NameRef, Rtype, rdata, soa};
 
 use crate::canonical_form::canonical_rdata;
 use crate::canonical_key::CanonicalKey;
@@ -231,9 +231,9 @@ impl Update<'_> {
         if is_signed {
             return refuse(Rcode::REFUSED, "an update of a signed zone must bring a SOA record with a later serial");
         }
-        let (mut soa, at) = (soa.to_vec(), soa.len() - SOA_NUMBERS_LEN);
-        soa[at..at + 4].copy_from_slice(&rules.serial_policy.next(old, rules.now_s).to_be_bytes());
-        sets.put(Rtype::SOA, ttl, &soa);
+        let mut advanced = soa.to_vec();
+        soa::set_serial(&mut advanced, rules.serial_policy.next(old, rules.now_s));
+        sets.put(Rtype::SOA, ttl, &advanced);
         Ok(())
     }
 }
@@ -250,9 +250,6 @@ impl UpdatedOwner {
         self.sets.records().filter(move |record| !before.contains(record))
     }
 }
-
-/// The serial and the four other numbers that end SOA RDATA (RFC 1035 3.3.13).
-const SOA_NUMBERS_LEN: usize = 20;
 
 /// RFC 2136 3.4.2.2: adds a record, or replaces one.
 fn add(sets: &mut RecordSets, record: &Record, is_apex: bool) {

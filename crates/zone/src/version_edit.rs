@@ -1,6 +1,6 @@
 //! Versions that a server makes by itself from one that it serves: with another serial, or without a stale digest.
 
-use wire::{NameRef, Rtype};
+use wire::{NameRef, Rtype, soa};
 
 use crate::change::{ChangeRules, ChangeSet};
 use crate::finding::CheckMode;
@@ -18,9 +18,7 @@ impl Zone {
         let mut rdata = self.soa_rdata();
         let mut change = ChangeSet::new(self.apex());
         change.remove(self.apex(), Rtype::SOA, &rdata).expect(APEX);
-        // RFC 1035 3.3.13: five numbers at the end, the serial first.
-        let at = rdata.len() - 20;
-        rdata[at..at + 4].copy_from_slice(&serial.to_be_bytes());
+        soa::set_serial(&mut rdata, serial);
         change.add(self.apex(), Rtype::SOA, self.soa().ttl, &rdata).expect(APEX);
         let edited = self.edited(change);
         edited.without_stale_digest().unwrap_or(edited)

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use wire::serial::of_soa;
-use wire::{HEADER_LEN, Name, NameRef, Rtype};
+use wire::{HEADER_LEN, Name, NameRef, Rtype, soa};
 use zone::text::{self, RecordSink, Source, ZoneRecord};
 use zone::{Finding, Severity};
 
@@ -39,8 +39,6 @@ const MESSAGE_LEN: usize = 16_000;
 const FIXED_LEN: usize = 10;
 /// The fixed fields of a question: type, class.
 const QUESTION_FIXED_LEN: usize = 4;
-/// RFC 1035 3.3.13: the serial and four further fields of 32 bits end the RDATA of a SOA record.
-const SERIAL_FROM_END: usize = 20;
 /// The digits of a version.
 const VERSION_LEN: usize = 10;
 /// The label of the TXT record with the version.
@@ -90,7 +88,7 @@ fn encode_records(sinks: &[RecordCollector], apex: &Name, is_changing: bool) -> 
     let version_owner = version_owner.map_err(|_| "the zone's name is too long for a name below it")?;
     let mut writer = TransferWriter::new(apex);
     writer.push(&soa);
-    let first_serial = writer.stream.len() - SERIAL_FROM_END;
+    let first_serial = writer.stream.len() - soa::NUMBERS_LEN;
     let version_at = version_owner.map(|owner| {
         writer.push_version(owner.as_ref(), 0);
         writer.stream.len() - VERSION_LEN
@@ -99,7 +97,7 @@ fn encode_records(sinks: &[RecordCollector], apex: &Name, is_changing: bool) -> 
         writer.push(&record);
     }
     writer.push(&soa);
-    let serials_at = [first_serial, writer.stream.len() - SERIAL_FROM_END];
+    let serials_at = [first_serial, writer.stream.len() - soa::NUMBERS_LEN];
     let (stream, records) = writer.finish();
     let mut soa_writer = TransferWriter::new(apex);
     soa_writer.push(&soa);
@@ -133,8 +131,7 @@ impl EncodedZone {
     /// Writes the response to a SOA query, with id 0.
     pub fn write_soa_response(&self, version: u32, out: &mut Vec<u8>) {
         out.clone_from(&self.soa_response);
-        let serial_at = out.len() - SERIAL_FROM_END;
-        out[serial_at..serial_at + 4].copy_from_slice(&self.serial_of(version).to_be_bytes());
+        soa::set_serial(out, self.serial_of(version));
     }
 
     /// Sets what differs in a version, in a copy of the octets of `stream` from `start`, which are whole messages.
@@ -159,8 +156,7 @@ impl EncodedZone {
         let mut writer = TransferWriter::new(&self.apex);
         let push_soa = |writer: &mut TransferWriter<'_>, version| {
             let mut rdata = self.soa_rdata.clone();
-            let serial_at = rdata.len() - SERIAL_FROM_END;
-            rdata[serial_at..serial_at + 4].copy_from_slice(&self.serial_of(version).to_be_bytes());
+            soa::set_serial(&mut rdata, self.serial_of(version));
             let owner = self.apex.as_ref();
             writer.push(&StoredRecord { owner, rtype: Rtype::SOA, ttl: self.soa_ttl, rdata: &rdata });
         };

@@ -3,6 +3,8 @@
 
 use std::ops::RangeInclusive;
 
+use wire::soa;
+
 /// The intervals of a SOA record (RFC 1035 3.3.13), in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SoaTimers {
@@ -17,9 +19,8 @@ pub struct SoaTimers {
 impl SoaTimers {
     /// The intervals in SOA RDATA; `None` if it is too short.
     pub fn of_soa(rdata: &[u8]) -> Option<SoaTimers> {
-        let numbers = rdata.last_chunk::<20>()?;
-        let number = |at: usize| numbers[at..].first_chunk().map(|octets| u32::from_be_bytes(*octets));
-        Some(SoaTimers { refresh_s: number(4)?, retry_s: number(8)?, expire_s: number(12)? })
+        let [_, refresh_s, retry_s, expire_s, _] = soa::numbers(rdata)?;
+        Some(SoaTimers { refresh_s, retry_s, expire_s })
     }
 }
 

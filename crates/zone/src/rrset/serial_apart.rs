@@ -9,8 +9,9 @@
 use std::borrow::Cow;
 
 use wire::Rtype;
+use wire::soa::NUMBERS_LEN;
 
-use super::{Rrset, SERIAL_APART, SOA_NUMBERS_LEN, ZoneNode};
+use super::{Rrset, SERIAL_APART, ZoneNode};
 
 impl<'z> ZoneNode<'z> {
     /// The node of the apex of a zone without tables, without its serial. `None` if it has none already, or a signature over it.
@@ -36,7 +37,7 @@ impl<'z> ZoneNode<'z> {
     fn serial_at(&self) -> Option<usize> {
         let mut rrsets = self.rrsets();
         let soa = rrsets.find(|rrset| rrset.rtype == Rtype::SOA)?;
-        (soa.count == 1 && soa.signatures().is_empty()).then(|| self.value.len() - rrsets.rest.len() - SOA_NUMBERS_LEN)
+        (soa.count == 1 && soa.signatures().is_empty()).then(|| self.value.len() - rrsets.rest.len() - NUMBERS_LEN)
     }
 }
 
@@ -45,7 +46,7 @@ impl Rrset<'_> {
     #[inline]
     pub(crate) fn soa_numbers(&self) -> [u32; 5] {
         let stored = self.stored().next().expect("a SOA RRset has a record").bytes;
-        let numbers = stored.last_chunk::<SOA_NUMBERS_LEN>().expect("SOA RDATA has five numbers").as_chunks::<4>().0;
+        let numbers = stored.last_chunk::<NUMBERS_LEN>().expect("SOA RDATA has five numbers").as_chunks::<4>().0;
         let mut numbers: [u32; 5] = std::array::from_fn(|index| u32::from_be_bytes(numbers[index]));
         numbers[0] = self.serial.unwrap_or(numbers[0]);
         numbers
@@ -55,7 +56,7 @@ impl Rrset<'_> {
     #[inline]
     pub(super) fn put_serial(&self, out: &mut [u8]) {
         if let Some(serial) = self.serial.filter(|_| self.rtype == Rtype::SOA)
-            && let Some(numbers) = out.last_chunk_mut::<SOA_NUMBERS_LEN>()
+            && let Some(numbers) = out.last_chunk_mut::<NUMBERS_LEN>()
         {
             numbers[..4].copy_from_slice(&serial.to_be_bytes());
         }

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use wire::name::{Labels, labels_end};
-use wire::{MAX_NAME_LEN, Rtype, rdata};
+use wire::{MAX_NAME_LEN, Rtype, rdata, soa};
 
 use super::{
     BASE_APEX, BASE_OWNER, BASE_RRSET, BELOW_DNAME, COUNT, CUT, DNAME, ENDS_IN_POINTER, FULL_HEAD, INTERNED, LEN,
-    MAX_RRSET_OFFSET, OCCLUDED, RECORD_HEAD_LEN, RdataLayout, SHARED_HEAD, SIGNED, SOA_NUMBERS_LEN, missing_len, nsec3,
-    rdata_layout, signature, split_pointer,
+    MAX_RRSET_OFFSET, OCCLUDED, RECORD_HEAD_LEN, RdataLayout, SHARED_HEAD, SIGNED, missing_len, nsec3, rdata_layout,
+    signature, split_pointer,
 };
 use crate::canonical_key::KeyInfo;
 use crate::intern::InternTables;
@@ -244,7 +244,7 @@ impl NodeValidator {
     fn check_two_names(&mut self, rtype: Rtype, rdata: &[u8], start: usize) -> Option<usize> {
         let (end, _, first) = self.check_name(rdata, 0, start)?;
         let (end, _, second) = self.check_name(rdata, end, start)?;
-        let numbers = if rtype == Rtype::SOA { SOA_NUMBERS_LEN } else { 0 };
+        let numbers = if rtype == Rtype::SOA { soa::NUMBERS_LEN } else { 0 };
         (rdata.len() - end == numbers).then_some(first.max(second))
     }
 

@@ -1,11 +1,11 @@
 //! Copies stored RRsets into messages and relocates their compression pointers.
 
 use wire::name::{labels_end, skip_name};
-use wire::{MAX_NAME_LEN, Rtype};
+use wire::{MAX_NAME_LEN, Rtype, soa};
 
 use super::{
-    BASE_RRSET, ENDS_IN_POINTER, LEN, RECORD_HEAD_LEN, RdataLayout, Rrset, SOA_NUMBERS_LEN, StoredRdata, nsec3,
-    rdata_layout, split_pointer,
+    BASE_RRSET, ENDS_IN_POINTER, LEN, RECORD_HEAD_LEN, RdataLayout, Rrset, StoredRdata, nsec3, rdata_layout,
+    split_pointer,
 };
 
 /// The greatest offset of a compression pointer (RFC 1035 4.1.4).
@@ -79,7 +79,7 @@ impl Rrset<'_> {
 //----------- RRsets past the reach of pointers --------------------------------
 
 /// The longest RDATA with compressible names: that of SOA.
-const MAX_RDATA_LEN: usize = 2 * MAX_NAME_LEN + SOA_NUMBERS_LEN;
+const MAX_RDATA_LEN: usize = 2 * MAX_NAME_LEN + soa::NUMBERS_LEN;
 
 /// One RDATA of an RRset that is written where pointers may not reach all names it refers to.
 pub struct DistantRdata<'z> {
