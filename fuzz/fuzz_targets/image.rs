@@ -10,8 +10,7 @@ use libfuzzer_sys::fuzz_target;
 use wire::Name;
 use zone::axfr::AxfrStream;
 use zone::image::{self, ImageDecoder, ImageEncoder, ImageError};
-use zone::load::{LoadOptions, load};
-use zone::text::{ParseOptions, Source};
+use zone::load::load_text;
 use zone::Zone;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -67,8 +66,7 @@ fn good_image() -> Vec<Vec<u8>> {
                 2vptu5timamqttgl4luu9kg21e0aor3s A RRSIG\n";
     let text = (0..600).fold(head.to_owned(), |text, n| text + &format!("h{n} 60 NS a.provider{}.net.\n", n % 7));
     let apex: Name = "example.".parse().expect("a name");
-    let source = Source { name: "seed".into(), bytes: text.as_bytes() };
-    let zone = load(source, &LoadOptions::new(ParseOptions::new(apex.as_ref()))).zone.expect("a valid zone");
+    let zone = load_text(apex.as_ref(), text.as_bytes()).zone.expect("a valid zone");
     let (mut encoder, mut chunks, mut chunk) = (ImageEncoder::new(zone), Vec::new(), Vec::new());
     while encoder.next_chunk(&mut chunk) {
         chunks.push(chunk.clone());

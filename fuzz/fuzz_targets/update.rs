@@ -8,9 +8,8 @@ use libfuzzer_sys::fuzz_target;
 use wire::serial::is_later;
 use wire::{Message, NameRef, Rtype};
 use zone::change::{ChangeError, ChangeRules};
-use zone::load::{LoadOptions, load};
+use zone::load::load_text;
 use zone::serial_policy::SerialPolicy;
-use zone::text::{ParseOptions, Source};
 use zone::update::{UpdateRules, prepare};
 use zone::{CheckMode, Zone};
 
@@ -29,8 +28,7 @@ c.z. 300 CNAME ns.z.
 ";
 
 static START: LazyLock<Zone> = LazyLock::new(|| {
-    let options = LoadOptions::new(ParseOptions::new(NameRef::from_wire(b"\x01z\0").expect("a name")));
-    load(Source { name: "start".into(), bytes: ZONE.as_bytes() }, &options).zone.expect("a valid zone")
+    load_text(NameRef::from_wire(b"\x01z\0").expect("a name"), ZONE.as_bytes()).zone.expect("a valid zone")
 });
 
 fuzz_target!(|bytes: &[u8]| {

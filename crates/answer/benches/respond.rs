@@ -11,8 +11,7 @@ use std::time::Instant;
 
 use answer::{Request, Response, Served, ServedZone, Transport, WorkerState, ZoneState, prefetch, respond};
 use wire::Name;
-use zone::load;
-use zone::text::{self, Source};
+use zone::load::load_text;
 
 const HEAD: &str = "@ 3600 SOA ns1 host 1 3600 900 604800 300\n@ 3600 NS ns1\nns1 3600 A 192.0.2.1\n";
 
@@ -40,8 +39,7 @@ fn main() {
 impl Scenario {
     fn load(&self) -> Arc<Served> {
         let apex: Name = self.apex.parse().expect("a name");
-        let source = Source { name: self.name.into(), bytes: self.text.as_bytes() };
-        let outcome = load::load(source, &load::LoadOptions::new(text::ParseOptions::new(apex.as_ref())));
+        let outcome = load_text(apex.as_ref(), self.text.as_bytes());
         let zone = outcome.zone.unwrap_or_else(|| panic!("{:?}", outcome.findings));
         let mut served = Served::default();
         served.zones.insert(Arc::new(ServedZone::new(ZoneState::Loaded(zone), Arc::default())));

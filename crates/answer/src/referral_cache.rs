@@ -243,8 +243,7 @@ mod tests {
 
     use wire::{Name, Rtype};
     use zone::change::{ChangeRules, ChangeSet};
-    use zone::load::{LoadOptions, load};
-    use zone::text::{ParseOptions, Source};
+    use zone::load::load_text;
     use zone::{CheckMode, Zone};
 
     use super::*;
@@ -255,8 +254,7 @@ mod tests {
         // The glue is far from the cut.
         let hosts = (0..2000).fold(String::new(), |text, n| format!("{text}h{n} A 192.0.2.9\n"));
         let text = format!("$TTL 60\n@ SOA . . 1 1 1 1 1\n@ NS ns\ncut NS zz\nzz A 192.0.2.1\n{hosts}");
-        let source = Source { name: "test".into(), bytes: text.as_bytes() };
-        load(source, &LoadOptions::new(ParseOptions::new(apex.as_ref()))).zone.expect("a valid zone")
+        load_text(apex.as_ref(), text.as_bytes()).zone.expect("a valid zone")
     }
 
     fn with_glue(zone: &Zone, address: u8) -> Zone {

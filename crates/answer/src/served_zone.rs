@@ -225,14 +225,12 @@ pub const MAX_HISTORY: usize = 256;
 mod tests {
     use super::*;
     use crate::acl::{Acl, AclEntry};
-    use zone::load::{LoadOptions, load};
-    use zone::text::{ParseOptions, Source};
+    use zone::load::load_text;
 
     fn zone_of(serial: u32) -> Zone {
         let apex: Name = "z.".parse().expect("a name");
         let text = format!("z. 60 SOA a. b. {serial} 1 1 1 1\nz. 60 NS a.\nn{serial}.z. 60 A 192.0.2.1\n");
-        let options = LoadOptions::new(ParseOptions::new(apex.as_ref()));
-        load(Source { name: "test".into(), bytes: text.as_bytes() }, &options).zone.expect("a valid zone")
+        load_text(apex.as_ref(), text.as_bytes()).zone.expect("a valid zone")
     }
 
     fn change(from: u32, to: u32) -> EncodedChange {

@@ -12,8 +12,7 @@ use answer::{
 };
 use wire::message::{Edns, EdnsOption, Message};
 use wire::{Class, Name};
-use zone::load::{self, load};
-use zone::text::{self, Source};
+use zone::load::load_text;
 
 thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
@@ -95,8 +94,7 @@ fn served() -> Arc<Served> {
     for (apex, more) in [("plain.", ""), ("nsec.", NSEC), ("nsec3.", NSEC3), ("big.", &hosts)] {
         let apex: Name = apex.parse().expect("a name");
         let text = format!("{RECORDS}{more}");
-        let source = Source { name: "test".into(), bytes: text.as_bytes() };
-        let outcome = load(source, &load::LoadOptions::new(text::ParseOptions::new(apex.as_ref())));
+        let outcome = load_text(apex.as_ref(), text.as_bytes());
         let zone = outcome.zone.unwrap_or_else(|| panic!("{:#?}", outcome.findings));
         assert_eq!(zone.is_big(), more == hosts, "{apex}");
         served.zones.insert(Arc::new(ServedZone::new(ZoneState::Loaded(zone), Arc::default())));

@@ -20,8 +20,7 @@ use wire::Name;
 use zone::Zone;
 use zone::encoded_change::EncodedChange;
 use zone::image::{ImageDecoder, ImageEncoder};
-use zone::load::{LoadOptions, load};
-use zone::text::{ParseOptions, Source};
+use zone::load::load_text;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
@@ -195,8 +194,7 @@ fn apex(number: u32) -> Name {
 }
 
 fn zone(apex: &Name, text: &str) -> Zone {
-    let source = Source { name: "bench".into(), bytes: text.as_bytes() };
-    load(source, &LoadOptions::new(ParseOptions::new(apex.as_ref()))).zone.expect("a valid zone")
+    load_text(apex.as_ref(), text.as_bytes()).zone.expect("a valid zone")
 }
 
 fn encode(zone: &Zone) -> Vec<Vec<u8>> {

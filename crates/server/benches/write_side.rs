@@ -21,8 +21,7 @@ use wire::{Name, Rtype};
 use zone::CheckMode;
 use zone::Zone;
 use zone::change::{ChangeRules, ChangeSet};
-use zone::load::{LoadOptions, load};
-use zone::text::{ParseOptions, Source};
+use zone::load::load_text;
 
 /// Changes measured in each row.
 const CHANGES: u32 = 20_000;
@@ -244,8 +243,7 @@ fn tiny_zone(number: u32, serial: u32) -> Zone {
 }
 
 fn zone(apex: &Name, text: &str) -> Zone {
-    let source = Source { name: "bench".into(), bytes: text.as_bytes() };
-    load(source, &LoadOptions::new(ParseOptions::new(apex.as_ref()))).zone.expect("a valid zone")
+    load_text(apex.as_ref(), text.as_bytes()).zone.expect("a valid zone")
 }
 
 //----------- measuring --------------------------------------------------------

@@ -13,8 +13,7 @@ use std::time::{Duration, Instant};
 use wire::message::{Message, Opcode, Rcode};
 use wire::serial::of_soa;
 use wire::{AddressPrefix, Name, Rtype};
-use zone::load;
-use zone::text::{self, Source};
+use zone::load::load_text;
 
 const SOON: Duration = Duration::from_secs(5);
 /// Enough records for a transfer longer than the socket buffers of both ends.
@@ -31,8 +30,7 @@ fn zone_text(serial: u32, records: usize) -> String {
 /// A zone map with this zone, which `peer` may transfer and update.
 fn served(text: &str, peer: IpAddr) -> Served {
     let apex: Name = "example.".parse().expect("a name");
-    let source = Source { name: "example.zone".into(), bytes: text.as_bytes() };
-    let outcome = load::load(source, &load::LoadOptions::new(text::ParseOptions::new(apex.as_ref())));
+    let outcome = load_text(apex.as_ref(), text.as_bytes());
     let zone = outcome.zone.unwrap_or_else(|| panic!("{:?}", outcome.findings));
     let access = Acl(vec![AclEntry::of_addresses(AddressPrefix::single(peer))]);
     let entries = access.0.iter().map(|client| UpdateEntry { client: client.clone(), ..UpdateEntry::default() });

@@ -11,8 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use wire::Name;
-use zone::load;
-use zone::text::{self, Source};
+use zone::load::load_text;
 use zone::tree::{Tree, TreeBuilder, TreeEdit};
 use zone_texts::{HEAD, delegations, scramble, signed_delegations};
 
@@ -49,9 +48,7 @@ fn octet(n: u32) -> u8 {
 
 fn octets_a_record(text: &str) -> f64 {
     let apex: Name = "tld.".parse().expect("a name");
-    let source = Source { name: "bench".into(), bytes: text.as_bytes() };
-    let zone =
-        load::load(source, &load::LoadOptions::new(text::ParseOptions::new(apex.as_ref()))).zone.expect("a good zone");
+    let zone = load_text(apex.as_ref(), text.as_bytes()).zone.expect("a good zone");
     zone.heap_size() as f64 / zone.counts().records as f64
 }
 

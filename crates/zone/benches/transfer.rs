@@ -11,8 +11,7 @@ use std::time::Instant;
 use wire::Name;
 use zone::Zone;
 use zone::axfr::AxfrStream;
-use zone::load;
-use zone::text::{self, Source};
+use zone::load::load_text;
 use zone::transfer_receiver::{ReceiveStatus, Received, TransferLimits, TransferReceiver, TransferRequest};
 use zone::zone_builder::ZoneBuilderOptions;
 
@@ -68,8 +67,7 @@ fn octet(n: u32) -> u8 {
 
 fn parse(text: &str) -> Zone {
     let apex: Name = "tld.".parse().expect("a name");
-    let source = Source { name: "bench".into(), bytes: text.as_bytes() };
-    load::load(source, &load::LoadOptions::new(text::ParseOptions::new(apex.as_ref()))).zone.expect("a good zone")
+    load_text(apex.as_ref(), text.as_bytes()).zone.expect("a good zone")
 }
 
 /// The question `tld. IN AXFR`.

@@ -100,12 +100,10 @@ fn write_node(decoder: &mut NodeDecoder, zone: &Zone, apex: &Name, entry: &TreeE
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::{LoadOptions, load};
-    use crate::text::{ParseOptions, Source};
+    use crate::load::load_text;
 
     fn zone_of(apex: &Name, text: &str) -> Zone {
-        let options = LoadOptions::new(ParseOptions::new(apex.as_ref()));
-        load(Source { name: "test".into(), bytes: text.as_bytes() }, &options).zone.expect("a valid zone")
+        load_text(apex.as_ref(), text.as_bytes()).zone.expect("a valid zone")
     }
 
     fn export(zone: &Zone) -> (String, usize) {

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use wire::NameRef;
 use wire::serial::is_later;
 
 use crate::build::Difference;
@@ -82,6 +83,18 @@ pub fn load<T: ReadAt + ?Sized>(source: Source<'_, T>, options: &LoadOptions<'_>
     }
     outcome.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     outcome
+}
+
+/// Loads a zone from text in memory, with the options of [`LoadOptions::new`] and [`text::ParseOptions::new`].
+///
+/// ```
+/// let apex: wire::Name = "example.".parse().expect("a name");
+/// let text = "@ 300 SOA ns hostmaster 1 3600 900 604800 300\n@ 300 NS ns\nns 300 A 192.0.2.1\n";
+/// let zone = zone::load::load_text(apex.as_ref(), text.as_bytes()).zone.expect("a valid zone");
+/// assert_eq!((zone.serial(), zone.counts().records), (1, 3));
+/// ```
+pub fn load_text(apex: NameRef<'_>, text: &[u8]) -> LoadOutcome {
+    load(Source { name: "zone".into(), bytes: text }, &LoadOptions::new(text::ParseOptions::new(apex)))
 }
 
 /// The serial of a zone that differs from the version served.

@@ -72,14 +72,12 @@ mod tests {
 
     use super::*;
     use crate::encoded_change::EncodedChange;
-    use crate::load::{LoadOptions, load};
-    use crate::text::{ParseOptions, Source};
+    use crate::load::load_text;
 
     fn zone_of(text: &str) -> Zone {
         let apex: Name = "Z.".parse().expect("a name");
         let text = format!("Z. 300 SOA Ns hostmaster 7 2 3 4 5\nz. 300 NS ns.z.\n{text}");
-        let options = LoadOptions::new(ParseOptions::new(apex.as_ref()));
-        load(Source { name: "test".into(), bytes: text.as_bytes() }, &options).zone.expect("a valid zone")
+        load_text(apex.as_ref(), text.as_bytes()).zone.expect("a valid zone")
     }
 
     fn digest(serial: u32) -> String {

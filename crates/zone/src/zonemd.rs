@@ -143,8 +143,7 @@ fn is_excluded(record: &StagedRecord<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::{LoadOptions, load};
-    use crate::text::{ParseOptions, Source};
+    use crate::load::load_text;
 
     /// RFC 8976 A.1.
     const SIMPLE_EXAMPLE: &str = "
@@ -158,8 +157,7 @@ ns2 3600 AAAA 2001:db8::63
 
     fn zone_of(apex: &str, text: &[u8]) -> Zone {
         let apex: Name = apex.parse().expect("a name");
-        let options = LoadOptions::new(ParseOptions::new(apex.as_ref()));
-        load(Source { name: "test".into(), bytes: text }, &options).zone.expect("a valid zone")
+        load_text(apex.as_ref(), text).zone.expect("a valid zone")
     }
 
     fn status(text: &str) -> ZonemdStatus {

@@ -4,17 +4,15 @@ use wire::{Name, Rtype};
 use zone::Zone;
 use zone::catalog::{self, CatalogError, CatalogMember, MemberChange};
 use zone::change::{ChangeRules, ChangeSet};
-use zone::load::{LoadOptions, load};
-use zone::text::{self, Source};
+use zone::load::load_text;
 
 const APEX: &str = "$ORIGIN c.\n@ 0 SOA invalid. invalid. 1 1 1 1 1\n@ 0 NS invalid.\n";
 
 fn zone_of(text: &str) -> Zone {
     let apex = name("c.");
-    let options = LoadOptions::new(text::ParseOptions::new(apex.as_ref()));
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let text = format!("{APEX}{}\n", lines.join("\n"));
-    load(Source { name: "test".into(), bytes: text.as_bytes() }, &options).zone.expect("a valid zone")
+    load_text(apex.as_ref(), text.as_bytes()).zone.expect("a valid zone")
 }
 
 fn name(text: &str) -> Name {

@@ -3,9 +3,8 @@
 use wire::message::{Rcode, Record};
 use wire::{Class, Message, Name, NameRef, Rtype};
 use zone::change::ChangeRules;
-use zone::load::{LoadOptions, load};
+use zone::load::load_text;
 use zone::serial_policy::SerialPolicy;
-use zone::text::{self, Source};
 use zone::update::{UpdateRefusal, UpdateRules, prepare};
 use zone::{CheckMode, Zone};
 
@@ -24,8 +23,7 @@ below.empty.z. 300 A 192.0.2.5
 
 fn zone_of(text: &str) -> Zone {
     let apex = name("z.");
-    let options = LoadOptions::new(text::ParseOptions::new(apex.as_ref()));
-    load(Source { name: "test".into(), bytes: text.as_bytes() }, &options).zone.expect("a valid zone")
+    load_text(apex.as_ref(), text.as_bytes()).zone.expect("a valid zone")
 }
 
 fn name(text: &str) -> Name {

@@ -58,8 +58,7 @@ mod tests {
 
     use wire::Name;
     use zone::Zone;
-    use zone::load::{LoadOptions, load};
-    use zone::text::{ParseOptions, Source};
+    use zone::load::load_text;
 
     use super::super::write_image;
     use super::*;
@@ -71,8 +70,7 @@ mod tests {
 
     fn version(apex: &Name) -> Zone {
         let text = "@ 60 SOA ns.other. host 1 2 3 4 5\n@ 60 NS ns.other.\n";
-        let source = Source { name: "test".into(), bytes: text.as_bytes() };
-        load(source, &LoadOptions::new(ParseOptions::new(apex.as_ref()))).zone.expect("a valid zone")
+        load_text(apex.as_ref(), text.as_bytes()).zone.expect("a valid zone")
     }
 
     /// Stores zones as a version of zonda with this format does, each image in its record or a file.

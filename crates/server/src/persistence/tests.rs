@@ -6,8 +6,7 @@ mod restarts;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use zone::load::{LoadOptions, load};
-use zone::text::{ParseOptions, Source};
+use zone::load::load_text;
 
 use super::*;
 use crate::clock;
@@ -46,8 +45,7 @@ fn version(serial: u32) -> Zone {
 /// A version that has a record of this owner.
 fn version_with(serial: u32, owner: &str) -> Zone {
     let text = format!("@ 60 SOA ns host {serial} 2 3 4 5\n@ 60 NS ns\nns 60 A 192.0.2.1\n{owner} 60 TXT \"x\"\n");
-    let source = Source { name: "test".into(), bytes: text.as_bytes() };
-    load(source, &LoadOptions::new(ParseOptions::new(apex().as_ref()))).zone.expect("a valid zone")
+    load_text(apex().as_ref(), text.as_bytes()).zone.expect("a valid zone")
 }
 
 impl Bench {

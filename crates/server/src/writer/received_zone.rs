@@ -297,9 +297,7 @@ mod tests {
     fn zone(serial: u32, records: &str) -> Zone {
         let apex: Name = "z.".parse().expect("a name");
         let text = format!("z. 60 SOA . . {serial} 1 1 1 1\nz. 60 NS ns.other.\n{records}");
-        let source = zone::text::Source { name: "test".into(), bytes: text.as_bytes() };
-        let options = zone::load::LoadOptions::new(zone::text::ParseOptions::new(apex.as_ref()));
-        zone::load::load(source, &options).zone.expect("a valid zone")
+        zone::load::load_text(apex.as_ref(), text.as_bytes()).zone.expect("a valid zone")
     }
 
     /// Otherwise the secondary would be stuck with what it has until it expires, or its primary forgets the changes.

@@ -197,8 +197,7 @@ fn limits(policy: &ZonePolicy) -> SecondaryLimits {
 
 #[cfg(test)]
 mod tests {
-    use zone::load::{LoadOptions, load};
-    use zone::text::{ParseOptions, Source};
+    use zone::load::load_text;
 
     use super::*;
     use crate::config::reader::ConfigReader;
@@ -211,11 +210,8 @@ mod tests {
     }
 
     fn version(apex: &Name) -> Zone {
-        let source = Source {
-            name: "test".into(),
-            bytes: b"@ 60 SOA ns host 1 1 1 1 1\n@ 60 NS ns\nns 60 A 192.0.2.1\n".as_slice(),
-        };
-        load(source, &LoadOptions::new(ParseOptions::new(apex.as_ref()))).zone.expect("a good zone")
+        let text = b"@ 60 SOA ns host 1 1 1 1 1\n@ 60 NS ns\nns 60 A 192.0.2.1\n";
+        load_text(apex.as_ref(), text).zone.expect("a good zone")
     }
 
     #[test]

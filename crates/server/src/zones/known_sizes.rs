@@ -41,8 +41,7 @@ mod tests {
     use wire::{Name, Rtype};
     use zone::CheckMode;
     use zone::change::{ChangeRules, ChangeSet};
-    use zone::load::{LoadOptions, load};
-    use zone::text::{ParseOptions, Source};
+    use zone::load::load_text;
 
     use super::*;
 
@@ -50,8 +49,7 @@ mod tests {
         let apex: Name = "known.example".parse().expect("a name");
         let hosts = (0..hosts).map(|host| format!("h{host} 60 A 192.0.2.1\n"));
         let text = format!("@ 60 SOA ns host 1 1 1 1 1\n@ 60 NS ns\n{}", hosts.collect::<String>());
-        let source = Source { name: "test".into(), bytes: text.as_bytes() };
-        load(source, &LoadOptions::new(ParseOptions::new(apex.as_ref()))).zone.expect("a good zone")
+        load_text(apex.as_ref(), text.as_bytes()).zone.expect("a good zone")
     }
 
     fn with_one_more(zone: &Zone) -> Zone {

@@ -238,16 +238,14 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::thread;
 
-    use zone::load::{LoadOptions, load};
-    use zone::text::{ParseOptions, Source};
+    use zone::load::load_text;
 
     use super::*;
 
     fn version() -> Zone {
         let apex: wire::Name = "example.".parse().expect("a name");
         let text = "@ 60 SOA ns host 1 2 3 4 5\n@ 60 NS ns\nns 60 A 192.0.2.1\n";
-        let source = Source { name: "test".into(), bytes: text.as_bytes() };
-        load(source, &LoadOptions::new(ParseOptions::new(apex.as_ref()))).zone.expect("a valid zone")
+        load_text(apex.as_ref(), text.as_bytes()).zone.expect("a valid zone")
     }
 
     fn text_file(path: PathBuf) -> TextFile {

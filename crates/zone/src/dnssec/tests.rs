@@ -4,16 +4,14 @@ use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use data_encoding::BASE64;
 
 use super::*;
-use crate::load::{LoadOptions, load};
-use crate::text::{ParseOptions, Source};
+use crate::load::load_text;
 
 /// 2010-08-20.
 const NOW: u64 = 1_282_300_000;
 
 fn zone_of(apex: &str, text: &str) -> Zone {
     let apex: Name = apex.parse().expect("a name");
-    let options = LoadOptions::new(ParseOptions::new(apex.as_ref()));
-    load(Source { name: "test".into(), bytes: text.as_bytes() }, &options).zone.expect("a valid zone")
+    load_text(apex.as_ref(), text.as_bytes()).zone.expect("a valid zone")
 }
 
 fn rules(scope: SignatureScope) -> SignatureRules {

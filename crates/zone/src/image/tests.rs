@@ -4,12 +4,11 @@ use super::*;
 use crate::build_options::BuildOptions;
 use crate::canonical_key::CanonicalKey;
 use crate::intern::Interner;
-use crate::load::{LoadOptions, load};
+use crate::load::load_text;
 use crate::occlusion::own_flags;
 use crate::owner_case::OwnerCase;
 use crate::rrset::NodeEncoder;
 use crate::stage::StagedRecord;
-use crate::text::{ParseOptions, Source};
 use crate::tree::{Tree, TreeEdit};
 
 const APEX: &str = "example.";
@@ -17,8 +16,7 @@ const APEX: &str = "example.";
 fn zone() -> Zone {
     let apex: Name = APEX.parse().expect("a name");
     let text = "@ 60 SOA ns host 1 2 3 4 5\n@ 60 NS ns\nns 60 A 192.0.2.1\nalias 60 CNAME ns\n";
-    let source = Source { name: "test".into(), bytes: text.as_bytes() };
-    load(source, &LoadOptions::new(ParseOptions::new(apex.as_ref()))).zone.expect("a valid zone")
+    load_text(apex.as_ref(), text.as_bytes()).zone.expect("a valid zone")
 }
 
 /// RDATA of a SOA record with this serial.

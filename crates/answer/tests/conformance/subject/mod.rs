@@ -8,8 +8,7 @@ use answer::{
     ZoneState, respond,
 };
 use wire::Name;
-use zone::load::load as load_zone;
-use zone::text::{self, Source};
+use zone::load::load_text;
 
 /// TCP with an idle timeout.
 pub const TCP: Transport = Transport::Tcp { idle_ds: 100 };
@@ -44,9 +43,8 @@ pub fn serve_zones(served: impl IntoIterator<Item = ServedZone>, options: Answer
 
 /// A zone from its text, which has no errors.
 pub fn zone(apex: &Name, text: &str) -> zone::Zone {
-    let source = Source { name: "test".into(), bytes: text.as_bytes() };
     let apex = apex.to_lowercase();
-    let outcome = load_zone(source, &zone::load::LoadOptions::new(text::ParseOptions::new(apex.as_ref())));
+    let outcome = load_text(apex.as_ref(), text.as_bytes());
     outcome.zone.unwrap_or_else(|| panic!("{:#?}\n{text}", outcome.findings))
 }
 

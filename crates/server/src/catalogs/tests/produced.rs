@@ -203,9 +203,8 @@ fn a_zone_that_becomes_a_produced_catalog_loses_its_former_content() {
     let listed = version("p.", 7, [member(b"1", name("a.")), member(b"2", name("gone."))]);
     let partly = version("p.", 7, [member(&own("a."), name("a.")), member(b"2", name("gone."))]);
     let text = "@ 60 SOA ns host 7 1 1 1 1\n@ 60 NS ns\nns 60 A 192.0.2.1\n";
-    let source = zone::text::Source { name: "test".into(), bytes: text.as_bytes() };
     let apex = name("p.");
-    let other = zone::load::load(source, &zone::load::LoadOptions::new(zone::text::ParseOptions::new(apex.as_ref())));
+    let other = zone::load::load_text(apex.as_ref(), text.as_bytes());
     for former in [listed, partly, other.zone.expect("a valid zone")] {
         let mut bench = Bench::configured(config);
         let id = bench.zones.find(apex.as_ref()).expect("it is configured");

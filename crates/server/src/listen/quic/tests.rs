@@ -32,8 +32,7 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use wire::framing::split_message;
 use wire::message::{Message, Rcode};
 use wire::{AddressPrefix, Name, Rtype};
-use zone::load;
-use zone::text::{ParseOptions, Source};
+use zone::load::load_text;
 
 /// Responds with the query and QR set; the fifth octet may ask for one of these.
 #[derive(Default)]
@@ -115,8 +114,7 @@ fn respond_from_zone(records: usize, acls: ZoneAcls, request: Request<'_>, out: 
     let (line, text) = ("@ 60 SOA ns.invalid. host.invalid. 1 1 1 1 1\n@ 60 NS ns.invalid.\n", "x".repeat(200));
     let zone: String = (0..records).fold(line.into(), |zone, number| zone + &format!("t{number} 60 TXT {text}\n"));
     let apex = apex();
-    let source = Source { name: "example.zone".into(), bytes: zone.as_bytes() };
-    let outcome = load::load(source, &load::LoadOptions::new(ParseOptions::new(apex.as_ref())));
+    let outcome = load_text(apex.as_ref(), zone.as_bytes());
     let state = ZoneState::Loaded(outcome.zone.expect("a zone without errors"));
     let mut served = Served::default();
     served.zones.insert(Arc::new(ServedZone::new(state, ZoneExtras::new(acls, ZoneHistory::new()))));

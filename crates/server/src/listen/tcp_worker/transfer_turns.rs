@@ -60,8 +60,7 @@ mod tests {
     use std::time::Instant;
     use wire::framing::frame;
     use wire::{AddressPrefix, Message, Name, Rtype};
-    use zone::load::{LoadOptions, load};
-    use zone::text::{ParseOptions, Source};
+    use zone::load::load_text;
 
     const CLIENTS: usize = 40;
     /// A zone with as many TXT records of 200 octets has a megabyte.
@@ -75,8 +74,7 @@ mod tests {
         let (line, text) = ("@ 60 SOA ns.invalid. host.invalid. 1 1 1 1 1\n@ 60 NS ns.invalid.\n", "x".repeat(200));
         let zone: String = (0..records).fold(line.into(), |zone, number| zone + &format!("t{number} 60 TXT {text}\n"));
         let apex = apex();
-        let source = Source { name: "example.zone".into(), bytes: zone.as_bytes() };
-        let outcome = load(source, &LoadOptions::new(ParseOptions::new(apex.as_ref())));
+        let outcome = load_text(apex.as_ref(), zone.as_bytes());
         let state = ZoneState::Loaded(outcome.zone.expect("a zone without errors"));
         let loopback = Acl(vec![AclEntry::of_addresses(AddressPrefix::single([127, 0, 0, 1].into()))]);
         let acls = ZoneAcls { transfer: loopback, ..ZoneAcls::default() };

@@ -20,8 +20,7 @@ use wire::tsig::{TsigKey, TsigSigner, verify_query};
 use wire::{Class, HEADER_LEN, Message, Name, Rtype};
 use zone::Zone;
 use zone::axfr::AxfrStream;
-use zone::load::{LoadOptions, load};
-use zone::text::{ParseOptions, Source};
+use zone::load::load_text;
 use zone::transfer_receiver::{Received, TransferLimits, TransferReceiver, TransferRequest};
 use zone::zone_builder::ZoneBuilderOptions;
 
@@ -53,8 +52,7 @@ fn name(number: usize) -> Name {
 
 fn zone(apex: &Name, serial: u32) -> Zone {
     let text = format!("@ 60 SOA ns hostmaster {serial} 3600 600 86400 60\n@ 60 NS ns\nns 60 A 192.0.2.1\n");
-    let source = Source { name: "test".into(), bytes: text.as_bytes() };
-    let outcome = load(source, &LoadOptions::new(ParseOptions::new(apex.as_ref())));
+    let outcome = load_text(apex.as_ref(), text.as_bytes());
     outcome.zone.expect("a good zone")
 }
 

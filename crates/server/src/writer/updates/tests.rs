@@ -13,8 +13,7 @@ use answer::{
 };
 use wire::Name;
 use wire::tsig::{TsigKey, TsigSigner};
-use zone::load::{LoadOptions, load};
-use zone::text::{ParseOptions, Source};
+use zone::load::load_text;
 
 use super::*;
 use crate::config::RemoteServer;
@@ -93,8 +92,7 @@ fn pending_update() -> answer::PendingUpdate {
         ZoneAcls { update: UpdateAcl { role: UpdateRole::Forward, ..UpdateAcl::default() }, ..ZoneAcls::default() };
     let text = b"@ 60 SOA ns.invalid. host.invalid. 1 1 1 1 1\n@ 60 NS ns.invalid.\n";
     let apex = name("example.");
-    let source = Source { name: "example.zone".into(), bytes: &text[..] };
-    let outcome = load(source, &LoadOptions::new(ParseOptions::new(apex.as_ref())));
+    let outcome = load_text(apex.as_ref(), text);
     let state = ZoneState::Loaded(outcome.zone.expect("a zone without errors"));
     let mut served = Served::default();
     served.zones.insert(Arc::new(ServedZone::new(state, ZoneExtras::new(acls, ZoneHistory::new()))));

@@ -214,10 +214,8 @@ mod tests {
     fn a_check_that_panics_refuses_the_zone() {
         let apex: wire::Name = "a.".parse().expect("a name");
         let text = "@ 60 SOA ns.invalid. host.invalid. 1 1 1 1 1\n@ 60 NS ns.invalid.\n";
-        let source = || zone::text::Source { name: "x".into(), bytes: text.as_bytes() };
-        let options = zone::load::LoadOptions::new(zone::text::ParseOptions::new(apex.as_ref()));
         let loaded = || LoadedZone {
-            zone: zone::load::load(source(), &options).zone,
+            zone: zone::load::load_text(apex.as_ref(), text.as_bytes()).zone,
             is_changed: true,
             file_serial: Some(1),
             change: None,

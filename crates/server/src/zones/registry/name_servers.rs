@@ -51,8 +51,7 @@ mod tests {
     use std::time::Instant;
 
     use wire::Name;
-    use zone::load::{LoadOptions, load};
-    use zone::text::{ParseOptions, Source};
+    use zone::load::load_text;
 
     use super::*;
     use crate::config::ZonePolicy;
@@ -72,8 +71,7 @@ mod tests {
     fn zone(apex: &str, records: &str) -> Zone {
         let apex: Name = apex.parse().expect("a name");
         let text = format!("@ 60 SOA NS1.hidden.example. host 1 1 1 1 1\n{records}");
-        let source = Source { name: "test".into(), bytes: text.as_bytes() };
-        load(source, &LoadOptions::new(ParseOptions::new(apex.as_ref()))).zone.expect("a good zone")
+        load_text(apex.as_ref(), text.as_bytes()).zone.expect("a good zone")
     }
 
     #[test]

@@ -7,7 +7,6 @@ use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 use wire::Name;
-use zone::text::{self, Source};
 
 use super::*;
 use crate::config::reader::ConfigReader;
@@ -57,8 +56,7 @@ impl Gate {
 
 pub(super) fn loaded(apex: NameRef<'_>, serial: u32) -> LoadedZone {
     let text = format!("@ 60 SOA ns.invalid. host.invalid. {serial} 1 1 1 1\n@ 60 NS ns.invalid.\n");
-    let source = Source { name: "x".into(), bytes: text.as_bytes() };
-    let zone = zone::load::load(source, &zone::load::LoadOptions::new(text::ParseOptions::new(apex))).zone;
+    let zone = zone::load::load_text(apex, text.as_bytes()).zone;
     assert!(zone.is_some(), "{text}");
     LoadedZone {
         change: None,
