@@ -17,6 +17,7 @@ use wire::framing::frame;
 
 use crate::connection::Connection;
 use crate::metrics::LatencyHistogram;
+use crate::opening::{MAX_BEGUN_PER_TURN, Opening};
 use crate::queries::Queries;
 use crate::tls::TlsConfig;
 use fastrand::Rng;
@@ -136,13 +137,9 @@ const RANDOM_LEN: usize = 512;
 /// The interval of [`Behaviour::ByteASecond`].
 const SLOW_INTERVAL: Duration = Duration::from_secs(1);
 /// The longest wait for events.
-const MAX_WAIT: Duration = Duration::from_millis(20);
-/// Connections opened before events are handled again, so that none waits long.
-const MAX_OPENED_PER_TURN: usize = 64;
+pub(crate) const MAX_WAIT: Duration = Duration::from_millis(20);
 /// When the kernel sends a SYN again.
 const SYN_TIMEOUT: Duration = Duration::from_secs(1);
-/// The time-out for establishing a connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl HoldConfig<'_> {
     /// Opens the connections, holds them, closes them. Calls `on_opened` once all are established or have failed.
@@ -166,6 +163,7 @@ impl HoldConfig<'_> {
 struct HeldConnections<'h> {
     config: &'h HoldConfig<'h>,
     start: Duration,
+    opening: Opening,
     clients: Vec<Client>,
     /// Clients whose connection is neither established nor failed.
     connecting: usize,
@@ -193,6 +191,7 @@ impl<'h> HeldConnections<'h> {
         Ok(HeldConnections {
             config,
             start: clock::monotonic_exact(),
+            opening: Opening::new(config.connections, config.rate),
             clients: Vec::with_capacity(config.connections),
             connecting: 0,
             slow: VecDeque::new(),
@@ -208,7 +207,7 @@ impl<'h> HeldConnections<'h> {
     }
 
     fn all_opened(&self) -> bool {
-        self.clients.len() == self.config.connections && self.connecting == 0
+        self.opening.all_begun() && self.connecting == 0
     }
 
     /// Whether there is nothing left to wait for.
@@ -217,17 +216,10 @@ impl<'h> HeldConnections<'h> {
         self.config.until_answered && ended >= self.config.connections as u64
     }
 
-    fn due_at(&self, index: usize) -> Duration {
-        Duration::from_secs_f64(index as f64 / self.config.rate)
-    }
-
     fn open_due(&mut self) {
         let now = self.now();
-        for _ in 0..MAX_OPENED_PER_TURN {
-            let index = self.clients.len();
-            if index == self.config.connections || self.due_at(index) > now {
-                return;
-            }
+        for _ in 0..MAX_BEGUN_PER_TURN {
+            let Some(index) = self.opening.next_due(now) else { return };
             let connection = self.connect(index).map_err(|error| self.result.record_failure(&error)).ok();
             self.connecting += usize::from(connection.is_some());
             self.clients.push(Client { connection, is_established: false, is_answered: false, since: now, sent: 0 });
@@ -244,10 +236,9 @@ impl<'h> HeldConnections<'h> {
     /// Waits for events until the next connection or octet is due, and handles them.
     fn turn(&mut self) -> io::Result<()> {
         let now = self.now();
-        let next_open = (self.clients.len() < self.config.connections).then(|| self.due_at(self.clients.len()));
-        let next_slow = self.slow.front().map(|(due, _)| *due);
-        let next = next_open.into_iter().chain(next_slow).min().map_or(MAX_WAIT, |due| due.saturating_sub(now));
-        self.poll.wait_precise(&mut self.events, next.min(MAX_WAIT))?;
+        let next_slow = self.slow.front().map(|(due, _)| due.saturating_sub(now));
+        let wait = self.opening.wait(now).into_iter().chain(next_slow).fold(MAX_WAIT, Duration::min);
+        self.poll.wait_precise(&mut self.events, wait)?;
         for index in 0..self.events.len() {
             self.handle(self.events.at(index));
         }
@@ -359,9 +350,7 @@ impl<'h> HeldConnections<'h> {
     }
 
     fn expire_connecting(&mut self) {
-        let now = self.now();
-        let end = self.due_at(self.config.connections) + CONNECT_TIMEOUT;
-        if self.connecting == 0 || self.clients.len() < self.config.connections || end >= now {
+        if self.connecting == 0 || !self.opening.all_begun() || !self.opening.is_overdue(self.now()) {
             return;
         }
         for index in 0..self.clients.len() {

@@ -23,6 +23,7 @@ pub mod hold;
 pub mod job;
 mod ledger;
 pub mod metrics;
+mod opening;
 mod outstanding;
 mod pacer;
 mod pool;

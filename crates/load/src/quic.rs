@@ -23,6 +23,7 @@ use quinn_proto::{Connection, Dir, Event, StreamEvent, StreamId};
 use wire::framing::frame;
 
 use crate::metrics::Metrics;
+use crate::opening::{MAX_QUIC_BEGUN_PER_TURN, Opening};
 use crate::pacer::{busy_share, sleep_ns};
 use crate::queries::Queries;
 use crate::tls::TlsConfig;
@@ -78,10 +79,6 @@ pub struct QuicResult {
 
 /// How often to look at the stop flag.
 const MAX_WAIT: Duration = Duration::from_millis(50);
-/// Connections opened before datagrams are handled again.
-const MAX_OPENED_PER_TURN: usize = 16;
-/// Opening ends this long after the last connection was begun.
-const OPENING_TIMEOUT: Duration = Duration::from_secs(10);
 /// A query without a response after this time is lost, and in a closed loop another one takes its place: much longer than QUIC takes to
 /// repeat it. A connection that answers nothing for this time is replaced.
 pub const TIMEOUT: Duration = Duration::from_secs(1);
@@ -91,8 +88,7 @@ impl QuicConfig<'_> {
     pub fn run(&self, stop: &AtomicBool, on_opened: impl FnOnce(&QuicResult)) -> io::Result<QuicResult> {
         let mut load = QuicLoad::new(self)?;
         let begun = Instant::now();
-        let latest = begun + Duration::from_secs_f64(self.connections as f64 / self.rate) + OPENING_TIMEOUT;
-        while load.is_opening() && Instant::now() < latest && !stop.load(Ordering::Relaxed) {
+        while load.is_opening() && !load.opening.is_overdue(begun.elapsed()) && !stop.load(Ordering::Relaxed) {
             load.open_due(begun)?;
             load.turn()?;
         }
@@ -160,6 +156,7 @@ struct QuicLoad<'q> {
     outstanding: usize,
     /// Nothing while connections are opened, and in a closed loop.
     schedule: Option<QuerySchedule>,
+    opening: Opening,
     clients: QuicClients<'q>,
     /// What each of the clients asks.
     askers: Vec<Asker>,
@@ -190,6 +187,7 @@ impl<'q> QuicLoad<'q> {
             config,
             outstanding: 0,
             schedule: None,
+            opening: Opening::new(config.connections, config.rate),
             clients: QuicClients::new(config.server, config.sources, config.tls, config.connections)?,
             askers: Vec::with_capacity(config.connections),
             asked: VecDeque::new(),
@@ -202,16 +200,12 @@ impl<'q> QuicLoad<'q> {
     }
 
     fn is_opening(&self) -> bool {
-        self.clients.len() < self.config.connections || self.clients.iter().any(|client| !client.is_established)
+        !self.opening.all_begun() || self.clients.iter().any(|client| !client.is_established)
     }
 
     fn open_due(&mut self, begun: Instant) -> io::Result<()> {
-        for _ in 0..MAX_OPENED_PER_TURN {
-            let number = self.clients.len();
-            let due = begun + Duration::from_secs_f64(number as f64 / self.config.rate);
-            if number == self.config.connections || due > Instant::now() {
-                return Ok(());
-            }
+        for _ in 0..MAX_QUIC_BEGUN_PER_TURN {
+            let Some(number) = self.opening.next_due(begun.elapsed()) else { return Ok(()) };
             self.askers.push(Asker::default());
             self.clients.open(number)?;
             self.advance(number);
@@ -248,8 +242,7 @@ impl<'q> QuicLoad<'q> {
 
     /// Handles what arrives or is due within a short time.
     fn turn(&mut self) -> io::Result<()> {
-        let is_opening = self.clients.len() < self.config.connections;
-        let longest = if is_opening { Duration::from_millis(1) } else { MAX_WAIT };
+        let longest = if self.opening.all_begun() { MAX_WAIT } else { Duration::from_millis(1) };
         // Sending takes time, by which the wait would be too long.
         self.clients.flush();
         let now = Instant::now();

@@ -5,23 +5,18 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use fastrand::Rng;
 use quinn_proto::Event;
 
 use super::clients::QuicClients;
-use crate::hold::{Behaviour, HoldConfig, HoldResult};
+use crate::hold::{Behaviour, HoldConfig, HoldResult, MAX_WAIT};
+use crate::opening::{MAX_QUIC_BEGUN_PER_TURN, Opening};
 use crate::tls::TlsConfig;
 
 /// The length of a datagram with random octets: the shortest that may begin a connection (RFC 9000 14.1).
 const RANDOM_LEN: usize = 1200;
-/// The longest wait for events.
-const MAX_WAIT: Duration = Duration::from_millis(20);
-/// Connections opened before events are handled again, so that none waits long.
-const MAX_OPENED_PER_TURN: usize = 16;
-/// The time-out for establishing a connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Whether there are clients over QUIC that do this.
 pub fn is_possible(behaviour: Behaviour) -> bool {
@@ -55,8 +50,7 @@ struct HostileClients<'h> {
     config: &'h HoldConfig<'h>,
     clients: QuicClients<'h>,
     start: Instant,
-    /// How many were begun.
-    begun: usize,
+    opening: Opening,
     /// Those that are neither established nor failed.
     connecting: BTreeSet<usize>,
     result: HoldResult,
@@ -68,27 +62,19 @@ impl<'h> HostileClients<'h> {
             config,
             clients: QuicClients::new(config.server, config.sources, tls, config.connections)?,
             start: Instant::now(),
-            begun: 0,
+            opening: Opening::new(config.connections, config.rate),
             connecting: BTreeSet::new(),
             result: HoldResult::default(),
         })
     }
 
     fn all_opened(&self) -> bool {
-        self.begun == self.config.connections && self.connecting.is_empty()
-    }
-
-    fn due_at(&self, nth: usize) -> Instant {
-        self.start + Duration::from_secs_f64(nth as f64 / self.config.rate)
+        self.opening.all_begun() && self.connecting.is_empty()
     }
 
     fn open_due(&mut self) -> io::Result<()> {
-        for _ in 0..MAX_OPENED_PER_TURN {
-            let nth = self.begun;
-            if nth == self.config.connections || self.due_at(nth) > Instant::now() {
-                return Ok(());
-            }
-            self.begun += 1;
+        for _ in 0..MAX_QUIC_BEGUN_PER_TURN {
+            let Some(nth) = self.opening.next_due(self.start.elapsed()) else { return Ok(()) };
             if self.config.behaviour == Behaviour::Random {
                 self.clients.send_datagram(nth, &random_datagram(nth as u64));
                 self.result.established += 1;
@@ -103,8 +89,7 @@ impl<'h> HostileClients<'h> {
 
     /// Handles what arrives or is due until the next connection is.
     fn turn(&mut self) -> io::Result<()> {
-        let next = (self.begun < self.config.connections).then(|| self.due_at(self.begun));
-        let wait = next.map_or(MAX_WAIT, |at| at.saturating_duration_since(Instant::now()).min(MAX_WAIT));
+        let wait = self.opening.wait(self.start.elapsed()).map_or(MAX_WAIT, |wait| wait.min(MAX_WAIT));
         for number in self.clients.turn(wait)? {
             self.advance(number);
         }
@@ -154,8 +139,7 @@ impl<'h> HostileClients<'h> {
     }
 
     fn expire_connecting(&mut self) {
-        let end = self.due_at(self.config.connections) + CONNECT_TIMEOUT;
-        if self.begun == self.config.connections && end < Instant::now() {
+        if self.opening.all_begun() && self.opening.is_overdue(self.start.elapsed()) {
             for number in std::mem::take(&mut self.connecting) {
                 self.lose(number, "no answer");
             }
