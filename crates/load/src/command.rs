@@ -1,5 +1,6 @@
 //! The command line, with a module for each command.
 
+mod descriptors;
 mod echo;
 mod hold;
 mod input;

@@ -14,7 +14,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread::{self, ScopedJoinHandle};
-use std::time::Duration;
 
 use netio::tcp::{Listener, ListenerOptions};
 use netio::udp_server::{ServerSocket, ServerSocketOptions};
@@ -25,6 +24,7 @@ use serde::Serialize;
 use self::answer::Answerer;
 use self::quic::QuicServer;
 use self::stream::StreamAnswerer;
+use crate::STOP_INTERVAL;
 use crate::stream_server::StreamServer;
 use crate::tls::quic_server_config;
 
@@ -112,8 +112,6 @@ impl EchoCounters {
     }
 }
 
-/// How often threads check whether to stop.
-const STOP_INTERVAL: Duration = Duration::from_millis(50);
 /// With port 0, how often another port is tried if the one that TCP got is in use over UDP.
 const MAX_PORT_TRIES: usize = 16;
 

@@ -43,3 +43,6 @@ mod udp;
 pub mod verify;
 mod worker;
 pub mod xfr;
+
+/// How often threads that wait check whether to stop.
+const STOP_INTERVAL: std::time::Duration = std::time::Duration::from_millis(50);

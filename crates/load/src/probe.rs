@@ -14,7 +14,9 @@ use serde::Serialize;
 use wire::message::Rcode;
 use wire::{HEADER_LEN, Message, Rtype, serial};
 
+use crate::STOP_INTERVAL;
 use crate::queries::{MAX_QUERY_LEN, Queries};
+use crate::udp::SOCKET_BUFFER_LEN;
 use schedule::{Number, ProbeSchedule};
 pub use schedule::{ProbeLimits, Progress};
 
@@ -59,9 +61,6 @@ pub struct ProbeCounters {
 const SOCKETS: usize = 8;
 /// Datagrams in one system call.
 const BATCH: usize = 32;
-const BUFFER_LEN: usize = 4 << 20;
-/// How often to look at the stop flag.
-const STOP_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A probe with open sockets.
 pub struct Prober {
@@ -80,7 +79,7 @@ impl Prober {
     /// Opens the sockets.
     pub fn open(config: ProbeConfig) -> io::Result<Prober> {
         let poll = Poll::new()?;
-        let open = || ClientSocket::open(config.server, None, BUFFER_LEN);
+        let open = || ClientSocket::open(config.server, None, SOCKET_BUFFER_LEN);
         let sockets: Vec<ClientSocket> = (0..SOCKETS).map(|_| open()).collect::<io::Result<_>>()?;
         sockets.iter().zip(0..).try_for_each(|(socket, token)| poll.add(socket, token, Interest::Readable))?;
         Ok(Prober {

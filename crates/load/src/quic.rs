@@ -22,6 +22,7 @@ use netio::udp_client::Sources;
 use quinn_proto::{Connection, Dir, Event, StreamEvent, StreamId};
 use wire::framing::frame;
 
+use crate::STOP_INTERVAL;
 use crate::metrics::Metrics;
 use crate::opening::{MAX_QUIC_BEGUN_PER_TURN, Opening};
 use crate::pacer::{busy_share, sleep_ns};
@@ -77,8 +78,6 @@ pub struct QuicResult {
     pub busy: f64,
 }
 
-/// How often to look at the stop flag.
-const MAX_WAIT: Duration = Duration::from_millis(50);
 /// A query without a response after this time is lost, and in a closed loop another one takes its place: much longer than QUIC takes to
 /// repeat it. A connection that answers nothing for this time is replaced.
 pub const TIMEOUT: Duration = Duration::from_secs(1);
@@ -242,7 +241,7 @@ impl<'q> QuicLoad<'q> {
 
     /// Handles what arrives or is due within a short time.
     fn turn(&mut self) -> io::Result<()> {
-        let longest = if self.opening.all_begun() { MAX_WAIT } else { Duration::from_millis(1) };
+        let longest = if self.opening.all_begun() { STOP_INTERVAL } else { Duration::from_millis(1) };
         // Sending takes time, by which the wait would be too long.
         self.clients.flush();
         let now = Instant::now();

@@ -12,6 +12,7 @@ use netio::tcp::{Listener, is_out_of_descriptors};
 use rustls::ServerConfig;
 use wire::framing::split_message;
 
+use crate::STOP_INTERVAL;
 use crate::connection::Connection;
 
 /// Responds to the queries of a [`StreamServer`].
@@ -43,8 +44,6 @@ pub struct StreamCounters {
 const TCP_TOKEN: u64 = 0;
 const TLS_TOKEN: u64 = 1;
 const FIRST_CONNECTION: u64 = 2;
-/// How often the thread checks whether to stop.
-const STOP_INTERVAL: Duration = Duration::from_millis(50);
 /// Connections accepted before events are handled again, so that open connections do not wait long.
 const MAX_ACCEPTED_PER_TURN: usize = 64;
 /// Times that a connection may fill its buffer in one event: a long response must not keep the others waiting.

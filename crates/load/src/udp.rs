@@ -15,8 +15,8 @@ use crate::replay::is_port_unavailable;
 
 /// Datagrams received in one system call.
 const RECEIVE_BATCH: usize = 64;
-/// The socket buffers in octets: 4 MiB hold some 5000 responses, 5 ms at a million a second.
-const BUFFER_LEN: usize = 4 << 20;
+/// Each socket buffer in octets: 4 MiB hold some 5000 responses, 5 ms at a million a second.
+pub const SOCKET_BUFFER_LEN: usize = 4 << 20;
 
 /// The UDP sockets of a worker.
 pub struct UdpSockets {
@@ -67,10 +67,10 @@ impl UdpSockets {
     /// Opens the sockets and adds them to `poll`.
     pub fn open(poll: &Poll, server: SocketAddr, config: &UdpConfig) -> io::Result<UdpSockets> {
         let mut ports_replaced = 0;
-        let mut open = |port| match ClientSocket::open_on_port(server, config.sources, port, BUFFER_LEN) {
+        let mut open = |port| match ClientSocket::open_on_port(server, config.sources, port, SOCKET_BUFFER_LEN) {
             Err(error) if port > 0 && is_port_unavailable(&error) => {
                 ports_replaced += 1;
-                ClientSocket::open(server, config.sources, BUFFER_LEN)
+                ClientSocket::open(server, config.sources, SOCKET_BUFFER_LEN)
             }
             result => result,
         };

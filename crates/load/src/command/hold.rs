@@ -11,6 +11,7 @@ use clap::Args;
 use netio::{clock, resource_limits};
 use serde_json::json;
 
+use super::descriptors::require_descriptors;
 use super::input::read_queries;
 use super::number::{rate, seconds_or_none};
 use super::target::Target;
@@ -25,9 +26,6 @@ use crate::quic;
 use crate::report::{ReportHeader, Reporter, connection_type, fields};
 use crate::run::RunResult;
 use crate::schedule::{ArrivalProcess, RateProfile};
-
-/// Descriptors other than connections: standard streams, signals, polls, the socket of the probes.
-const OTHER_DESCRIPTORS: u64 = 16;
 
 /// Arguments of `zonda-load hold`.
 #[derive(Debug, Args)]
@@ -141,15 +139,8 @@ impl HoldArguments {
     /// An error if there are too few descriptors or ports for the connections.
     fn check_limits(&self) -> Result<(), CommandError> {
         let (connections, sources) = (u64::from(self.connections), u64::from(self.target.sources));
-        let descriptors =
-            resource_limits::raise_open_files().map_err(CommandError::system("the limit of descriptors"))?;
-        let needed = connections + OTHER_DESCRIPTORS;
-        if needed > descriptors {
-            return Err(CommandError::Input(format!(
-                "--connections {connections}: this process may have {descriptors} descriptors; allow {needed} \
-                 (`ulimit -n`, LimitNOFILE=), or run several at a time, each with a --source-prefix of its own"
-            )));
-        }
+        let several = ", or run several at a time, each with a --source-prefix of its own";
+        require_descriptors(connections, format_args!("--connections {connections}:"), several)?;
         let ports = resource_limits::ephemeral_port_count().unwrap_or(u64::MAX);
         if connections > ports.saturating_mul(sources) {
             let needed = connections.div_ceil(ports);

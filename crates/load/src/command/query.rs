@@ -7,9 +7,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use netio::resource_limits;
 use serde_json::json;
 
+use super::descriptors::require_descriptors;
 use super::input::{Input, expectations};
 use super::number::{MAX_SECONDS, interval, positive, rate, seconds, seconds_or_none, share};
 use super::peak::{PeakArguments, find_peaks};
@@ -22,9 +22,6 @@ use crate::report::{ReportHeader, Reporter};
 use crate::schedule::{ArrivalProcess, RateProfile};
 use crate::tls::{Purpose, TlsConfig};
 use crate::verify::ResponseChecker;
-
-/// Descriptors other than those of client ports and connections: standard streams, signals, polls.
-const OTHER_DESCRIPTORS: u64 = 16;
 
 /// Arguments of `zonda-load query`.
 #[derive(Debug, Args)]
@@ -231,17 +228,9 @@ impl QueryArguments {
             ));
         }
         let ports: HashSet<u16> = queries.origins().iter().map(|origin| origin.port).collect();
-        let needed = (ports.len() + queries.connections().len()) as u64 + OTHER_DESCRIPTORS;
-        let limit = resource_limits::raise_open_files().map_err(CommandError::system("the limit of descriptors"))?;
-        match needed > limit {
-            true => Err(CommandError::Input(format!(
-                "--client-ports: the capture has {} client ports and {} connections, but this process may have {limit} \
-                 descriptors; allow {needed} (`ulimit -n`, LimitNOFILE=)",
-                ports.len(),
-                queries.connections().len(),
-            ))),
-            false => Ok(()),
-        }
+        let (ports, connections) = (ports.len(), queries.connections().len());
+        let what = format!("--client-ports: the capture has {ports} client ports and {connections} connections, but");
+        require_descriptors((ports + connections) as u64, what, "")
     }
 
     /// The shares of TCP and TLS in a mix.

@@ -17,8 +17,9 @@ use quinn_proto::{
 };
 use wire::framing::{frame, split_message};
 
+use super::EchoCounters;
 use super::answer::Answerer;
-use super::{EchoCounters, STOP_INTERVAL};
+use crate::STOP_INTERVAL;
 
 /// RFC 9250 4.3: DOQ_NO_ERROR.
 const NO_ERROR: VarInt = VarInt::from_u32(0);

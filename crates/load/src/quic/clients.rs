@@ -18,12 +18,12 @@ use quinn_proto::{
 };
 
 use crate::tls::TlsConfig;
+use crate::udp::SOCKET_BUFFER_LEN;
 
 /// Sockets, so that servers that spread clients over threads get some for each.
 const MAX_SOCKETS: usize = 64;
 /// Sockets if there are as many source addresses.
 const MAX_SOURCES: usize = 1024;
-const BUFFER_LEN: usize = 4 << 20;
 /// The longest datagram that is sent: the MTU is not searched for.
 const DATAGRAM_LEN: usize = 1500;
 /// Datagrams in one system call.
@@ -257,8 +257,8 @@ impl Port {
     fn open(server: SocketAddr, source: Option<IpAddr>) -> io::Result<Port> {
         let endpoint = Endpoint::new(Arc::new(EndpointConfig::default()), None, false, None);
         let socket = match source {
-            Some(source) => ClientSocket::open_from(server, source, BUFFER_LEN)?,
-            None => ClientSocket::open(server, None, BUFFER_LEN)?,
+            Some(source) => ClientSocket::open_from(server, source, SOCKET_BUFFER_LEN)?,
+            None => ClientSocket::open(server, None, SOCKET_BUFFER_LEN)?,
         };
         Ok(Port { socket, endpoint, clients: HashMap::new(), send_batch: SendBatch::new(BATCH, DATAGRAM_LEN, 1) })
     }

@@ -11,6 +11,7 @@ use wire::tsig::TsigKey;
 
 use super::notify::{Notifier, NotifyCounts};
 use super::responder::{Responder, ServedZone};
+use crate::STOP_INTERVAL;
 
 /// When zones change, and who is notified.
 #[derive(Clone, Debug)]
@@ -30,9 +31,6 @@ pub struct Changer {
     socket: UdpSocket,
     changes: u64,
 }
-
-/// How often the thread checks whether to stop.
-const STOP_INTERVAL: Duration = Duration::from_millis(50);
 
 impl Changer {
     /// A changer for all zones, which sends from `address`: secondaries accept NOTIFY from their primary only.

@@ -7,7 +7,6 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
 
 use netio::resource_limits;
 use netio::tcp::{Listener, ListenerOptions};
@@ -19,6 +18,7 @@ use super::changes::Changer;
 use super::encode::EncodedZones;
 pub use super::responder::PrimaryCounters;
 use super::responder::{Responder, Response};
+use crate::STOP_INTERVAL;
 use crate::stream_server::StreamServer;
 
 /// A primary with bound sockets.
@@ -30,9 +30,6 @@ pub struct Primary {
     key: Option<Arc<TsigKey>>,
     changer: Option<Changer>,
 }
-
-/// How often the UDP thread checks whether to stop.
-const STOP_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Primary {
     /// Binds UDP and TCP to one port; with port 0 the kernel chooses it. With a key, transfers must be signed.
