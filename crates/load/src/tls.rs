@@ -92,16 +92,6 @@ impl TlsConfig {
     /// The server's certificate must be valid for `server_name` and issued by one of `authorities`; without authorities
     /// it is not verified. `resume` turns session resumption on.
     pub fn new(
-        server_name: ServerName<'static>,
-        authorities: Vec<CertificateDer<'static>>,
-        resume: bool,
-        purpose: Purpose,
-    ) -> Result<TlsConfig, Error> {
-        TlsConfig::offering(&TlsOffer::default(), server_name, authorities, resume, purpose)
-    }
-
-    /// As [`TlsConfig::new`], with an offer.
-    pub fn offering(
         offer: &TlsOffer,
         server_name: ServerName<'static>,
         authorities: Vec<CertificateDer<'static>>,

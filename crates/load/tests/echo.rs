@@ -10,7 +10,7 @@ use load::metrics::Metrics;
 use load::queries::{CaptureOrigin, Queries, QueryTemplate, file};
 use load::quic::QuicConfig;
 use load::schedule::{ArrivalProcess, RateProfile};
-use load::tls::{Purpose, TlsConfig};
+use load::tls::{Purpose, TlsConfig, TlsOffer};
 use load::verify::ResponseChecker;
 use rustls::pki_types::ServerName;
 use serde_json::Value;
@@ -68,7 +68,8 @@ fn run(job: &Job) -> Metrics {
 
 fn tls(resume: bool) -> Option<TlsConfig> {
     let name = ServerName::try_from("localhost").expect("a literal");
-    Some(TlsConfig::new(name, Vec::new(), resume, Purpose::Queries).expect("a good configuration"))
+    let config = TlsConfig::new(&TlsOffer::default(), name, Vec::new(), resume, Purpose::Queries);
+    Some(config.expect("a good configuration"))
 }
 
 #[test]
@@ -113,7 +114,8 @@ fn a_certificate_needs_a_port_for_tls_or_quic() {
 #[test]
 fn echo_answers_queries_over_quic_and_sink_does_not() {
     let name = ServerName::try_from("localhost").expect("a literal");
-    let tls = TlsConfig::new(name, Vec::new(), false, Purpose::Transfers).expect("a good configuration");
+    let tls = TlsConfig::new(&TlsOffer::default(), name, Vec::new(), false, Purpose::Transfers)
+        .expect("a good configuration");
     let queries = file::read(b"www.example A", &QueryTemplate::default()).expect("a query");
     for (command, is_answered) in [("echo --answer-octets 3000 --cpus 0,0", true), ("sink", false)] {
         let server = Server::start(&format!("{command} --quic-port 0"));

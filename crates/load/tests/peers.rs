@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use load::tls::{self, Purpose, TlsConfig};
+use load::tls::{self, Purpose, TlsConfig, TlsOffer};
 use load::xfr::pull::{PullConfig, PullResult};
 use rustls::pki_types::ServerName;
 
@@ -103,7 +103,8 @@ impl Peer {
     /// Transfers the zone with every algorithm, by AXFR and IXFR; over TLS too if the server supports it.
     fn check(&self, has_tls: bool) {
         let name = ServerName::try_from("localhost").expect("a literal");
-        let config = TlsConfig::new(name, Vec::new(), false, Purpose::Transfers).expect("a good configuration");
+        let config = TlsConfig::new(&TlsOffer::default(), name, Vec::new(), false, Purpose::Transfers)
+            .expect("a good configuration");
         for tls in [None, has_tls.then_some(config)].into_iter().take(1 + usize::from(has_tls)) {
             for algorithm in ALGORITHMS {
                 let result = self.pull(algorithm, tls.clone());

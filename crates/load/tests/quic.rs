@@ -13,7 +13,7 @@ use load::hold::{Behaviour, HoldConfig, HoldResult};
 use load::metrics::Metrics;
 use load::queries::{Queries, QueryTemplate, file};
 use load::quic::{QuicConfig, TIMEOUT, hostile};
-use load::tls::{self, Purpose, TlsConfig};
+use load::tls::{self, Purpose, TlsConfig, TlsOffer};
 use load::verify::ResponseChecker;
 use quinn_proto::crypto::rustls::QuicServerConfig;
 use quinn_proto::{
@@ -213,7 +213,7 @@ fn respond(connection: &mut Connection, id: StreamId, answer: &[u8]) {
 /// A client that accepts any certificate.
 fn trusting() -> TlsConfig {
     let name = ServerName::try_from("localhost").expect("a literal");
-    TlsConfig::new(name, Vec::new(), false, Purpose::Transfers).expect("a good configuration")
+    TlsConfig::new(&TlsOffer::default(), name, Vec::new(), false, Purpose::Transfers).expect("a good configuration")
 }
 
 fn queries() -> Queries {
@@ -452,7 +452,8 @@ fn connections_that_cannot_be_opened_have_a_reason() {
     let server = Server::start(Duration::from_secs(10));
     let name = ServerName::try_from("localhost").expect("a literal");
     let (untrusted, _) = tls::self_signed().expect("random numbers");
-    let tls = TlsConfig::new(name, untrusted, false, Purpose::Transfers).expect("a good configuration");
+    let tls =
+        TlsConfig::new(&TlsOffer::default(), name, untrusted, false, Purpose::Transfers).expect("a good configuration");
     let queries = queries();
     let config = QuicConfig { connections: 1, query_rate: Some(10.0), ..config(server.address, &tls, &queries) };
     let stop = AtomicBool::new(false);

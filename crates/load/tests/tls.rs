@@ -69,7 +69,7 @@ fn apex() -> Name {
 /// A client that accepts any certificate.
 fn trusting(resume: bool, purpose: Purpose) -> TlsConfig {
     let name = ServerName::try_from("localhost").expect("a literal");
-    TlsConfig::new(name, Vec::new(), resume, purpose).expect("a good configuration")
+    TlsConfig::new(&TlsOffer::default(), name, Vec::new(), resume, purpose).expect("a good configuration")
 }
 
 fn queries() -> Queries {
@@ -120,7 +120,8 @@ fn certificates_are_verified_against_authorities() {
     let server = Server::start();
     let failure = |name: &'static str, authority: &CertificateDer<'static>| {
         let name = ServerName::try_from(name).expect("a literal");
-        let tls = TlsConfig::new(name, vec![authority.clone()], false, Purpose::Queries).expect("a good configuration");
+        let tls = TlsConfig::new(&TlsOffer::default(), name, vec![authority.clone()], false, Purpose::Queries)
+            .expect("a good configuration");
         let metrics = run(server.address, tls, at_rate(10.0, 0.1), 0);
         assert_eq!(metrics.responses + metrics.handshakes_failed, 1);
         metrics.handshake_failure
@@ -161,7 +162,7 @@ fn a_client_offers_one_version_and_cipher_suite() {
     let offering = |version, cipher: Option<&str>| {
         let name = ServerName::try_from("localhost").expect("a literal");
         let offer = TlsOffer { version, cipher: cipher.map(str::to_owned) };
-        TlsConfig::offering(&offer, name, Vec::new(), false, Purpose::Queries)
+        TlsConfig::new(&offer, name, Vec::new(), false, Purpose::Queries)
     };
     let tls12 = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256";
     for (version, cipher) in [

@@ -53,7 +53,7 @@ impl TlsClientArguments {
             TlsVersion::Tls13 => &TLS13,
         });
         let offer = TlsOffer { version, cipher: self.tls_cipher.clone() };
-        TlsConfig::offering(&offer, name, authorities, resume, purpose).map_err(CommandError::input("TLS"))
+        TlsConfig::new(&offer, name, authorities, resume, purpose).map_err(CommandError::input("TLS"))
     }
 
     /// An error if an option was given that needs TLS.
