@@ -1,7 +1,7 @@
 //! Answering NOTIFY (RFC 1996 3): whether a client may announce a change of a zone. The listener passes the message on.
 
+use wire::Name;
 use wire::message::Rcode;
-use wire::{Class, Name};
 
 use crate::acknowledgement::write_acknowledgement;
 use crate::pending_notify::{PendingNotify, ReceivedNotify};
@@ -58,15 +58,11 @@ fn respond_uncounted(
 
 /// The zone, also one without data, if the client may announce its changes; else what the client gets.
 fn decide<'s>(served: &'s Served, qname: &Qname, query: &Query<'_>) -> Result<&'s ServedZone, Decision<'s>> {
-    if query.edns.is_some_and(|edns| edns.version > 0) {
-        return Err(Decision::BadVersion);
-    }
-    match served.zones.get(qname.wire()).filter(|_| query.qclass == Class::IN) {
-        Some(zone) if zone.acls().notify.allows(&query.client()) => Ok(zone),
+    let zone = Decision::named_zone(served, qname, query)?;
+    match zone.acls().notify.allows(&query.client()) {
+        true => Ok(zone),
         // RFC 1996 3.10: the client is no known primary.
-        Some(_) => Err(Decision::RefuseClient(RefusalReason::Notify)),
-        // RFC 1996 3.11: no zone here.
-        None => Err(Decision::refuse(Rcode::NOTAUTH)),
+        false => Err(Decision::RefuseClient(RefusalReason::Notify)),
     }
 }
 

@@ -249,6 +249,12 @@ impl<'m> Query<'m> {
         cookie.is_some_and(|(client, server)| secrets.is_valid(&client, server, peer, now_s))
     }
 
+    /// Whether it has another version of EDNS than 0 (RFC 6891 6.1.3).
+    #[inline]
+    pub(crate) fn has_bad_version(&self) -> bool {
+        self.edns.is_some_and(|edns| edns.version > 0)
+    }
+
     /// Whether there is a question.
     #[inline]
     pub(crate) fn has_question(&self) -> bool {

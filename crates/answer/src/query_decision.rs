@@ -37,7 +37,7 @@ impl<'s> Decision<'s> {
     /// Decides what a well-formed query gets.
     #[inline]
     pub(crate) fn of(served: &'s Served, qname: &mut Qname, query: &Query<'_>) -> Decision<'s> {
-        if query.edns.is_some_and(|edns| edns.version > 0) {
+        if query.has_bad_version() {
             return Decision::BadVersion;
         }
         if !query.has_question() {
@@ -64,6 +64,23 @@ impl<'s> Decision<'s> {
         match &found.state {
             ZoneState::Loaded(zone) => Decision::Lookup(zone),
             without_data => Decision::without_data(without_data),
+        }
+    }
+
+    /// The zone, also one without data, that a NOTIFY or UPDATE message is about; else what its client gets.
+    #[cold]
+    pub(crate) fn named_zone(
+        served: &'s Served,
+        qname: &Qname,
+        query: &Query<'_>,
+    ) -> Result<&'s ServedZone, Decision<'s>> {
+        if query.has_bad_version() {
+            return Err(Decision::BadVersion);
+        }
+        match served.zones.get(qname.wire()) {
+            Some(zone) if query.qclass == Class::IN => Ok(zone),
+            // RFC 1996 3.11, RFC 2136 3.1.2: not the apex of a zone here, or another class.
+            _ => Err(Decision::refuse(Rcode::NOTAUTH)),
         }
     }
 

@@ -1,8 +1,8 @@
 //! Answering UPDATE (RFC 2136, RFC 3007): whether a client may update a zone. The listener passes the message on, and it is answered
 //! when it was applied and is on disk, or when a primary has answered it.
 
+use wire::Name;
 use wire::message::Rcode;
-use wire::{Class, Name};
 
 use crate::acknowledgement::write_acknowledgement;
 use crate::pending_update::{PendingUpdate, ReceivedUpdate, UpdateResponse};
@@ -61,12 +61,7 @@ struct AcceptedUpdate {
 
 /// The zone if the client may update some of it; else what the client gets.
 fn decide<'s>(served: &'s Served, qname: &Qname, query: &Query<'_>) -> Result<AcceptedUpdate, Decision<'s>> {
-    if query.edns.is_some_and(|edns| edns.version > 0) {
-        return Err(Decision::BadVersion);
-    }
-    // RFC 2136 3.1.2: not the apex of a zone here, or another class.
-    let zone = served.zones.get(qname.wire()).filter(|_| query.qclass == Class::IN);
-    let zone = zone.ok_or(Decision::refuse(Rcode::NOTAUTH))?;
+    let zone = Decision::named_zone(served, qname, query)?;
     let acl = &zone.acls().update;
     let (apex, is_forwarded) = (zone.apex().to_owned().to_lowercase(), acl.role == UpdateRole::Forward);
     match acl.role {

@@ -5,8 +5,6 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use wire::{Name, NameRef};
-
 use crate::build_options::BuildOptions;
 use crate::check::{TargetName, check_apex, check_node, check_targets, collect_targets, denial};
 use crate::check::{check_child_keys, check_records};
@@ -14,6 +12,7 @@ use crate::denial::Denial;
 use crate::finding::Findings;
 use crate::intern::{InternTables, Interner};
 use crate::occlusion::{Occlusion, own_flags};
+use crate::owner_case::{OwnerCase, apex_in_case};
 use crate::rrset::NodeEncoder;
 use crate::stage::{OwnerRuns, Run, Staged, StagedChunk, StagedOwner, gather_runs};
 use crate::tree::{Tree, TreeBuilder, TreeCursor, TreeEdit, TreeEntry, TreeRef};
@@ -47,7 +46,8 @@ pub(crate) fn assemble(
     let mut name_runs = gather_runs(&mut names);
     let mut nsec3_runs = gather_runs(&mut nsec3);
     let (names, nsec3) = (Staged(&names), Staged(&nsec3));
-    let apex = apex_in_original_case(plan.apex, names, &name_runs);
+    let apex_run = name_runs.iter().find(|run| run.is_apex());
+    let apex = apex_in_case(plan.apex, apex_run.map_or(OwnerCase::LOWER, |run| names.case(run)));
     let plan = &BuildOptions { apex: apex.as_ref(), ..*plan };
     let mut found = Findings::default();
     let mut zone = None;
@@ -63,15 +63,6 @@ pub(crate) fn assemble(
         zone = construct(plan, (names, &mut name_runs), (nsec3, &mut nsec3_runs), &mut found).map(|zone| (zone, None));
     }
     (zone, found)
-}
-
-/// The apex in the case of its first record.
-fn apex_in_original_case(apex: NameRef<'_>, names: Staged<'_>, runs: &[Run]) -> Name {
-    let mut wire = apex.wire().to_ascii_lowercase();
-    if let Some(run) = runs.iter().find(|run| run.is_apex()) {
-        names.case(run).apply(&mut wire);
-    }
-    NameRef::from_wire(&wire).expect("changing the case keeps a name valid").to_owned()
 }
 
 /// Builds all nodes.

@@ -15,6 +15,7 @@ use crate::intern::{InternTables, Interner};
 use crate::merge::{KeyRange, Merged, RunPart, merge};
 use crate::node_decoder::NodeDecoder;
 use crate::occlusion::Occlusion;
+use crate::owner_case::{OwnerCase, apex_in_case};
 use crate::record_sorter::{BatchSizes, RecordSorter, SorterContext};
 use crate::rrset::DNAME;
 use crate::stage::{OwnerRuns, Run, Staged, StagedChunk};
@@ -49,7 +50,8 @@ pub(crate) fn build(
     let (names, nsec3): (Vec<_>, Vec<_>) = sorted.map(|sorted| (sorted.names, sorted.nsec3)).unzip();
     let [names, nsec3] = [names, nsec3].map(|runs| runs.into_iter().flatten().collect::<Vec<_>>());
     let mut tables = interner.finish();
-    let apex = apex_in_original_case(options.apex, &names);
+    let apex_case = names.iter().find_map(EncodedRun::apex_case);
+    let apex = apex_in_case(options.apex, apex_case.unwrap_or(OwnerCase::LOWER));
     let options = &BuildOptions { apex: apex.as_ref(), ..*options };
     if names.iter().chain(&nsec3).any(|run| run.apex.wire() != apex.wire()) {
         return assemble([names, nsec3].map(|runs| stage(&tables, options.apex, &runs)), options);
@@ -85,15 +87,6 @@ pub(crate) fn rebuild(zone: &Zone, threads: usize) -> Zone {
         }
     }
     build(&options, interner, &original, vec![sorter]).0.expect("these records were a valid zone").0
-}
-
-/// The apex in the case of its first record.
-fn apex_in_original_case(apex: NameRef<'_>, names: &[EncodedRun]) -> Name {
-    let mut wire = apex.wire().to_vec();
-    if let Some(case) = names.iter().find_map(EncodedRun::apex_case) {
-        case.apply(&mut wire);
-    }
-    NameRef::from_wire(&wire).expect("changing the case keeps a name valid").to_owned()
 }
 
 /// A DNAME at the apex occludes names in all runs.

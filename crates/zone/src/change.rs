@@ -63,6 +63,12 @@ pub struct ChangeRules {
     pub nsec3_max_iterations: u16,
 }
 
+impl ChangeRules {
+    /// For records that were accepted before: lenient, with any number of NSEC3 iterations.
+    pub const ACCEPTED_BEFORE: ChangeRules =
+        ChangeRules { check_mode: CheckMode::Lenient, nsec3_max_iterations: u16::MAX };
+}
+
 /// The owner is not in the zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfZone;

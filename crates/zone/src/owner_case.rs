@@ -136,6 +136,13 @@ pub(crate) fn write_name<'o>(
     NameRef::from_valid_wire(&out[..end])
 }
 
+/// The apex in this case: that of its first record, for a zone that is built.
+pub(crate) fn apex_in_case(apex: NameRef<'_>, case: OwnerCase<'_>) -> Name {
+    let mut wire = apex.wire().to_ascii_lowercase();
+    case.apply(&mut wire);
+    NameRef::from_wire(&wire).expect("changing the case keeps a name valid").to_owned()
+}
+
 /// The name of a key below `apex`, in lower case.
 pub(crate) fn name_of_key(key: &[u8], apex: NameRef<'_>) -> Name {
     write_name(key, OwnerCase::LOWER, apex, &mut [0; _]).to_owned()

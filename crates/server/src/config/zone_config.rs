@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use wire::{Name, NameRef};
 use zone::CheckMode;
+use zone::change::ChangeRules;
 use zone::serial_policy::SerialPolicy;
 
 use super::access_list::{AccessEntry, UpdateRight};
@@ -208,6 +209,11 @@ impl ZonePolicy {
     /// The most octets of earlier changes to keep for IXFR.
     pub fn max_history_len(&self) -> u64 {
         octet_limit(self.max_journal_bytes)
+    }
+
+    /// What changes of the zone are checked for, in this mode.
+    pub fn change_rules(&self, check_mode: CheckMode) -> ChangeRules {
+        ChangeRules { check_mode, nsec3_max_iterations: self.limits.nsec3_max_iterations }
     }
 
     /// Where to write the text of the zone with this name.

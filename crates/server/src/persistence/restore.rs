@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use answer::MAX_HISTORY;
 use tracing::{error, warn};
 use wire::{Name, NameRef};
+use zone::Zone;
 use zone::change::{ChangeError, ChangeRules};
 use zone::encoded_change::{EncodedChange, EncodedChangeError};
 use zone::image::{self, ImageError};
-use zone::{CheckMode, Zone};
 
 use super::EventSink;
 use super::recovered_zones::RestorableZone;
@@ -263,8 +263,7 @@ fn read<D: Disk>(
 /// Applies changes at once, which costs less than one after the other.
 fn apply_all(base: Zone, changes: &[EncodedChange]) -> Result<Zone, RestoreError> {
     // What was served before is served again, whatever the configuration says now.
-    let rules = ChangeRules { check_mode: CheckMode::Lenient, nsec3_max_iterations: u16::MAX };
-    let apply = |base: &Zone, change: &EncodedChange| base.apply(change.to_change_set(), rules);
+    let apply = |base: &Zone, change: &EncodedChange| base.apply(change.to_change_set(), ChangeRules::ACCEPTED_BEFORE);
     let Some(condensed) = EncodedChange::condense(changes) else { return Ok(base) };
     if let Ok(applied) = apply(&base, &condensed) {
         return Ok(applied.zone);

@@ -148,8 +148,7 @@ impl ZoneReceiver {
         let odd = self.receiver.take_findings();
         let received = self.receiver.finish().map_err(|error| ReceivedError::Invalid(error.to_string()))?;
         // Transferred zones are accepted as leniently as zone files.
-        let rules =
-            ChangeRules { check_mode: CheckMode::Lenient, nsec3_max_iterations: policy.limits.nsec3_max_iterations };
+        let rules = policy.change_rules(CheckMode::Lenient);
         let (mut version, is_full) = match received {
             Received::Full { zone, findings } => (ReceivedVersion::new(zone, findings), true),
             Received::Changes(changes) => (apply_changes(base, changes, rules)?, false),

@@ -6,7 +6,6 @@ mod tests;
 use answer::{ReceivedUpdate, UpdateRole};
 use wire::Rtype;
 use wire::message::{Message, Rcode};
-use zone::change::ChangeRules;
 use zone::update::{UpdateRules, prepare};
 
 use super::Writer;
@@ -14,7 +13,6 @@ use super::forwarded_update::ForwardedUpdate;
 use super::update_answer::{PendingAnswer, UpdateLog};
 use super::update_forwarder::{UpdateExchanges, UpdateForwarder};
 use crate::clock;
-use crate::config::ZonePolicy;
 use crate::listen::IncomingUpdate;
 use crate::tls::TlsPeers;
 use crate::updates::{QueuedUpdate, RecentUpdates, Repeated, UnansweredUpdate};
@@ -118,13 +116,9 @@ impl Writer {
         self.zones.change(ZoneChange {
             zone,
             change: ProposedChange::Computed { compute, is_large },
-            rules: change_rules(&policy),
+            rules: policy.change_rules(policy.checks),
             order: PublishOrder::AfterSync,
             done,
         });
     }
-}
-
-fn change_rules(policy: &ZonePolicy) -> ChangeRules {
-    ChangeRules { check_mode: policy.checks, nsec3_max_iterations: policy.limits.nsec3_max_iterations }
 }

@@ -16,8 +16,8 @@ use wire::tsig::{TsigKey, TsigSigner};
 use zone::load::load_text;
 
 use super::*;
-use crate::config::RemoteServer;
 use crate::config::reader::ConfigReader;
+use crate::config::{RemoteServer, ZonePolicy};
 use crate::listen::LateReply;
 use crate::updates::UpdateBudget;
 use crate::writer::forwarded_update::Forwarding;

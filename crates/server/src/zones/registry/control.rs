@@ -6,7 +6,7 @@ use tracing::info;
 use wire::{Name, NameRef};
 use zone::change::ChangeRules;
 use zone::encoded_change::EncodedChange;
-use zone::{CheckMode, Zone, ZoneVersion};
+use zone::{Zone, ZoneVersion};
 
 use super::changes::RollbackVersion;
 use super::{ChangeDone, ChangeRefusal, ProposedChange, PublishOrder, ZoneChange, ZoneRegistry};
@@ -207,7 +207,7 @@ impl ZoneRegistry {
             });
         });
         let Some(change) = change else { return self.store_rollback(id, base, version, done) };
-        let rules = ChangeRules { check_mode: CheckMode::Lenient, nsec3_max_iterations: u16::MAX };
+        let rules = ChangeRules::ACCEPTED_BEFORE;
         let change = ProposedChange::Rollback(Box::new(RollbackVersion { base, version, change }));
         self.change(ZoneChange { zone: id, change, rules, order: PublishOrder::AfterSync, done });
     }

@@ -155,8 +155,7 @@ impl ZoneRegistry {
     /// The rebuild of a zone that is in progress, if it can catch up with these changes: otherwise a zone that is changed by transfers
     /// would never be rebuilt.
     pub(super) fn rebuild_that_follows(&mut self, id: ZoneId, changes: &[EncodedChange]) -> Option<ZoneWork> {
-        let nsec3_max_iterations = self.policy(id)?.limits.nsec3_max_iterations;
-        let rules = ChangeRules { check_mode: CheckMode::Lenient, nsec3_max_iterations };
+        let rules = self.policy(id)?.change_rules(CheckMode::Lenient);
         let WorkKind::Rebuild(log) = &mut self.changes.work.get_mut(&id).filter(|_| !changes.is_empty())?.kind else {
             return None;
         };
