@@ -2,7 +2,7 @@
 
 use super::bind::Listeners;
 use super::connection_pool::SharedCounts;
-use super::counters::{CounterReader, CounterTotals, ListenerCounters};
+use super::counters::{CounterReader, ListenerCounters};
 use super::handover::{Handover, Route};
 use super::quic::{QuicShared, QuicWorker};
 use super::responder::Responder;
@@ -50,26 +50,6 @@ impl ListenerThreads {
     /// The counters of the threads.
     pub fn counters(&self) -> &CounterReader {
         &self.counters
-    }
-
-    /// Counters of all UDP threads.
-    pub fn udp_totals(&self) -> CounterTotals {
-        CounterTotals::of(&self.counters.udp)
-    }
-
-    /// Counters of all TCP threads.
-    pub fn tcp_totals(&self) -> CounterTotals {
-        CounterTotals::of(&self.counters.tcp)
-    }
-
-    /// Counters of all TLS threads.
-    pub fn tls_totals(&self) -> CounterTotals {
-        CounterTotals::of(&self.counters.tls)
-    }
-
-    /// Counters of all QUIC threads.
-    pub fn quic_totals(&self) -> CounterTotals {
-        CounterTotals::of(&self.counters.quic)
     }
 
     /// Stops: answers what has arrived, and gives clients [`ListenConfig::grace`] to read their responses.

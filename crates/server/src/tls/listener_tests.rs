@@ -15,7 +15,7 @@ use super::test_certificates::{CertificateFiles, TestCertificates};
 use super::tests::{client, mutual, pinned, server_files};
 use super::{ClientTls, ServerTls, ServerTlsFiles};
 use crate::config::remote_server::RemoteTls;
-use crate::listen::{self, ListenConfig, ListenerThreads, Responder};
+use crate::listen::{self, CounterTotals, ListenConfig, ListenerThreads, Responder};
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -100,6 +100,12 @@ impl Server {
     fn connect(&self) -> Client {
         self.connect_with(&client(&self.certificates, &RemoteTls::default()))
     }
+
+    /// The counters of all TLS threads.
+    fn totals(&self) -> CounterTotals {
+        let [.., (_, tls), _] = self.running.counters().totals();
+        tls
+    }
 }
 
 fn query(id: u16, command: u8) -> Vec<u8> {
@@ -151,7 +157,7 @@ fn a_proxy_names_its_client_before_the_handshake() {
     (0..3).for_each(|id| exchange(&mut stream, id));
     let mut without = server.connect();
     assert!(without.write_all(&query(9, 0)).is_err() || without.read(&mut [0; 2]).is_err());
-    assert_eq!(server.running.tls_totals().proxy_refused, 1);
+    assert_eq!(server.totals().proxy_refused, 1);
     server.running.stop();
 }
 
@@ -168,9 +174,9 @@ fn queries_over_tls_are_answered_like_those_over_tcp() {
         stream.write_all(&[octet]).expect("open");
     }
     assert_eq!(read_message(&mut stream)[..3], [0, 7, 0x80]);
-    let totals = server.running.tls_totals();
-    assert_eq!((totals.queries, totals.answers, totals.connections, totals.panics), (2001, 2001, 1, 0));
-    assert_eq!(server.running.tcp_totals().connections, 0);
+    let [_, (_, tcp), (_, tls), _] = server.running.counters().totals();
+    assert_eq!((tls.queries, tls.answers, tls.connections, tls.panics), (2001, 2001, 1, 0));
+    assert_eq!(tcp.connections, 0);
     // The answers of a stop are complete, and the end is a close_notify.
     server.running.stop();
     assert_eq!(stream.read(&mut [0; 1]).expect("close_notify, not a torn stream"), 0);
@@ -313,7 +319,7 @@ fn half_a_handshake_and_silence_ends_after_the_idle_timeout_and_delays_nobody() 
         assert_closed(half);
     }
     assert!(begin.elapsed() < SOON);
-    assert!(server.running.tls_totals().expired >= 50, "{:?}", server.running.tls_totals());
+    assert!(server.totals().expired >= 50, "{:?}", server.totals());
     server.running.stop();
 }
 
@@ -323,7 +329,7 @@ fn rfc_7858_3_4_an_idle_connection_ends_with_close_notify() {
     let mut stream = server.connect();
     (0..5).for_each(|id| exchange(&mut stream, id));
     assert_eq!(stream.read(&mut [0; 1]).expect("close_notify, not a torn stream"), 0);
-    assert_eq!(server.running.tls_totals().expired, 1);
+    assert_eq!(server.totals().expired, 1);
     server.running.stop();
 }
 
@@ -347,10 +353,10 @@ fn a_client_that_reads_nothing_is_closed_when_memory_is_short() {
         _ = client.write_all(&queries);
     }
     let begin = Instant::now();
-    while server.running.tls_totals().evicted == 0 && begin.elapsed() < SOON {
+    while server.totals().evicted == 0 && begin.elapsed() < SOON {
         thread::sleep(Duration::from_millis(20));
     }
-    assert!(server.running.tls_totals().evicted > 0, "{:?}", server.running.tls_totals());
+    assert!(server.totals().evicted > 0, "{:?}", server.totals());
     exchange(&mut server.connect(), 1);
     server.running.stop();
 }
@@ -369,7 +375,7 @@ fn idle_sessions_do_not_count_against_the_limit_of_memory() {
         exchange(clients.last_mut().expect("it was pushed"), id);
     }
     clients.iter_mut().for_each(|client| exchange(client, 1));
-    assert_eq!(server.running.tls_totals().evicted, 0);
+    assert_eq!(server.totals().evicted, 0);
     server.running.stop();
 }
 
@@ -443,7 +449,7 @@ fn resumed_handshakes_are_counted() {
     let settings = client(&server.certificates, &RemoteTls::default());
     for resumed in 0..3 {
         exchange(&mut server.connect_with(&settings), 1);
-        assert_eq!(server.running.tls_totals().resumed, resumed);
+        assert_eq!(server.totals().resumed, resumed);
     }
     server.running.stop();
 }

@@ -1,6 +1,6 @@
 //! A server without free descriptors, in a child process.
 
-use super::{config, connect, exchange, framed_query, is_closed, read_id, serve, udp_client};
+use super::{config, connect, exchange, framed_query, is_closed, read_id, serve, tcp_totals, udp_client};
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::process::{ChildStderr, ChildStdin, Command, Stdio};
@@ -19,7 +19,7 @@ fn child_with_few_descriptors() {
             "release" => held.clear(),
             other => panic!("unknown command {other}"),
         }
-        let totals = running.tcp_totals();
+        let totals = tcp_totals(&running);
         eprintln!("{} {} {}", totals.connections, totals.evicted, totals.starved);
     }
     running.stop();

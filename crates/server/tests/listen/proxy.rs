@@ -1,6 +1,9 @@
 //! PROXY headers (version 2) before messages and connections.
 
-use super::{CLIENT, SOON, config, connect, exchange, framed_query, is_closed, read_message, serve, udp_client};
+use super::{
+    CLIENT, SOON, config, connect, exchange, framed_query, is_closed, read_message, serve, tcp_totals, udp_client,
+    udp_totals,
+};
 use server::listen::{ListenConfig, ListenerThreads, Proxies};
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -50,7 +53,7 @@ fn a_datagram_is_from_the_client_in_its_header_and_answered_to_the_proxy() {
         proxy.send(refused).expect("loopback");
         assert!(proxy.recv(&mut [0; 64]).is_err());
     }
-    let totals = running.udp_totals();
+    let totals = udp_totals(&running);
     assert_eq!((totals.queries, totals.answers, totals.proxy_refused), (5, 3, 2));
     running.stop();
 }
@@ -63,7 +66,7 @@ fn datagrams_with_headers_are_refused_from_other_addresses() {
     client.send(&framed_query(2, 0)[2..]).expect("loopback");
     let mut answer = [0; 64];
     client.recv(&mut answer).expect("an answer");
-    assert_eq!((answer[1], running.udp_totals().proxy_refused), (2, 1));
+    assert_eq!((answer[1], udp_totals(&running).proxy_refused), (2, 1));
     running.stop();
 }
 
@@ -80,7 +83,7 @@ fn a_connection_is_of_the_client_in_its_header_however_it_arrives() {
     for _ in 0..2 {
         assert_eq!(client_seen(&mut slow, &[]).expect("an answer"), 9);
     }
-    assert_eq!(running.tcp_totals().proxy_refused, 0);
+    assert_eq!(tcp_totals(&running).proxy_refused, 0);
     running.stop();
 }
 
@@ -93,12 +96,12 @@ fn a_proxy_that_sends_no_header_or_never_ends_it_is_refused() {
         stream.write_all(wrong).expect("loopback");
         assert!(is_closed(&mut stream), "{wrong:?}");
     }
-    let totals = running.tcp_totals();
+    let totals = tcp_totals(&running);
     assert_eq!((totals.queries, totals.proxy_refused), (0, 3));
     let mut unfinished = connect(server);
     unfinished.write_all(&header(7)[..20]).expect("loopback");
     assert!(is_closed(&mut unfinished));
-    assert_eq!((running.tcp_totals().expired, running.tcp_totals().proxy_refused), (1, 3));
+    assert_eq!((tcp_totals(&running).expired, tcp_totals(&running).proxy_refused), (1, 3));
     running.stop();
 }
 
@@ -119,7 +122,7 @@ fn connections_with_headers_are_refused_from_other_addresses() {
             }
             assert!(is_closed(&mut stream));
         }
-        assert_eq!((running.tcp_totals().queries, running.tcp_totals().proxy_refused), (0, 4));
+        assert_eq!((tcp_totals(&running).queries, tcp_totals(&running).proxy_refused), (0, 4));
         // What only begins like a header is a message: of 3338 octets, with the ID 0x0D0A.
         let mut message = header(7);
         message[11] = 0;
@@ -143,7 +146,7 @@ fn the_limit_per_client_is_for_the_clients_of_a_proxy() {
         assert_eq!(client_seen(stream, &header(host)).expect("an answer"), host);
     }
     assert!(client_seen(&mut connect(server), &header(3)).is_err());
-    assert_eq!(running.tcp_totals().refused, 1);
+    assert_eq!(tcp_totals(&running).refused, 1);
     streams.truncate(5);
     // The server notices the end of the connection before the next one arrives, or soon after.
     let again = (0..100).find_map(|_| {

@@ -159,30 +159,6 @@ impl<R: Responder> QuicEndpoint<R> {
         turns.chain(self.table.next_timer()).min()
     }
 
-    /// The number of connections.
-    #[cfg(test)]
-    pub(super) fn connections(&self) -> usize {
-        self.table.len()
-    }
-
-    /// The number of attempts to connect, and of datagrams before a key exchange, that wait.
-    #[cfg(test)]
-    pub(super) fn waiting(&self) -> usize {
-        self.key_exchanges.len()
-    }
-
-    /// The number of datagrams that may begin connections and wait.
-    #[cfg(test)]
-    pub(super) fn waiting_initials(&self) -> usize {
-        self.initials.len()
-    }
-
-    /// The memory of all connections besides what each has, in octets.
-    #[cfg(test)]
-    pub(super) fn memory(&self) -> usize {
-        self.table.memory()
-    }
-
     //---------- Datagrams and attempts to connect
 
     /// Handles a datagram, unless it may begin a connection and must wait for that.
@@ -398,5 +374,28 @@ impl<R: Responder> QuicEndpoint<R> {
             self.close(index, DoqError::NoError, now);
             self.make_ready(index);
         }
+    }
+}
+
+#[cfg(test)]
+impl<R> QuicEndpoint<R> {
+    /// The number of connections.
+    pub(super) fn connections(&self) -> usize {
+        self.table.len()
+    }
+
+    /// The number of attempts to connect, and of datagrams before a key exchange, that wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.key_exchanges.len()
+    }
+
+    /// The number of datagrams that may begin connections and wait.
+    pub(super) fn waiting_initials(&self) -> usize {
+        self.initials.len()
+    }
+
+    /// The memory of all connections besides what each has, in octets.
+    pub(super) fn memory(&self) -> usize {
+        self.table.memory()
     }
 }
