@@ -9,7 +9,7 @@ pub const MAX_QUIC_BEGUN_PER_TURN: usize = 16;
 /// The time-out for establishing connections, from when the last one was due.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The connections that are due, in order. All times are from the start.
+/// Which connections are due, in order. All times are from the start.
 pub struct Opening {
     count: usize,
     /// Connections per second.

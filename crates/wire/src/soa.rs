@@ -6,7 +6,7 @@ pub const NUMBERS_LEN: usize = 20;
 /// SERIAL, REFRESH, RETRY, EXPIRE and MINIMUM of SOA RDATA; `None` if it is too short.
 ///
 /// ```
-/// let rdata = [&[0, 0][..], &[7, 3600, 900, 604_800, 300].map(u32::to_be_bytes).concat()].concat();
+/// let rdata = [&[0u8, 0][..], &[7, 3600, 900, 604_800, 300].map(u32::to_be_bytes).concat()].concat();
 /// assert_eq!(wire::soa::numbers(&rdata), Some([7, 3600, 900, 604_800, 300]));
 /// ```
 #[inline]
@@ -28,7 +28,7 @@ mod tests {
 
     #[test]
     fn rfc_1035_3_3_13_the_numbers_follow_two_names() {
-        let mut rdata = [&[0, 0][..], &[1, 2, 3, 4, 5].map(u32::to_be_bytes).concat()].concat();
+        let mut rdata = [&[0u8, 0][..], &[1, 2, 3, 4, 5].map(u32::to_be_bytes).concat()].concat();
         assert_eq!(numbers(&rdata), Some([1, 2, 3, 4, 5]));
         set_serial(&mut rdata, 0x0102_0304);
         assert_eq!(numbers(&rdata), Some([0x0102_0304, 2, 3, 4, 5]));
