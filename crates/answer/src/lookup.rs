@@ -27,6 +27,7 @@ use crate::served_zone::ZoneState;
 use crate::worker::WorkerState;
 use crate::zone_cut::ZonePosition;
 use crate::zone_map::ZoneMap;
+use dname::SentDname;
 
 /// A lookup in progress.
 struct Lookup<'l, 'z, 'o> {
@@ -48,9 +49,8 @@ struct Lookup<'l, 'z, 'o> {
     followed: usize,
     /// Where the message has the owners of those records.
     cname_owners: [u16; MAX_CNAMES],
-    /// The DNAME RRsets in the answer, by memory address, and where their targets are; the rest is 0. Set when needed, as few
-    /// answers have any.
-    dnames: Option<[(usize, u16); MAX_CNAMES]>,
+    /// The DNAME RRsets in the answer; the rest is [`SentDname::default`]. Set when needed, as few answers have any.
+    dnames: Option<[SentDname; MAX_CNAMES]>,
     /// The RRset whose targets get addresses in the additional section, and where it is.
     answered: Option<(Rrset<'z>, usize)>,
 }
@@ -252,8 +252,7 @@ impl<'z> Lookup<'_, 'z, '_> {
         let start = (self.message.at, self.message.counts);
         let mut found = false;
         for rrset in node.rrsets() {
-            let address = rrset.address();
-            if self.dnssec && !is_expanded && self.dnames.iter().flatten().any(|(sent, _)| *sent == address) {
+            if self.dnssec && !is_expanded && self.sent_dname(&rrset).is_some() {
                 found |= !rrset.signatures().is_empty();
                 continue;
             }

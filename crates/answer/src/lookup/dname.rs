@@ -2,6 +2,7 @@
 
 use wire::message::{Rcode, Section};
 use wire::{Class, Rtype};
+use zone::ZoneVersion;
 use zone::rrset::{MAX_POINTER, RECORD_HEAD_LEN, Rrset};
 
 use super::{Lookup, Step};
@@ -9,6 +10,17 @@ use crate::alias_limit::MAX_CNAMES;
 use crate::message_writer::Full;
 use crate::name_writer::OwnerName;
 use crate::zone_cut::ZonePosition;
+
+/// A DNAME RRset in the answer.
+#[derive(Clone, Copy, Default)]
+pub(super) struct SentDname {
+    /// The version of its zone: small zones of equal content share their records, so that these have one memory address.
+    zone: ZoneVersion,
+    /// The memory address of the RRset.
+    address: usize,
+    /// Where the message has its target.
+    target: u16,
+}
 
 impl<'z> Lookup<'_, 'z, '_> {
     /// RFC 6672 3.2: adds the DNAME record and the CNAME record synthesized from it.
@@ -39,15 +51,21 @@ impl<'z> Lookup<'_, 'z, '_> {
 
     /// Adds a DNAME RRset unless the answer has it; returns where its target is.
     pub(super) fn push_dname(&mut self, dname: &Rrset<'z>, mut owner: OwnerName<'_, 'z>) -> Result<usize, Full> {
-        if let Some((_, target)) = self.dnames.iter().flatten().find(|(address, _)| *address == dname.address()) {
-            return Ok(usize::from(*target));
+        if let Some(sent) = self.sent_dname(dname) {
+            return Ok(usize::from(sent.target));
         }
         let at = self.message.push(Section::Answer, dname, &mut owner, self.dnssec)?;
         let target = at + RECORD_HEAD_LEN;
-        let dnames = self.dnames.get_or_insert([(0, 0); MAX_CNAMES]);
-        if let Some(free) = dnames.iter_mut().find(|(address, _)| *address == 0) {
-            *free = (dname.address(), target as u16);
+        let dnames = self.dnames.get_or_insert([SentDname::default(); MAX_CNAMES]);
+        if let Some(free) = dnames.iter_mut().find(|sent| sent.address == 0) {
+            *free = SentDname { zone: self.zone.version(), address: dname.address(), target: target as u16 };
         }
         Ok(target)
+    }
+
+    /// This RRset of the current zone, if the answer has it as a DNAME RRset.
+    pub(super) fn sent_dname(&self, rrset: &Rrset<'z>) -> Option<&SentDname> {
+        let (zone, address) = (self.zone.version(), rrset.address());
+        self.dnames.iter().flatten().find(|sent| sent.zone == zone && sent.address == address)
     }
 }

@@ -184,6 +184,31 @@ fn rfc_6672_3_2_dnames_with_the_same_target_are_two() {
     assert_eq!(owners, ["one.example.", "two.example."]);
 }
 
+/// Small zones of equal content share their records in memory.
+#[test]
+fn rfc_6672_3_2_dnames_of_zones_with_equal_content_are_two() {
+    let same = |apex: &str| {
+        format!("{apex} 60 IN SOA ns.x. h.x. 1 2 3 4 5\n{apex} 60 NS ns.x.\nd.{apex} 60 DNAME t.c.test.\n")
+    };
+    let other = "
+        c.test. 60 IN SOA ns.x. h.x. 1 2 3 4 5
+        c.test. 60 NS ns.x.
+        x.t.c.test. 60 CNAME y.d.b.test.
+        y.t.c.test. 60 A 192.0.2.1
+        ";
+    Server::new(&[("a.test.", &same("a.test.")), ("b.test.", &same("b.test.")), ("c.test.", other)]).example(
+        "x.d.a.test. A
+         NOERROR AA
+         answer
+         d.a.test. 60 DNAME t.c.test.
+         x.d.a.test. 60 CNAME x.t.c.test.
+         x.t.c.test. 60 CNAME y.d.b.test.
+         d.b.test. 60 DNAME t.c.test.
+         y.d.b.test. 60 CNAME y.t.c.test.
+         y.t.c.test. 60 A 192.0.2.1",
+    );
+}
+
 #[test]
 fn rfc_2181_5_a_dname_with_its_own_owner_as_target_is_sent_once() {
     let zone = "
