@@ -6,11 +6,13 @@ mod parse;
 mod raw_records;
 #[cfg(test)]
 mod tests;
+mod uncompressed_rdata;
 mod write;
 
 pub use codes::{Opcode, Rcode, header_rcode};
 pub use compressed_labels::{CompressedLabels, append_name, read_name};
 pub use raw_records::{RawRecord, RawRecords, Section};
+pub use uncompressed_rdata::append_rdata;
 
 use crate::{Class, Name, Rtype};
 

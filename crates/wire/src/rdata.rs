@@ -177,6 +177,12 @@ pub fn is_canonicalized(rtype: Rtype) -> bool {
     )
 }
 
+/// Whether names in RDATA of this type may be compressed: in the types of RFC 1035, and in those that receivers decompress because some
+/// senders compress them (RFC 3597 4). Those in the other types of RFC 4034 6.2 never are.
+pub fn may_be_compressed(rtype: Rtype) -> bool {
+    is_canonicalized(rtype) && !matches!(rtype, Rtype::KX | Rtype::DNAME | Rtype::A6 | Rtype::RRSIG)
+}
+
 /// Iterates over the fields of `rdata` without checking their rules; ends at the first error.
 pub fn split(rtype: Rtype, rdata: &[u8]) -> Split<'_> {
     Split { fields: fields_of(rtype).iter(), rdata, at: 0 }

@@ -1,7 +1,7 @@
 //! Reads the records of a received message, with names decompressed, without allocating for each. For `transfer_receiver`.
 
-use wire::message::{MessageError, append_name, read_name};
-use wire::rdata::{self, Form};
+use wire::message::{MessageError, append_rdata, read_name};
+use wire::rdata::may_be_compressed;
 use wire::{Class, HEADER_LEN, MAX_NAME_LEN, NameRef, Rtype};
 
 /// Reads a message from its start to its end.
@@ -37,12 +37,6 @@ impl<'r> RecordHead<'r> {
     }
 }
 
-/// Whether RDATA of this type may have compressed names: that of RFC 1035 types, and of those that receivers decompress because some
-/// servers compress them (RFC 3597 4). The other types with names in the list of RFC 4034 6.2 never have.
-fn may_be_compressed(rtype: Rtype) -> bool {
-    rdata::is_canonicalized(rtype) && !matches!(rtype, Rtype::KX | Rtype::DNAME | Rtype::A6 | Rtype::RRSIG)
-}
-
 impl RecordBuffer {
     pub(crate) fn new() -> RecordBuffer {
         RecordBuffer { owner: [0; MAX_NAME_LEN], owner_len: 1, rdata: Vec::new() }
@@ -76,7 +70,8 @@ impl<'m> MessageReader<'m> {
         let plain = self.message.get(self.at..self.at + len).ok_or(MessageError::Short)?;
         let is_plain = !may_be_compressed(rtype);
         if !is_plain {
-            self.decompress_rdata(rtype, plain, &mut buffer.rdata)?;
+            buffer.rdata.clear();
+            append_rdata(self.message, self.at..self.at + len, rtype, &mut buffer.rdata)?;
         }
         self.at += len;
         let class = Class(u16::from_be_bytes([c0, c1]));
@@ -103,46 +98,5 @@ impl<'m> MessageReader<'m> {
         (buffer.owner_len, self.at) = read_name(self.message, start, &mut buffer.owner)?;
         self.owner_at = pointer;
         Ok(())
-    }
-
-    /// Replaces `out` by the RDATA that is next, `plain`, with its names decompressed.
-    fn decompress_rdata(&self, rtype: Rtype, plain: &[u8], out: &mut Vec<u8>) -> Result<(), MessageError> {
-        let (start, end) = (self.at, self.at + plain.len());
-        out.clear();
-        let mut at = start;
-        for field in rdata::fields_of(rtype) {
-            at = match field.form {
-                Form::CompressibleName | Form::Name => {
-                    // The name itself ends within the RDATA.
-                    append_name(&self.message[..end], at, out).map_err(|error| match error {
-                        MessageError::Short => MessageError::Rdata(rtype),
-                        other => other,
-                    })?
-                }
-                _ => {
-                    let next = field.end(plain, at - start).map_err(|_| MessageError::Rdata(rtype))?;
-                    out.extend_from_slice(&plain[at - start..next]);
-                    start + next
-                }
-            };
-        }
-        if at == end { Ok(()) } else { Err(MessageError::Rdata(rtype)) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// RFC 3597 4.
-    #[test]
-    fn names_of_all_types_that_may_have_compressed_ones_are_decompressed() {
-        let is_name = |field: &rdata::RdataField| matches!(field.form, Form::CompressibleName);
-        let is_compressible = |rtype| rdata::fields_of(rtype).iter().any(is_name);
-        let compressible = (0..=u16::MAX).map(Rtype).filter(|rtype| is_compressible(*rtype));
-        assert!(compressible.clone().count() > 8 && compressible.clone().all(may_be_compressed));
-        let others = (0..=u16::MAX).map(Rtype).filter(|&rtype| may_be_compressed(rtype) && !is_compressible(rtype));
-        let listed = [Rtype::RP, Rtype::AFSDB, Rtype::RT, Rtype::SIG, Rtype::PX, Rtype::NXT, Rtype::SRV, Rtype::NAPTR];
-        assert_eq!(others.collect::<Vec<_>>(), listed);
     }
 }

@@ -125,7 +125,7 @@ fn check_form(record: &Record, zone: &Zone) -> Result<(), UpdateRefusal> {
     let is_valid = match *class {
         Class::IN => !rtype.is_meta() && rdata::is_complete(*rtype, rdata),
         Class::ANY => *ttl == 0 && rdata.is_empty() && (*rtype == Rtype::ANY || !rtype.is_meta()),
-        Class::NONE => *ttl == 0 && !rtype.is_meta(),
+        Class::NONE => *ttl == 0 && !rtype.is_meta() && rdata::can_be_served(*rtype, rdata),
         _ => false,
     };
     match is_valid {

@@ -63,8 +63,11 @@ fn run(zone: &Zone, rules: &UpdateRules<'_>, prerequisites: &[&str], updates: &[
     let answer = prerequisites.iter().map(|line| record(line)).collect();
     let authority = updates.iter().map(|line| record(line)).collect();
     // Through the wire, as updates arrive.
-    let message = Message { answer, authority, ..Message::default() };
-    let message = Message::parse(&message.to_wire()).expect("a well-formed message");
+    run_message(zone, rules, &Message { answer, authority, ..Message::default() }.to_wire())
+}
+
+fn run_message(zone: &Zone, rules: &UpdateRules<'_>, message: &[u8]) -> Result<Zone, UpdateRefusal> {
+    let message = Message::parse(message).expect("a well-formed message");
     let change = prepare(&message, zone, rules)?;
     if change.is_empty() {
         return Ok(zone.clone());
@@ -159,6 +162,7 @@ fn rfc_2136_3_4_1_malformed_updates_are_refused() {
         ("ANY a.z. 0 AXFR", Rcode::FORMERR),
         ("NONE a.z. 300 A 192.0.2.1", Rcode::FORMERR),
         ("NONE a.z. 0 ANY x", Rcode::FORMERR),
+        ("NONE a.z. 0 A", Rcode::FORMERR),
         ("CH a.z. 0 A 192.0.2.1", Rcode::FORMERR),
         ("IN a.other. 300 A 192.0.2.1", Rcode::NOTZONE),
     ] {
@@ -197,6 +201,24 @@ fn rfc_2136_3_4_2_3_and_4_deletions() {
     check(&["NONE two.z. 0 A 192.0.2.99"], &[], &[]);
     check(&["ANY none.z. 0 ANY"], &[], &[]);
     check(&["NONE alias.z. 0 CNAME TWO.Z."], &["alias.z. CNAME 1 300"], &[]);
+}
+
+/// Some clients compress the target of SRV records.
+#[test]
+fn rfc_3597_4_compressed_names_in_older_types_are_the_same_records() {
+    // `_x._tcp.z. SRV 0 0 1 z.`, with pointers to the name of the zone section.
+    let message = |[prerequisites, updates]: [u8; 2], class: Class, ttl: u8| {
+        let [class_high, class_low] = class.0.to_be_bytes();
+        let header = [0, 0, 0x28, 0, 0, 1, 0, prerequisites, 0, updates, 0, 0];
+        let head = [0, 33, class_high, class_low, 0, 0, 0, ttl, 0, 8];
+        [&header[..], b"\x01z\0\0\x06\0\x01", b"\x02_x\x04_tcp\xc0\x0c", &head, b"\0\0\0\0\0\x01\xc0\x0c"].concat()
+    };
+    let run = |zone: &Zone, message: &[u8]| run_message(zone, &rules(ALL), message).expect("an allowed update");
+    let added = run(&zone_of(ZONE), &message([0, 1], Class::IN, 60));
+    assert_eq!(added.rdatas(name("_x._tcp.z.").as_ref(), Rtype::SRV), [b"\0\0\0\0\0\x01\x01z\0"]);
+    run(&added, &message([1, 0], Class::IN, 0));
+    let deleted = run(&added, &message([0, 1], Class::NONE, 0));
+    assert_eq!(content(&deleted).0, content(&zone_of(ZONE)).0);
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! Parsing messages.
 
-use super::{DNSSEC_OK, Edns, EdnsOption, Flags, Message, MessageError, Opcode, Question, Rcode, Record, read_name};
-use crate::rdata::{self, Form, RdataField};
-use crate::{Class, MAX_NAME_LEN, Name, Rtype};
+use super::{
+    DNSSEC_OK, Edns, EdnsOption, Flags, Message, MessageError, Opcode, Question, Rcode, Record, append_rdata, read_name,
+};
+use crate::{Class, MAX_NAME_LEN, Name, Rtype, rdata};
 
 impl Message {
     /// Parses a message, which must take all of `bytes`.
@@ -106,34 +107,14 @@ impl<'a> MessageParser<'a> {
     fn rdata(&mut self, rtype: Rtype, class: Class, len: usize) -> Result<Vec<u8>, MessageError> {
         let start = self.at;
         let plain = self.take(len)?;
-        let is_compressible = rdata::fields_of(rtype).iter().any(|field| matches!(field.form, Form::CompressibleName));
         // RFC 2136 2.4, 2.5: records of an update that only name a type have empty RDATA.
         let is_bare = len == 0 && matches!(class, Class::ANY | Class::NONE);
-        if !is_compressible || is_bare {
+        if is_bare || !rdata::may_be_compressed(rtype) {
             return Ok(plain.to_vec());
         }
-        let mut parser = MessageParser { bytes: &self.bytes[..self.at], at: start };
-        parser.uncompressed(rdata::fields_of(rtype)).map_err(|error| match error {
-            MessageError::Short | MessageError::Trailing => MessageError::Rdata(rtype),
-            other => other,
-        })
-    }
-
-    /// The rest of the octets as RDATA of these fields; fields other than names and numbers take the whole rest.
-    fn uncompressed(&mut self, fields: &[RdataField]) -> Result<Vec<u8>, MessageError> {
         let mut rdata = Vec::new();
-        for field in fields {
-            match field.form {
-                Form::CompressibleName => rdata.extend_from_slice(self.name()?.wire()),
-                Form::U16 => rdata.extend_from_slice(self.take(2)?),
-                Form::U32 | Form::Interval => rdata.extend_from_slice(self.take(4)?),
-                _ => rdata.extend_from_slice(self.take(self.bytes.len() - self.at)?),
-            }
-        }
-        match self.at == self.bytes.len() {
-            true => Ok(rdata),
-            false => Err(MessageError::Trailing),
-        }
+        append_rdata(self.bytes, start..self.at, rtype, &mut rdata)?;
+        Ok(rdata)
     }
 
     /// A decompressed name.

@@ -33,6 +33,21 @@ fn a_compressed_response_is_parsed() {
 }
 
 #[test]
+fn rfc_3597_4_names_in_older_types_are_decompressed() {
+    // a. NAPTR? with an answer whose replacement, after two numbers and three strings, ends in a pointer to the question.
+    let body = b"\x01a\x00\x00\x23\x00\x01\
+        \xc0\x0c\x00\x23\x00\x01\x00\x00\x0e\x10\x00\x0e\x00\x01\x00\x02\x01s\x02xy\x00\x01b\xc0\x0c";
+    let mut message = with_header([1, 1, 0, 0], body);
+    let read = Message::parse(&message).expect("a good message");
+    assert_eq!(read.answer[0].rdata, b"\x00\x01\x00\x02\x01s\x02xy\x00\x01b\x01a\x00");
+    // Half the pointer.
+    message.pop();
+    let len_at = message.len() - 14;
+    message[len_at] -= 1;
+    assert_eq!(Message::parse(&message), Err(MessageError::Rdata(Rtype::NAPTR)));
+}
+
+#[test]
 fn the_query_of_a_modern_resolver() {
     let mut query = Message::query(name("example.org."), Rtype::AAAA).with_edns(Edns {
         dnssec_ok: true,

@@ -109,3 +109,14 @@ fn rfc_3597_3_octets_that_nobody_reads_can_be_served() {
         assert_eq!(can_be_served(rtype, &octets(hex)), expected, "{rtype} {hex}");
     }
 }
+
+#[test]
+fn rfc_3597_4_types_whose_names_may_be_compressed() {
+    let is_name = |field: &RdataField| matches!(field.form, Form::CompressibleName);
+    let is_compressible = |rtype| fields_of(rtype).iter().any(is_name);
+    let compressible = (0..=u16::MAX).map(Rtype).filter(|rtype| is_compressible(*rtype));
+    assert!(compressible.clone().count() > 8 && compressible.clone().all(may_be_compressed));
+    let others = (0..=u16::MAX).map(Rtype).filter(|&rtype| may_be_compressed(rtype) && !is_compressible(rtype));
+    let listed = [Rtype::RP, Rtype::AFSDB, Rtype::RT, Rtype::SIG, Rtype::PX, Rtype::NXT, Rtype::SRV, Rtype::NAPTR];
+    assert_eq!(others.collect::<Vec<_>>(), listed);
+}
