@@ -10,6 +10,7 @@ use crate::build::{Difference, Summary, finish, has_wildcard_label};
 use crate::build_options::BuildOptions;
 use crate::canonical_key::ancestor_lens;
 use crate::check::check_node;
+use crate::check_list;
 use crate::encoded_change::{EncodedChange, EncodedRecord};
 use crate::finding::{CheckMode, Finding, Findings, Severity};
 use crate::intern::Interner;
@@ -41,7 +42,7 @@ pub struct Applied {
     pub change: EncodedChange,
     /// The owners added, removed and changed.
     pub difference: Difference,
-    /// Warnings about the changed owners and the apex.
+    /// Warnings about the changed owners, those below a new DNAME, and the apex.
     pub warnings: Vec<Finding>,
 }
 
@@ -357,6 +358,9 @@ impl<'z, 'p> Editor<'z, 'p> {
             const COVERED: u8 = OCCLUDED | BELOW_DNAME;
             let before = entry.value[0];
             let flags = before & !COVERED | below.occlusion.flags(&key, before & (CUT | DNAME)) & COVERED;
+            if flags & !before & BELOW_DNAME != 0 {
+                self.report_below_dname(&key, entry.value);
+            }
             if flags != before {
                 let mut value: Box<[u8]> = entry.value.into();
                 value[0] = flags;
@@ -364,6 +368,13 @@ impl<'z, 'p> Editor<'z, 'p> {
             }
         }
         end.is_some_and(|end| end.starts_with(&below.key))
+    }
+
+    /// RFC 6672 2.4: reports an unchanged owner that is below a DNAME after the change, as a load does.
+    fn report_below_dname(&mut self, key: &[u8], value: &[u8]) {
+        let mut room = [0; _];
+        let owner = write_name(key, OwnerCase::read(value[0], &value[1..]).0, self.options.apex, &mut room);
+        self.options.report(&mut self.found, &check_list::BELOW_DNAME, (0, 0), owner);
     }
 }
 

@@ -8,8 +8,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use random_zone::*;
 use wire::{Name, Rtype};
-use zone::Zone;
 use zone::encoded_change::{EncodedChange, EncodedChangeError, EncodedRecord};
+use zone::{CheckMode, Zone};
 
 /// Owner, type, TTL and RDATA as octets: with their case.
 type ExactRecord = (Vec<u8>, u16, u32, Vec<u8>);
@@ -197,6 +197,29 @@ fn an_invalid_change_is_refused_for_its_error() {
     let rules = zone::change::ChangeRules { nsec3_max_iterations: 150, ..RULES };
     let error = zone.apply(set, rules).err().expect("too many iterations").to_string();
     assert!(error.starts_with("error: more NSEC3 iterations than"), "{error}");
+}
+
+/// A change is checked as the zone that it leads to is when it is loaded.
+#[test]
+fn rfc_6672_2_4_with_strict_checks_no_change_adds_a_dname_above_names() {
+    let set = |owner: &str, rtype| Set { owner: owner.into(), rtype, first: 1, count: 1, signature_len: None };
+    let below = || set("b.a.z.", Rtype::A);
+    let old = records(&[below()], 1);
+    let strict = zone::change::ChangeRules { check_mode: CheckMode::Strict, ..RULES };
+    let above = records(&[below(), set("a.z.", Rtype::DNAME)], 2);
+    for (new, is_valid) in [
+        (&above, false),
+        (&records(&[below(), set("a.z.", Rtype::NS)], 2), true),
+        (&records(&[set("a.z.", Rtype::DNAME)], 2), true),
+    ] {
+        assert_eq!(try_load_by(CheckMode::Strict, new, None, 1).is_some(), is_valid, "{new:?}");
+        let error = load_good(&old, None).apply(change_set(&old, new), strict).err().map(|error| error.to_string());
+        assert_eq!(error.is_none(), is_valid, "{error:?}");
+        assert!(error.is_none_or(|error| error.starts_with("error: a record below a DNAME: b.a.z. ")));
+    }
+    let applied = load_good(&old, None).apply(change_set(&old, &above), RULES).expect("a good change");
+    let warnings: Vec<_> = applied.warnings.iter().map(|found| found.message.as_str()).collect();
+    assert_eq!(warnings, ["a record below a DNAME: b.a.z."]);
 }
 
 /// What a server may count to decide where to apply a change: it visits no more than it was permitted to.

@@ -11,14 +11,13 @@ use wire::Rtype;
 use zone::Zone;
 use zone::change::{ChangeError, ChangeSet, OutOfZone};
 use zone::load::{LoadOptions, load};
+use zone::rrset::ZoneNode;
 use zone::text::{self, Source};
 
 /// Everything that answers depend on.
 fn content(zone: &Zone) -> impl PartialEq + std::fmt::Debug + use<> {
-    let flags: Vec<_> = zone
-        .nodes()
-        .map(|(entry, node)| (zone.owner(&entry), [node.is_cut(), node.has_dname(), node.is_occluded()]))
-        .collect();
+    let flags = |node: &ZoneNode<'_>| [node.is_cut(), node.has_dname(), node.is_occluded(), node.is_below_dname()];
+    let flags: Vec<_> = zone.nodes().map(|(entry, node)| (zone.owner(&entry), flags(&node))).collect();
     (flags, transferred(zone), zone.counts(), zone.denial().clone())
 }
 

@@ -28,13 +28,23 @@ pub fn try_load<'r>(
     previous: Option<&Zone>,
     threads: usize,
 ) -> Option<Zone> {
+    try_load_by(CheckMode::Lenient, records, previous, threads)
+}
+
+/// The same with this check mode.
+pub fn try_load_by<'r>(
+    check_mode: CheckMode,
+    records: impl IntoIterator<Item = &'r ZoneRecord>,
+    previous: Option<&Zone>,
+    threads: usize,
+) -> Option<Zone> {
     let mut text = String::new();
     for (owner, rtype, ttl, rdata) in records {
         let hex: String = rdata.iter().map(|octet| format!("{octet:02x}")).collect();
         text += &format!("{owner} {ttl} IN {rtype} \\# {} {hex}\n", rdata.len());
     }
     let apex = name(APEX);
-    let text_options = text::ParseOptions { threads, ..text::ParseOptions::new(apex.as_ref()) };
+    let text_options = text::ParseOptions { threads, check_mode, ..text::ParseOptions::new(apex.as_ref()) };
     let options = LoadOptions { previous, ..LoadOptions::new(text_options) };
     load(Source { name: "test".into(), bytes: text.as_bytes() }, &options).zone
 }
