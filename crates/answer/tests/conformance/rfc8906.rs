@@ -68,6 +68,24 @@ fn rfc_8906_8_1_4_unknown_opcodes_are_notimp_with_flags_clear() {
 }
 
 #[test]
+fn rfc_6891_6_1_1_unknown_opcodes_with_opt_are_notimp_with_opt() {
+    for opcode in [1, 2, 3, 6, 15] {
+        let edns = Edns { dnssec_ok: true, ..Edns::default() };
+        let mut asked = query("example. A").with_edns(edns.clone());
+        asked.opcode = Opcode(opcode);
+        let got = server().ask(&asked, Udp);
+        assert_eq!((got.rcode, got.opcode, got.questions.len()), (Rcode::NOTIMP, Opcode(opcode), 0));
+        assert_eq!(got.edns.as_ref(), Some(&edns), "{opcode}");
+        // What cannot be read is no FORMERR: the opcode may have other sections.
+        let bytes = asked.to_wire();
+        for (malformed, opt) in [([&bytes[..], &[0]].concat(), Some(&edns)), (bytes[..20].to_vec(), None)] {
+            let got = answer(&malformed).expect("an answer");
+            assert_eq!((got.rcode, got.edns.as_ref()), (Rcode::NOTIMP, opt), "{opcode}");
+        }
+    }
+}
+
+#[test]
 fn rfc_8906_8_2_5_to_9_badvers_whatever_else_is_in_opt() {
     let options = vec![EdnsOption { code: 100, data: vec![] }];
     for dnssec_ok in [false, true] {
