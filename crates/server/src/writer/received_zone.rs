@@ -33,7 +33,7 @@ pub struct ReceivedVersion {
     pub zone: Zone,
     /// The changes that lead to it, none if the whole zone was transferred.
     pub changes: Vec<EncodedChange>,
-    /// Warnings about its records.
+    /// Warnings about its records, and about those that each of the changes led to.
     pub findings: Vec<Finding>,
     /// What the checks say about it.
     pub remarks: Vec<Remark>,
@@ -43,7 +43,19 @@ impl ReceivedVersion {
     fn new(zone: Zone, findings: Vec<Finding>) -> ReceivedVersion {
         ReceivedVersion { zone, changes: Vec::new(), findings, remarks: Vec::new() }
     }
+
+    /// Adds warnings about another change. Those about the apex are the same after each one.
+    fn add_findings(&mut self, warnings: Vec<Finding>) {
+        for warning in warnings {
+            if self.findings.len() < MAX_FINDINGS && !self.findings.contains(&warning) {
+                self.findings.push(warning);
+            }
+        }
+    }
 }
+
+/// The warnings that are kept of all changes of a transfer, of which a few are logged.
+const MAX_FINDINGS: usize = 200;
 
 /// The result of building and checking a transferred zone.
 pub struct FinishedTransfer {
@@ -198,7 +210,7 @@ fn apply_changes(
         };
         version.zone = applied.zone;
         version.changes.push(applied.change);
-        version.findings = applied.warnings;
+        version.add_findings(applied.warnings);
         version.remarks.extend(remark);
     }
     Ok(version)
@@ -309,6 +321,22 @@ mod tests {
         let error = |changes| apply_changes(Some(&zone(1, address)), changes, rules).err().expect("it is invalid");
         assert!(error(vec![broken(), repaired]).needs_whole_zone());
         assert!(!error(vec![broken()]).needs_whole_zone(), "the whole zone would be invalid, too");
+    }
+
+    #[test]
+    fn warnings_of_all_changes_are_reported_once() {
+        let unproved = "z. 60 NSEC3PARAM 1 0 0 -\n";
+        let below_cut = format!("{unproved}sub.z. 60 NS ns.other.\nx.sub.z. 60 TXT x\n");
+        let zones = [zone(1, unproved), zone(2, &below_cut), zone(3, &format!("{below_cut}www.z. 60 A 192.0.2.1\n"))];
+        let changes = zones.windows(2).map(|pair| EncodedChange::between(&pair[0], &pair[1])).collect();
+        let rules = ChangeRules { check_mode: CheckMode::Lenient, nsec3_max_iterations: 0 };
+        let version = apply_changes(Some(&zones[0]), changes, rules).expect("good changes");
+        let messages: Vec<_> = version.findings.iter().map(|finding| finding.message.as_str()).collect();
+        let expected = [
+            "a record below a delegation is not an address: x.sub.z.",
+            "the zone has NSEC3PARAM, but no NSEC3 records: z.",
+        ];
+        assert_eq!(messages, expected);
     }
 
     #[test]
