@@ -16,7 +16,7 @@ from test_validity import result, telemetry
 from zonda_lab.errors import LabError
 from zonda_lab.experiments.block_design import Start, Treatment, plan_starts
 from zonda_lab.experiments.catalogue import load
-from zonda_lab.experiments.definition import Settings
+from zonda_lab.experiments.definition import RigSpec, Settings
 from zonda_lab.load.result import LoadResult
 from zonda_lab.load.zonda_load import ZondaLoad
 from zonda_lab.measurement.environment import Environment
@@ -127,6 +127,18 @@ def test_what_is_measured_after_the_window_must_not_be_disturbed_either(opened: 
     assert first.valid and len(second.reasons) == 1
     assert second.reasons[0].startswith("restart: other programs used 1.0")
     assert second.disturbed
+
+
+@pytest.mark.parametrize(("rps_cpus", "valid"), [([1], True), ([], False)])
+def test_softirqs_that_rps_steers_do_not_disturb_what_is_measured_after_the_window(
+    opened: Any, monkeypatch: pytest.MonkeyPatch, rps_cpus: list[int], valid: bool
+) -> None:
+    recorder, harness = opened("startup", metric="all_zones_s")
+    harness.observer.observed = lambda _: telemetry(softirq=0.15)
+    monkeypatch.setattr(recorder, "_settings_of", lambda _: Settings(rig=RigSpec(rps_cpus=rps_cpus)))
+    later = Span(began=100.0, ended=102.0, own_cpu_s=1.0)
+    recorder.add(Window(span(), {"all_zones_s": 1.0}, later={"restart": later}))
+    assert recorder.records[0].reasons == ([] if valid else ["restart: other programs used 0.30 CPUs"])
 
 
 def test_a_start_of_milliseconds_is_checked_over_the_samples_around_it(opened: Any) -> None:

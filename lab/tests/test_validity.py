@@ -35,10 +35,10 @@ def telemetry(seconds: float = 2.0, hz: int = 10, **change: Any) -> Telemetry:
                         ticks(t, change.get("busy", 0.4)),
                         0,
                         0,
-                        ticks(t, 1 - change.get("busy", 0.4)),
+                        ticks(t, 1 - change.get("busy", 0.4) - change.get("softirq", 0.0)),
                         0,
                         0,
-                        0,
+                        ticks(t, change.get("softirq", 0.0)),
                         ticks(t, change.get("steal", 0.0)),
                     ]
                 ]
@@ -179,8 +179,18 @@ def test_a_window_of_echo_that_is_invalid_has_no_valid_latency() -> None:
     limits = Limits(echo_qps=5000.0, generator_qps=5000.0, measured="", traffic={})
     checked = window(loaded=result(schedule_error_p99_us=60_000.0))
     limits.add(checked)
-    (why,) = limits.late[traffic_key(checked.settings)]
+    (why,) = limits.latency_reasons[traffic_key(checked.settings)]
     assert "off its schedule" in why
+
+
+@pytest.mark.parametrize(("rps_cpus", "found"), [([1], []), ([], ["other programs used 0.30 CPUs"])])
+def test_softirqs_that_rps_steers_do_not_disturb_a_window_of_echo(rps_cpus: list[int], found: list[str]) -> None:
+    """They belong to the experiment, and a disturbance is one for the limits and for the latencies."""
+    limits = Limits(echo_qps=5000.0, generator_qps=5000.0, measured="", traffic={})
+    checked = window(telemetry(softirq=0.15), own_cores=0.5, rig=RigSpec(rps_cpus=rps_cpus))
+    limits.add(checked)
+    assert limits.disturbed == limits.latency_reasons[traffic_key(checked.settings)] == found
+    assert validity.disturbances(checked) == validity.reasons(checked) == found
 
 
 def test_echo_has_every_latency_of_its_window() -> None:

@@ -8,7 +8,7 @@ by the pressure of the machine (PSI), which counts the tasks of all programs.
 import math
 from dataclasses import dataclass
 
-from zonda_lab.experiments.definition import Settings, TrafficSpec
+from zonda_lab.experiments.definition import RigSpec, Settings, TrafficSpec
 from zonda_lab.load.result import LoadResult
 from zonda_lab.measurement.window import Window
 from zonda_lab.results.settings_bounds import BUSY
@@ -57,10 +57,9 @@ class ValidityInput:
 
     @property
     def own_cores(self) -> float:
-        """CPUs used by the experiment on the server's machine; RPS runs softirqs outside any process."""
-        own, samples = self.window.span.own_cpu_s / self.window.span.seconds, self.telemetry.samples
-        steered = self.settings.rig.rps_cpus and samples
-        return own + (self.telemetry.cpu_share("softirq") * len(samples[0]["cpu"]) if steered else 0.0)
+        """CPUs used by the experiment on the server's machine."""
+        span = self.window.span
+        return own_cores(self.telemetry, self.settings.rig, span.own_cpu_s, span.seconds)
 
     @property
     def has_own_cpu(self) -> bool:
@@ -84,6 +83,11 @@ class ValidityInput:
 
 def reasons(checked: ValidityInput) -> list[str]:
     """Why the window is invalid; empty if it is valid."""
+    return load_reasons(checked) + disturbances(checked)
+
+
+def load_reasons(checked: ValidityInput) -> list[str]:
+    """What the server, the load or the counts of the window show to be wrong."""
     window = checked.window
     found = [*(["the server died"] if window.died else []), *_server(checked)]
     if window.result is not None:
@@ -92,7 +96,12 @@ def reasons(checked: ValidityInput) -> list[str]:
         found += _standstill(checked.settings.traffic, window.result)
         found += _counts(checked, window.result)
         found += _lateness(window, window.result) if _is_off_its_rate(window.result) else []
-    return found + machine_reasons(checked.telemetry, window.span.seconds, checked.own_cores)
+    return found
+
+
+def disturbances(checked: ValidityInput) -> list[str]:
+    """Why the server's machine was not fit for measurements during the window."""
+    return machine_reasons(checked.telemetry, checked.window.span.seconds, checked.own_cores)
 
 
 def latency_reasons(checked: ValidityInput) -> list[str]:
@@ -259,6 +268,13 @@ def _lateness(window: Window, result: LoadResult) -> list[str]:
 
 def _is_off_its_rate(result: LoadResult) -> bool:
     return (result.schedule_error_p99_us or 0.0) / 1e6 > SCHEDULE_OF_WINDOW * result.seconds
+
+
+def own_cores(telemetry: Telemetry, rig: RigSpec, own_cpu_s: float, seconds: float) -> float:
+    """CPUs used by the experiment on the server's machine; RPS runs softirqs outside any process."""
+    steered = rig.rps_cpus and telemetry.samples
+    softirqs = telemetry.cpu_share("softirq") * len(telemetry.samples[0]["cpu"]) if steered else 0.0
+    return own_cpu_s / seconds + softirqs
 
 
 def machine_reasons(telemetry: Telemetry, seconds: float, own_cores: float) -> list[str]:

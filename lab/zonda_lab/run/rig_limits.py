@@ -19,10 +19,11 @@ from zonda_lab.experiments.block_design import Start
 from zonda_lab.experiments.definition import Settings
 from zonda_lab.experiments.metrics import GOALS, METRICS, WITHOUT_DNS
 from zonda_lab.load.generator import LoadGenerator
+from zonda_lab.measurement import validity
 from zonda_lab.measurement.harness import Harness, MakeNetwork
 from zonda_lab.measurement.load_runner import OF_ECHO
 from zonda_lab.measurement.running_server import Server
-from zonda_lab.measurement.validity import ValidityInput, latency_reasons, machine_reasons, reasons
+from zonda_lab.measurement.validity import ValidityInput
 from zonda_lab.procedures import procedure_of
 from zonda_lab.procedures.peak import searched
 from zonda_lab.procedures.queries import measure_window
@@ -50,14 +51,15 @@ class Limits:
     measured_at: float = field(default_factory=time.monotonic)
     windows: dict[str, dict[str, float]] = field(default_factory=dict)  # by traffic with its rate
     bounds: dict[str, dict[str, Bound]] = field(default_factory=dict)  # which of these metrics are only bounds
-    late: dict[str, list[str]] = field(default_factory=dict)  # why the latencies of these windows are invalid
+    latency_reasons: dict[str, list[str]] = field(default_factory=dict)  # why the latencies of a window are invalid
     disturbed: list[str] = field(default_factory=list)  # what makes its windows less certain: the reader must know
 
     def add(self, checked: ValidityInput) -> None:
         """Adds a window of echo."""
-        window, span, key = checked.window, checked.window.span, traffic_key(checked.settings)
-        self.disturbed += machine_reasons(checked.telemetry, span.seconds, span.own_cpu_s / span.seconds)
-        self.late[key] = [*reasons(checked), *latency_reasons(checked)]
+        window, key, disturbed = checked.window, traffic_key(checked.settings), validity.disturbances(checked)
+        self.disturbed += disturbed
+        load = validity.load_reasons(checked)
+        self.latency_reasons[key] = [*load, *disturbed, *validity.latency_reasons(checked)]
         wanted = {name for name in window.metrics if name in GOALS} | set(COMPARED)
         self.windows[key] = {name: value for name, value in window.metrics.items() if name in wanted}
         bounds = {**peak_bounds(window.detail), **window.bounds}
@@ -111,7 +113,7 @@ class RigLimits:
         echo = {"capacity_qps": limits.echo_qps, **limits.windows.get(traffic_key(settings), {})}
         of_window = {
             "bounds": limits.bounds.get(traffic_key(settings), {}),
-            "latency_reasons": limits.late.get(traffic_key(settings), []),
+            "latency_reasons": limits.latency_reasons.get(traffic_key(settings), []),
         }
         return echo, {**known, **of_window, "traffic": limits.traffic, "disturbed": limits.disturbed}
 

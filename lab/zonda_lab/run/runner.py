@@ -128,7 +128,7 @@ class StartRecorder:
         network = self.harness.network
         checked = validity.ValidityInput(window, telemetry, settings, network, receives_load=self._uses_echo)
         reasons = window.invalid + validity.reasons(checked) + self._other_machines(window.span)
-        reasons += [f"{name}: {why}" for name, span in window.later.items() for why in self._machines(span)]
+        reasons += [f"{name}: {why}" for name, span in window.later.items() for why in self._machines(span, settings)]
         record = self._record(attempt + self.attempt)
         machine = machine_metrics(telemetry, window.span, window.load_s)
         machine |= processor_metrics(telemetry, network, window)
@@ -204,12 +204,12 @@ class StartRecorder:
     def _uses_echo(self) -> bool:
         return procedure_of(self.start).uses_echo
 
-    def _machines(self, span: Span) -> list[str]:
+    def _machines(self, span: Span, settings: Settings) -> list[str]:
         """Why any machine was not fit for what was measured in that time."""
         telemetry = self.harness.observer.observed(span)
         seconds = max(span.seconds, telemetry.seconds)  # of milliseconds, the samples at its edges cover more
-        own = validity.machine_reasons(telemetry, seconds, span.own_cpu_s / seconds)
-        return own + self._other_machines(span)
+        cores = validity.own_cores(telemetry, settings.rig, span.own_cpu_s, seconds)
+        return validity.machine_reasons(telemetry, seconds, cores) + self._other_machines(span)
 
     def _other_machines(self, span: Span) -> list[str]:
         """Why machines other than the server's make the window invalid."""
