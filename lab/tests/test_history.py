@@ -3,6 +3,7 @@ import math
 import subprocess
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +14,18 @@ from zonda_lab.analysis.history import Recording
 from zonda_lab.command import cli
 
 
-def recording(make: Make, number: int, cost: float, blocks: int = 8, seconds: float = 5.0) -> Recording:
+def recording(
+    make: Make,
+    number: int,
+    cost: float,
+    blocks: int = 8,
+    seconds: float = 5.0,
+    server: str = "zonda",
+    version: str = "0.1",
+    **machine: Any,
+) -> Recording:
     draw = np.random.default_rng(number)
-    records = [make(b, server="zonda", cpu_us_per_query=cost * draw.lognormal(0, 0.02)) for b in range(blocks)]
+    records = [make(b, server=server, cpu_us_per_query=cost * draw.lognormal(0, 0.02)) for b in range(blocks)]
     described = {
         "analysis": {"metric": "cpu_us_per_query", "compare": "server.name"},
         "settings": {"timing": {"blocks": blocks, "seconds": seconds}},
@@ -23,9 +33,9 @@ def recording(make: Make, number: int, cost: float, blocks: int = 8, seconds: fl
     manifest = {
         "source": f"commit{number}",
         "began": f"2026-01-{number + 1:02}T00:00:00+00:00",
-        "machine": {"cpu": "x", "cpus": 2},
+        "machine": {"cpu": "x", "cpus": 2, **machine},
         "generator": {"name": "zonda-load"},
-        "servers": {"zonda": {"version": "0.1"}},
+        "servers": {server: {"kind": server, "version": version}},
         "experiments": {"E1": described},
     }
     return Recording(manifest, [json.dumps(asdict(record)) for record in records])
@@ -68,6 +78,55 @@ def test_unchanged_series_have_no_changes(make_record: Make) -> None:
 def test_recordings_of_other_settings_are_not_compared(make_record: Make) -> None:
     assert history.series_of([recording(make_record, 0, 3.0), recording(make_record, 1, 9.0, seconds=1.0)]) == []
     assert history.series_of([recording(make_record, 0, 3.0), recording(make_record, 1, 9.0, blocks=9)])[0].changes
+
+
+SIX, SEVEN = {"kernel": "6.1"}, {"kernel": "7.0"}
+
+
+@pytest.mark.parametrize(
+    ("server", "versions", "machines", "explained"),
+    [
+        ("nsd", ["4.14"] * 3, [SIX] * 3, []),
+        ("nsd", ["4.14"] * 3, [SIX, SEVEN, SEVEN], ["commit1 (2026-01-02): machine.kernel: 6.1, then 7.0"]),
+        (
+            "nsd",
+            ["4.14", "4.15", "4.15"],
+            [SIX, SIX, SEVEN],
+            [
+                "commit1 (2026-01-02): servers.nsd: 4.14, then 4.15",
+                "commit2 (2026-01-03): machine.kernel: 6.1, then 7.0",
+            ],
+        ),
+        (
+            "nsd",
+            ["4.14", "4.15", "4.15"],
+            [{"memory_mb": 1}, {"memory_mb": 2}, {"memory_mb": 2}],
+            ["commit1 (2026-01-02): machine.memory_mb: 1, then 2; servers.nsd: 4.14, then 4.15"],
+        ),
+        ("nsd", ["4.14"] * 3, [{}, SIX, {**SIX, "system": "y"}], []),
+        ("nsd", ["4.14"] * 3, [{"python": "3.11"}, {"python": "3.12"}, {"python": "3.13"}], []),
+        ("zonda", ["0.1", "0.2", "0.3"], [SIX] * 3, []),
+    ],
+)
+def test_another_machine_kernel_or_version_of_a_peer_is_marked_in_its_series(
+    make_record: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    server: str,
+    versions: list[str],
+    machines: list[dict[str, Any]],
+    explained: list[str],
+) -> None:
+    """A series must not mix them silently. What only one recording describes is not known to differ."""
+    given = enumerate(zip(versions, machines, strict=True))
+    made = [
+        recording(make_record, n, 3.0, server=server, version=version, **machine) for n, (version, machine) in given
+    ]
+    monkeypatch.setattr(history, "_committed", lambda _: made)
+    assert cli.main(["history"]) == 0
+    row, *rest = capsys.readouterr().out.splitlines()
+    assert row.startswith(f"E1 cpu_us_per_query {server}: ") and row.count("→ *") == len(explained)
+    assert [line for line in rest if "*" in line] == [f"     * at {line}" for line in explained]
 
 
 def test_history_reads_the_commits_of_a_folder(

@@ -1,9 +1,10 @@
 """How committed results changed from commit to commit: series of medians with their change points."""
 
+import itertools
 import json
 import math
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from zonda_lab.errors import LabError
 from zonda_lab.experiments.definition import AnalysisSpec
 from zonda_lab.experiments.metrics import METRICS
 from zonda_lab.results import conditions
-from zonda_lab.results.window_record import parse_record
+from zonda_lab.results.window_record import WindowRecord, parse_record, selected
 from zonda_lab.schema import parse_stored
 from zonda_lab.statistics import ALPHA, ratio_effect
 from zonda_lab.statistics.ratio_effect import Effect
@@ -31,11 +32,12 @@ FLOOR = 0.01  # the smallest variation of a median between recordings, whatever 
 
 @dataclass(frozen=True)
 class Point:
-    """One recording: the commit that was measured, and one value per start."""
+    """One recording: the commit that was measured, one value per start, and the machine and peers it depends on."""
 
     commit: str
     began: str
     values: list[float]
+    machine_and_peers: Mapping[str, Any]
 
     @property
     def median(self) -> float:
@@ -64,6 +66,16 @@ class Series:
     label: str
     points: list[Point]
     changes: list[Change]
+
+    @property
+    def mixed(self) -> dict[int, list[str]]:
+        """How machine, kernel or a peer's version differ from those of the previous recording, by index of a point.
+
+        What one of the two does not describe is not known to differ.
+        """
+        pairs = enumerate(itertools.pairwise(point.machine_and_peers for point in self.points), 1)
+        found = {i: list(conditions.differences(before, now, in_both=True)) for i, (before, now) in pairs}
+        return {i: differences for i, differences in found.items() if differences}
 
 
 @dataclass(frozen=True)
@@ -139,8 +151,17 @@ def _points(recording: Recording) -> Iterator[tuple[Key, Point]]:
         for metric in metrics_of(analysis):
             for cell in tabulate(mine, metric):
                 if _usable(cell, metric):
-                    point = Point(manifest["source"], manifest["began"], list(cell.values.values()))
+                    labels = _labels(selected(mine, **cell.levels), described)
+                    depends = conditions.machine_and_peers(manifest, labels)
+                    point = Point(manifest["source"], manifest["began"], list(cell.values.values()), depends)
                     yield (id_, metric, cell.label, conditions.digest(manifest, described)), point
+
+
+def _labels(records: Iterable[WindowRecord], described: Mapping[str, Any]) -> set[str]:
+    """The servers and primaries of these records."""
+    primary = described["settings"].get("primary", {}).get("name", "")
+    levels = {record.levels.get("primary.name", primary) for record in records}
+    return levels | {record.server.get("label", "") for record in records}
 
 
 def _usable(cell: Cell, metric: str) -> bool:

@@ -22,6 +22,7 @@ from zonda_lab.zones import zonegen
 
 if TYPE_CHECKING:
     from zonda_lab.analysis.compare import MetricComparison
+    from zonda_lab.analysis.history import Point
 
 
 def list_experiments(_: argparse.Namespace) -> int:
@@ -131,15 +132,24 @@ def show_history(given: argparse.Namespace) -> int:
 
     series = history.read(given.folder)
     for each in series:
-        print(f"{each.experiment} {each.metric} {each.label}: {' → '.join(number(p.median) for p in each.points)}")
+        mixed = each.mixed
+        medians = [f"{'*' if i in mixed else ''}{number(point.median)}" for i, point in enumerate(each.points)]
+        print(f"{each.experiment} {each.metric} {each.label}: {' → '.join(medians)}")
+        for i, differences in mixed.items():
+            print(f"     * at {_recording(each.points[i])}: {listed(differences)}")
         for change in each.changes:
             effect = change.effect
             ratio = measured(effect.ratio, effect.low, effect.high)
             p = "too few recordings for a p value" if math.isnan(effect.p) else f"p {p_value(effect.p)}"
-            print(f"     changed at {change.at.commit[:12]} ({change.at.began[:10]}): {ratio}, {p}")
+            print(f"     changed at {_recording(change.at)}: {ratio}, {p}")
     count = sum(len(each.changes) for each in series)
     print(f"{len(series)} series of at least two comparable recordings, {count} changes")
     return 0
+
+
+def _recording(point: "Point") -> str:
+    """The commit and the day of a recording."""
+    return f"{point.commit[:12]} ({point.began[:10]})"
 
 
 def show_servers(given: argparse.Namespace) -> int:
