@@ -167,6 +167,21 @@ def make_record() -> Make:
     return window
 
 
+def blocks(
+    make_record: Make, ratios: dict[str, float], n: int = 12, noise: float = 0.01, seed: int = 3
+) -> list[WindowRecord]:
+    """Interleaved starts on a machine that drifts by 30 %; the baseline twice."""
+    draw = np.random.default_rng(seed)
+    records = []
+    for block in range(n):
+        machine = draw.lognormal(0, 0.3)
+        for server, ratio in {**ratios, "nsd": 1.0}.items():
+            for copy in (0, 1) if server == "nsd" else (0,):
+                value = 3.0 * machine * ratio * draw.lognormal(0, noise)
+                records.append(make_record(block, copy, server=server, cpu_us_per_query=value))
+    return records
+
+
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """Synthetic windows for all kinds of plots: curve, peaks, lines, boxes, latency, arrivals."""
