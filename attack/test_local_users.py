@@ -239,7 +239,7 @@ def test_connections_leave_descriptors_for_reloads(daemon):
 
 
 def test_a_start_says_how_many_descriptors_it_needs(daemon):
-    """With 24, a zone was not served now and then; with 16, the start failed without help."""
+    """With fewer it must end with help: neither without, nor start and leave a zone unserved now and then."""
     for limit in (5, 16, 24):
         server = daemon().start(wait_for=None, preexec_fn=limit_descriptors(limit))
         assert server.process.wait(5) == 1, server.log_text()
@@ -255,7 +255,7 @@ def test_a_start_says_how_many_descriptors_it_needs(daemon):
 
 
 def test_control_threads_without_descriptors_log_one_line(daemon):
-    """Each of eight threads tried ten times per second, and logged each time."""
+    """Each of eight threads tries ten times per second, and must not log each time."""
     server = daemon().start()
     limits = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (1, limits[1]))

@@ -224,7 +224,7 @@ def test_handshakes_that_are_never_completed_are_forgotten(quic):
 
 
 def test_a_stop_answers_all_queries_that_have_arrived(quic, daemon):
-    """It read one batch of datagrams, and closed the connections of the others as idle."""
+    """It must not read one batch of datagrams only, and close the connections of the others as idle."""
     port = reserve_port()
     more = f'listen-quic = ["{HOST}:{port}"]\ntls-self-signed = true\nquic-idle-timeout-ms = 60000'
     server = daemon(server=more).start()
@@ -250,7 +250,7 @@ def test_a_stop_answers_all_queries_that_have_arrived(quic, daemon):
 
 
 def test_a_stop_does_not_wait_for_half_handshakes(quic, daemon):
-    """It waited as long as for responses: whoever sent one datagram each second made every stop last 5 s."""
+    """If it waited as long as for responses, whoever sends one datagram each second would make every stop last 5 s."""
     port = reserve_port()
     server = daemon(server=f'listen-quic = ["{HOST}:{port}"]\ntls-self-signed = true').start()
     for number in range(HANDSHAKES // 2):

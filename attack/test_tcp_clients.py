@@ -150,7 +150,7 @@ def test_unread_answers_take_little_kernel_memory(daemon, half_closed):
 
 
 def test_half_closed_connections_count_until_their_answers_are_read(daemon):
-    """They were closed at once: whoever read nothing had as many answers in the kernel, for 10 s each, as there was room for."""
+    """If they were closed at once, whoever reads nothing could keep any number of answers in the kernel, for 10 s each."""
     limits = "tcp-connections = 1000\ntcp-connections-per-client = 100\ntcp-idle-timeout-ms = 3000"
     server = daemon({"example": big_rrset_zone(40)}, server=limits).start()
     with contextlib.ExitStack() as stack:
@@ -167,7 +167,7 @@ def test_half_closed_connections_count_until_their_answers_are_read(daemon):
 
 
 def test_connections_that_break_the_protocol_leave_no_answers_behind(daemon, stopwatch):
-    """They were closed while the kernel still had their unread answers, which no limit counts then."""
+    """They stay open while the kernel has their unread answers: no limit counts those of closed connections."""
     server = daemon({"example": big_rrset_zone()}).start()
     with clients(300, server.port, receive_buffer=2304) as greedy:
         for client in greedy:

@@ -67,7 +67,7 @@ def test_the_relay_records_the_form_of_a_transfer(response: bytes, form: str) ->
 
 
 def test_name_servers_of_two_runs_have_addresses_of_their_own() -> None:
-    """Each run began with the same address, so that the cells of one failed."""
+    """If each run began with the same address, the cells of one would fail."""
     try:
         relays = [notify_features.name_server(random.Random(1)) for _ in range(2)]
     except Skipped as skipped:
@@ -135,7 +135,7 @@ def test_lacks_name_features() -> None:
 
 
 def test_control_sockets_have_valid_addresses_below_a_long_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """NSD and Knot did not start below a TMPDIR of 70 octets."""
+    """NSD and Knot must start below a TMPDIR of 70 octets."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("long" * 20)))
     folder, peer = run_transfers.scratch_folder(), Build(KnotTransfers, None, "3.10.10-dev")
     folder.rmdir()
@@ -145,7 +145,7 @@ def test_control_sockets_have_valid_addresses_below_a_long_folder(tmp_path: Path
 
 
 def test_as_many_builds_are_tested_at_once_as_there_are_processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Six at once exceeded their time-outs on two processors."""
+    """Six at once exceed their time-outs on two processors."""
     monkeypatch.setattr("sys.argv", ["run_transfers.py"])
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {2, 5})
     assert run_transfers.arguments().at_once == 2
@@ -168,7 +168,7 @@ def test_a_server_that_does_not_start_is_a_failure(tmp_path: Path) -> None:
     ],
 )
 def test_a_development_build_is_not_named_as_the_release(tmp_path: Path, printed: str, version: str, release: tuple[int, ...]) -> None:
-    """The table had "Knot 3.6", which did not exist yet."""
+    """A build before that release must not be named "Knot 3.6"."""
     assert table_run.version_of(printed) == version
     assert Build(KnotTransfers, tmp_path, version).release == release
 

@@ -99,7 +99,7 @@ def test_zero_values_are_not_compared_as_ratios(make_record: Make) -> None:
 
 
 def test_a_level_with_a_zero_is_named_as_without_a_ratio(make_record: Make) -> None:
-    """It disappeared from the table of comparisons."""
+    """It must not be missing in the table of comparisons."""
     drops = {"nsd": 5.0, "knot": 10.0, "zonda": 0.0}
     records = [make_record(b, server=s, udp_drops=n * (3 - b)) for b in range(4) for s, n in drops.items()]
     plan = AnalysisSpec(metric="udp_drops", compare="server.name", baseline="nsd")
@@ -114,7 +114,7 @@ def test_a_level_with_a_zero_is_named_as_without_a_ratio(make_record: Make) -> N
 
 
 def test_censored_values_are_never_equal(make_record: Make) -> None:
-    """E14: five starts with and without a setting, all without some zones after 8 s, were called equal."""
+    """Five starts with and without a setting, all without some zones after 8 s, must not be called equal (E14)."""
     plan = AnalysisSpec(metric="transfer_s", compare="tuning", baseline="default", margin=0.05)
     seconds = {"default": 8.01, "ports reused": 8.02, "more ports": 0.98, "1,000 buckets": 5.9}
     records = [
@@ -147,7 +147,7 @@ def test_a_median_is_censored_only_if_most_starts_are(make_record: Make) -> None
 
 
 def test_a_rig_bound_rate_is_a_lower_bound_and_not_equivalent(make_record: Make) -> None:
-    """Both at the limit of the generator: nothing is known of their ratio, which was called equivalent."""
+    """Both at the limit of the generator: nothing is known of their ratio, so it must not be called equivalent."""
     records = [make_record(b, server=s, answered_qps=300_000.0 + b) for b in range(8) for s in ("nsd", "zonda", "knot")]
     for record in records:
         if record.treatment["server.name"] != "knot":
@@ -174,7 +174,7 @@ def test_an_a_a_alarm_withholds_the_verdicts_of_its_stratum(make_record: Make) -
 
 
 def test_a_significant_difference_within_the_margin_withholds_nothing(make_record: Make) -> None:
-    """E32: two runs of Knot with 12,823.4 and 12,824.5 octets per connection withheld a ratio of 0.05."""
+    """Two runs of Knot with 12,823.4 and 12,824.5 octets per connection must not withhold a ratio of 0.05 (E32)."""
     sizes = {("knot", 0): 12_823.4, ("knot", 1): 12_824.5, ("zonda", 0): 653.0}
     records = [
         make_record(block, copy, server=server, bytes_per_connection=octets * (1 + 1e-6 * block))
@@ -188,7 +188,7 @@ def test_a_significant_difference_within_the_margin_withholds_nothing(make_recor
 
 
 def test_costs_at_unequal_shares_of_answers_have_no_verdict(make_record: Make) -> None:
-    """E6 refuted a claim by the CPU time per answer of a server that answered 64 % of the queries."""
+    """The CPU time per answer of a server that answers 64 % of the queries must not refute a claim (E6)."""
     shares = {"nsd": 1.0, "knot": 0.97, "zonda": 0.9995}
     costs = {"nsd": 3.0, "knot": 3.6, "zonda": 2.4}
     records = [
@@ -220,7 +220,7 @@ def test_a_difference_below_the_minimum_detectable_effect_is_inconclusive() -> N
 
 
 def test_loss_is_compared_in_absolute_terms(make_record: Make) -> None:
-    """Within a margin of 2 %, a server that loses one query in a hundred was equivalent to one that loses none."""
+    """Within a margin of 2 %, a loss of one query in a hundred must not be equivalent to none."""
     plan = AnalysisSpec(metric="answered_share", compare="server.name", baseline="nsd", margin=0.02)
     shares = {"nsd": 1.0, "same": 0.99999, "zonda": 0.99}
     records = [
@@ -233,7 +233,7 @@ def test_loss_is_compared_in_absolute_terms(make_record: Make) -> None:
 
 
 def test_a_margin_of_points_is_not_one_of_their_exponential(make_record: Make) -> None:
-    """A margin of 0.02 was tested, and printed, as 0.0198."""
+    """A margin of 0.02 must not be tested, or printed, as 0.0198."""
     plan = AnalysisSpec(metric="softirq_share", compare="server.name", baseline="nsd")
     shares = {"nsd": 0.1, "inside": 0.1199, "outside": 0.1201}
     records = [make_record(b, server=server, softirq_share=share) for b in range(8) for server, share in shares.items()]

@@ -39,7 +39,7 @@ def test_the_variation_is_that_of_the_a_a_pairs(make_record: Make) -> None:
 
 
 def test_plan_and_report_state_the_same_blocks(tmp_path: Path, make_record: Make) -> None:
-    """E33 compares one to six settings under each condition, and `plan` counted all 21 of them."""
+    """E33 compares one to six settings under each condition: `plan` must not count all 21 of them."""
     (path,) = catalogue.find("E33")
     experiment, draw = catalogue.load(path), np.random.default_rng(3)
     analysis = experiment.definition.analysis

@@ -23,7 +23,7 @@ from zonda_lab.servers.config import Endpoint
 
 
 def test_as_many_transfers_run_at_once_as_asked(tmp_path: Path, zonda_load: ZondaLoad) -> None:
-    """E24 listed its one zone once, so that three of four threads of the client had no zone to transfer."""
+    """A single zone must be listed for each thread of the client, or all but one have no zone to transfer (E24)."""
     network: Any = SimpleNamespace(client=SimpleNamespace(place=lambda *_: None))
     harness: Any = SimpleNamespace(folder=tmp_path, network=network, zonda_load=zonda_load)
     config: Any = SimpleNamespace(zones=[SimpleNamespace(name="a."), SimpleNamespace(name="b.")], tsig=None)
@@ -48,20 +48,20 @@ def ended(tmp_path: Path, alive: bool, zones: list[int]) -> Window:
 
 
 def test_transfers_are_counted_by_zone(tmp_path: Path) -> None:
-    """Each pass was counted as one transfer, whatever the number of its zones; and the time of one that was cut off."""
+    """A pass is as many transfers as it has zones, and the time of one that is cut off does not count."""
     window = ended(tmp_path, alive=True, zones=[4, 4])
     assert window.metrics["transfers_per_s"] == 4.0
     assert window.invalid == []
 
 
 def test_transfers_that_took_longer_than_the_window_have_no_rate(tmp_path: Path) -> None:
-    """It was 0 transfers per second, while four were running."""
+    """While four are running, the rate must not be 0 transfers per second."""
     window = ended(tmp_path, alive=True, zones=[])
     assert "transfers_per_s" not in window.metrics and window.notes == ["no zone was transferred completely"]
 
 
 def test_transfers_that_end_early_invalidate_the_window(tmp_path: Path) -> None:
-    """The shell loop ends at the first failure; the rest of the window was one without transfers, and valid."""
+    """The shell loop ends at the first failure: a window whose rest is without transfers must not be valid."""
     assert ended(tmp_path, alive=False, zones=[4]).invalid == [
         "the zone transfers ended during the window, because one failed"
     ]
@@ -74,7 +74,7 @@ def test_transfers_that_end_early_invalidate_the_window(tmp_path: Path) -> None:
 def test_work_for_transfers_and_updates_is_no_buffering(
     change: ChangeSpec, costs: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """BIND used 1.19 s of CPU per second of queries, as transfers ended later: no window with transfers was valid."""
+    """Transfers may end after the queries: 1.19 s of CPU per second of queries must not invalidate the window."""
     span = Span(began=100.0, ended=102.4, server_cpu_s=2.38, own_cpu_s=2.5)
     window = Window(span, {"cpu_us_per_query": 31.0, "answers_per_cpu_s": 32_000.0}, load_s=2.0, result=result())
     (log := tmp_path / "log").write_text('{"type": "stats_sum", "since": 0, "until": 1, "zonda": {"zones": 4}}\n')
@@ -94,7 +94,7 @@ def test_work_for_transfers_and_updates_is_no_buffering(
 
 @pytest.mark.parametrize(("accepted", "invalid"), [(5860, []), (6000, []), (0, ["all 6000 updates failed"])])
 def test_updates_that_fail_are_a_result(accepted: int, invalid: list[str]) -> None:
-    """Windows in which BIND lost some of 6,000 updates were invalid, so that its overload was not in the report."""
+    """A window in which a server loses some of 6,000 updates must be valid, or its overload is not in the report."""
     window = Window(Span(), {})
     changes._add_updates(window, result(sent=6000, rcodes={"NOERROR": accepted}, seconds=6.0))
     assert window.metrics["updates_per_s"] == accepted / 6
@@ -112,7 +112,7 @@ def test_a_99th_percentile_needs_a_hundred_changes(count: int, has_p99: bool) ->
 
 
 def test_versions_are_counted_over_the_time_between_the_readings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The serials are read before and after the window, whose shorter time made the rate too high."""
+    """The serials are read before and after the window: over its shorter time the rate would be too high."""
     zone = SimpleNamespace(name="a.")
     server: Any = SimpleNamespace(config=SimpleNamespace(zones=[zone], endpoint=None))
     client = SimpleNamespace(udp_socket=lambda _: contextlib.nullcontext())

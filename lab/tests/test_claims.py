@@ -9,7 +9,7 @@ from zonda_lab.report.result_tables import claims as claims_table
 
 
 def test_a_claimed_ratio_with_a_zero_is_not_measured(make_record: Make) -> None:
-    """The blocks with a zero were left out, so that the ratio was that of the others."""
+    """The blocks with a zero must not be left out: the ratio would be that of the others."""
     drops = {"nsd": 5.0, "knot": 10.0}
     records = [make_record(b, server=s, udp_drops=n) for b in range(5) for s, n in drops.items()]
     claim = Claim("x", "y", "udp_drops", {"server.name": "knot"}, {"server.name": "nsd"}, 1.9, 2.1)
@@ -51,7 +51,7 @@ def test_a_claim_about_spreads_compares_them(make_record: Make, noise: float, ou
 
 @pytest.mark.parametrize("to", [{}, {"server.name": "knot"}])
 def test_a_claim_is_about_the_first_baseline_only(make_record: Make, to: dict[str, str]) -> None:
-    """The tables show the first runs; a claim averaged both."""
+    """The tables show the first runs, so a claim must not average both."""
     costs = {("nsd", 0): 3.0, ("nsd", 1): 9.0, ("knot", 0): 1.0}
     records = [
         make_record(block, copy, server=server, cpu_us_per_query=cost)
@@ -71,7 +71,7 @@ def test_a_claim_without_measurements_is_not_measured(make_record: Make) -> None
 
 
 def test_the_conditions_of_a_claim_are_one_family(make_record: Make) -> None:
-    """Of many conditions without an effect one in twenty was refuted by chance."""
+    """Of many conditions without an effect one in twenty must not be refuted by chance."""
     records = [
         make_record(block, server=server, load=str(load), transfer_s=value * (1 + 0.01 * (block * 7 % 5)))
         for load in range(8)
@@ -87,7 +87,7 @@ def test_the_conditions_of_a_claim_are_one_family(make_record: Make) -> None:
 
 
 def test_no_effect_is_not_confirmed_below_the_minimum_detectable_effect(make_record: Make) -> None:
-    """E6 confirmed an effect below 10 % where the table said that three starts detect 11.6 %."""
+    """An effect below 10 % must not be confirmed where the table says that three starts detect 11.6 % (E6)."""
     noise = (0.968, 1.0, 1.041)
     records = [
         make_record(block, server=server, transfer_s=noise[block] if server == "knot" else 1.0)
@@ -112,7 +112,7 @@ def test_no_effect_is_not_confirmed_below_the_minimum_detectable_effect(make_rec
 def test_what_happens_in_some_starts_is_not_refuted_by_a_few(
     make_record: Make, starts: int, events: int, outcome: str, text: str
 ) -> None:
-    """E19 refuted an occasional lock-up by six starts without one."""
+    """Six starts without an occasional lock-up must not refute it (E19)."""
     records = [make_record(b, server="bind", udp_answered_share=0.2 if b < events else 1.0) for b in range(starts)]
     claim = Claim("x", "y", "udp_answered_share", {"server.name": "bind"}, event=0.99, low=0.05)
     done = claims.check_claim(records, claim)[0]
@@ -128,7 +128,7 @@ def test_one_block_decides_no_claim(make_record: Make) -> None:
 def test_a_remedy_is_not_refuted_where_the_fault_did_not_happen(
     make_record: Make, waiting: float, outcome: str
 ) -> None:
-    """E14 refuted the remedies for port exhaustion; 6,003 of 28,232 ports were in TIME_WAIT."""
+    """With 6,003 of 28,232 ports in TIME_WAIT, the remedies for port exhaustion must not be refuted (E14)."""
     claim = Claim("x", "y", "transfer_s", {"tuning": "b"}, {"tuning": "a"}, 0.0, 0.2, requires={"time_wait_max": 2e4})
     each = [(block, level) for block in range(5) for level in "ab"]
     records = [make_record(n, tuning=x, transfer_s=20.0 + n / 10, time_wait_max=waiting) for n, x in each]
@@ -141,7 +141,7 @@ def test_a_remedy_is_not_refuted_where_the_fault_did_not_happen(
 
 
 def test_a_figure_that_was_not_verified_decides_nothing(make_record: Make) -> None:
-    """E21 confirmed and refuted figures that were recalled from the paper."""
+    """A figure recalled from a paper must be neither confirmed nor refuted (E21)."""
     claim = Claim("x", "y", "cpu_us_per_query", {"server.name": "nsd"}, {}, 2.0, 4.0, unverified="it was recalled")
     records = [make_record(block, cpu_us_per_query=3.0 + block / 100) for block in range(6)]
     done = claims.check_claim(records, claim)
@@ -187,7 +187,7 @@ def test_an_order_by_rates_takes_the_highest_rate_of_each_start(make_record: Mak
 
 
 def test_values_are_not_pooled_over_conditions(make_record: Make) -> None:
-    """E9 reported 0.11 s for Knot, which needs 0.01 s with one group of settings and 0.21 s with the other."""
+    """A server that needs 0.01 s with one group of settings and 0.21 s with the other must not have 0.11 s (E9)."""
     times = {"tuned": {"knot": 0.01, "nsd": 0.06}, "defaults": {"knot": 0.21, "nsd": 0.06}}
     records = [
         make_record(b, server=server, settings=settings, transfer_s=value * (1 + b / 1000))

@@ -73,7 +73,7 @@ def test_zonegen_rejects_empty_zones(option: str, capsys: pytest.CaptureFixture[
 
 
 def test_status_2_means_undetected_only(capsys: pytest.CaptureFixture[str]) -> None:
-    """A wrong option of `compare` ended with the status of an undetected difference."""
+    """A wrong option of `compare` must not end with the status of an undetected difference."""
     with pytest.raises(SystemExit) as ended:
         cli.main(["compare", "a", "--no-such-option"])
     assert ended.value.code == cli.ERROR
@@ -81,7 +81,7 @@ def test_status_2_means_undetected_only(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_an_unexpected_error_is_no_verdict(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its status was 1, which `compare` returns for "worse"."""
+    """Its status must not be 1, which `compare` returns for "worse"."""
 
     def fails(_: object) -> int:
         raise ZeroDivisionError("unexpected")
@@ -93,7 +93,7 @@ def test_an_unexpected_error_is_no_verdict(capsys: pytest.CaptureFixture[str], m
 
 
 def test_a_reader_that_goes_away_gets_no_verdict(tmp_path: Path) -> None:
-    """The status was 0, which `compare` returns for "not worse"."""
+    """The status must not be 0, which `compare` returns for "not worse"."""
     reader, writer = os.pipe()
     os.close(reader)
     environment = {**os.environ, "PYTHONUNBUFFERED": ""}
@@ -120,7 +120,7 @@ def test_a_dry_run_measures_nothing(lab: Lab, tmp_path: Path) -> None:
 def test_installed_servers_are_all_that_answer_queries(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The null primary was among them."""
+    """The null primary must not be among them."""
     names = ("zonda", "nsd", "echo", "sink", "null-primary")
     found = {name: InstalledServer(name, ADAPTERS[name], Path("/bin/true"), "1.0") for name in names}
     monkeypatch.setattr(run, "find_servers", lambda _: (found, {}))

@@ -31,7 +31,7 @@ def test_every_published_experiment_has_its_result() -> None:
 
 @pytest.mark.parametrize("name", KEPT)
 def test_every_committed_figure_follows_from_its_records(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only a few words were compared, so that a report could state what its records do not."""
+    """A report must state nothing that its records do not, so every word is compared."""
     monkeypatch.setattr(plots, "svg", lambda _: "")  # as plots differ between versions of matplotlib
     results = Results(RECORDS / name)
     assert results.lines.stat().st_size < 1_000_000
@@ -94,7 +94,7 @@ def test_all_committed_reports_are_rebuilt(target: Path) -> None:
 
 
 def test_a_rebuilt_report_has_the_claims_of_today(target: Path, tmp_path: Path) -> None:
-    """Claims whose words say more than their thresholds remained in the records after they had been corrected."""
+    """A claim that its experiment has corrected must not remain in a record."""
     results = Results(tmp_path / "one" / "e12-many-zones")
     shutil.copytree(target / "e12-many-zones", results.folder)
     manifest, lines = results.manifest(), results.lines.read_text()
@@ -162,7 +162,7 @@ cli.main(["keep", *sys.argv[1:]])
 
 @pytest.mark.usefixtures("no_reports")
 def test_keep_removes_what_a_killed_one_has_left(full: Results, target: Path) -> None:
-    """A folder `.keep-*` stayed in the records for ever, sometimes with the only copy of a result."""
+    """A folder `.keep-*` must not stay in the records; if it has the only copy of a result, that comes back."""
     names = sorted(path.name for path in target.iterdir())
     killed = subprocess.run([sys.executable, "-c", KILLED_KEEP, full.folder, target], check=False)
     assert killed.returncode == 9 and not (target / "e01-response-rate").exists()
@@ -173,7 +173,7 @@ def test_keep_removes_what_a_killed_one_has_left(full: Results, target: Path) ->
 
 
 def test_an_interrupted_keep_loses_no_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C between two renames: the old record was removed with the temporary folder, and there was no new one."""
+    """Ctrl-C between two renames must not remove the old record with the temporary folder."""
     folder, new, old = (tmp_path / name for name in ("e02-peak", "new", "old/e02-peak"))
     for made in (folder, new):
         made.mkdir()
@@ -209,14 +209,14 @@ def test_the_index_has_one_short_row_per_experiment_and_says_how_it_was_measured
 
 @pytest.mark.skipif("e07-memory" not in KEPT, reason="E7 is not committed")
 def test_values_of_the_index_have_units_and_are_few(tmp_path: Path) -> None:
-    """E7 had four values without a unit."""
+    """No value must be without its unit (E7)."""
     shutil.copytree(RECORDS / "e07-memory", tmp_path / "e07-memory")
     row = next(line for line in committed.index(tmp_path).splitlines() if line.startswith("| [E7]"))
     assert re.search(r"\| zonda: [\d.]+ bytes \([^)]+\); nsd: [\d.]+ bytes \([^)]+\); 2 more in the report \|", row)
 
 
 def test_the_index_names_commits_and_machines_if_they_differ(target: Path) -> None:
-    """It said “measured commits” without their machines, although times of different machines cannot be compared."""
+    """“Measured commits” need their machines, as times of different machines cannot be compared."""
     other = Results(target / "e02-peak")
     manifest = other.manifest()
     other.write("manifest.json", {**manifest, "source": "fedcba", "machine": {**manifest["machine"], "cpu": "AMD"}})
@@ -226,7 +226,7 @@ def test_the_index_names_commits_and_machines_if_they_differ(target: Path) -> No
 
 
 def test_a_committed_report_shows_the_plot_that_answers_its_question(full: Results, tmp_path: Path) -> None:
-    """E24 showed its shares of queries answered, which are nearly all 1."""
+    """It must not show the shares of queries answered, which are nearly all 1 (E24)."""
     manifest = full.manifest()
     manifest["experiments"] = {id_: manifest["experiments"][id_] for id_ in ("E1", "E12")}
     manifest["experiments"]["E12"]["analysis"]["main_plot"] = "zones_per_s"
@@ -264,7 +264,7 @@ def test_keep_refuses_what_cannot_be_quoted(
 
 
 def test_keep_refuses_an_unfinished_run(full: Results, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It replaced a complete record by what an interrupted run had measured."""
+    """What an interrupted run has measured must not replace a complete record."""
     records = full.records()
     full.remove_start(next(record.start for record in records if record.detail.get("last")))
     assert cli.main(["keep", str(full.folder), str(tmp_path / "records")]) == cli.ERROR
@@ -284,7 +284,7 @@ def test_planned_starts_are_those_of_the_run() -> None:
 def test_keep_replaces_all_older_folders_or_none(
     full: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each folder was removed before its new content was written."""
+    """No folder must be removed before the new content of all is written."""
     target = tmp_path / "records"
     committed.keep(full, target)
     before = {path: path.read_bytes() for path in sorted(target.rglob("*")) if path.is_file()}
@@ -318,7 +318,7 @@ def test_an_experiment_of_any_id_has_a_folder(id_: str, name: str, folder: str) 
 
 
 def test_keep_stores_a_user_defined_experiment(full: Results, tmp_path: Path) -> None:
-    """Ids that are not a letter and a number ended in a traceback."""
+    """Ids that are not a letter and a number must not end in a traceback."""
     described = {**full.manifest()["experiments"]["E2"], "id": "mine", "name": ""}
     records = [dataclasses.replace(record, experiment="mine") for record in full.records() if record.experiment == "E2"]
     full.lines.write_text("")
@@ -331,7 +331,7 @@ def test_keep_stores_a_user_defined_experiment(full: Results, tmp_path: Path) ->
 
 
 def test_results_of_an_earlier_lab_are_refused(full: Results) -> None:
-    """It counted late answers, and its peak search had a ceiling."""
+    """It counts late answers, and its peak search has a ceiling."""
     change(full, "0123456", False, format=1)
     with pytest.raises(LabError, match="is a result of an earlier lab"):
         report.write(full.folder)

@@ -27,7 +27,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_memory_is_weighed_once_loading_has_given_its_own_back() -> None:
-    """Zonda gave 5 MB back after its first answer: connections seemed to have -5,000 octets each."""
+    """A server may give 5 MB back after its first answer: connections must not seem to have -5,000 octets each."""
     assert connections._settled_pss_kb(server_with(iter([12_000, 9_000, 7_000, 7_000]))) == 7_000
 
 
@@ -40,7 +40,7 @@ def test_memory_that_never_settles_is_not_waited_for_without_end(monkeypatch: py
 def test_kernel_memory_is_measured_or_a_note_says_why_not(
     slab: int | None, found: tuple[float | None, float | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without root, the growth of the slab memory of the whole system was that of the connections."""
+    """Without root, the growth of the slab memory of the whole system must not be that of the connections."""
     kernel = iter([{"slab": slab and 0, "buffers": 1_000}, {"slab": slab, "buffers": 5_000}])
     opened = LoadResult(0, 0, 1.0, more={"failed": 0, "open": 100, "established": 100, "open_s": 1.0})
 
@@ -69,14 +69,14 @@ def test_kernel_memory_is_measured_or_a_note_says_why_not(
 
 @pytest.mark.parametrize(("hostile", "found"), [("", (90.0, 100.0)), ("reset", (None, 100.0))])
 def test_connections_are_open_until_one_side_closes_them(hostile: str, found: tuple[float | None, float]) -> None:
-    """`connections_open` had been all that were ever established."""
+    """`connections_open` must not be all that were ever established."""
     more = {"open": 90, "established": 100, "open_s": 1.0}
     metrics = connections.opened(LoadResult(0, 0, 1.0, more=more), ChangeSpec(hostile=hostile))
     assert (metrics.get("connections_open"), metrics["connects_per_s"]) == found
 
 
 def test_a_connection_that_is_closed_without_an_answer_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only those that could not be opened counted."""
+    """Not only those that cannot be opened count."""
     more = {"open": 80, "established": 95, "open_s": 1.0, "failed": 5, "closed_unanswered": 15, "late_connections": 0}
     result = LoadResult(0, 0, 1.0, more={**more, "held_responses": 80, "last_response_s": 1.0})
     monkeypatch.setattr(storms, "hold", lambda *_, **__: result)
@@ -106,10 +106,7 @@ def test_descriptors_are_those_of_the_fullest_process(processes: list[tuple[int,
 
 
 def test_a_server_is_asked_everything_on_a_few_connections_before_it_is_weighed() -> None:
-    """In E18, referrals that Zonda had cached were a fifth of the memory of its 15,000 connections.
-
-    They were those of the connections first, then those of the probes.
-    """
+    """Referrals that it caches, for connections or for probes, must not be weighed as memory of connections (E18)."""
     jobs: list[tuple[Settings, float]] = []
     load = SimpleNamespace(job=lambda settings, _, seconds: (settings, seconds), run=jobs.append)
     settings = Settings(traffic=TrafficSpec(transport="tls", sources=16))
@@ -120,7 +117,7 @@ def test_a_server_is_asked_everything_on_a_few_connections_before_it_is_weighed(
 
 
 def test_connections_that_do_not_come_are_counted_in_the_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was: not all connections are there."""
+    """It must not only say that not all connections are there."""
     monkeypatch.setattr(storms, "CONNECTING_S", -1.0)
     process = SimpleNamespace(require_alive=lambda: None, tail=lambda: "too many connections")
     server = cast(Server, SimpleNamespace(process=process, config=SimpleNamespace(tcp_idle_s=1)))

@@ -234,7 +234,7 @@ of = { "server.name" = ["knot"], tuning = ["default"] }
 
 
 def test_servers_that_leave_a_combination_without_one_are_an_error() -> None:
-    """`run E33 --servers nsd` planned a few of the treatments, and did not say which it left out."""
+    """`run E33 --servers nsd` must not plan a few of the treatments without saying which it leaves out."""
     (path,) = catalogue.find("E33")
     with pytest.raises(LabError, match=r"^E33: some combinations are measured with zonda only\n  help: add zonda to"):
         catalogue.load(path, servers=["nsd"])
@@ -252,27 +252,27 @@ def test_an_experiment_may_name_every_procedure() -> None:
 
 
 def test_memory_is_titled_in_the_unit_it_has() -> None:
-    """It is in KiB / 1024, and was titled MB; the sums over processes count shared pages several times."""
+    """It is in KiB / 1024, which is not MB; and the sums over processes count shared pages several times."""
     for name in ("rss_mb", "pss_mb", "peak_mb"):
         assert METRICS[name].unit == "MiB" and "shared pages" in METRICS[name].title
 
 
 def test_cpu_time_after_the_load_is_a_metric_of_its_own() -> None:
-    """E19 recorded it as the CPU time of the window."""
+    """It must not be recorded as the CPU time of the window (E19)."""
     found = catalogue.load(catalogue.find("E19")[0]).definition
     assert "server_cpu_after" in found.analysis.metrics and "server_cpu" not in found.analysis.metrics
     assert "server_cpu_after" in PROCEDURES[found.procedure].metrics
 
 
 def test_every_search_for_peaks_shows_answers_per_cpu_second() -> None:
-    """They compare the servers where the rig bounds the peaks; E4 measured them and showed them nowhere."""
+    """They compare the servers where the rig bounds the peaks, so they must not only be measured (E4)."""
     searches = [found for path in FILES if (found := catalogue.load(path).definition).procedure == "peak"]
     assert [found.id for found in searches] == ["E2", "E4"]
     assert all("answers_per_cpu_s" in found.analysis.metrics for found in searches)
 
 
 def test_a_factor_compared_within_starts_has_its_baseline_twice_in_each_start() -> None:
-    """E24 compares windows of one start, and had no A/A pair."""
+    """E24 compares windows of one start, and needs an A/A pair in it."""
     for start in block_design.plan_starts(catalogue.load(catalogue.find("E24")[0]), seed=1):
         assert start.treatment.copy == 0
         again = [inner.levels for inner in start.within if inner.copy]
@@ -282,7 +282,7 @@ def test_a_factor_compared_within_starts_has_its_baseline_twice_in_each_start() 
 
 
 def test_make_lab_needs_no_capture() -> None:
-    """It had E21, whose capture a newcomer does not have."""
+    """A newcomer does not have the capture of E21."""
     text = (Path(__file__).parents[1] / "lab.mk").read_text()
     (default,) = re.findall(r"^EXPERIMENTS \?= (.+)$", text, re.MULTILINE)
     for word in default.split():

@@ -145,7 +145,7 @@ def test_an_interrupted_run_continues_with_resume(
 
 
 def test_a_folder_in_use_is_not_stale_whatever_its_process_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lab in a container removed the folders of another, whose process it could not see, from a shared cache."""
+    """A lab in a container must not remove the folders of another, whose process it cannot see, from a shared cache."""
     no_process = 2**22 + 1  # beyond the highest process id (proc(5))
     monkeypatch.setattr(os, "getpid", lambda: no_process)
     with folders.scratch_folder(tmp_path) as first, folders.scratch_folder(tmp_path) as second:
@@ -165,7 +165,7 @@ zonegen.generate(ZoneSpec("tld", records=10_000), pathlib.Path(sys.argv[1]), die
 
 
 def test_zones_that_a_killed_lab_wrote_in_part_are_removed(tmp_path: Path) -> None:
-    """Their folders stayed in the cache: gigabytes for each large zone."""
+    """Their folders must not stay in the cache: gigabytes for each large zone."""
     killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False)
     assert killed.returncode == -signal.SIGKILL and list(tmp_path.rglob("*.zone"))
     made = zonegen.generate(ZoneSpec("tiny", zones=3, records=0), tmp_path)

@@ -162,7 +162,7 @@ class Noted:
     ("reasons", "tries"), [([], 1), (["3 of 9 answers are wrong"], 1), (["the hypervisor took 5.0%"], 5)]
 )
 def test_only_a_disturbed_machine_excuses_a_failed_try(make_record: Make, reasons: list[str], tries: int) -> None:
-    """Four failures of five were excused, whatever their reasons."""
+    """Four failures of five must not be excused whatever their reasons."""
     measured = []
 
     def measure() -> WindowRecord:
@@ -237,7 +237,7 @@ def test_lost_answers_count_with_the_timeout_as_latency(measure: Any) -> None:
 
 
 def test_a_buffer_that_drains_after_the_load_is_not_throughput(measure: Any) -> None:
-    """A server of 300 answers per second had answered 1,000 queries per second, all of them, validly."""
+    """A server of 300 answers per second must not have answered 1,000 queries per second, all of them, validly."""
     traffic = TrafficSpec(rate=1000.0, timeout_ms=20_000)
     record = measure("queries", "--answers-per-s", "300", traffic=traffic)
     assert record.metrics["answered_qps"] < 350
@@ -246,7 +246,7 @@ def test_a_buffer_that_drains_after_the_load_is_not_throughput(measure: Any) -> 
 
 
 def test_cpu_time_above_the_cores_shows_work_after_the_load() -> None:
-    """A server on one core used 1.125 cores during half a second, because it drained its buffer afterwards."""
+    """A server on one core that uses 1.125 cores during half a second has drained its buffer afterwards."""
     span = Span(began=0.0, ended=0.6, server_cpu_s=0.5625, own_cpu_s=0.6)
     window = Window(span, {}, load_s=0.5)
     network = rig(is_isolated=False)
@@ -258,7 +258,7 @@ def test_cpu_time_above_the_cores_shows_work_after_the_load() -> None:
 
 @passes_in_one_of_five
 def test_wrong_answers_end_a_peak_search(measure: Any) -> None:
-    """A server with SERVFAIL above 2,000 queries per second had a peak of 36,398, and every trial counted."""
+    """A server with SERVFAIL above 2,000 queries per second must not have a peak of 36,398."""
     record = measure("peak", "--wrong-above", "400", metric="peak_99_qps", traffic=TrafficSpec(timeout_ms=300))
     assert record.metrics["peak_99_qps"] < 600
     assert record.detail["peaks"]["peak_99_qps"]["failure"] == "wrong"
@@ -269,7 +269,7 @@ def test_wrong_answers_end_a_peak_search(measure: Any) -> None:
 
 @passes_in_one_of_five
 def test_a_peak_has_no_ceiling_from_the_closed_loop(measure: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With 100 ms of delay, a closed loop of 200 saw 1,939 queries per second; the peak was 1.5 times that, 2,909."""
+    """With 100 ms of delay, a closed loop of 200 sees 1,939 queries per second; the peak must not be 1.5 times that."""
     monkeypatch.setattr(load_runner, "CLOSED_LOOP", 1)
     timing = TimingSpec(seconds=1.0, warm_up_s=0.0, retries=0, tolerance=0.2)  # answers may be 1 % of a second late
     record = measure("peak", "--delay-ms", "5", "--drop-above", "2000", metric="peak_99_qps", timing=timing)
@@ -293,7 +293,7 @@ def test_a_ramp_shows_where_losses_begin(measure: Any) -> None:
 
 
 def test_zones_that_never_arrive_are_censored(measure: Any) -> None:
-    """E14: two settings of BIND, both unfinished at the timeout, were "equal within 5 % (p 0.000)"."""
+    """Two settings, both unfinished at the timeout, must not be "equal within 5 % (p 0.000)" (E14)."""
     record = measure(
         *("secondary", "--only-names", "3"),
         metric="transfer_s",
@@ -313,7 +313,7 @@ def test_zones_that_never_arrive_are_censored(measure: Any) -> None:
 
 
 def test_a_latency_of_time_outs_is_a_bound(measure: Any) -> None:
-    """The 99th percentile of a server that lost 3 % of the queries was the time-out, with an interval of no width."""
+    """The 99th percentile of a server that loses 3 % of the queries is the time-out, which must be a bound."""
     record = measure("queries", "--drop-above", "200", traffic=TrafficSpec(rate=400.0, timeout_ms=200))
     assert record.metrics["answered_share"] < 0.9
     assert (record.metrics["latency_p99_us"], record.bound("latency_p99_us")) == (200_000.0, "at least")
@@ -325,7 +325,7 @@ def test_a_latency_of_time_outs_is_a_bound(measure: Any) -> None:
 def test_a_loss_beside_a_busy_generator_is_a_bound(
     measure: Any, altered: Callable[..., ZondaLoad], busy: float
 ) -> None:
-    """The windows of open loops were valid, whatever the generator did, and none was marked as rig-bound."""
+    """A window of an open loop must be marked if the generator was busy."""
     traffic = TrafficSpec(rate=400.0, timeout_ms=200)
     record = measure("queries", "--drop-above", "200", traffic=traffic, generator=altered(busy=busy))
     assert record.bound("answered_share") == ("at least" if busy > 0.9 else "")
@@ -333,7 +333,7 @@ def test_a_loss_beside_a_busy_generator_is_a_bound(
 
 
 def test_the_rate_at_which_connections_were_opened_is_a_bound(measure: Any) -> None:
-    """A server that accepts at any rate had that of the schedule, and was equivalent to all others."""
+    """A server that accepts at any rate has that of the schedule, and must not be equivalent to all others."""
     given = {"traffic": TrafficSpec(transport="tcp"), "metric": "connects_per_s"}
     record = measure("idle", change=ChangeSpec(connections=20, connect_rate=50.0, hold_s=0.1), **given)
     assert record.bound("connects_per_s") == record.bound("connections_open") == "at least"
@@ -341,7 +341,7 @@ def test_the_rate_at_which_connections_were_opened_is_a_bound(measure: Any) -> N
 
 @passes_in_one_of_five
 def test_a_closed_loop_that_stands_still_is_not_a_rate(measure: Any) -> None:
-    """E34: a server that answered the first queries of each connection had a rate, 20 in half a second, validly."""
+    """A server that answers only the first queries of each connection must have no valid rate (E34)."""
     traffic = TrafficSpec(transport="tcp", loop="closed", outstanding=20, connections=4)
     record = measure("queries", "--answers-first", "5", traffic=traffic)
     assert any("the closed loop stood still" in reason for reason in faults(record)), record.reasons
@@ -350,7 +350,7 @@ def test_a_closed_loop_that_stands_still_is_not_a_rate(measure: Any) -> None:
 
 
 def test_connections_that_the_server_closes_are_not_open(measure: Any) -> None:
-    """A server that kept 100 of 1,000 connections had "at least 1,000" open, validly, and a tenth of its memory."""
+    """A server that keeps 100 of 1,000 connections must not have "at least 1,000" open, and a tenth of its memory."""
     change = ChangeSpec(connections=1_000, connect_rate=1_000.0, hold_s=0.5)
     given = {"traffic": TrafficSpec(transport="tcp"), "metric": "connections_open"}
     record = measure("idle", "--keeps", "100", change=change, **given)
@@ -361,7 +361,7 @@ def test_connections_that_the_server_closes_are_not_open(measure: Any) -> None:
 
 @pytest.mark.parametrize(("keeps", "are_used"), [("0", True), ("1", False)])
 def test_descriptors_that_are_not_used_are_not_exhausted(measure: Any, keeps: str, are_used: bool) -> None:
-    """E19: Zonda reserved all descriptors but one, and answered all UDP queries "while TCP uses all of them"."""
+    """A server that reserves all descriptors but one must not have answered UDP "while TCP uses all of them" (E19)."""
     record = measure(
         *("descriptors", "--keeps", keeps),
         metric="udp_answered_share",
@@ -376,7 +376,7 @@ def test_descriptors_that_are_not_used_are_not_exhausted(measure: Any, keeps: st
 
 @pytest.mark.parametrize("tolerated", [False, True])
 def test_drops_at_the_listener_invalidate_unless_studied(measure: Any, tolerated: bool) -> None:
-    """114 connections were dropped while 40 were opened, and the window was valid."""
+    """A window in which connections are dropped at the listener must not be valid."""
     timing = TimingSpec(seconds=1.0, retries=0, tolerated=["listen-drops"] if tolerated else [])
     record = measure(
         *("idle", "--accepts-per-s", "5"),
@@ -424,7 +424,7 @@ def test_half_open_connections_are_kept_while_the_kernel_tries_again(measure: An
 
 
 def test_receive_buffers_are_equal_for_all_servers(measure: Any) -> None:
-    """Zonda had 16 MiB, NSD 2 MiB, Knot and BIND 208 KiB, in the same comparison."""
+    """Servers with 16 MiB, 2 MiB and 208 KiB must not stand in the same comparison."""
     record = measure("queries", traffic=TrafficSpec(rate=100.0))
     assert record.metrics["receive_buffer_kb"] == 4096
     sockets = record.detail["settings"]["sockets"]

@@ -137,7 +137,7 @@ def test_the_command_lines_are_those_of_the_contract(zonda_load: ZondaLoad) -> N
 
 
 def test_a_peak_search_has_the_arrivals_of_the_experiment(zonda_load: ZondaLoad) -> None:
-    """It had constant ones, whatever was asked for."""
+    """It must not have constant ones, whatever is asked for."""
     found = " ".join(map(str, zonda_load.find_peak(job(arrivals="poisson"), ["99"], 0.03)))
     assert "--rate 10000 --arrivals poisson --seconds 3 --find-peak 99 --resolution 3" in found
 
@@ -150,7 +150,7 @@ def test_a_peak_search_has_the_arrivals_of_the_experiment(zonda_load: ZondaLoad)
     ],
 )
 def test_players_share_the_load_equally(traffic: dict[str, Any], parts: list[tuple[float, int, int]]) -> None:
-    """Only the rate was shared, though the manual said it of the load."""
+    """All of the load is shared, not only the rate."""
     found = [part_of(job(**traffic), i, 2) for i in range(2)]
     assert [(part.rate, part.traffic.outstanding, part.traffic.connections) for part in found] == parts
 
@@ -164,7 +164,7 @@ def test_players_share_the_load_equally(traffic: dict[str, Any], parts: list[tup
     ],
 )
 def test_players_skip_what_they_cannot_share(traffic: dict[str, Any], why: str) -> None:
-    """A capture was sent once by each player, so twice."""
+    """A capture must not be sent once by each player."""
     with pytest.raises(UnsupportedError, match=why):
         part_of(job(**traffic), 0, 2)
     assert part_of(job(**traffic), 0, 1).traffic == job(**traffic).traffic
@@ -220,7 +220,7 @@ def test_results_of_players_are_merged() -> None:
 
 
 def test_means_of_players_are_weighted_by_their_counts() -> None:
-    """The mean connection latency was the largest of the players' means."""
+    """The mean connection latency must not be the largest of the players' means."""
     one = LoadResult(100, 100, 2.0, latency_mean_us=100.0, connect_mean_us=100.0, handshakes=30)
     two = LoadResult(100, 100, 2.0, connect_mean_us=500.0, handshakes=10)
     idle = LoadResult(0, 0, 2.0)
@@ -231,7 +231,7 @@ def test_means_of_players_are_weighted_by_their_counts() -> None:
 
 
 def test_the_mean_latency_of_players_is_that_of_all_latencies() -> None:
-    """Means were weighted by the answers in the window, though late answers and time-outs are part of them."""
+    """Late answers and time-outs are part of a mean, so its weight must not be the answers in the window."""
     results = []
     for answered, us in ((10, 100.0), (100, 300.0)):
         latency = LatencyHistogram()
@@ -246,7 +246,7 @@ def test_the_mean_latency_of_players_is_that_of_all_latencies() -> None:
 
 
 def test_the_rates_of_a_ramp_are_those_of_all_players() -> None:
-    """They were those of the first player."""
+    """They must not be those of the first player."""
     one, two = LoadResult(20, 20, 2.0, ramp=[(100.0, 1.0), (200.0, 1.0)]), LoadResult(30, 25, 2.0)
     two.ramp = [(100.0, 1.0), (300.0, 0.5), (400.0, 0.5)]
     assert merge_results([one, two]).ramp == [(200.0, 1.0), (500.0, 0.7)]
@@ -292,7 +292,7 @@ def test_a_missing_generator_is_an_error(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_dnsperf_is_used_only_if_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without zonda-load, a run measured with dnsperf: closed loops, without the latencies of its experiments."""
+    """Without zonda-load, a run must not fall back to closed loops without the latencies of its experiments."""
     monkeypatch.setattr(installed, "zonda_load", lambda: None)
     monkeypatch.setattr(installed, "_program", Path)
     monkeypatch.delenv("ZONDA_LOAD", raising=False)

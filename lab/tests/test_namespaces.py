@@ -81,7 +81,7 @@ def test_packets_longer_than_the_path_allows_are_lost_without_a_message() -> Non
 def test_a_link_program_that_cannot_start_says_why_it_is_needed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The message was always that of a kernel without netem."""
+    """The message must not always be that of a kernel without netem."""
     broken = tmp_path / "link.py"
     broken.write_text("raise SystemExit('No such device')\n")
     monkeypatch.setattr(link, "__file__", str(broken))
@@ -115,7 +115,7 @@ def test_connections_are_tracked_on_the_server_side_only() -> None:
 def test_only_a_kernel_without_packet_filters_skips_a_treatment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: str, kind: type[LabError], message: str
 ) -> None:
-    """A misspelled rule skipped its treatment, too, with the advice to install nftables."""
+    """A misspelled rule must not skip its treatment with the advice to install nftables."""
     program = tmp_path / "nft"
     program.write_text(f"#!/bin/sh\necho '{printed}' >&2\nexit 1\n")
     program.chmod(0o755)
@@ -132,7 +132,7 @@ def test_a_missing_packet_filter_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_files_of_a_slow_link_bear_the_name_of_the_lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next lab removes those of a killed one by their name, and did not know these."""
+    """The next lab removes those of a killed one by their name."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     try:
         rig = NamespaceNetwork(RigSpec(delay_ms=1.0))
@@ -214,7 +214,7 @@ def test_a_process_is_measured_and_stopped_with_its_children(tmp_path: Path) -> 
 
 
 def test_cpu_time_includes_threads_and_children_that_have_ended() -> None:
-    """A server that loads its zones in threads of their own seemed to have started in a seventh of its CPU time."""
+    """A server that loads its zones in threads of their own must not seem to start in a seventh of its CPU time."""
     burn = "import time\ndef burn():\n t = time.thread_time()\n while time.thread_time() < t + 0.2: pass\n"
     script = (
         f"import os, resource, threading\n{burn}thread = threading.Thread(target=burn); thread.start(); thread.join()\n"

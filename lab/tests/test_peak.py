@@ -38,7 +38,7 @@ def trial(rate: float, answered: float, *void: str, busy: float = 0.5) -> dict[s
 def test_no_loss_bounds_the_rate_of_the_first_loss(
     make_record: Make, trials: list[dict[str, Any]], first_loss: float | None, bound: str
 ) -> None:
-    """A server that lost nothing had 0, the worst value of a metric where higher is better."""
+    """A server that loses nothing must not have 0, the worst value of a metric where higher is better."""
     window = Window(Span(), {})
     peak._add_first_loss(window, trials)
     assert window.metrics.get("first_loss_qps") == first_loss
@@ -49,7 +49,7 @@ def test_no_loss_bounds_the_rate_of_the_first_loss(
 
 @pytest.mark.parametrize(("rate", "first"), [("80%", "closed_loop"), ("80% of echo", "run"), (100.0, "run")])
 def test_the_capacity_of_a_start_is_that_of_a_warm_server(rate: float | str, first: str) -> None:
-    """A rate that is a share of it was needed for the warm-up, so it was measured before."""
+    """A rate that is a share of it must not be needed for the warm-up: it would be measured before."""
     called: list[str] = []
     load = SimpleNamespace(
         closed_loop=lambda _, __, seconds: called.append("closed_loop") or seconds,
@@ -75,7 +75,7 @@ def test_the_capacity_of_a_start_is_that_of_a_warm_server(rate: float | str, fir
 def test_a_peak_that_the_generator_limited_is_a_bound(
     make_record: Make, passed: list[float], failed: list[float], failure: str | None, bound: str
 ) -> None:
-    """Bounds of searches were known only to the lab that measured them; the rules are those of `--find-peak`."""
+    """Bounds of searches must be known to any lab that reads the records; the rules are those of `--find-peak`."""
     record = make_record(0, peak_100_qps=1000.0)
     record.detail["trials"] = [trial(1000, 1.0, busy=busy) for busy in passed]
     record.detail["trials"] += [trial(1030, 0.9, busy=busy) for busy in failed] + [trial(1030, 0.9, "late")]
@@ -88,7 +88,7 @@ def test_a_peak_that_the_generator_limited_is_a_bound(
 
 @pytest.mark.parametrize(("limit", "bound"), [(1100.0, "at least"), (1200.0, "")])
 def test_a_capacity_near_the_limit_of_the_generator_is_a_bound(make_record: Make, limit: float, bound: str) -> None:
-    """E4 printed rates of 94 to 100 % of what the generator can send as the capacity of Zonda."""
+    """Rates of 94 to 100 % of what the generator can send must not be printed as the capacity of a server (E4)."""
     record = with_bounds(make_record(0, capacity_qps=1000.0, generator_qps=limit), {})
     assert record.bound("capacity_qps") == bound
 
@@ -124,7 +124,7 @@ def test_a_capacity_limited_by_the_generator_is_a_bound(
 
 
 def test_a_peak_search_needs_one_player() -> None:
-    """It ran on the first player of a fleet, and its limit was reported as that of the server."""
+    """On one player of a fleet, the limit of that player would be reported as that of the server."""
     several: Any = SimpleNamespace(players=[SimpleNamespace(name="player1"), SimpleNamespace(name="player2")])
     nothing: Any = SimpleNamespace()
     load = LoadRunner(nothing, several, Path(), (), nothing, nothing, None)
@@ -142,7 +142,7 @@ def burst(began: float) -> Telemetry:
 
 
 def test_a_burst_in_the_trial_that_ends_the_search_invalidates_it() -> None:
-    """The rules saw the mean over the search, in which a second of half a CPU was 0.05 CPUs."""
+    """In the mean over the search, a second of half a CPU is 0.05 CPUs."""
     seen, span = burst(109.0), Span(began=100.0, ended=110.0, own_cpu_s=8.0)
     assert validity.machine_reasons(seen, 10.0, own_cores=0.8) == []
     assert peak._disturbed_trials(seen, span, [(1000.0, 101.0, 102.0)]) == []
@@ -159,7 +159,7 @@ def test_a_burst_in_the_trial_that_ends_the_search_invalidates_it() -> None:
     ],
 )
 def test_the_cost_of_an_answer_is_that_at_the_peak(trials: list[dict[str, Any]], cost: float | None) -> None:
-    """12 of 15 peaks of E2 were limited by the generator, and answers per CPU second were not recorded."""
+    """Where the generator limits peaks, as 12 of 15 in E2, answers per CPU second must be recorded."""
     window = Window(Span(began=100.0, ended=110.0), {"peak_100_qps": 2000.0})
     times = [{"since": int((101 + n) * 1e9), "until": int((102 + n) * 1e9)} for n in range(len(trials))]
     trials = [each | time for each, time in zip(trials, times, strict=True)]
@@ -192,7 +192,7 @@ def search(monkeypatch: pytest.MonkeyPatch, transport: str = "udp", **counts: in
 
 
 def test_the_counts_of_a_search_are_those_of_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only windows of one rate were checked, so that no peak of E2 and E4 was."""
+    """Searches must be checked as windows of one rate are (E2, E4)."""
     assert search(monkeypatch).invalid == search(monkeypatch, answered=9_000, late_answers=1_000).invalid == []
     (sent,) = search(monkeypatch, sent=11_000).invalid
     assert sent == "the generator counts 11000 queries, the server's kernel 10000 packets"

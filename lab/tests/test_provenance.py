@@ -79,7 +79,7 @@ MEASURED: dict[str, Any] = {
 
 @pytest.mark.parametrize("label", ["nsd", "bind", "pdns", "echo"])
 def test_a_run_is_resumed_with_all_servers_that_it_measures(label: str) -> None:
-    """A server that was removed or installed meanwhile had windows in some blocks only."""
+    """A server that was removed or installed meanwhile would have windows in some blocks only."""
     server = {"version": "1", "sha256": "c" * 64}
     without = {name: found for name, found in MEASURED["servers"].items() if name != label}
     one, other = ({**MEASURED, "servers": servers} for servers in (without, {**without, label: server}))

@@ -49,7 +49,7 @@ def test_an_experiment_runs_from_the_command_line_to_its_report(
 ) -> None:
     """Windows may be invalid because the machine is busy, but not because of wrong answers or failed starts.
 
-    A lab whose generator was late in all windows passed.
+    A lab whose generator is late in all windows must not pass.
     """
     assert BUILT is not None
     if experiment == "E33" and shutil.which("nft") is None:

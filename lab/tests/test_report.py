@@ -85,7 +85,7 @@ def test_the_page_says_what_the_full_form_leaves_out(made: Results) -> None:
 def test_the_size_states_the_minimum_detectable_effect_or_why_there_is_none(
     made: Results, make_record: Make, values: tuple[float, ...], bound: Bound, said: str
 ) -> None:
-    """E2 stated none, E19 one of 0 points, and others a range from 0.4 % to more than 1000 %."""
+    """Neither none (E2), nor one of 0 points (E19), nor a range from 0.4 % to more than 1000 %."""
     (entry,) = list(made.manifest()["experiments"].values())[:1]
     records = [
         make_record(block, server=server, answered_qps=value if server != "nsd" else 3.0)
@@ -102,7 +102,7 @@ def test_the_size_states_the_minimum_detectable_effect_or_why_there_is_none(
 
 
 def test_the_length_of_a_replay_is_that_of_its_windows(make_record: Make) -> None:
-    """E21 said "windows of 10 s", a setting that a replay does not use; its windows had 30 s."""
+    """It must not be the set length, which a replay does not use (E21)."""
     replay = described(catalogue.load(catalogue.find("E21")[0]))
     record = make_record(0, sent_qps=1043.0)
     record.window = [100.0, 110.2]
@@ -111,7 +111,7 @@ def test_the_length_of_a_replay_is_that_of_its_windows(make_record: Make) -> Non
 
 
 def test_a_treatment_without_a_valid_window_is_named(make_record: Make) -> None:
-    """BIND had no valid window during transfers in E24; its row was missing without a word."""
+    """A server without a valid window during transfers must not be missing without a word (E24)."""
     records = [make_record(0, server=server, answered_share=0.7) for server in ("zonda", "bind")]
     assert without_value(records, "answered_share") == []
     records[1].valid, records[1].reasons = False, ["the server died"]
@@ -120,7 +120,7 @@ def test_a_treatment_without_a_valid_window_is_named(make_record: Make) -> None:
 
 
 def test_a_treatment_to_which_the_primary_metric_does_not_apply_is_no_fault(make_record: Make) -> None:
-    """E18 had `No valid window of ...: zonda, 1,000 that reset ()`: connections that close at once have no memory."""
+    """Connections that close at once have no memory: that is no missing window (E18)."""
     records = [
         make_record(0, server=server, clients=clients, **({"bytes_per_connection": 3.0} if clients == "idle" else {}))
         for server in ("zonda", "nsd")
@@ -134,7 +134,7 @@ def test_a_treatment_to_which_the_primary_metric_does_not_apply_is_no_fault(make
 
 
 def test_windows_without_a_set_length_state_none() -> None:
-    """E7 said "windows of 10 s"; its windows last as long as loading, two seconds of queries and reloading do."""
+    """Those of E7 last as long as loading, two seconds of queries and reloading do, not the setting of 10 s."""
     memory, queries = (described(catalogue.load(catalogue.find(name)[0])) for name in ("E7", "E1"))
     assert measured_size(memory, []) == "3 blocks" and measured_size(queries, []) == "3 blocks; windows of 10 s"
 
@@ -168,7 +168,7 @@ def test_every_experiment_has_plots_tables_and_a_result(page: Path) -> None:
 
 
 def test_the_latency_plot_has_a_line_for_each_level(make_record: Make, tmp_path: Path) -> None:
-    """Histograms of all levels were merged into one line."""
+    """Histograms of all levels must not be merged into one line."""
     records = [make_record(0, within={"traffic.rate": rate}, latency_p50_us=50.0) for rate in ("1000", "2000")]
     histogram = LatencyHistogram()
     histogram.add(50.0)

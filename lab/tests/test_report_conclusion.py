@@ -100,7 +100,7 @@ def test_a_verdict_has_at_most_five_words(make_record: Make, outcomes: list[str]
 
 
 def test_many_conditions_of_a_claim_are_counted(make_record: Make) -> None:
-    """Results were sentences of up to twenty clauses."""
+    """A result must not be a sentence of up to twenty clauses."""
     found = analyse_metric(records(make_record, 5, knot=2.0), "cpu_us_per_query", ANALYSIS)
     claim = Claim("it takes 3 µs", "3 µs", "cpu_us_per_query", low=2.8, high=3.2)
     checks = [ClaimCheck(claim, value, value, value, 5, f"zones {value:g}") for value in (3.0, 3.0, 9.0, 9.0, 9.0)]
@@ -109,7 +109,7 @@ def test_many_conditions_of_a_claim_are_counted(make_record: Make) -> None:
 
 
 def test_limit_programs_do_not_stand_beside_published_servers(make_record: Make) -> None:
-    """E1 gave echo "at least 280,000" in the row of a published order of servers."""
+    """Echo must not stand in the row of a published order of servers (E1)."""
     windows = [
         make_record(block, server=s, answered_qps=9_000.0) for s in ("nsd", "echo", "sink") for block in range(3)
     ]
@@ -117,7 +117,7 @@ def test_limit_programs_do_not_stand_beside_published_servers(make_record: Make)
 
 
 def test_bounds_have_no_coefficient_of_variation(make_record: Make) -> None:
-    """E2 and E4 had that of rates at which the generator, and not the server, was the limit."""
+    """Where the generator is the limit, a rate says nothing of the variation of the server (E2, E4)."""
     windows = [make_record(block, answered_qps=9_000.0 + block) for block in range(3)]
     windows[1].bounds = {"answered_qps": "at least"}
     found = analyse_metric(windows, "answered_qps", AnalysisSpec(metric="answered_qps", compare="server.name"))
@@ -126,13 +126,13 @@ def test_bounds_have_no_coefficient_of_variation(make_record: Make) -> None:
 
 
 def test_a_published_figure_without_a_metric_says_where_the_report_has_it() -> None:
-    """It said “see below” where nothing followed."""
+    """It must not say “see below” where nothing follows."""
     assert measured_here(Published("x", "y", here="see the claims"), []) == "see the claims"
     assert measured_here(Published("x", "y"), []) == "not measured"
 
 
 def test_a_baseline_of_several_words_is_in_quotes(make_record: Make) -> None:
-    """It said “as a ratio to a core each”."""
+    """Without quotes it says “as a ratio to a core each”."""
     windows = [
         make_record(block, placement=level, cpu_us_per_query=3.0 * NOISE[block])
         for block in range(5)
@@ -144,7 +144,7 @@ def test_a_baseline_of_several_words_is_in_quotes(make_record: Make) -> None:
 
 
 def test_inconclusive_is_not_the_same_as_no_verdict(make_record: Make) -> None:
-    """Those without enough starts, of values that are only bounds, and of unequal shares were one number."""
+    """Those without enough starts, of values that are only bounds, and of unequal shares must not be one number."""
     costs = {"nsd": 1.0, "knot": 1.02, "bind": 3.0, "zonda": 2.0, "yadifa": 1.5}
     windows = records(make_record, 4, **costs)
     for window in windows:
@@ -164,6 +164,6 @@ def test_inconclusive_is_not_the_same_as_no_verdict(make_record: Make) -> None:
 
 
 def test_the_primary_is_not_mistaken_for_the_server() -> None:
-    """E25 had `zonda, nsd, tuned`."""
+    """`zonda, nsd, tuned` does not say which is which (E25)."""
     levels = {"server.name": "zonda", "primary.name": "nsd", "server.settings": "tuned", "zones.zones": "30000"}
     assert words(levels) == "zonda, primary nsd, tuned, zones 30,000"

@@ -54,13 +54,13 @@ def test_no_name_becomes_an_element_or_a_row_of_its_own() -> None:
 
 @pytest.mark.parametrize("name", ["a$b$", "$\\frac$", "50% of $x", "a/b"])
 def test_plots_of_any_name_are_drawn_and_stored(make_record: Make, name: str) -> None:
-    """Two dollar signs were a formula, mostly a wrong one, and a slash was a folder."""
+    """Two dollar signs must not be a formula, nor a slash a folder."""
     (figure,) = plot("boxes", [make_record(0, server=name, cpu_us_per_query=3.0)], id_=f"my {name}")
     assert f">{name}<" in figure.svg and re.fullmatch(r"[\w-]+", figure.name)
 
 
 def test_no_two_series_look_the_same() -> None:
-    """The ninth looked like the first, and a server without a colour of its own could get that of another."""
+    """The ninth must not look like the first, nor a server without a colour of its own like another."""
     many = list(styles([f"level {number}" for number in range(20)]))
     assert len(set(many)) == 20
     named = dict(zip(("mine", "zonda", "other"), styles(["mine", "zonda", "other"]), strict=True))
@@ -89,7 +89,7 @@ def test_zeros_are_drawn(values: list[float], chosen: str) -> None:
 
 
 def test_ticks_beside_zero_do_not_overlap() -> None:
-    """E18 had -10, 0 and 10 at one place, because its axis was linear up to 61."""
+    """With an axis that is linear up to 61, -10, 0 and 10 must not stand at one place (E18)."""
     _, axes = canvas_of()
     scale(axes, "x", [-28.0, 61.0, 97.0, 18_000.0])
     axes.set_xlim(-1_000.0, 100_000.0)
@@ -98,7 +98,7 @@ def test_ticks_beside_zero_do_not_overlap() -> None:
 
 
 def test_every_peak_is_in_the_legend_and_bounds_are_in_the_caption(make_record: Make) -> None:
-    """The legend had those of the first server only."""
+    """The legend must not have those of the first server only."""
     records = [make_record(0, peak_100_qps=5.0), make_record(0, server="knot", peak_100_qps=5.0, peak_99_qps=6.0)]
     records[0].bounds = {"peak_100_qps": "at least"}
     (figure,) = plot("bars", records)
@@ -108,7 +108,7 @@ def test_every_peak_is_in_the_legend_and_bounds_are_in_the_caption(make_record: 
 
 
 def test_transfers_without_arrivals_have_no_plot_of_them(make_record: Make) -> None:
-    """The report of a run ended in a traceback."""
+    """The report of such a run must not end in a traceback."""
     assert plot("arrivals", [make_record(0, zones_per_s=3.0, transfer_s=1.0)]) == []
 
 
@@ -125,7 +125,7 @@ def test_a_value_is_printed_as_zero_only_where_it_is(value: float, low: float, h
 
 
 def test_no_cell_of_a_table_is_nan_and_no_p_value_is_zero(make_record: Make) -> None:
-    """Intervals without variance were "nan – nan", and equivalence had "p 0.000"."""
+    """Intervals without variance must not be "nan – nan", nor equivalence "p 0.000"."""
     near = {"nsd": 3.0, "knot": 3.0001}
     records = [
         make_record(block, server=name, cpu_us_per_query=cost * (1 + 0.001 * (block % 3)))
@@ -148,7 +148,7 @@ def test_no_cell_of_a_table_is_nan_and_no_p_value_is_zero(make_record: Make) -> 
     ],
 )
 def test_values_without_variance_have_no_p_value(make_record: Make, metric: str, value: float, outcome: str) -> None:
-    """E10 had "p < 0.001" of three starts with the same length, and a minimum detectable effect of "0.0%"."""
+    """Three starts with the same length have neither "p < 0.001" nor a minimum detectable effect of "0.0%" (E10)."""
     records = [
         make_record(block, server=server, **{metric: length})
         for block in range(4)
@@ -159,7 +159,7 @@ def test_values_without_variance_have_no_p_value(make_record: Make, metric: str,
 
 
 def test_small_detectable_effects_are_not_zero(make_record: Make) -> None:
-    """It was "0.0%" of octets per message, which vary by one in ten thousand."""
+    """It must not be "0.0%" of octets per message, which vary by one in ten thousand."""
     assert minimum_effect(0.0001) == "< 0.1%" and minimum_effect(0.004) == "0.4%"
     assert minimum_effect(1e-7, absolute=0.001) == "< 0.001 points"
     assert minimum_effect(np.expm1(0.0171), absolute=0.001) == "1.71 points"
@@ -175,7 +175,7 @@ def test_small_detectable_effects_are_not_zero(make_record: Make) -> None:
 
 
 def test_a_rate_is_a_share_of_the_echo_over_the_same_transport(make_record: Make) -> None:
-    """Rates over TCP were shares of what the echo server answers over UDP."""
+    """Rates over TCP must not be shares of what the echo server answers over UDP."""
     records = []
     for transport, rate in (("udp", 400_000.0), ("tcp", 100_000.0)):
         for server, share in (("nsd", 0.5), ("echo", 1.0)):
@@ -193,7 +193,7 @@ def test_published_values_say_their_starts_where_these_differ(make_record: Make)
 
 
 def test_claims_about_other_metrics_than_the_primary_one_decide_without_it(make_record: Make) -> None:
-    """It was “not measured: no window was valid” where latencies alone were invalid."""
+    """Where latencies alone are invalid, it must not be “not measured: no window was valid”."""
     records = [make_record(block, answered_share=1.0) for block in range(6)]
     claims = check_claim(records, Claim("all is answered", "100 %", "answered_share", low=0.99))
     assert verdict(claims, None) == "confirmed"
@@ -221,7 +221,7 @@ def test_memory_is_not_rounded_down() -> None:
 
 
 def test_the_picture_marks_bounds_and_explains_the_dashed_line(make_record: Make) -> None:
-    """The bar of a lower bound looked like a value; a line of the right chart alone was not explained."""
+    """The bar of a lower bound must not look like a value, and a line of the right chart alone must be explained."""
     records = [
         make_record(0, server=name, answered_qps=rate, cpu_us_per_query=cost, offered_qps=400.0)
         for name, rate, cost in (("nsd", 100, 3.0), ("zonda", 300, 2.0))
@@ -245,7 +245,7 @@ def only_table(
 
 
 def test_no_interval_of_a_share_reaches_above_1(make_record: Make) -> None:
-    """E1 had `0.90 | 0.74 - 1.13`, E18 one up to 1.11."""
+    """Not `0.90 | 0.74 - 1.13` (E1), nor one up to 1.11 (E18)."""
     shares = {"nsd": (0.99, 0.85, 0.90), "zonda": (0.9996, 0.999, 1.0)}
     records = [make_record(b, server=s, answered_share=v) for s, values in shares.items() for b, v in enumerate(values)]
     records[-1].bounds = {"answered_share": "at least"}
@@ -262,7 +262,7 @@ def test_no_interval_of_a_share_reaches_above_1(make_record: Make) -> None:
     [(210, "0.9952 – ", "inconclusive"), (50_000, "0.99998", "equivalent within 0.5 points")],
 )
 def test_no_loss_among_few_probes_is_not_equality(make_record: Make, probes: int, low: str, outcome: str) -> None:
-    """E18: "equivalent within 0.1 points (p < 0.001)" after 3 times 210 probes; one in 200 may have been lost."""
+    """After 3 times 210 probes one in 200 may be lost: not "equivalent within 0.1 points (p < 0.001)" (E18)."""
     servers = ("nsd", "zonda", "knot", "bind")
     records = [make_record(block, server=s, udp_answered_share=1.0) for s in servers for block in range(3)]
     for record in records:
@@ -283,7 +283,7 @@ def test_no_loss_among_few_probes_is_not_equality(make_record: Make, probes: int
 def test_no_loss_among_few_is_not_equality_of_any_share(
     make_record: Make, metric: str, value: float, of_few: dict[str, float], of_many: dict[str, float]
 ) -> None:
-    """Only UDP probes were counted: shares of 300 queries were "equivalent within 0.1 points (p < 0.001)"."""
+    """Not only UDP probes are counted: shares of 300 queries are not "equivalent within 0.1 points (p < 0.001)"."""
     for counts, outcome in ((of_many, "equivalent within"), (of_few, "inconclusive"), ({}, "inconclusive")):
         records = [
             make_record(block, server=server, **{metric: value, **counts})
@@ -300,7 +300,7 @@ def test_no_loss_among_few_is_not_equality_of_any_share(
 
 
 def test_a_spread_is_not_printed_where_it_has_no_meaning(make_record: Make) -> None:
-    """E18 had coefficients of variation of -6.0%, and E1 one of 0.0% of a single start."""
+    """Not a coefficient of variation of -6.0% (E18), nor one of 0.0% of a single start (E1)."""
     medians, _ = only_table(
         [make_record(b, server="nsd", lost=v) for b, v in enumerate((-25.0, -26.0, -28.0))]
         + [make_record(0, server="zonda", lost=3.0)],
@@ -310,7 +310,7 @@ def test_a_spread_is_not_printed_where_it_has_no_meaning(make_record: Make) -> N
 
 
 def test_values_that_cannot_be_compared_have_no_p_value(make_record: Make) -> None:
-    """E21: `1 (unbounded)`, p < 0.001, too few starts; E1: 0.504 points without a word of the bounds."""
+    """Not `1 (unbounded)`, p < 0.001, too few starts (E21), nor 0.504 points without a word of the bounds (E1)."""
     few = [make_record(b, server=s, lost=v) for s, v in (("nsd", 3.0), ("zonda", 4.0)) for b in range(2)]
     _, (row,) = only_table(few, "lost")
     assert (row["p (Holm)"], row["minimum detectable effect"], row["outcome"]) == ("–", "–", "too few starts")
@@ -331,7 +331,7 @@ def test_values_that_cannot_be_compared_have_no_p_value(make_record: Make) -> No
 
 
 def test_a_claim_names_the_server_even_if_it_is_the_only_one_measured(make_record: Make) -> None:
-    """E16: only BIND had valid latencies at full load, and the condition of its claim was empty."""
+    """If only one server has valid latencies, the condition of its claim must not be empty (E16)."""
     records = [
         make_record(block, server=s, latency_mean_us=3.0 + block / 100) for s in ("bind", "zonda") for block in range(4)
     ]
@@ -361,7 +361,7 @@ def test_a_claim_names_the_server_even_if_it_is_the_only_one_measured(make_recor
 def test_an_inconclusive_claim_says_why(
     make_record: Make, noise: float, starts: int, limits: dict[str, float], verdict: str
 ) -> None:
-    """All had a minimum detectable effect, also those with an effect ten times as large, at the limit of the claim."""
+    """The minimum detectable effect is no reason if the effect is ten times as large, at the limit of the claim."""
     records = [
         make_record(block, server=s, transfer_s=value * (1 + noise * (block % 3 - 1) * (s == "knot")))
         for s, value in (("nsd", 1.0), ("knot", 1.5))
@@ -382,7 +382,7 @@ def test_a_claim_without_a_valid_window_on_one_side_says_why(make_record: Make) 
 
 
 def test_a_claim_about_a_group_names_the_settings_that_were_not_applied(make_record: Make) -> None:
-    """E17 had verdicts about groups of which it had set a part."""
+    """A verdict about a group of settings must name those that could not be set (E17)."""
     records = [make_record(b, server=s, lost=3.0 + b) for s in ("bind", "nsd") for b in range(3)]
     for record in records[:3]:
         record.notes = [
@@ -420,7 +420,7 @@ def test_the_curve_of_a_ramp_has_a_point_for_each_rate(make_record: Make) -> Non
 
 
 def test_an_axis_of_shares_ends_at_1(make_record: Make) -> None:
-    """E19's ended at 1.04, and E1's points were cut off at its edge."""
+    """It must not end at 1.04 (E19), nor cut points off at its edge (E1)."""
     (figure,) = plot("boxes", [make_record(block, answered_share=1.0) for block in range(3)], metric="answered_share")
     ticks = [float(tick) for tick in re.findall(r">([\d.]+)</text>", figure.svg)]
     assert max(ticks) == 1.0 and len(ticks) > 2
@@ -457,7 +457,7 @@ def test_fast_and_slow_transfers_are_both_seen(make_record: Make) -> None:
 def test_a_missing_a_a_control_has_its_reason(
     make_record: Make, values: list[float], bounds: dict[str, Any], starts: int, why: str
 ) -> None:
-    """E2 said "too few starts of the repeated baseline" under a table with three of them."""
+    """It must not be "too few starts of the repeated baseline" under a table with three of them (E2)."""
     records = [
         make_record(block + copy * starts, copy, lost=value) for block, value in enumerate(values) for copy in (0, 1)
     ]
@@ -482,7 +482,7 @@ def test_a_missing_a_a_control_has_its_reason(
     ],
 )
 def test_a_count_that_falls_to_zero_has_an_outcome(make_record: Make, after: list[float], outcome: str) -> None:
-    """E33: a longer queue ended all overflows of the default, and the table had no outcome."""
+    """A longer queue that ends all overflows of the default must have an outcome in the table (E33)."""
     counts = {"nsd": [1_903.0, 1_903.0, 1_903.0, 1_900.0], "knot": [10_192.0, 13_057.0, 13_655.0, 9_513.0]}
     records = [
         make_record(block, server=server, listen_overflows=value)

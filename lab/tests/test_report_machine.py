@@ -39,7 +39,7 @@ def test_the_servers_table_has_only_those_that_took_part(make_record: Make) -> N
 
 
 def test_both_limits_are_printed_where_windows_refer_to_them(make_record: Make) -> None:
-    """The limit of the generator stood in no report, and that of echo was another than the one rates were shares of."""
+    """The limit of the generator must be in the report, and that of echo must be the one that rates are shares of."""
     traffic = {"transport": "udp", "connections": 20, "sources": 1}
     records = [make_record(0, server="nsd", placement=place) for place in ("free", "pinned", "steered")]
     for record, echo in zip(records, (552_085.0, 552_085.0, 412_000.0), strict=True):
@@ -80,7 +80,7 @@ def test_every_report_says_how_queries_were_sent(make_record: Make, sending: obj
 
 
 def test_the_settings_of_the_servers_are_in_the_report(make_record: Make) -> None:
-    """They were in the records only, and those of `defaults` had the lines of `tuned`."""
+    """They must not be in the records only, and those of `defaults` must not have the lines of `tuned`."""
     line = ["transfers-in 100", "as many transfers at once as by all servers"]
     records = [make_record(0, server="bind", settings=settings) for settings in ("tuned", "tuned", "defaults")]
     for record, used in zip(records, (4 << 20, 8 << 20, 212_992), strict=True):
@@ -103,14 +103,14 @@ def test_a_window_records_the_lines_that_were_written(tuned: bool, lines: list[l
 
 
 def test_probes_over_udp_are_no_query_load_but_not_nothing(make_record: Make) -> None:
-    """E18, E19 and E32 had no way of sending, although UDP was probed all the time."""
+    """Where UDP is probed all the time, the report must say so under the way of sending (E18, E19, E32)."""
     parts = machine(MANIFEST, [make_record(0, udp_answered_share=1.0)], [])
     texts = {part.strong: part.text for part in parts if isinstance(part, Text)}
     assert texts["Sending."] == "UDP was probed with a query every 10 ms while connections were open."
 
 
 def test_queries_of_an_unknown_way_are_queries(make_record: Make) -> None:
-    """E34's report said that no queries were measured: `zonda-load quic` did not say how it sent them."""
+    """If the generator does not say how it sends them, the report must not say that no queries were measured (E34)."""
     parts = machine(MANIFEST, [make_record(0, sent_qps=100.0)], [])
     texts = {part.strong: part.text for part in parts if isinstance(part, Text)}
     assert texts["Sending."] == "The load generator did not report how it sent queries."

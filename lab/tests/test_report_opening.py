@@ -78,7 +78,7 @@ def test_who_answers_the_highest_offered_rate_answers_at_least_that(make_record:
 
 
 def test_each_server_is_ranked_once(make_record: Make) -> None:
-    """Starts with different placements were one ranking, in which each server stood once per placement."""
+    """Starts with different placements must not be one ranking, in which each server stands once per placement."""
     records = windows(make_record, {"nsd": 200_000, "zonda": 300_000}, {"nsd": 6.0, "zonda": 3.0})
     for record in records:
         record.treatment["placement"] = "free"
@@ -117,7 +117,7 @@ def medians(records: list[WindowRecord], metric: str) -> tuple[list[str], list[l
 
 
 def test_the_minimum_detectable_effect_stands_once_in_a_row(make_record: Make) -> None:
-    """It had a column of its own, and stood in the outcome again."""
+    """It must not have a column of its own and stand in the outcome again."""
     noisy = (1.3, 0.7, 1.2, 0.8, 1.1, 0.9, 1.4, 0.75)
     records = [make_record(block, server="nsd", cpu_us_per_query=3.0) for block in range(8)]
     records += [make_record(block, server="zonda", cpu_us_per_query=3.0 * noisy[block]) for block in range(8)]
@@ -146,7 +146,7 @@ def test_rates_are_shares_of_echo_and_latencies_stand_beside_its_latency(make_re
 
 
 def test_shares_of_echo_stand_with_the_rate_that_they_were(make_record: Make) -> None:
-    """Columns said “offered rate, q/s” over “80% of echo”."""
+    """Columns must not say “offered rate, q/s” over “80% of echo”."""
     records = windows(make_record, {"nsd": 200_000, "knot": 200_000}, {"nsd": 3.0, "knot": 4.0})
     for record in records:
         share = record.metrics["offered_qps"] / 500_000
@@ -170,7 +170,7 @@ def test_numbers_of_levels_have_separated_thousands_and_only_filled_columns_are_
 
 
 def test_reasons_that_differ_in_their_numbers_are_one_row() -> None:
-    """E20 had a row per percentage: 91% busy, 92% busy, ..."""
+    """There must not be a row per percentage: 91% busy, 92% busy, ... (E20)."""
     busy = [f"the generator was {share}% busy: no headroom for latencies" for share in (97, 91, 94)]
     late = ["80325 of 3955050 queries left more than 1 ms after their time"]
     assert grouped([*late, *busy]) == [
@@ -222,7 +222,7 @@ def test_calculated_bounds_have_a_row_per_treatment(make_record: Make) -> None:
 
 
 def test_all_limits_that_apply_stand_in_the_third_sentence(make_record: Make) -> None:
-    """Only the first three of five did."""
+    """All of five must, not only the first three."""
     rates = {"nsd": 200_000, "zonda": 300_000, "echo": 305_000}
     records = [record for record in windows(make_record, rates, dict.fromkeys(rates, 3.0)) if record.block < 4]
     for record in records:
@@ -243,7 +243,7 @@ def test_all_limits_that_apply_stand_in_the_third_sentence(make_record: Make) ->
     ("bound", "share"), [(None, "at most 50% (echo: at least 400,000)"), ({}, "50% (echo: 400,000)")]
 )
 def test_a_peak_is_a_share_of_the_peak_of_echo(make_record: Make, bound: dict[str, str] | None, share: str) -> None:
-    """It was one of what echo answers in a closed loop; echo's own peak, which was lower, was not shown."""
+    """It must not be one of what echo answers in a closed loop: echo's own peak is lower, and must be shown."""
     records = [make_record(block, peak_100_qps=200_000.0) for block in range(3)]
     for record in records:
         record.echo = {"capacity_qps": 600_000.0, "peak_100_qps": 400_000.0}
@@ -265,7 +265,7 @@ def test_echo_among_the_servers_is_the_reference(make_record: Make) -> None:
 
 
 def test_a_share_of_a_bound_is_a_bound(make_record: Make) -> None:
-    """It said “at least 103 %” of an echo server that might have answered more."""
+    """It must not be “at least 103 %” of an echo server that might answer more."""
     records = windows(make_record, {"nsd": 200_000, "echo": 400_000}, {"nsd": 3.0, "echo": 1.0})
     for record in records:
         record.bounds = {"answered_qps": "at least"} if record.server["kind"] == "echo" else {}
@@ -278,7 +278,7 @@ def test_a_share_of_a_bound_is_a_bound(make_record: Make) -> None:
 
 
 def test_the_highest_rate_of_a_server_that_answered_everything_is_a_bound(make_record: Make) -> None:
-    """E1 said that servers answer 210,000 queries per second where no more were sent."""
+    """Servers must not have 210,000 queries per second as their highest rate where no more were sent (E1)."""
     records = windows(make_record, {"nsd": 200_000, "zonda": 500_000}, {"nsd": 6.0, "zonda": 3.0})
     text = measured_here(Published("highest rate", "140,000", "answered_qps"), records)
     assert re.sub(r" \([^)]*\)", "", text) == "nsd 200,200 q/s; zonda at least 400,000 q/s"
@@ -299,7 +299,7 @@ def test_rig_bound_figures_are_at_least_and_the_headline_is_cost(make_record: Ma
 
 
 def test_the_headline_compares_costs_at_the_same_rate(make_record: Make) -> None:
-    """E1 gave those of four servers at 40 % of echo and of BIND at 25 %: an answer costs less at a higher rate."""
+    """An answer costs less at a higher rate: not those of four servers at 40 % of echo and of BIND at 25 % (E1)."""
     rates = {"nsd": 200_000, "zonda": 500_000, "echo": 600_000}
     records = windows(make_record, rates, {"nsd": 6.0, "zonda": 3.0, "echo": 2.0})
     for record in records:
@@ -324,7 +324,7 @@ def test_the_headline_compares_costs_at_the_same_rate(make_record: Make) -> None
 
 
 def test_the_headline_of_settings_is_the_cost_at_the_baseline(make_record: Make) -> None:
-    """E16 named the setting with the lowest of nine costs, none of which differed significantly."""
+    """It must not name the setting with the lowest of nine costs, none of which differ significantly (E16)."""
     records = [
         make_record(block, server=server, setting=setting, cpu_us_per_query=cost * factor * noise, answered_share=1.0)
         for block, noise in enumerate(NOISE)
@@ -356,7 +356,7 @@ def test_the_false_alarm_rate_is_that_of_all_pairs(make_record: Make) -> None:
 
 
 def test_pairs_that_cannot_alarm_and_reciprocals_do_not_lower_the_rate_of_false_alarms(make_record: Make) -> None:
-    """A time, its reciprocal and a length that is always the same were "2 of 3", which is neither."""
+    """A time, its reciprocal and a length that is always the same must not be "2 of 3"."""
     metrics = ("transfer_s", "zones_per_s", "records_per_message")
     records = [
         make_record(block, copy, transfer_s=noise + copy, zones_per_s=9 / (noise + copy), records_per_message=40.0)

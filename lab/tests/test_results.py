@@ -51,7 +51,7 @@ def test_a_record_without_latency_reasons_is_read(make_record: Make) -> None:
 
 
 def test_a_setting_that_is_newer_than_a_result_had_its_default(results: Results) -> None:
-    """Each new key of an experiment file made all earlier results incomparable with later ones."""
+    """A new key of an experiment file must not make earlier results incomparable with later ones."""
     manifest = results.manifest()
     old = manifest["experiments"]["E1"]
     now = {"settings": {**asdict(Settings()), "timing": {**asdict(TimingSpec()), "seconds": 5.0}}}
@@ -193,7 +193,7 @@ def test_an_undetected_loss_is_status_2(results: Results, make_record: Make) -> 
 
 @pytest.mark.parametrize(("b", "decision"), [(0, "not worse"), (500, "worse")])
 def test_counts_of_zero_are_compared(results: Results, make_record: Make, b: int, decision: str) -> None:
-    """Ratios to zero do not exist, so lost queries were not compared at all."""
+    """Ratios to zero do not exist, but lost queries must be compared."""
     for block in range(5):
         results.append(make_record(block, server="nsd", cpu_us_per_query=3.0, lost=0))
         results.append(make_record(block, server="zonda", cpu_us_per_query=3.0, lost=b))
@@ -220,7 +220,7 @@ def test_invalid_latency_is_not_compared(results: Results, make_record: Make) ->
 def test_what_b_did_not_measure_is_undetected(
     results: Results, make_record: Make, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Levels that only A has were left out, so that a server that did not start was not worse."""
+    """Levels that only A has must not be left out: a server that does not start would not be worse."""
     for block in range(8):
         for server, rates in (("nsd", ("1", "2")), ("zonda", ("1",))):
             for rate in rates:
@@ -239,7 +239,7 @@ def test_experiments_of_one_result_only_are_not_compared(results: Results, make_
 
 
 def test_one_label_needs_one_server_on_the_other_side(results: Results, make_record: Make, tmp_path: Path) -> None:
-    """Of several servers the last one was compared, silently."""
+    """Of several servers none must be compared silently."""
     other = Results(tmp_path / "other")
     other.create(results.manifest())
     fill(results, make_record, {"nsd": 3.0, "knot": 9.0})

@@ -64,7 +64,7 @@ def test_buffers_and_backlogs_of_a_running_server_are_changed() -> None:
 
 
 def test_kernel_memory_is_that_of_the_caches_of_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages have 64 KiB on some machines; they were taken for 4 KiB everywhere."""
+    """Pages have 64 KiB on some machines, and must not be taken for 4 KiB everywhere."""
     monkeypatch.setattr(kernel_memory.os, "sysconf", {"SC_PAGE_SIZE": 65_536}.get)
     slab, memory = tmp_path / "slabinfo", tmp_path / "sockstat"
     slab.write_text(
@@ -76,7 +76,7 @@ def test_kernel_memory_is_that_of_the_caches_of_connections(tmp_path: Path, monk
 
 
 def test_without_root_the_memory_of_connections_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was that of the whole system, in which connections are a small part of what changes."""
+    """It must not be that of the whole system, in which connections are a small part of what changes."""
 
     def refused(path: Path) -> str:
         raise PermissionError(13, "Permission denied", str(path))
@@ -243,7 +243,7 @@ def test_the_sampler_keeps_files_open_as_long_as_their_processes_live(tmp_path: 
 @pytest.mark.usefixtures("namespaces")
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two CPUs")
 def test_telemetry_does_not_run_on_the_cpu_of_the_server(tmp_path: Path) -> None:
-    """It ran on either, so that the time of the server's CPUs contained its own."""
+    """On that of the server, the time of the server's CPUs would contain its own."""
     with NamespaceNetwork(RigSpec(server_cpus=[0], load_cpus=[1])) as rig:
         collector = TelemetryCollector(rig.telemetry_targets[0], tmp_path / "telemetry")
         with collector.start() as sampler:

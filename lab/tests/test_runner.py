@@ -78,7 +78,7 @@ def opened(planned: Planned) -> Callable[..., tuple[StartRecorder, StandIn]]:
 
 
 def test_a_program_that_is_built_again_ends_the_run(planned: Planned, tmp_path: Path, monkeypatch: Any) -> None:
-    """Its digest was that of the begin of the run, so that a record named a program that had not been measured."""
+    """A record must not name a program that was not measured, by its digest at the begin of the run."""
     planner, start = planned()
     program = tmp_path / "nsd"
     program.write_text("one")
@@ -108,7 +108,7 @@ def test_a_program_that_is_built_again_ends_the_run(planned: Planned, tmp_path: 
 
 @pytest.mark.parametrize("loop", ["open", "closed"])
 def test_a_busy_generator_invalidates_the_latencies_of_either_loop(opened: Any, loop: str) -> None:
-    """A closed loop of a generator that was 95 % busy counted for connect_mean_us (E23)."""
+    """A closed loop of a generator that is 95 % busy must not count for connect_mean_us (E23)."""
     recorder, _ = opened(traffic=f'loop = "{loop}"')
     recorder.add(Window(span(), {"receive_buffer_kb": 4096.0}, result=result(busy=0.95), load_s=2.0))
     record = recorder.records[0]
@@ -117,7 +117,7 @@ def test_a_busy_generator_invalidates_the_latencies_of_either_loop(opened: Any, 
 
 
 def test_what_is_measured_after_the_window_must_not_be_disturbed_either(opened: Any) -> None:
-    """Restart and recovery of TCP are timed after the span of the window; nothing checked the machine meanwhile."""
+    """Restart and recovery of TCP are timed after the span of the window, so the machine must be checked there, too."""
     recorder, harness = opened("startup", metric="all_zones_s")
     quiet, busy = span(), span()
     harness.busy.append(busy)
@@ -151,7 +151,7 @@ def test_a_start_of_milliseconds_is_checked_over_the_samples_around_it(opened: A
 
 @pytest.mark.parametrize(("procedure", "checked"), [("peak", True), ("queries", True), ("startup", False)])
 def test_the_receive_buffer_is_checked_wherever_load_is_sent(opened: Any, procedure: str, checked: bool) -> None:
-    """Peak searches have no result of one load, and were not checked: small buffers mean low peaks."""
+    """Peak searches have no result of one load, but must be checked: small buffers mean low peaks."""
     recorder, _ = opened(procedure, metric="server_cpu")
     recorder.add(Window(span(), {"receive_buffer_kb": 208.0}))
     expected = ["the server's receive buffer is 208 KiB, that of the others 4096 KiB"]
@@ -162,7 +162,7 @@ def test_the_receive_buffer_is_checked_wherever_load_is_sent(opened: Any, proced
 def test_every_attempt_of_a_start_is_recorded(
     planned: Planned, monkeypatch: pytest.MonkeyPatch, failures: int, valid: list[bool]
 ) -> None:
-    """Only the last attempt was: 20 valid windows of 25 looked like 20 of 20."""
+    """If only the last is, 20 valid windows of 25 look like 20 of 20."""
     run, start = planned("startup", metric="all_zones_s", retries=1)
     monkeypatch.setattr(runner, "Harness", lambda *_: contextlib.nullcontext(StandIn()))
     monkeypatch.setattr(run.limits, "prepare", lambda _: None)
@@ -211,7 +211,7 @@ def test_the_second_baseline_of_a_start_is_a_copy(planned: Planned) -> None:
 def test_rates_that_are_shares_of_echo_are_equal_at_all_levels(
     tmp_path: Path, zonda_load: ZondaLoad, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """E20 offered 272,088 to 395,505 q/s, a share of echo in each placement: a query costs less at a higher rate."""
+    """A query costs less at a higher rate: the share must not be one of echo in each placement (E20)."""
     path = tmp_path / "t.toml"
     text = small_experiment(rate='"25% of echo"', baseline="one").replace(
         "other = {}", "other = { rig = {rps-cpus=[0]} }"

@@ -17,7 +17,7 @@ OPEN = {"settings": asdict(Settings(traffic=TrafficSpec(timeout_ms=200)))}
 
 
 def test_a_quantile_of_time_outs_is_at_least_the_time_out(make_record: Make) -> None:
-    """E6 printed 1,000,340 µs (1,000,340 – 1,000,340) for a server that lost 3 % of the queries."""
+    """A server that loses 3 % of the queries must not have 1,000,340 µs (1,000,340 – 1,000,340) (E6)."""
     late = {"latency_p50_us": 90.0, "latency_p99_us": 200_340.0, "uncorrected_p99_us": 199_900.0}
     record = with_bounds(make_record(0, answered_share=0.97, latency_mean_us=6_000.0, **late), OPEN)
     assert record.metrics["latency_p99_us"] == 200_000.0
@@ -25,7 +25,7 @@ def test_a_quantile_of_time_outs_is_at_least_the_time_out(make_record: Make) -> 
 
 
 def test_time_outs_make_no_ratio(make_record: Make) -> None:
-    """Both servers had a p99 of 1,000,340 µs, so that they were equivalent."""
+    """Two servers with a p99 of 1,000,340 µs must not be equivalent."""
     records = [
         with_bounds(make_record(block, server=server, latency_p99_us=value), OPEN)
         for block in range(8)
@@ -63,7 +63,7 @@ HELD = {
 def test_the_rate_of_the_schedule_is_a_lower_bound(
     make_record: Make, clients: str, rate: float, opened: float, bounds: set[str]
 ) -> None:
-    """E18 and E32 called servers equivalent in rates and numbers of connections that the generator had chosen."""
+    """Servers must not be equivalent in rates and numbers of connections that the generator has chosen (E18, E32)."""
     record = with_bounds(make_record(0, clients=clients, connects_per_s=rate, connections_open=opened), HELD)
     assert record.bounds == dict.fromkeys(bounds, "at least")
 
@@ -93,7 +93,7 @@ def test_what_the_schedule_limits_is_not_equivalent(make_record: Make) -> None:
 def test_a_loss_beside_a_busy_generator_is_an_upper_bound(
     make_record: Make, busy: float, share: float, cpu: float, loop: str, is_bound: bool
 ) -> None:
-    """E1 and E20 had 78 windows whose generator was over 90 % busy, up to 64 ms off its schedule, and none marked."""
+    """Windows whose generator is over 90 % busy, up to 64 ms off its schedule, must be marked (E1, E20)."""
     described = {"settings": asdict(Settings(traffic=TrafficSpec(loop=loop), rig=RigSpec(server_cpus=[0])))}  # type: ignore[arg-type]
     record = with_bounds(make_record(0, generator_busy=busy, answered_share=share, server_cpu=cpu, lost=9.0), described)
     kinds = dict.fromkeys(("answered_share", "answered_qps", "first_loss_qps"), "at least") | {"lost": "at most"}
@@ -102,7 +102,7 @@ def test_a_loss_beside_a_busy_generator_is_an_upper_bound(
 
 
 def test_the_last_queries_of_a_closed_loop_are_not_lost(make_record: Make) -> None:
-    """E31: 100 of 20,000 queries were answered after the window, as a handshake takes so long."""
+    """100 of 20,000 queries may be answered after the window, as a handshake takes so long (E31)."""
     late = make_record(0, answered_share=0.995, lost=0.0, late_answers=100.0)
     assert late.served_share == 1.0
     assert make_record(0, answered_share=0.96, lost=300.0, late_answers=100.0).served_share == pytest.approx(0.97)
@@ -147,7 +147,7 @@ def test_committed_values_that_were_cut_off_are_bounds(name: str, metric: str, l
 
 @pytest.mark.parametrize("name", ["e02-peak", "e04-windows-positive"])
 def test_committed_bounds_of_searches_follow_from_their_trials(name: str) -> None:
-    """`zonda-load` reported them when they were measured."""
+    """They must be those that `zonda-load` reported when they were measured."""
     for record in Results(RECORDS / name)._stored():
         peaks = {metric: bound for metric, bound in record.bounds.items() if metric.startswith("peak_")}
         assert peak_bounds(record.detail) == peaks

@@ -43,7 +43,7 @@ def measured(harness: Any) -> Window:
 
 
 def test_the_cpu_time_of_a_start_ends_when_all_zones_are_answered(harness: Any) -> None:
-    """It was read after the wait for memory to settle and the script that sets the sockets."""
+    """It must not be read after the wait for memory to settle and the script that sets the sockets."""
     assert measured(harness).metrics["start_cpu_s"] == 2.0
 
 
@@ -53,7 +53,7 @@ def test_the_machine_is_observed_during_the_restart(harness: Any) -> None:
 
 
 def test_a_reload_is_timed_from_the_request_to_the_answer(harness: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The start of the probe and the wait for its end were part of `reload_s`."""
+    """The start of the probe and the wait for its end must not be part of `reload_s`."""
     done: list[str] = []
     zones = [SimpleNamespace(name="a.", file=Path("a.zone"))]
 

@@ -227,7 +227,7 @@ def test_two_starts_have_no_interval_and_zeros_have_their_range() -> None:
 @pytest.mark.parametrize("effect", [ratio_effect.paired_effect, ratio_effect.unpaired_effect])
 @pytest.mark.parametrize("n", [1, 2])
 def test_one_or_two_blocks_have_no_interval_of_a_ratio(effect: Callable[..., Effect], n: int) -> None:
-    """One block had the interval 1.5 – 1.5."""
+    """One block must not have the interval 1.5 – 1.5."""
     found = effect([2.0] * n, [3.0] * n, 0.02)
     assert (found.ratio, found.low, found.high) == (pytest.approx(1.5), 0.0, math.inf)
 
@@ -298,6 +298,6 @@ def test_an_interval_of_one_comparison_of_five_is_wider(n: int) -> None:
 
 
 def test_six_starts_cannot_cover_a_median_with_99_percent_by_their_order() -> None:
-    """The index of the order statistic was then 0 - 1: the greatest value as the lower end."""
+    """The index of the order statistic would be 0 - 1: the greatest value as the lower end."""
     low, high = intervals.median_interval([1.0, 1.1, 1.2, 1.3, 1.4, 1.5], 0.01)[1:]
     assert low < 1.25 < high

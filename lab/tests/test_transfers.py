@@ -6,7 +6,7 @@ from zonda_lab.procedures import transfers
 
 
 def test_the_rate_of_censored_transfers_is_an_upper_bound() -> None:
-    """300 of 1,000 zones came in 10 s, and the rest in one second more: 91 zones per second, but "at most 30"."""
+    """If 300 of 1,000 zones come in 10 s, and the rest in one second more, 91 per second are not "at most 30"."""
     arrivals = Arrivals({f"zone{i}.": 0.0 for i in range(300)}, missing=700)
     rates = transfers._rates(arrivals, 5_000, 10.0, censored=True)
     assert rates["zones_per_s"] >= 1_000 / 11
@@ -16,7 +16,7 @@ def test_the_rate_of_censored_transfers_is_an_upper_bound() -> None:
 
 @pytest.mark.parametrize("missing", [0.0, 700.0])
 def test_what_zones_that_came_used_bounds_what_all_use(make_record: Make, missing: float) -> None:
-    """Divided by the records of all zones although some never came, and compared as if they had."""
+    """It must not be divided by the records of all zones if some never come, and compared as if they had."""
     record = make_record(1, zones_missing=missing)
     used = ("primary_cpu_us_per_record", "bytes_per_record", "bytes_per_zone", "rss_mb", "pss_mb", "peak_mb")
     assert {record.bound(metric) for metric in used} == {"at least" if missing else ""}

@@ -154,7 +154,7 @@ def test_each_fault_breaks_only_its_rule(
 
 
 def test_the_cpus_of_the_server_are_those_of_its_host() -> None:
-    """Those of an inventory replace those of the experiment: a server on four CPUs "used 2.30 of 1 cores"."""
+    """Those of an inventory replace those of the experiment: a server on four CPUs must not use "2.30 of 1 cores"."""
     assert reasons(server_cpu_s=4.6, network=rig(server_cpus=[0, 1, 2, 3])) == []
 
 
@@ -170,7 +170,7 @@ def test_the_cpus_of_the_server_are_those_of_its_host() -> None:
 def test_the_time_of_the_servers_cpus_is_a_cost_only_if_the_server_uses_them(
     server_cpu_s: float, network: Network, cost_us: float | None
 ) -> None:
-    """E33: at 200 queries per second, 107 to 210 µs per answer of a server that used half of that."""
+    """At 200 queries per second it is 107 to 210 µs per answer of a server that uses half of that (E33)."""
     found = processor_metrics(telemetry(), network, window(server_cpu_s=server_cpu_s).window)
     assert found.get("processor_us_per_query") == (cost_us and pytest.approx(cost_us, abs=1))
 
@@ -194,7 +194,7 @@ def test_softirqs_that_rps_steers_do_not_disturb_a_window_of_echo(rps_cpus: list
 
 
 def test_echo_has_every_latency_of_its_window() -> None:
-    """Three of the six latencies were dropped, so that no report showed echo's value beside them."""
+    """None of the six latencies must be dropped: reports show echo's value beside each."""
     limits = Limits(echo_qps=5000.0, generator_qps=5000.0, measured="", traffic={})
     checked = window()
     values = {name: 50.0 for name, metric in METRICS.items() if metric.is_latency}
@@ -223,7 +223,7 @@ NO_ANSWERS = "the generator counts 1020000 octets of answers, its kernel 1000000
 def test_octets_over_tcp_are_those_that_the_kernels_received(
     transport: str, seen: dict[str, float], found: list[str]
 ) -> None:
-    """10,000 queries of 40 octets and answers of 100, each after its length; only for UDP was there a second count."""
+    """10,000 queries of 40 octets and answers of 100, each after its length; TCP needs a second count as UDP does."""
     loaded = result(query_octets=400_000, response_octets=1_000_000)
     assert reasons(telemetry(**seen), loaded, transport=transport) == found
     for lossy in (RigSpec(loss_percent=1.0), RigSpec(path_mtu=1400)):
@@ -290,7 +290,7 @@ def test_rates_and_shares_are_computed_from_counters() -> None:
 
 
 def test_a_window_of_milliseconds_is_not_judged_by_single_ticks() -> None:
-    """E9: 60 ms, in which one tick of 10 ms more seemed to be a third of a CPU."""
+    """In 60 ms, one tick of 10 ms more must not seem to be a third of a CPU (E9)."""
     seen = telemetry(0.1)
     assert seen.tick_error_cores() == pytest.approx(0.4)
     assert validity.machine_reasons(seen, 0.1, own_cores=0.4) == []
@@ -298,19 +298,19 @@ def test_a_window_of_milliseconds_is_not_judged_by_single_ticks() -> None:
 
 
 def test_a_server_that_waits_for_its_own_writes_is_not_disturbed() -> None:
-    """E9 lost half of Zonda's windows, those with a slow fsync, so that its median was that of the fast ones."""
+    """Windows with a slow fsync must not be lost: the median would be that of the fast ones (E9)."""
     assert reasons(telemetry(io=0.2, server_disk=4096)) == []
     assert reasons(telemetry(io=0.2, load_disk=4096)) == ["something waited for a disk 20% of the time"]
 
 
 def test_a_disk_that_stands_still_is_not_the_work_of_a_server_that_uses_it() -> None:
-    """E15: 1,000 zones took 12.1 s instead of 0.1, while the disk of the machine stalled and the server stored 7 MB."""
+    """While a disk stalls, 1,000 zones may take 12.1 s instead of 0.1, though the server stores 7 MB (E15)."""
     assert reasons(telemetry(io=0.9, server_disk=400_000)) == ["something waited for a disk 90% of the time"]
     assert reasons(telemetry(io=0.9, server_disk=4_000_000)) == []
 
 
 def test_ticks_that_always_hit_periodic_work_are_bounded_by_the_measured_idle_time() -> None:
-    """1,000 handshakes a second were charged 1.2 busy CPUs of 2 by ticks 4 ms apart, with both CPUs 80 % idle."""
+    """Ticks 4 ms apart may charge 1,000 handshakes a second 1.2 busy CPUs of 2, with both CPUs 80 % idle."""
     seen = telemetry()
     for i, sample in enumerate(seen.samples):
         t = i / 10
@@ -336,7 +336,7 @@ def test_ticks_that_always_hit_periodic_work_are_bounded_by_the_measured_idle_ti
 def test_a_closed_loop_has_its_queries_outstanding(
     traffic: dict[str, Any], seen: dict[str, Any], is_still: bool
 ) -> None:
-    """Of 200 queries that were outstanding most were, as 5,000 a second took 40 ms each; 1 ms would be 5 of 200."""
+    """5,000 queries a second fill the 200 places if they take 40 ms each; with 1 ms they fill 5."""
     latency_us, lost = seen.pop("latency_us", 40_000.0), seen.pop("lost", 0)
     latency = LatencyHistogram()
     for us in [latency_us] * 1_000 + [1_000_000.0] * lost:
@@ -379,7 +379,7 @@ def test_a_busy_machine_disturbs_and_a_wrong_answer_does_not() -> None:
     ("delay_ms", "waits", "found"), [(20.0, 0.06, 0), (0.0, 0.06, 1), (20.0, 0.3, 1), (0.2, 0.06, 1)]
 )
 def test_the_program_of_a_delayed_link_does_not_exclude_latencies(delay_ms: float, waits: float, found: int) -> None:
-    """It shares the generator's CPU: E21 lost all latencies over TLS to waits of 72 µs per answer, of 20 ms."""
+    """It shares the generator's CPU: waits of 72 µs per answer, of 20 ms, must not invalidate latencies (E21)."""
     checked = window(telemetry(load_waits=waits), result(sent=2_000, answered=2_000, scheduled=2_000))
     checked = dataclasses.replace(checked, settings=Settings(rig=RigSpec(delay_ms=delay_ms)))
     assert len(validity.latency_reasons(checked)) == found
