@@ -20,6 +20,7 @@ import dns.rcode
 import dns.update
 from client import framed
 from servers import HOST, Zonda, reserve_port
+from zonda_lab.rig.procfs import own_cpu_s, thread_times
 
 from granted_time import Stopwatch
 
@@ -128,20 +129,14 @@ class Daemon:
             yield clients
 
     def cpu_s(self) -> float:
-        """CPU time of the process, in seconds."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """CPU time of the process without its children, in seconds."""
+        return own_cpu_s(self.pid)
 
     def thread_s(self, prefix: str) -> float:
         """CPU time of the threads whose names begin so, in seconds."""
-        ticks, found = 0, False
-        for folder in Path(f"/proc/{self.pid}/task").iterdir():
-            name, fields = (folder / "stat").read_text().split("(", 1)[1].rsplit(")", 1)
-            if name.startswith(prefix):
-                found = True
-                ticks += sum(map(int, fields.split()[11:13]))
+        found = [used_ns for name, used_ns in thread_times(self.pid).items() if name.startswith(prefix)]
         assert found, f"no thread is named {prefix}"
-        return ticks / os.sysconf("SC_CLK_TCK")
+        return sum(found) / 1e9
 
     def rss_mb(self) -> float:
         """Resident memory in MB."""

@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
+from zonda_lab.rig.procfs import own_cpu_s
+
 WAKE_UPS_PER_S = 2000  # on all processors together
 TOLERATED_S = 0.002  # a thread wakes that late on an idle machine, too
-CPUCLOCK_SCHED = 2  # with a process id it is the clock of that process (clock_getcpuclockid(3))
 
 Stopwatch = Callable[[], float]
 
@@ -52,7 +53,7 @@ def granted_time(servers: Callable[[], Iterable[int]] = tuple) -> Iterator[Calla
     cpus, ends = os.sched_getaffinity(0), threading.Event()
 
     def used_s() -> float:
-        return time.process_time() + sum(map(process_time, servers()))
+        return time.process_time() + sum(map(own_cpu_s, servers()))
 
     probes = [Probe(cpu, len(cpus) / WAKE_UPS_PER_S, used_s, ends) for cpu in cpus]
 
@@ -69,11 +70,3 @@ def granted_time(servers: Callable[[], Iterable[int]] = tuple) -> Iterator[Calla
         yield stopwatch
     finally:
         ends.set()
-
-
-def process_time(pid: int) -> float:
-    """The processor time of a process with all its threads; 0 if it has ended."""
-    try:
-        return time.clock_gettime((~pid << 3) | CPUCLOCK_SCHED)
-    except OSError:
-        return 0.0

@@ -18,8 +18,9 @@ ratio of p99   server to beside in the same round: median, least, most. The targ
 since sending  the ratio from the time of sending, which over UDP ends when the kernel has the response: CPU 1 hardly matters
 
 The second table is about the disturbed server, the largest of the rounds. Held at the end of the window: files, resident memory, kernel
-memory of its TCP sockets, and objects in the kernel of both ends (slab; only root can read them). `peak` is the largest sum of TCP buffers of both ends. `back` is the
-time until files and buffers were as before: 10 s, the idle timeout, if clients of a flood had gone before the kernel opened their connections.
+memory of its TCP sockets, and objects in the kernel of both ends (slab; only root can read them). `peak` is the largest sum of TCP buffers
+of both ends. `back` is the time until files and buffers were as before: 10 s, the idle timeout, if clients of a flood had gone before the
+kernel opened their connections.
 QUIC connections have neither files nor TCP buffers: only resident memory shows them.
 What stayed then: files, and the growth of resident memory in the first and in the last round; a leak grows in every round. `done` is
 connections opened, or MB transferred, from the server and beside; `closed` is those that the server closed itself.

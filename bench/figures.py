@@ -8,6 +8,7 @@ Instructions per answer are the difference of two callgrind runs, so that loadin
 library, so the committed file names its compiler. Exit status 1 if a figure is more than TOLERANCE worse than the
 committed one; if it is better by as much, run with --update.
 """
+
 import json
 import re
 import shutil
@@ -73,8 +74,7 @@ def collected(program: str, scenario: str, count: int) -> int:
 
 
 def bench_program() -> str:
-    command = ("cargo", "bench", "--locked", "-p", "zonda-answer", "--bench", "respond", "--no-run",
-               "--message-format=json")
+    command = ("cargo", "bench", "--locked", "-p", "zonda-answer", "--bench", "respond", "--no-run", "--message-format=json")
     messages = (json.loads(line) for line in run(*command).splitlines())
     return next(m["executable"] for m in messages if m.get("executable") and m["target"]["name"] == "respond")
 

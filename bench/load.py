@@ -8,6 +8,7 @@ number of outstanding queries and sockets, or at the same rate, at which only th
 The server runs on CPU 0, the tools on CPU 1. Reports the median user and system time per query, which other load disturbs less
 than the rate, and the server's own. Needs dnsperf and `make release`. Further options go to zonda-load.
 """
+
 import argparse
 import os
 import re
@@ -49,15 +50,13 @@ def main() -> None:
 
 
 def compare(asked: argparse.Namespace, queries: str, more: list[str], server: ServerProcess) -> None:
-    seconds, clients = str(asked.seconds), str(asked.clients)
     closed = ["-q", str(asked.outstanding)], ["--outstanding", str(asked.outstanding)]
     paced = ["-q", "20000", "-Q", str(asked.rate)], ["--rate", str(asked.rate)]
     dnsperf, zonda_load = paced if asked.rate else closed
+    query = f"query --server {ADDRESS} --port {PORT} --seconds {asked.seconds} --connections {asked.clients} --queries"
     tools = {
-        "dnsperf": ["dnsperf", "-s", ADDRESS, "-p", str(PORT), "-d", queries, "-l", seconds,
-                    "-c", clients, *dnsperf],
-        "zonda-load": [LOAD, "query", "--server", ADDRESS, "--port", str(PORT), "--queries", queries,
-                       "--seconds", seconds, "--connections", clients, *zonda_load, *more],
+        "dnsperf": [*f"dnsperf -s {ADDRESS} -p {PORT} -l {asked.seconds} -c {asked.clients} -d".split(), queries, *dnsperf],
+        "zonda-load": [LOAD, *query.split(), queries, *zonda_load, *more],
     }
     figures: dict[str, list[tuple[float, ...]]] = {tool: [] for tool in tools}
     for _ in range(asked.rounds):

@@ -48,7 +48,8 @@ def write_zone(path: Path, delegations: int) -> int:
 
     with path.open("w") as zone:
         lines = [
-            "$ORIGIN tld.", "$TTL 3600",
+            "$ORIGIN tld.",
+            "$TTL 3600",
             f"@ SOA ns1 host 1 7200 900 1209600 300\n@ {signature('SOA', 1, 3600)}",
             f"@ NS ns1\n@ {signature('NS', 1, 3600)}\nns1 A 192.0.2.1\nns1 {signature('A', 2, 3600)}",
             f"@ NSEC3PARAM 1 0 0 -\n@ {signature('NSEC3PARAM', 1, 0)}",
@@ -74,8 +75,8 @@ def write_zone(path: Path, delegations: int) -> int:
                 zone.write("\n".join(lines) + "\n")
                 lines.clear()
         chain.sort()
-        for digest, following in zip(chain, [*chain[1:], chain[0]], strict=True):
-            owner, following = base32hex(digest), base32hex(following)
+        owners = [base32hex(digest) for digest in chain]
+        for digest, owner, following in zip(chain, owners, [*owners[1:], owners[0]], strict=True):
             types = "NS SOA RRSIG DNSKEY NSEC3PARAM" if digest == apex else "NS DS RRSIG"
             lines.append(f"{owner} 300 NSEC3 1 1 0 - {following} {types}\n{owner} 300 {signature('NSEC3', 2, 300)}")
         zone.write("\n".join(lines) + "\n")

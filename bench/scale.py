@@ -6,7 +6,8 @@ usage: bench/scale.py [ZONES=1000000] [--nsd PROGRAM] [--own-records] [--probe-r
 `zonda-load xfr serve` is the primary, or NSD; `zonda` starts without any zone data and transfers all zones, which have a SOA and an NS
 record each. Steps: all zones are transferred; idle; every zone is refreshed once, unchanged; every zone is notified of a new serial, and
 transferred again (not from NSD); SIGTERM; a start with what is stored, without a primary. Each line: seconds, CPU seconds of the
-secondary, microseconds of CPU time per zone, and how much of it each thread used (the threads that answer the probe are in it). Memory is the proportional set size; "over empty" subtracts that of a server without zones.
+secondary, microseconds of CPU time per zone, and how much of it each thread used (the threads that answer the probe are in it). Memory is
+the proportional set size; "over empty" subtracts that of a server without zones.
 Connections are those that the primary accepted. The exit status is 1 if a zone is missing at the end.
 
 All zones have the same records, and so share one leaf in the secondary's memory; with `--own-records` each has another MINIMUM, and a

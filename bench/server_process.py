@@ -6,16 +6,20 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).resolve().parent.parent / "lab"))
+from zonda_lab.rig import procfs
+
 ROOT = Path(__file__).resolve().parent.parent
 ZONDA = os.environ.get("ZONDA", str(ROOT / "target/release/zonda"))
 LOAD = os.environ.get("ZONDA_LOAD", str(ROOT / "target/release/zonda-load"))
-TICKS = os.sysconf("SC_CLK_TCK")
+IDLE_S = 0.01  # CPU time in a second of a process that has nothing to do: its timers
 VOID = 3  # status of `zonda-load` after a result that its own checks reject
 
 
@@ -73,18 +77,14 @@ class ServerProcess:
         self.proc = Path(f"/proc/{process.pid}")
 
     def cpu_s(self) -> float:
-        """CPU seconds of the process."""
-        return sum(int(value) for value in (self.proc / "stat").read_text().rsplit(")", 1)[1].split()[11:13]) / TICKS
+        """CPU seconds of the process, without its children."""
+        return procfs.own_cpu_s(self.process.pid)
 
     def thread_times(self) -> Counter[str]:
         """CPU seconds of each kind of thread. Threads that have ended are in `ended`."""
         times: Counter[str] = Counter()
-        for task in self.proc.glob("task/*/stat"):
-            try:
-                name, rest = task.read_text().split(" (", 1)[1].rsplit(")", 1)
-            except OSError:
-                continue  # It has just ended.
-            times[name.rstrip("0123456789-")] += sum(int(value) for value in rest.split()[11:13]) / TICKS
+        for name, used_ns in procfs.thread_times(self.process.pid).items():
+            times[name.rstrip("0123456789-")] += used_ns / 1e9
         times["ended"] = self.cpu_s() - times.total()
         return times
 
@@ -107,11 +107,11 @@ class ServerProcess:
         return next(int(line.split()[1]) for line in lines if line.startswith("write_bytes"))
 
     def wait_until_idle(self) -> None:
-        """Waits until it has used no CPU time for a second."""
-        used = -1.0
-        while self.cpu_s() > used:
-            used = self.cpu_s()
+        """Waits until it has used no CPU time worth mentioning for a second."""
+        used, before = self.cpu_s(), -1.0
+        while used - before > IDLE_S:
             time.sleep(1)
+            used, before = self.cpu_s(), used
 
     def stop(self, number: int = signal.SIGTERM) -> float:
         """Sends a signal; returns the seconds until the process has ended."""

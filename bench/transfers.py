@@ -41,7 +41,7 @@ SECRET = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA="
 MESSAGE = 65_000
 
 
-#----------- servers -------------------------------------------------------------
+# ----------- servers -------------------------------------------------------------
 
 
 def primary_config(folder: Path, zone: Path) -> str:
@@ -68,7 +68,7 @@ def write_certificate(folder: Path) -> None:
     subprocess.run([*command.split(), "-keyout", folder / "key.pem", "-out", folder / "cert.pem"], check=True, capture_output=True)
 
 
-#----------- sections -------------------------------------------------------------
+# ----------- sections -------------------------------------------------------------
 
 
 def transfers_out(folder: Path, zone: Path, records: int, arguments: argparse.Namespace) -> None:

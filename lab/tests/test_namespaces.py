@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from zonda_lab.experiments.definition import RigSpec
 from zonda_lab.rig import link
 from zonda_lab.rig.host import drop_page_cache
 from zonda_lab.rig.namespaces import CLIENT, CONGESTION, SERVER, Namespace, NamespaceNetwork
-from zonda_lab.rig.procfs import cpu_s, descendants
+from zonda_lab.rig.procfs import cpu_s, descendants, own_cpu_s, thread_times, threads
 from zonda_lab.servers.config import Endpoint
 
 pytestmark = pytest.mark.usefixtures("namespaces")
@@ -230,7 +231,31 @@ def test_cpu_time_includes_threads_and_children_that_have_ended() -> None:
         assert used_s >= 0.4
         # Python may take any time to start. Thread and child take 0.2 s each: neither is missing or counted twice.
         assert abs(measured_s - used_s) < 0.1, (measured_s, used_s)
+        assert abs(measured_s - own_cpu_s(process.pid) - 0.2) < 0.1, "without the child"
         process.communicate("\n")
+
+
+def test_thread_times_are_of_the_threads_that_live() -> None:
+    """What the threads that have ended used is the rest of the time of the process."""
+    pid, living = os.getpid(), len(threads([os.getpid()]))
+
+    def burn() -> None:
+        while time.thread_time() < 0.2:
+            pass
+
+    def ended_s() -> float:
+        return own_cpu_s(pid) - thread_times(pid).total() / 1e9
+
+    before_s = ended_s()
+    thread = threading.Thread(target=burn)
+    thread.start()
+    thread.join()
+    deadline = time.monotonic() + LIMIT_S
+    while len(threads([pid])) > living:  # it may live a little longer than its function
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    assert abs(ended_s() - before_s - 0.2) < 0.05
+    assert thread_times(pid)[Path("/proc/self/comm").read_text().rstrip("\n")] > 0
 
 
 def test_a_process_may_end_while_it_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,4 +267,5 @@ def test_a_process_may_end_while_it_is_sampled(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(os, "scandir", gone)
     monkeypatch.setattr(os, "listdir", gone)
     assert descendants(os.getpid()) == []
+    assert thread_times(os.getpid()) == {}
     assert cpu_s([2**22 + 1]) == 0.0  # beyond the highest process id (proc(5))

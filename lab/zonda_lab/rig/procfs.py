@@ -10,6 +10,7 @@ import os
 import re
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +35,24 @@ def main() -> None:
 
 def cpu_s(pids: Sequence[int]) -> float:
     """CPU time of those processes, with threads that have ended and children that have been reaped."""
-    return sum(_own_cpu_s(pid) + _reaped_cpu_s(pid) for pid in pids)
+    return sum(own_cpu_s(pid) + _reaped_cpu_s(pid) for pid in pids)
+
+
+def own_cpu_s(pid: int) -> float:
+    """CPU time of a process with all threads it ever had, without its children; 0 if it has ended."""
+    try:
+        return time.clock_gettime((~pid << 3) | CPUCLOCK_SCHED)
+    except OSError:
+        return 0.0
+
+
+def thread_times(pid: int) -> Counter[str]:
+    """CPU time of the living threads of a process in nanoseconds, by name."""
+    times: Counter[str] = Counter()
+    for task in threads([pid]):
+        with contextlib.suppress(OSError):
+            times[(task / "comm").read_text().rstrip("\n")] += int((task / "schedstat").read_text().split()[0])
+    return times
 
 
 def memory_of(pids: Sequence[int]) -> Memory:
@@ -68,14 +86,6 @@ def threads(pids: Sequence[int]) -> list[Path]:
         with contextlib.suppress(OSError):
             found += Path(f"/proc/{pid}/task").iterdir()
     return found
-
-
-def _own_cpu_s(pid: int) -> float:
-    """The CPU time of a process with all threads it ever had; 0 if it has ended."""
-    try:
-        return time.clock_gettime((~pid << 3) | CPUCLOCK_SCHED)
-    except OSError:
-        return 0.0
 
 
 def _reaped_cpu_s(pid: int) -> float:
