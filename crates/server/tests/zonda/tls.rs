@@ -208,10 +208,13 @@ fn secondary(peers: &TlsPeers) -> (TransferHandle, Receiver<TransferEvent<Transf
 
 /// Transfers a zone with these settings; returns the serial, or why it failed.
 fn transfer(name: &str, address: SocketAddr, peers: &TlsPeers, remote: &RemoteTls) -> Result<u32, String> {
-    let (handle, events) = secondary(peers);
     let (tls, _) = peers.number(Some(remote));
-    let primaries = [PeerConfig { tls, ..PeerConfig::plain(address) }].into();
-    let zone = ZoneId { index: 0, generation: 0 };
+    transfer_from(name, PeerConfig { tls, ..PeerConfig::plain(address) }, peers)
+}
+
+fn transfer_from(name: &str, primary: PeerConfig, peers: &TlsPeers) -> Result<u32, String> {
+    let (handle, events) = secondary(peers);
+    let (primaries, zone) = ([primary].into(), ZoneId { index: 0, generation: 0 });
     let (apex, limits) = (name.parse().expect("a name"), TimerLimits::default());
     handle.send(TransferCommand::Add { zone, apex, primaries, limits: limits.into(), version: None }).expect("it runs");
     let event = events.recv_timeout(SOON).expect("an event");
@@ -400,16 +403,60 @@ fn a_reload_replaces_connections_to_primaries_only_if_certificates_have_changed(
     checks.join().expect("it has not panicked");
 }
 
+/// Serves `example.com`, which may be transferred, without TLS and QUIC.
+fn serve_without_tls(folder: &TestFolder) -> Daemon {
+    folder.write_zone("example.com", 1, "192.0.2.1");
+    let zone = "name = \"example.com\"\nfile = \"zones/example.com.zone\"\nallow-transfer = [\"127.0.0.0/8\"]\n";
+    folder.write("zonda.toml", &format!("[[zone]]\n{zone}"));
+    folder.serve_with_config()
+}
+
+/// RFC 8310 5, 6.5: it is asked for nothing without encryption, though it would answer.
 #[test]
 fn a_server_without_tls_is_reported() {
     let folder = TestFolder::new();
-    folder.write_zone("example.com", 1, "192.0.2.1");
-    folder.write("zonda.toml", "[[zone]]\nname = \"example.com\"\nfile = \"zones/example.com.zone\"\n");
-    let daemon = folder.serve_with_config();
+    let daemon = serve_without_tls(&folder);
+    let address = daemon.address;
+    // Its TCP port takes the ClientHello for the start of a long message, and waits for the rest. To its UDP port, packets of QUIC are
+    // malformed messages.
+    let attempts = [false, true].map(|quic| {
+        thread::spawn(move || {
+            let remote = RemoteTls { quic, ..RemoteTls::default() };
+            transfer("example.com.", address, &TlsPeers::new(None), &remote)
+        })
+    });
+    for attempt in attempts {
+        let error = attempt.join().expect("it has not panicked").expect_err("nothing to answer it");
+        assert!(error.contains("not established in time"), "{error}");
+    }
+    let transfers = || folder.metric("zonda_transfers_total{transport=\"tcp\"}");
+    assert_eq!(transfers(), 0);
+    assert_eq!(transfer_from("example.com.", PeerConfig::plain(address), &TlsPeers::new(None)), Ok(1));
+    assert_eq!(transfers(), 1);
+}
+
+/// RFC 9103 5.3.1: any response to a NOTIFY is counted, also REFUSED.
+#[test]
+fn notify_to_a_target_with_tls_settings_is_not_sent_without_encryption() {
+    let folder = TestFolder::new();
+    let daemon = serve_without_tls(&folder);
     let peers = TlsPeers::new(None);
-    // Its TCP port takes the ClientHello for the start of a long message, and waits for the rest.
-    let silent = transfer("example.com.", daemon.address, &peers, &RemoteTls::default());
-    assert!(silent.is_err(), "{silent:?}");
+    let (handle, _events) = secondary(&peers);
+    let counters = || handle.notify_counters().expect("it runs");
+    let notify = |tls| {
+        let zone = ZoneId { index: 0, generation: 0 };
+        let (apex, soa) = ("example.com.".parse().expect("a name"), [0; 22].into());
+        let targets = [PeerConfig { tls, ..PeerConfig::plain(daemon.address) }].into();
+        handle.send(TransferCommand::SendNotify { zone, apex, soa, targets }).expect("it runs");
+    };
+    let (tls, _) = peers.number(Some(&RemoteTls::default()));
+    notify(tls);
+    // The connection is given up.
+    thread::sleep(Duration::from_millis(EngineLimits::default().connect_ms + 1500));
+    assert_eq!((counters().sent, counters().answered), (1, 0));
+    notify(0);
+    daemon.wait_until("answered", || counters().answered == 1);
+    handle.stop();
 }
 
 #[test]
