@@ -106,11 +106,28 @@ def stops(update: bytes) -> Iterator[bytes]:
     raise OSError("the connection is closed")
 
 
+def refuses(rcode: dns.rcode.Rcode) -> Respond:
+    """A response with this RCODE."""
+
+    def refuse(update: bytes) -> Iterator[bytes]:
+        yield framed(answered(update, rcode))
+
+    return refuse
+
+
 ATTACKS = [noise, other_id, same_message, header_and_noise, short, empty, longest, endless, trickle, stalls, stops]
 
 
 @pytest.fixture
 def primary() -> Iterator[UpdatedPrimary]:
+    one = UpdatedPrimary()
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def other() -> Iterator[UpdatedPrimary]:
+    """The next primary of the same zone."""
     one = UpdatedPrimary()
     yield one
     one.close()
@@ -158,18 +175,39 @@ def test_a_hostile_primary_of_forwarded_updates_harms_only_their_clients(daemon,
     server.wait_until(lambda: (answer := send(server, CLIENTS, tcp=True)) and answer.rcode() == dns.rcode.NOERROR)
 
 
-def test_a_primary_that_sends_garbage_does_not_keep_updates_from_the_next_one(daemon, primary: UpdatedPrimary):
-    other = UpdatedPrimary()
-    try:
-        server = secondary(daemon, primary.port, other.port)
-        server.wait_until(lambda: served(server) == SERVED)
-        for number, attack in enumerate((noise, other_id, same_message, short, stops)):
-            primary.attack = attack
-            answer = send(server, number, tcp=True)
-            assert answer and answer.rcode() == dns.rcode.NOERROR, attack.__name__
-            assert other.updates == number + 1
-    finally:
-        other.close()
+def test_a_primary_that_sends_garbage_does_not_keep_updates_from_the_next_one(
+    daemon, primary: UpdatedPrimary, other: UpdatedPrimary
+):
+    server = secondary(daemon, primary.port, other.port)
+    server.wait_until(lambda: served(server) == SERVED)
+    for number, attack in enumerate((noise, other_id, same_message, short, stops)):
+        primary.attack = attack
+        answer = send(server, number, tcp=True)
+        assert answer and answer.rcode() == dns.rcode.NOERROR, attack.__name__
+        assert (primary.updates, other.updates) == (number + 1, number + 1)
+
+
+def test_rfc_2136_4_5_only_servfail_and_notimp_send_updates_to_the_next_primary(
+    daemon, primary: UpdatedPrimary, other: UpdatedPrimary
+):
+    server = secondary(daemon, primary.port, other.port)
+    server.wait_until(lambda: served(server) == SERVED)
+    for number, rcode in enumerate((dns.rcode.SERVFAIL, dns.rcode.NOTIMP)):
+        primary.attack = refuses(rcode)
+        answer = send(server, number, tcp=True)
+        assert answer and answer.rcode() == dns.rcode.NOERROR, rcode
+        assert (primary.updates, other.updates) == (number + 1, number + 1)
+    primary.attack = refuses(dns.rcode.REFUSED)
+    assert is_relayed(send(server, 2, tcp=True), dns.rcode.REFUSED)
+    assert (primary.updates, other.updates) == (3, 2)
+    primary.attack = other.attack = refuses(dns.rcode.SERVFAIL)
+    assert is_relayed(send(server, 3, tcp=True), dns.rcode.SERVFAIL)
+    assert (primary.updates, other.updates) == (4, 3)
+
+
+def is_relayed(answer: dns.message.Message | None, rcode: dns.rcode.Rcode) -> bool:
+    """Whether a primary sent this response: those of the server itself have no records."""
+    return isinstance(answer, dns.update.UpdateMessage) and answer.rcode() == rcode and bool(answer.update)
 
 
 def test_a_slow_primary_costs_no_tcp_client_its_response(daemon, primary: UpdatedPrimary):
