@@ -36,7 +36,11 @@ impl Responder for ScriptedResponder {
     }
 
     fn answer(&mut self, request: Request<'_>, out: &mut [u8]) -> Response {
-        let Transport::Tls { client_names, idle_ds: 1.. } = request.transport else { panic!("not TLS") };
+        let client_names: &[_] = match request.transport {
+            Transport::Tls { client_names, idle_ds: 1.. } => client_names,
+            Transport::Tcp { idle_ds: 1.. } => &[],
+            _ => panic!("neither TLS nor TCP"),
+        };
         let len = request.message.len();
         out[..len].copy_from_slice(request.message);
         out[2] |= 0x80;
@@ -57,6 +61,8 @@ struct Server {
     own: CertificateFiles,
     tls: Arc<ServerTls>,
     address: SocketAddr,
+    /// For TCP without TLS.
+    plain_address: SocketAddr,
     running: ListenerThreads,
 }
 
@@ -76,19 +82,21 @@ fn serve(config: &ListenConfig) -> Server {
     let any = "127.0.0.1:0".parse().expect("a literal");
     let mut listeners = listen::bind(&[any], config).expect("loopback");
     listeners.bind_tls(&[any], &tls).expect("loopback");
-    let address = listeners.tls_addresses()[0];
+    let (address, plain_address) = (listeners.tls_addresses()[0], listeners.addresses()[0]);
     let running = listeners.serve(ScriptedResponder::default).expect("threads");
-    Server { certificates, own, tls, address, running }
+    Server { certificates, own, tls, address, plain_address, running }
 }
 
 type Client = StreamOwned<ClientConnection, TcpStream>;
 
+trait Stream: Read + Write {}
+
+impl<T: Read + Write> Stream for T {}
+
 impl Server {
+    /// To the address for TLS.
     fn tcp(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.address).expect("loopback");
-        stream.set_read_timeout(Some(SOON)).expect("an option");
-        stream.set_nodelay(true).expect("an option");
-        stream
+        tcp(self.address)
     }
 
     fn connect_with(&self, settings: &ClientTls) -> Client {
@@ -106,6 +114,18 @@ impl Server {
         let [.., (_, tls), _] = self.running.counters().totals();
         tls
     }
+
+    /// A connection with TLS or without.
+    fn open(&self, is_tls: bool) -> Box<dyn Stream> {
+        if is_tls { Box::new(self.connect()) } else { Box::new(tcp(self.plain_address)) }
+    }
+}
+
+fn tcp(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).expect("loopback");
+    stream.set_read_timeout(Some(SOON)).expect("an option");
+    stream.set_nodelay(true).expect("an option");
+    stream
 }
 
 fn query(id: u16, command: u8) -> Vec<u8> {
@@ -121,9 +141,15 @@ fn read_message(stream: &mut impl Read) -> Vec<u8> {
     message
 }
 
-fn exchange(stream: &mut Client, id: u16) {
+fn exchange(stream: &mut impl Stream, id: u16) {
     stream.write_all(&query(id, 0)).expect("open");
     assert_eq!(read_message(stream)[..2], id.to_be_bytes());
+}
+
+/// Whether a query is answered.
+fn is_served(stream: &mut impl Stream) -> bool {
+    let mut answer = query(0, 0);
+    stream.write_all(&answer).is_ok() && stream.read_exact(&mut answer).is_ok()
 }
 
 /// Sends the last queries, and close_notify in the same segment.
@@ -376,6 +402,45 @@ fn idle_sessions_do_not_count_against_the_limit_of_memory() {
     }
     clients.iter_mut().for_each(|client| exchange(client, 1));
     assert_eq!(server.totals().evicted, 0);
+    server.running.stop();
+}
+
+/// RFC 9210 4.4: those of one kind are closed for the other.
+#[test]
+fn rfc_9210_4_4_tcp_and_tls_connections_share_the_places() {
+    for is_tls_first in [false, true] {
+        let server = serve(&ListenConfig { connections: 4, idle_timeout: 20 * SOON, ..config() });
+        let mut streams = Vec::new();
+        for id in 0..6 {
+            let mut stream = server.open((id < 4) == is_tls_first);
+            exchange(&mut stream, id);
+            streams.push(stream);
+        }
+        let evicted = || server.running.counters().totals().iter().map(|(_, totals)| totals.evicted).sum::<u64>();
+        let begin = Instant::now();
+        while evicted() < 2 && begin.elapsed() < SOON {
+            thread::sleep(Duration::from_millis(20));
+        }
+        let served: Vec<usize> = (0..6).filter(|number| is_served(&mut streams[*number])).collect();
+        assert!(evicted() >= 2 && served.len() <= 4, "TLS first: {is_tls_first}, {served:?}");
+        assert!(served.ends_with(&[4, 5]), "TLS first: {is_tls_first}, {served:?}");
+        server.running.stop();
+    }
+}
+
+#[test]
+fn rfc_9210_4_4_tcp_and_tls_connections_of_a_client_are_counted_together() {
+    let server = serve(&ListenConfig { connections_per_client: 2, ..config() });
+    let (mut plain, mut tls) = (server.open(false), server.open(true));
+    exchange(&mut plain, 1);
+    exchange(&mut tls, 2);
+    for is_tls in [false, true] {
+        assert!(!is_served(&mut server.open(is_tls)), "TLS: {is_tls}");
+    }
+    let [_, (_, tcp), (_, tls_totals), _] = server.running.counters().totals();
+    assert_eq!((tcp.refused, tls_totals.refused), (1, 1));
+    exchange(&mut plain, 3);
+    exchange(&mut tls, 4);
     server.running.stop();
 }
 
