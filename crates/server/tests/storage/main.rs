@@ -4,6 +4,7 @@ mod commit;
 mod commit_crash;
 mod crash;
 mod damage;
+mod history_limit;
 mod simulated_disk;
 mod versions;
 mod world;

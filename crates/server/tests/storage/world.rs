@@ -31,6 +31,8 @@ pub struct World {
     random: Random,
     /// Differs between all values.
     counter: u32,
+    /// Whether the last sync succeeded.
+    is_synced: bool,
 }
 
 impl World {
@@ -41,11 +43,11 @@ impl World {
             min_changes_len: 300,
             image_share: 2,
             inline_image_len: 100,
-            history_total: 2000,
+            history_total: if random.one_in(2) { 300 } else { 2000 },
         };
         let disk = SimulatedDisk::default();
         let store = Store::open(disk.clone(), limits).expect("an empty disk").0;
-        World { disk, store: Some(store), zones: BTreeMap::new(), limits, random, counter: 0 }
+        World { disk, store: Some(store), zones: BTreeMap::new(), limits, random, counter: 0, is_synced: true }
     }
 
     /// Does something at random; `Err` says what is wrong.
@@ -92,7 +94,13 @@ impl World {
                 model.timers.push(0);
                 model.zone = None;
             }
-            (10, ..) => _ = store.compact(500),
+            (10, ..) => {
+                let has_work = !matches!(store.compact(500), Ok(false));
+                let (usage, limit) = (store.usage(), self.limits.history_total);
+                if !has_work && self.is_synced && usage.history_octets > limit + usage.log_octets / 8 {
+                    return Err(format!("nothing is compacted with {usage:?}"));
+                }
+            }
             (11, ..) if self.random.one_in(4) => self.disk.fail_next_sync(),
             (11, ..) if self.random.one_in(20) => return self.restart(false),
             (12.., ..) => self.sync(),
@@ -114,7 +122,8 @@ impl World {
                 store.append_image(due, apex.as_ref(), model.serial, SNAPSHOT, &image);
             }
         }
-        if store.sync().is_ok() {
+        self.is_synced = store.sync().is_ok();
+        if self.is_synced {
             for model in self.zones.values_mut() {
                 (model.durable, model.durable_timers) = (model.versions.len() - 1, model.timers.len() - 1);
             }

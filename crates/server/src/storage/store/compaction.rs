@@ -31,6 +31,9 @@ fn warn_of_damage(segment: u32, offset: u32) {
 
 /// More small segments than this are merged: each start leaves one.
 const MAX_SMALL: usize = 8;
+/// The only segment is compacted once there is too much history by more than this part of its octets: all that is live in it is copied, and
+/// that is worth more than a few changes.
+const HISTORY_SLACK: u32 = 8;
 /// After so many failed attempts, a place that cannot be read counts as damaged.
 const MAX_READ_FAILURES: u32 = 3;
 /// How much is read at once after a failed attempt, and how much is left out then: the disk may be good before and after that.
@@ -134,16 +137,26 @@ impl<D: Disk> Store<D> {
     }
 
     /// The segment to compact next: always the oldest, as the header of a segment may say what counts of the ones before it. It is due
-    /// while more octets are dead than live, while there is too much history, or while there are too many small segments.
+    /// while more octets are dead than live, while there is too much history, or while there are too many small segments. The current
+    /// segment, if there is no other, is due for its history alone.
     fn victim(&self) -> Option<u32> {
-        let oldest = *self.segments.keys().next().filter(|number| Some(**number) != self.current)?;
+        let (&oldest, segment) = self.segments.first_key_value()?;
+        let excess = self.index.history_total.saturating_sub(self.limits.history_total);
+        if self.current == Some(oldest) {
+            return (excess > u64::from(segment.len / HISTORY_SLACK)).then_some(oldest);
+        }
         let total: u64 = self.segments.values().map(|segment| u64::from(segment.len)).sum();
         let live: u64 = self.index.live.values().sum();
         let is_small = |segment: &&Segment<D::File>| segment.len < self.limits.segment_len / 2;
         let is_due = total > 2 * live + u64::from(self.limits.segment_len)
-            || self.index.history_total > self.limits.history_total
+            || excess > 0
             || self.segments.values().filter(is_small).count() > MAX_SMALL;
         is_due.then_some(oldest)
+    }
+
+    /// Whether this segment is being compacted: it takes no more records, which would not be copied.
+    pub(super) fn is_compacted(&self, segment: u32) -> bool {
+        self.compaction.as_ref().is_some_and(|compaction| compaction.segment == segment)
     }
 
     /// Whether zones need records of this compacted segment that could not be copied. Asks for their images, once.
@@ -168,6 +181,7 @@ impl<D: Disk> Store<D> {
         self.remove_segment(segment)?;
         self.segments.remove(&segment);
         self.index.live.remove(&segment);
+        self.current = self.current.filter(|current| *current != segment);
         self.compaction = None;
         self.has_unsynced_removals = true;
         // Otherwise the records of a removed zone could come back after the record of its removal is gone.

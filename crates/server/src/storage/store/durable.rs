@@ -80,6 +80,7 @@ impl<D: Disk> Store<D> {
         let full = |store: &Self, number| {
             let segment: &Segment<_> = &store.segments[&number];
             segment.len >= store.limits.segment_len
+                || store.is_compacted(number)
                 || u32::try_from(segment.len as usize + store.pending.len()).is_err()
         };
         let number = match self.current.filter(|&number| !full(self, number)) {
