@@ -126,6 +126,7 @@ impl<'z> ZoneKey<'z> {
         let (&[high, low, 3, number], public_key) = rdata.split_first_chunk::<4>()? else { return None };
         let flags = u16::from_be_bytes([high, low]);
         let algorithm = match number {
+            // RFC 5702 3. Keys of fewer than 1,024 bits, which it permits for 8, verify nothing: they can be factored.
             8 => Some(Algorithm::Rsa(&signature::RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY)),
             10 => Some(Algorithm::Rsa(&signature::RSA_PKCS1_1024_8192_SHA512_FOR_LEGACY_USE_ONLY)),
             13 => Some(Algorithm::Ecdsa(&ECDSA_P256_SHA256_FIXED)),

@@ -1,4 +1,4 @@
-//! Signatures made here with Ed25519, and those of RFC 6605 with ECDSA.
+//! Signatures made here with Ed25519, and those of RFC 6605 with ECDSA and of RFC 5702 with RSA.
 
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use data_encoding::BASE64;
@@ -132,15 +132,15 @@ fn rfc_4035_2_2_everything_but_glue_and_delegations_is_signed() {
     assert_eq!(fault(&text, SignatureScope::Zone), None);
 }
 
-/// RFC 6605 6.1: P-256.
-#[test]
-fn rfc_6605_6_1_the_example_verifies() {
-    let text = "example.net. 3600 SOA a. b. 1 1 1 1 1\nexample.net. 3600 NS a.\n\
-        example.net. 3600 DNSKEY 257 3 13 GojIhhXUN/u4v54ZQqGSnyhWJwaubCvTmeexv7bR6edbkrSqQpF64cYbcB7wNcP+e+MAnLr+Wi9xMWyQLc8NAA==\n\
-        www.example.net. 3600 A 192.0.2.1\n\
-        www.example.net. 3600 RRSIG A 13 3 3600 20100909100439 20100812100439 55648 example.net. \
-        qx6wLYqmh+l9oCKTN6qIc+bw6ya+KJ8oMz0YP107epXAyGmt+3SNruPFKG7tZoLBLlUzGGus7ZwmwWep666VCw==\n";
-    let zone = zone_of("example.net.", text);
+/// Checks the address of `www.example.net`, the only record that is signed, by this key.
+fn check_example(dnskey: &str, address: &str, rrsig: &str) -> Result<(), SignatureError> {
+    let zone = zone_of(
+        "example.net.",
+        &format!(
+            "example.net. 3600 SOA a. b. 1 1 1 1 1\nexample.net. 3600 NS a.\nexample.net. 3600 DNSKEY {dnskey}\n\
+             www.example.net. 3600 A {address}\nwww.example.net. 3600 RRSIG A {rrsig}\n"
+        ),
+    );
     let dnskey = zone.apex_node().rrset(Rtype::DNSKEY).expect("a key");
     let keys = dnskey.stored().filter_map(|stored| ZoneKey::of(stored.bytes)).collect();
     let mut checker = SignatureChecker {
@@ -151,5 +151,76 @@ fn rfc_6605_6_1_the_example_verifies() {
         message: Vec::new(),
     };
     let (entry, node) = zone.nodes().nth(1).expect("www");
-    assert_eq!(checker.check_node(&zone, &entry, node, |_| true), Ok(()));
+    checker.check_node(&zone, &entry, node, |_| true)
+}
+
+/// The signature of [`check_example`] fits this address, and no other.
+fn assert_verifies(dnskey: &str, address: &str, rrsig: &str) {
+    assert_eq!(check_example(dnskey, address, rrsig), Ok(()));
+    let other = check_example(dnskey, "192.0.2.99", rrsig).expect_err("another address");
+    assert_eq!(other.fault, SignatureFault::Mismatch);
+}
+
+/// RFC 6605 6.1: P-256.
+#[test]
+fn rfc_6605_6_1_the_example_verifies() {
+    let dnskey = "257 3 13 GojIhhXUN/u4v54ZQqGSnyhWJwaubCvTmeexv7bR6edbkrSqQpF64cYbcB7wNcP+e+MAnLr+Wi9xMWyQLc8NAA==";
+    let rrsig = "13 3 3600 20100909100439 20100812100439 55648 example.net. \
+        qx6wLYqmh+l9oCKTN6qIc+bw6ya+KJ8oMz0YP107epXAyGmt+3SNruPFKG7tZoLBLlUzGGus7ZwmwWep666VCw==";
+    assert_verifies(dnskey, "192.0.2.1", rrsig);
+}
+
+/// RFC 5702 6.1 has a key of 512 bits.
+#[test]
+fn rfc_5702_6_1_the_key_of_the_example_is_too_short() {
+    let dnskey = "256 3 8 AwEAAcFcGsaxxdgiuuGmCkVImy4h99CqT7jwY3pexPGcnUFtR2Fh36BponcwtkZ4cAgtvd4Qs8PkxUdp6p/DlUmObdk=";
+    let rrsig = "8 3 3600 20300101000000 20000101000000 9033 example.net. \
+        kRCOH6u7l0QGy9qpC9l1sLncJcOKFLJ7GhiUOibu4teYp5VE9RncriShZNz85mwlMgNEacFYK/lPtPiVYP4bwg==";
+    let error = check_example(dnskey, "192.0.2.91", rrsig).expect_err("a short key");
+    assert_eq!(error.fault, SignatureFault::Mismatch);
+}
+
+/// As in RFC 5702 6.1, with a key of 1,024 bits. Signed by OpenSSL.
+#[test]
+fn rfc_5702_3_1_rsasha256_verifies() {
+    let dnskey = "256 3 8 AwEAAev/Tkd5ZyZ3CLMYaEIz9QNBJrTxZQHjXfauDdyJN4mninIjIbP9Cvf68QjE5nGQ+CRneG0YXyXo81sDHuGB\
+        OVk0SrcWPPyMjd9HQeFZ7TQGx21RZl65B/TreVLKTjdeCSYjiLgnZvow2f7WlJ+lGQKRF9YdFl+y/+xEXXk72/e1";
+    let rrsig = "8 3 3600 20300101000000 20000101000000 6429 example.net. \
+        LmDUbF2C9HRFR/PgV9uSAHJLV4r/HiYOJ3hS9jlvk8ved3SoQlLagZYCzixVSJ9xxguPymcCZlfpvEUL/9EC3xhvoDhO+HYie3uihlfHUE4O\
+        hNCbGgLQH7cLSlsigXJdVBYIxZH/Q6sB0feqRu0/BpPEERRU+TJuUw69NeMSMIA=";
+    assert_verifies(dnskey, "192.0.2.91", rrsig);
+}
+
+/// RFC 5702 6.2: RSASHA512.
+#[test]
+fn rfc_5702_6_2_the_example_verifies() {
+    let dnskey = "256 3 10 AwEAAdHoNTOW+et86KuJOWRDp1pndvwb6Y83nSVXXyLA3DLroROUkN6X0O6pnWnjJQujX/AyhqFDxj13tOnD9u/1\
+        kTg7cV6rklMrZDtJCQ5PCl/D7QNPsgVsMu1J2Q8gpMpztNFLpPBz1bWXjDtaR7ZQBlZ3PFY12ZTSncorffcGmhOL";
+    let rrsig = "10 3 3600 20300101000000 20000101000000 3740 example.net. \
+        tsb4wnjRUDnB1BUi+t6TMTXThjVnG+eCkWqjvvjhzQL1d0YRoOe0CbxrVDYd0xDtsuJRaeUw1ep94PzEWzr0iGYgZBWm/zpq+9fOuagYJRfD\
+        qfReKBzMweOLDiNa8iP5g9vMhpuv6OPlvpXwm9Sa9ZXIbNl1MBGk0fthPgxdDLw=";
+    assert_verifies(dnskey, "192.0.2.91", rrsig);
+}
+
+#[test]
+fn rfc_3110_2_the_length_of_the_exponent_has_one_or_three_octets() {
+    let parts = |key: &[u8]| rsa_key(key).map(|RsaPublicKeyComponents { n, e }| (e.to_vec(), n.to_vec()));
+    let expected = |e: &[u8], n: &[u8]| Some((e.to_vec(), n.to_vec()));
+    for key in [&b"\x01\x03\xc1\x02"[..], b"\0\0\x01\x03\xc1\x02", b"\x03\0\0\x03\0\xc1\x02"] {
+        assert_eq!(parts(key), expected(b"\x03", b"\xc1\x02"), "{key:?}");
+    }
+    let long = [&b"\0\x01\0"[..], &[7; 256], b"\x09"].concat();
+    assert_eq!(parts(&long), expected(&[7; 256], b"\x09"));
+}
+
+#[test]
+fn rfc_3110_2_keys_without_an_exponent_or_a_modulus_verify_nothing() {
+    let beyond = [&b""[..], b"\x01", b"\x02\x03", b"\xff\x03\x01", b"\0\x01\0\x03"];
+    assert!(beyond.iter().all(|key| rsa_key(key).is_none()));
+    let empty = [&b"\0"[..], b"\0\0", b"\0\0\0", b"\0\0\0\xc1", b"\x01\0", b"\x01\x03", b"\x01\0\xc1", b"\x01\x03\0"];
+    for key in beyond.iter().chain(&empty) {
+        let rdata = [&[1, 0, 3, 8][..], *key].concat();
+        let zone_key = ZoneKey::of(&rdata).expect("a key of a zone");
+        assert!(!zone_key.verifies(b"message", &[1; 128]), "{key:?}");
+    }
 }
