@@ -95,6 +95,7 @@ const TRANSFERS: &str = r#"
 [server]
 listen = ["127.0.0.1:5300"]
 listen-tls = ["127.0.0.1"]
+listen-quic = ["127.0.0.1", "::1"]
 tls-cert = "cert.pem"
 tls-key = "key.pem"
 tls-ca = "ca.pem"
@@ -170,7 +171,9 @@ fn keys_transfers_and_catalogs_have_their_documented_form() {
         {"name": "produced.example.", "catalog": "produce"},
     ]);
     assert_eq!(value["zone"], zones);
+    // RFC 7858 3.1, RFC 9250 4.1.1.
     assert_eq!(value["server"]["listen-tls"], serde_json::json!(["127.0.0.1:853"]));
+    assert_eq!(value["server"]["listen-quic"], serde_json::json!(["127.0.0.1:853", "[::1]:853"]));
     for secret in ["AQIDBAUG", "AAECAwQF"] {
         assert!(!format!("{}{}", outcome.out, outcome.err).contains(secret), "{secret}");
     }
