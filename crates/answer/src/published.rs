@@ -190,6 +190,24 @@ mod loom_tests {
         });
     }
 
+    /// As above, where a reader without a value of its own learns of it.
+    #[test]
+    fn an_occasional_reader_sees_no_older_value_than_a_subscriber_has_seen() {
+        loom::model(|| {
+            let mut publisher = Publisher::new(0);
+            let (mut subscriber, reader) = (publisher.subscribe(), publisher.occasional_reader());
+            let seen = thread::spawn(move || **subscriber.refresh());
+            let other = thread::spawn(move || {
+                let before = *reader.current();
+                let seen = seen.join().expect("no panic");
+                assert!(*reader.current() >= seen.max(before), "an older value than {seen}");
+            });
+            publisher.publish(1);
+            publisher.publish(2);
+            other.join().expect("no panic");
+        });
+    }
+
     /// Subscribers never see older values again, nor one that was freed, and the publisher frees each value once, on its
     /// own thread, while none holds it.
     #[test]
