@@ -3,6 +3,7 @@
 mod clock_tests;
 mod faults;
 mod lost_transfers;
+mod notify_beside_refreshes;
 mod notify_tests;
 mod sink;
 mod slow_primaries;
