@@ -100,7 +100,7 @@ fn idle_tls_connections_need_what_was_measured() {
     let tls = |tls_octets| ServerFacts { tls_octets, ..zonda("0", "0") };
     let row = |tls_octets| row(&host, 100_000, tls(tls_octets), "memory of connections");
     let in_server = |octets: f64| format!("{} in the server", sizes::octets((octets.ceil() * 1e5) as u64));
-    let recorded = row(512);
+    let recorded = row(256);
     assert!(recorded.why.contains(&in_server(measured)), "{}: {}", in_server(measured), recorded.why);
     assert!(recorded.evidence.contains("E32, Server memory per idle connection, bytes"), "{}", recorded.evidence);
     // A session that is reckoned larger than the one that was measured counts.
