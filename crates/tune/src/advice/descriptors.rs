@@ -36,10 +36,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             advises(Liang, "6500000:8388600"),
             says(Usc, "services do not honour limits.d, so set it in the unit"),
         ],
-        evidence: &[
-            medians("E19", "Share of UDP queries answered"),
-            medians("E19", "Time until TCP answers again"),
-        ],
+        evidence: &[medians("E19", "Share of UDP queries answered"), medians("E19", "Time until TCP answers again")],
         risk: "none known: a limit that is never reached costs nothing",
         condition: "the server is started by systemd",
         ..DESCRIPTOR
