@@ -1,7 +1,8 @@
 //! Whole servers in simulated time: a primary that clients update, a secondary that also serves transfers, and two edges that transfer from both,
 //! one of which gets its zones from a catalog. The secondary and the other edge forward updates. Transfers, NOTIFY and most updates are
 //! signed (TSIG). An operator adds and removes zones, edits a zone file and two more catalogs, and reloads. Only sockets, clocks and disks are simulated, and threads take turns instead of running at once. The network loses, repeats, reorders and resets; machines crash at any write and lose what was not synced. Each has a clock of its own, which
-//! is set forward and back. Some runs go on with a primary that is dead until all zones have expired.
+//! is set forward and back. Some runs go on with a primary that is dead until all zones have expired, others with a secondary that becomes the
+//! primary of a zone.
 //!
 //! `make simulate SEEDS=3000` runs more seeds than `cargo test`.
 
@@ -9,6 +10,7 @@ mod checks;
 mod client;
 mod configs;
 mod exchanges;
+mod handover;
 mod lists;
 mod machine;
 mod network;
@@ -18,6 +20,7 @@ mod process;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -69,6 +72,8 @@ pub struct Counts {
     edits: u32,
     /// Clocks that were set wrong by more than TSIG allows.
     wrong_clocks: u32,
+    /// Changes of the primary of a zone.
+    handovers: u32,
     /// Zones of secondaries that were seen expired at the end of an outage.
     expired: u32,
     /// The longest time until all was equal after the faults, in simulated milliseconds.
@@ -83,6 +88,8 @@ struct World {
     operator: Operator,
     /// The last serial of each zone that was seen at a process; at the primary, at any.
     serials: BTreeMap<(ProcessId, usize), u32>,
+    /// The primary of each zone.
+    primaries: [usize; 3],
     /// Since when the primary is dead for longer than EXPIRE.
     outage_since_ms: Option<u64>,
     /// Syncs that do nothing.
@@ -118,7 +125,7 @@ impl World {
             };
             let config = folder.join(format!("{number}.toml"));
             let text = config_text(text, folder);
-            std::fs::write(&config, text).expect("space");
+            fs::write(&config, text).expect("space");
             let [disk, state_dir] = [new_disk(ignored), new_disk(ignored)];
             Machine {
                 number,
@@ -138,6 +145,7 @@ impl World {
         let operator = Operator::new(folder, config_text(CONFIGS[PRIMARY], folder));
         World {
             operator,
+            primaries: [PRIMARY; 3],
             outage_since_ms: None,
             ignored,
             base: Instant::now(),
@@ -156,9 +164,13 @@ impl World {
     fn run(&mut self) -> Result<Counts, String> {
         self.run_until(FAULTS_MS, Phase::Faults)?;
         self.recover()?;
-        if self.network.random.one_in(3) {
-            self.outage()?;
-            self.recover()?;
+        match self.network.random.below(3) {
+            0 => {
+                self.outage()?;
+                self.recover()?;
+            }
+            1 => self.hand_over()?,
+            _ => (),
         }
         (self.counts.reloads, self.counts.edits) = self.operator.counts;
         Ok(self.counts)
@@ -437,7 +449,7 @@ fn zone_text(serial: u32) -> String {
 /// Writes a zone file as editors do: it is never read in the middle.
 fn replace_text(folder: &Path, zone: &str, text: &str) {
     let (path, new) = (folder.join(format!("{zone}.zone")), folder.join("new"));
-    std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, path)).expect("space");
+    fs::write(&new, text).and_then(|()| fs::rename(&new, path)).expect("space");
 }
 
 /// The configuration of a machine.

@@ -43,7 +43,7 @@ impl World {
     pub(super) fn check_answers(&mut self) -> Result<(), String> {
         for number in 0..self.machines.len() {
             for (zone, name) in ZONES.iter().enumerate() {
-                if number != PRIMARY
+                if number != self.primaries[zone]
                     && zone != CATALOG
                     && let Some(is_expired) = self.is_expired(number, name)
                 {
@@ -53,7 +53,7 @@ impl World {
                 let Some(record) = answers.first().and_then(|answer| answer.answer.first()) else { continue };
                 let serial = of_soa(&record.rdata).ok_or("no SOA record")?;
                 // A secondary serves a version before it is on disk; it may have to transfer it again.
-                let id = if number == PRIMARY { (PRIMARY, 0) } else { self.machines[number].id() };
+                let id = if number == self.primaries[zone] { (number, 0) } else { self.machines[number].id() };
                 if let Some(last) = self.serials.insert((id, zone), serial)
                     && is_later(last, serial)
                 {
@@ -64,7 +64,8 @@ impl World {
         self.check_added_zone()?;
         for number in 0..self.clients.len() {
             let (owner, acknowledged) = (self.clients[number].owner(), self.clients[number].acknowledged);
-            let Some(answers) = self.ask(PRIMARY, &owner, Rtype::TXT) else { continue };
+            let primary = self.primaries[number % 2];
+            let Some(answers) = self.ask(primary, &owner, Rtype::TXT) else { continue };
             let Some(answer) = answers.first().filter(|answer| answer.rcode != Rcode::SERVFAIL) else { continue };
             let value = answer.answer.first().map_or(0, |record| client::value_of(&record.rdata));
             if value < acknowledged {
@@ -109,11 +110,11 @@ impl World {
         if let Some(difference) = self.difference_of_members() {
             return Some(difference);
         }
-        for zone in ZONES {
-            let Some(expected) = self.records(PRIMARY, zone) else {
+        for (zone, primary) in ZONES.into_iter().zip(self.primaries) {
+            let Some(expected) = self.records(primary, zone) else {
                 return Some(format!("the primary does not serve {zone}"));
             };
-            for number in PRIMARY + 1..self.machines.len() {
+            for number in (0..self.machines.len()).filter(|number| *number != primary) {
                 let found = self.records(number, zone);
                 if found.as_ref() != Some(&expected) {
                     let [found, expected] = [found.unwrap_or_default(), expected].map(|records| {

@@ -21,7 +21,7 @@ pub struct Client {
     number: usize,
     zone: &'static str,
     /// The machine that its updates are sent to.
-    server: usize,
+    pub server: usize,
     /// The last value that was acknowledged; values count up.
     pub acknowledged: u32,
     waiting: Option<Sent>,

@@ -102,5 +102,32 @@ name = "b.example"
 [[zone]]
 name = "catalog.example"
 "#;
+/// The folder of the zone file of a machine that has become a primary.
+pub(super) const HANDED_OVER: &str = "handed-over";
+/// The template of `a.example` at the first two machines once the second is its primary.
+const HANDED_OVER_TEMPLATES: [&str; 2] = [
+    r#"
+[template.handed-over]
+max-journal-bytes = 700
+primaries = [{ address = "10.0.0.2", key = "transfer." }]
+allow-transfer = [{ key = "transfer." }, "10.0.0.99"]
+catalog-member = "catalog.example."
+"#,
+    r#"
+[template.handed-over]
+max-journal-bytes = 2000
+file = "FOLDER/handed-over/{name}.zone"
+allow-update = [{ key = "update." }, { address = "10.0.0.99", names = ["client2.a.example"] }]
+allow-transfer = [{ key = "transfer." }, "10.0.0.99"]
+notify = [{ address = "10.0.0.1", key = "transfer." }, { address = "10.0.0.3", key = "transfer." }, { address = "10.0.0.4", key = "transfer." }]
+"#,
+];
+
+/// The configuration of one of the first two machines once the second is the primary of `a.example`.
+pub(super) fn handed_over(number: usize) -> String {
+    let zone = "name = \"a.example\"\n";
+    CONFIGS[number].replace(zone, &format!("{zone}template = \"handed-over\"\n")) + HANDED_OVER_TEMPLATES[number]
+}
+
 /// The configuration of each machine, by its number.
 pub(super) const CONFIGS: [&str; 4] = [PRIMARY_CONFIG, MIDDLE_CONFIG, CATALOG_EDGE_CONFIG, EDGE_CONFIG];

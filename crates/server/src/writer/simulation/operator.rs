@@ -95,11 +95,21 @@ impl Operator {
             }
             _ => return self.edit_zone(&mut machines[PRIMARY], &mut network.random),
         };
-        let Some(process) = &mut machines[reloaded].process else { return };
+        self.reload(&mut machines[reloaded]);
+    }
+
+    /// Reloads a machine, unless it is dead.
+    pub fn reload(&mut self, machine: &mut Machine) {
+        let Some(process) = &mut machine.process else { return };
         let (reply, report) = sync_channel(1);
         if process.request_reload(reply) {
             self.reloads.push(report);
         }
+    }
+
+    /// The primary has another configuration, without [`CONFIGURED`].
+    pub fn config_was_changed(&mut self, config: String) {
+        (self.config, self.is_configured) = (config, false);
     }
 
     /// What was added is gone.

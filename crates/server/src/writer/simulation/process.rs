@@ -8,7 +8,9 @@ use std::sync::mpsc::{self, Receiver, SyncSender, sync_channel};
 use std::time::Instant;
 
 use answer::{Request, Response, Transport};
+use wire::Name;
 use wire::framing::frame;
+use zone::export::TextExport;
 
 use super::exchanges::{Exchanges, SimulatedExchanges};
 use super::machine::{Machine, ReplyTo, now};
@@ -284,6 +286,16 @@ impl Process {
     pub fn request_reload(&mut self, reply: SyncSender<Report>) -> bool {
         self.quiet_turns = 0;
         self.handle.request_reload(Some(reply)).is_ok()
+    }
+
+    /// The text of a zone that is served.
+    pub fn export(&self, zone: &str) -> Option<String> {
+        let name: Name = zone.parse().expect("a name");
+        let served = self.writer.occasional_reader().current();
+        let mut export = TextExport::new(served.zones.get(name.wire())?.zone()?.clone());
+        let mut text = String::new();
+        while export.next_chunk(&mut text) {}
+        Some(text)
     }
 
     /// Adds or removes a zone.

@@ -16,6 +16,7 @@ fn every_secondary_equals_its_primary_in_the_end_and_no_acknowledged_update_is_l
         total.edits += counts.edits;
         total.wrong_clocks += counts.wrong_clocks;
         total.expired += counts.expired;
+        total.handovers += counts.handovers;
         if counts.recovery_ms > total.recovery_ms {
             (total.recovery_ms, slowest) = (counts.recovery_ms, seed);
         }
@@ -27,7 +28,7 @@ fn every_secondary_equals_its_primary_in_the_end_and_no_acknowledged_update_is_l
     }
     assert!(total.acknowledged > 50 * per_seed && total.crashes > 4 * per_seed, "{total:?}");
     assert!(total.reloads > 3 * per_seed && total.edits > 3 * per_seed, "{total:?}");
-    assert!(total.wrong_clocks > 0 && 3 * total.expired > per_seed, "{total:?}");
+    assert!(total.wrong_clocks > 0 && 3 * total.expired > per_seed && 5 * total.handovers > per_seed, "{total:?}");
 }
 
 /// Each sync is needed: without it, some seed loses what was acknowledged or finds damage. That a file of the store is removed for good
