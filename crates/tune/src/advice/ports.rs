@@ -19,9 +19,10 @@ const DEFAULT: u64 = 28_232;
 /// As many connections in TIME_WAIT take 5 MiB.
 const FEWEST_BUCKETS: u64 = 16_384;
 
-/// BIND with a connection for each zone, of which there are more than ports by default, and the same with more ports.
-const EXHAUSTED_TIME: Lookup = medians("E12", TRANSFER).only(&["bind, zones 30,000, tuned"]);
-const EXHAUSTED_PORTS: Lookup = medians("E12", "Maximum sockets in TIME_WAIT").only(&["bind, zones 30,000, tuned"]);
+/// Servers with a connection for each zone, of which there are more than ports by default, and one of them with more ports.
+const EXHAUSTED: &[&str] = &["knot, zones 30,000, tuned", "bind, zones 30,000, tuned"];
+const EXHAUSTED_TIME: Lookup = medians("E12", TRANSFER).only(EXHAUSTED);
+const EXHAUSTED_PORTS: Lookup = medians("E12", "Maximum sockets in TIME_WAIT").only(EXHAUSTED);
 const WITH_MORE_PORTS: Lookup = medians("E15", TRANSFER).only(&["bind, tcp, zones 30,000"]);
 
 pub(super) const SETTINGS: &[Setting] = &[

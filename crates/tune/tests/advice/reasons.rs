@@ -24,7 +24,7 @@ fn a_level_that_a_record_could_not_test_is_not_quoted() {
         assert!(!before.contains("E14") && after.contains("E14 “"), "{name}: {evidence}");
         assert!(!evidence.contains("equivalent within 5.0%"), "{name}: {evidence}");
         assert!(
-            evidence.contains("E12, Maximum sockets in TIME_WAIT, median: bind, zones 30,000, tuned 28,232"),
+            evidence.contains("E12, Maximum sockets in TIME_WAIT, median: knot, zones 30,000, tuned 28,232"),
             "{name}: {evidence}"
         );
     }
@@ -37,7 +37,7 @@ fn a_level_that_a_record_could_not_test_is_not_quoted() {
 fn exhausted_ports_are_quoted_from_the_records_that_had_them() {
     let evidence = row(Role::Secondary, "net.ipv4.ip_local_port_range").evidence;
     for figure in [
-        "E12, Time to transfer all zones, s, median: bind, zones 30,000, tuned ",
+        "E12, Time to transfer all zones, s, median: knot, zones 30,000, tuned ",
         "E15, Time to transfer all zones, s, median: bind, tcp, zones 30,000 ",
     ] {
         assert!(evidence.contains(figure), "{figure}: {evidence}");
