@@ -222,14 +222,9 @@ fn prepare_state_dir(server: &Server) -> Result<PathBuf, StartError> {
     let user = privileges::configured_user(server)?;
     let prepared = user.map_or(Ok(()), |user| state_dir::prepare(&path, &user));
     match prepared {
-        Err(error) if has_own_state_dir(server) => Err(error.into()),
+        Err(error) if server.has_own_state_dir() => Err(error.into()),
         _ => Ok(path),
     }
-}
-
-/// Whether the state-dir is for this daemon alone. The default one may be shared by daemons of different configurations.
-fn has_own_state_dir(server: &Server) -> bool {
-    server.state_dir.is_some() || state_dir::is_given_by_systemd()
 }
 
 /// Binds the sockets, and reads the certificates and keys, which root alone may be allowed to.
@@ -257,7 +252,7 @@ fn log_addresses(addresses: &[SocketAddr], what: &str) {
 
 /// Opens the state-dir. Only one of its own must be usable.
 fn open_state_dir(server: &Server, path: &Path) -> Result<Option<StateDir>, StartError> {
-    let state_dir = or_warn(!has_own_state_dir(server), StateDir::open(path))?;
+    let state_dir = or_warn(!server.has_own_state_dir(), StateDir::open(path))?;
     if let Some(state_dir) = &state_dir {
         prepare_check_folder(state_dir);
     }
@@ -313,7 +308,7 @@ fn open_journal(
     state_dir: Option<&StateDir>,
     queue: &EventQueue,
 ) -> Result<(Box<dyn ZoneJournal>, Option<StorageThread>), StartError> {
-    let Some(state_dir) = state_dir.filter(|_| has_own_state_dir(&config.server)) else {
+    let Some(state_dir) = state_dir.filter(|_| config.server.has_own_state_dir()) else {
         if config.zones.iter().any(|zone| zone.source.is_changed_here()) {
             let help = "set `state-dir` in [server]";
             warn!(help, "transfers, updates and serials by `serial-policy` are not kept when zonda is restarted");

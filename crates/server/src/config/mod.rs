@@ -32,6 +32,8 @@ use std::sync::Arc;
 use wire::Name;
 use zone::Finding;
 
+use crate::state_dir;
+
 pub use access_list::{AccessEntry, TlsRequirement, UpdateRight};
 pub use configured_key::ConfiguredKey;
 pub use keys::Server;
@@ -59,6 +61,13 @@ pub struct Config {
     pub empty_sources: Vec<PathBuf>,
     /// Findings that are not errors.
     pub warnings: Vec<Finding>,
+}
+
+impl Server {
+    /// Whether the state-dir is for this daemon alone. The default one may be shared by daemons of different configurations.
+    pub fn has_own_state_dir(&self) -> bool {
+        self.state_dir.is_some() || state_dir::is_given_by_systemd()
+    }
 }
 
 /// The default configuration files, in the order of preference.

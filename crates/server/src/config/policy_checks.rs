@@ -13,7 +13,6 @@ use super::value::{CatalogRole, DNS_PORT, Endpoint, FilePath, TlsEndpoint};
 use super::zone_checks::{error, help_for_template};
 use super::zone_config::ZonePolicy;
 use crate::printable::quoted;
-use crate::state_dir;
 use crate::transfer::primary::MAX_PRIMARIES;
 
 /// A zone setting without effect in this release: whether it is set, the message and the help.
@@ -69,8 +68,7 @@ impl ConfigReader {
     /// What contradicts itself in a policy, or contradicts the server's settings: messages and help.
     fn contradictions(&self, policy: &ZonePolicy) -> impl Iterator<Item = (String, &'static str)> + use<> {
         // RFC 2136 3.5: an update is on disk before it is acknowledged.
-        let has_state_dir = self.server.state_dir.is_some() || state_dir::is_given_by_systemd();
-        let lacks_state_dir = !has_state_dir && policy.is_updated();
+        let lacks_state_dir = !self.server.has_own_state_dir() && policy.is_updated();
         let help = "updates are kept there: set `state-dir` in [server], for example to \"/var/lib/zonda\", or run zonda with \
                     `StateDirectory=` of systemd, or STATE_DIRECTORY in its environment";
         let unkept = lacks_state_dir.then(|| ("`allow-update` needs `state-dir`".to_owned(), help));
